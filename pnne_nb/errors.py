@@ -1,4 +1,4 @@
-"""The exception tree and the diagnostic: everything that can be wrong, said in one form.
+"""Defines the exceptions and the diagnostic: everything that can be wrong, in one form.
 
 ```
 PnneError

@@ -1,4 +1,4 @@
-"""The warm server of a kernel, as the kernel starts it: ``python -m pnne_nb.server CONTROL OUTPUT``.
+"""Runs the warm server of a kernel: ``python -m pnne_nb.server CONTROL OUTPUT``.
 
 The place beside ``widgets`` where training and measuring meet.
 """

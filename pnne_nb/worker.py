@@ -1,4 +1,4 @@
-"""One process of a group, as torchrun starts it: ``torchrun … -m pnne_nb.worker DIRECTORY``.
+"""Runs one process of a group, as torchrun starts it: ``torchrun … -m pnne_nb.worker DIRECTORY``.
 
 The place beside ``widgets`` where training and measuring meet.
 """

@@ -47,11 +47,13 @@ class Kernel:
         asked = self.client.execute(code)
         began = time.monotonic()
         text = ""
+        interrupts = lost = 0
         while True:
             now = time.monotonic() - began
-            if interrupt_after is not None and now > interrupt_after:
+            # Python only prints an interrupt that comes in a destructor, any library's: a person presses again.
+            if interrupt_after is not None and now > interrupt_after and interrupts <= lost:
                 self.manager.interrupt_kernel()
-                interrupt_after = None
+                interrupts += 1
             if now > SECONDS:
                 return "hung", text
             try:
@@ -66,6 +68,7 @@ class Kernel:
             match message["msg_type"]:
                 case "stream":
                     text += content["text"]
+                    lost = text.count("\nKeyboardInterrupt")
                 case "execute_result":
                     text += content["data"]["text/plain"]
                 case "error":

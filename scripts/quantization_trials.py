@@ -1,4 +1,8 @@
-"""Quantize trained models of several kinds, and compare their forms: ``python scripts/quantization_trials.py [NAME ...]``.
+"""Quantize trained models of several kinds, and compare their forms.
+
+    python scripts/quantization_trials.py [NAME ...] [REPEATS] [slow]
+
+REPEATS (1) tables are made of each model; with ``slow``, they have the rows that take minutes to build.
 
 Each model learns real data that packages ship: a CNN and a ResNet-18 on scikit-learn's digits, a classifier and an LSTM on
 pieces of Python's own documentation and library. What must hold is printed with what was seen: the budget on held-out data,
@@ -11,9 +15,10 @@ import argparse
 import ast
 import calendar
 import inspect
+import itertools
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pydoc_data.topics import topics
 
 import torch
@@ -21,6 +26,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 import pnne_nb as pn
+from pnne_nb.inference.targets.latency import Measured
 
 Data = tuple[Tensor, Tensor]
 
@@ -140,8 +146,8 @@ MODELS: dict[
 }
 
 
-def trial(name: str, repeats: int) -> None:
-    """Train one model, quantize it, and compare its forms."""
+def trial(name: str, repeats: int, *, slow: bool) -> None:
+    """Train one model, quantize it, and compare its forms so often."""
     make, read, epochs, kinds = MODELS[name]
     torch.manual_seed(0)
     train, val = read()
@@ -162,33 +168,54 @@ def trial(name: str, repeats: int) -> None:
             if node.reason:
                 print(f"  {path}: {node.reason}")
         report = report or found
-    rankings: list[dict[str, int]] = []
-    within = total = 0
-    before: dict[str, tuple[float, float]] = {}
+    tables = []
     for _ in range(repeats):
-        table = pn.compare_targets(engine, quantized=report)
-        print(repr(table), flush=True)
-        rankings.append({row.name: row.rank for row in table.rows.values() if row.rank is not None})
-        for row in table.rows.values():
-            if row.latency is None:
-                print(f"  {row.name}: {row.missing}")
-                continue
-            time_ = row.latency.p50
-            print(
-                f"  {row.rank} {row.name}: {1e3 * time_.value:.3f} ms [{1e3 * time_.low:.3f}, {1e3 * time_.high:.3f}]"
+        tables.append(pn.compare_targets(engine, quantized=report, include_slow=slow))
+        print(repr(tables[-1]), flush=True)
+        for row in tables[-1].rows.values():
+            said = (
+                row.missing
+                if row.latency is None
+                else f"{in_words(row.latency.p50, 1e3)} ms, {in_words(row.latency.ratio)} × eager"
             )
-            if row.name in before:
-                low, high = before[row.name]
-                within, total = within + (low <= time_.value <= high), total + 1
-            before.setdefault(row.name, (time_.low, time_.high))
+            print(f"  {row.rank or '-'} {row.name}: {said}", flush=True)
     if repeats > 1:
-        same = sum(ranking == rankings[0] for ranking in rankings)
-        print(
-            f"the ranking was that of the first run in {same} of {repeats}; intervals held {within} of {total} later medians"
-        )
+        print(repeated(tables))
+
+
+def in_words(time_: Measured, unit: float = 1.0) -> str:
+    """Return a figure with its interval."""
+    return f"{unit * time_.value:.3f} [{unit * time_.low:.3f}, {unit * time_.high:.3f}]"
+
+
+def repeated(tables: Sequence[pn.TargetTable]) -> str:
+    """Return how often the ranking of the first table comes again, and how often intervals hold the medians of later runs."""
+    pairs = list(itertools.combinations(tables, 2))
+    first, *others = tables
+    agree = 1 + sum(not apart(first) & {(slow, fast) for fast, slow in apart(other)} for other in others)
+    same = sum([row.rank for row in each.rows.values()] == [row.rank for row in first.rows.values()] for each in tables)
+    held: dict[str, list[bool]] = {"median times": [], "relative times": []}
+    for one, later in pairs:
+        for name, row in one.rows.items():
+            then = later.rows[name].latency
+            if row.latency is not None and then is not None:
+                held["median times"].append(row.latency.p50.low <= then.p50.value <= row.latency.p50.high)
+                held["relative times"].append(row.latency.ratio.low <= then.ratio.value <= row.latency.ratio.high)
+    intervals = ", ".join(f"{sum(found)} of {len(found)} later {what}" for what, found in held.items())
+    return (
+        f"{agree} of {len(tables)} runs rank no two forms the other way round than the first, {same} give the same ranks, "
+        f"{sum(each.best == first.best for each in tables)} recommend the same form; intervals held {intervals}"
+    )
+
+
+def apart(table: pn.TargetTable) -> set[tuple[str, str]]:
+    """Return the pairs of forms that a table tells apart, the faster one first."""
+    ranked = [row for row in table.rows.values() if row.rank is not None]
+    return {(one.name, two.name) for one in ranked for two in ranked if (one.rank or 0) < (two.rank or 0)}
 
 
 if __name__ == "__main__":
+    words = [each for each in sys.argv[1:] if not each.isdigit() and each != "slow"]
     count = int(next((each for each in sys.argv[1:] if each.isdigit()), 1))
-    for chosen in [each for each in sys.argv[1:] if not each.isdigit()] or list(MODELS):
-        trial(chosen, count)
+    for chosen in words or list(MODELS):
+        trial(chosen, count, slow="slow" in sys.argv)

@@ -12,6 +12,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 
 import comm
@@ -45,6 +46,8 @@ LIBRARY_VARIABLES = (
 )  # fmt: skip
 # The rooms whose hooks are only for a while; those of a compiled model are a part of it.
 WATCHING = ("pnne_nb.inspector", "pnne_nb.runtime", "pnne_nb.widgets", "pnne_nb.inference")
+# What stands between torch's `register_…` and its caller in a guarded thread, which each test before may have left.
+PASSING_ON = ("pnne_nb.runtime.thread.use_guard", "torch.overrides", "torch._tensor")
 
 _hooks: list[tuple[weakref.ref[Any], int, str]] = []
 """Of each hook that one of the watching rooms has registered in this test: where it is kept, its key, and who did it."""
@@ -62,7 +65,10 @@ def note_hooks() -> Callable[[], None]:
     def noted(self: RemovableHandle, hooks_dict: Any, *, extra_dict: Any = None) -> None:
         original(self, hooks_dict, extra_dict=extra_dict)
         # This function, torch's `register_…`, its caller.
-        frame = sys._getframe(2)
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None and frame.f_globals.get("__name__") in PASSING_ON:
+            frame = frame.f_back
+        assert frame is not None
         name = frame.f_globals.get("__name__", "")
         if name.startswith(WATCHING):
             _hooks.append((self.hooks_dict_ref, self.id, f"{name}:{frame.f_lineno}"))

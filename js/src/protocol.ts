@@ -552,13 +552,14 @@ export interface LoadBlocks {
   readonly text: string;
 }
 
-/** Send a `Snapshot` to this view. */
+/** Send a `Snapshot` to this view, which has the document at `version`; None: it has none. */
 export interface Sync {
   readonly message: "sync";
   /** Rises by one per request of a client. */
   readonly id: number;
   /** Random name of the view that asks. */
   readonly client: string;
+  readonly version?: number | null;
 }
 
 /** Send the `Catalog` to this view. */
@@ -786,11 +787,11 @@ export interface NodeCost {
   readonly activation: number;
 }
 
-/** Everything, for a view that opens or has lost the thread. */
+/** Everything, for a view that opens or has lost the thread; no document for one that has it at this version. */
 export interface Snapshot {
   readonly message: "snapshot";
   readonly version: number;
-  readonly document: DocumentState;
+  readonly document: DocumentState | null;
   readonly derived: Derived;
   readonly history: HistoryState;
   readonly id: number | null;
@@ -1279,6 +1280,8 @@ export interface TrainingStatus {
   readonly learningRate: number | null;
   /** Share of the time that watching the layers takes, 0 to 1, or None before it was measured. */
   readonly cost: number | null;
+  /** Half of its 95 % interval, or None while there are too few observed steps to tell. */
+  readonly costMargin: number | null;
   readonly framesPerSecond: number;
   /** The factor of scaled gradients (float16), or None without scaling. */
   readonly lossScale: number | null;

@@ -32,6 +32,7 @@ const status: TrainingStatus = {
   secondsLeft: 61.2,
   learningRate: 0.001,
   cost: 0.0123,
+  costMargin: 0.0031,
   framesPerSecond: 9.8,
   lossScale: null,
   skippedSteps: 0,
@@ -124,9 +125,13 @@ test("facts are left out where they are not known", () => {
 });
 
 test("the cost of watching and lost frames are said", () => {
-  expect(footnote(status)).toBe("watching takes 1.2 % of the time (the processor's, hooks included), 9.8 frames/s");
-  expect(footnote({ ...status, cost: 0.0004 })).toMatch(/^watching takes less than 0\.1 % of the time/);
-  expect(footnote({ ...status, cost: 0 })).toBe("");
+  const rest = "% of the time (the processor's, hooks included), 9.8 frames/s";
+  expect(footnote(status)).toBe(`watching takes 1.2 ± 0.3 ${rest}`);
+  expect(footnote({ ...status, costMargin: 0.0002 })).toBe(`watching takes 1.2 ± 0.1 ${rest}`);
+  expect(footnote({ ...status, costMargin: null })).toBe(`watching takes about 1.2 ${rest}`);
+  expect(footnote({ ...status, cost: 0.0003, costMargin: 0.0001 })).toBe(`watching takes less than 0.1 ${rest}`);
+  expect(footnote({ ...status, cost: 0 })).toBe(`watching takes 0.0 ± 0.3 ${rest}`);
+  expect(footnote({ ...status, cost: 0, costMargin: null })).toBe("");
   expect(footnote({ ...status, cost: null, dropped: 3 })).toBe("3 frames dropped");
   const scaled = { ...status, cost: null, lossScale: 65536 };
   expect(footnote(scaled)).toBe("loss scale 65,536");

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { GONE_AFTER, LARGEST_MESSAGE, Session } from "../src/editor/session/session";
-import type { Committed, Event, Op, Request, Snapshot } from "../src/protocol";
+import type { Committed, Event, Op, Request, Snapshot, Sync } from "../src/protocol";
 import { FakeModel } from "./fakeModel";
 
 const add = (name: string): Op => ({ op: "addNode", name, type: "ReLU" });
@@ -123,6 +123,41 @@ test("a gap in the versions asks for everything, and keeps what was edited since
   model.receive(snapshot(7, ["a", "early", "y", "z"], sync.id, sync.client));
   expect(shown()).toEqual(["a", "early", "y", "z", "late"]);
   expect(version()).toBe(7);
+});
+
+test("a page says which version it has, and is not sent that once more", () => {
+  const before = session.document;
+  const derived = { ...snapshot(3, []).derived, costs: { a: { parameters: 7 } as never } };
+  session.sync();
+  const { id, client, ...sync } = model.sent.at(-1) as Sync;
+  expect(sync).toEqual({ message: "sync", version: 3 });
+  session.edit([add("late")], "");
+  model.receive({ ...snapshot(3, [], id, client), document: null, derived });
+  expect(shown()).toEqual(["a", "late"]);
+  expect(session.store.get().sync?.confirmed).toBe(before);
+  expect(session.store.get().derived.costs.get("a")?.parameters).toBe(7);
+  vi.advanceTimersByTime(2_000);
+  expect(session.store.get().connection).toBe("ready");
+});
+
+test("what another page has and this one lacks is not taken for its own", () => {
+  const derived = { ...snapshot(3, []).derived, costs: { a: { parameters: 7 } as never } };
+  model.receive({ ...snapshot(5, [], 1, "another"), document: null, derived });
+  expect([version(), shown(), session.store.get().derived.costs.size]).toEqual([3, ["a"], 0]);
+  const opening = new FakeModel();
+  const fresh = new Session(opening);
+  expect(opening.sent[0]).toMatchObject({ message: "sync", version: null });
+  opening.receive({ ...snapshot(5, [], 1, "another"), document: null });
+  expect(fresh.store.get().sync).toBeNull();
+  fresh.dispose();
+});
+
+test("an edit that was lost before the page was connected again is asked for, of the same version", () => {
+  session.edit([add("lost")], "Add lost");
+  session.sync();
+  const { id, client } = model.sent.at(-1) as Sync;
+  model.receive({ ...snapshot(3, [], id, client), document: null });
+  expect(model.sent.at(-1)).toMatchObject({ message: "edit", ops: [add("lost")], base: 3 });
 });
 
 test("an edit that was lost on its way is asked for again when Python answers a later one", () => {

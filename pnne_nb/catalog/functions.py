@@ -1,4 +1,4 @@
-"""Functions of ``torch`` and ``torch.nn.functional``, methods of ``Tensor``, operators of Python → specs."""
+"""Makes specs of functions of ``torch`` and ``torch.nn.functional``, methods of ``Tensor`` and operators of Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``torch.nn`` module classes → specs."""
+"""Makes specs of ``torch.nn`` module classes."""
 
 from __future__ import annotations
 

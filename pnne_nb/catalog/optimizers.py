@@ -1,4 +1,4 @@
-"""``torch.optim`` optimizers and learning rate schedulers → specs."""
+"""Makes specs of ``torch.optim`` optimizers and learning rate schedulers."""
 
 from __future__ import annotations
 

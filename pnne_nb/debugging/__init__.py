@@ -1,1 +1,1 @@
-"""Watches trainings of other loops than the engine's, and says what is wrong with them."""
+"""Watches training loops other than the engine's, and says what is wrong with them."""

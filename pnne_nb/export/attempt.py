@@ -1,4 +1,4 @@
-"""One export, from the model to a proved file: what `pn.export` keeps and `pn.check_export` throws away."""
+"""Runs one export, from the model to a proved file: `pn.export` keeps the file, and `pn.check_export` discards it."""
 
 from __future__ import annotations
 

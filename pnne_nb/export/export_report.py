@@ -1,4 +1,4 @@
-"""What an export tells: the file, its free sizes, and how well every node agrees with the model."""
+"""Reports an export: the file, its free sizes, and how well every node agrees with the model."""
 
 from __future__ import annotations
 

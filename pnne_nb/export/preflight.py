@@ -1,4 +1,4 @@
-"""`pn.check_export`: what an export will do, before it."""
+"""`pn.check_export`: tells what an export will do, before it is made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a click in the editor can do about a node that keeps a model from being exported."""
+"""Offers repairs for a node that keeps a model from being exported, as one click in the editor."""
 
 from __future__ import annotations
 

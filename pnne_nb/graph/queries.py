@@ -1,4 +1,4 @@
-"""The half of a document that only reads: nodes, diagnostics, picture, file, and observers of changes."""
+"""Reads a document: its nodes, diagnostics, picture and file, and observers of its changes."""
 
 from __future__ import annotations
 

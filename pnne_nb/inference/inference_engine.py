@@ -1,4 +1,4 @@
-"""Using a trained model, live or from a file: on a copy of its own, in batches, without gradients."""
+"""`InferenceEngine`: predicts with a trained model, live or from a file, in batches and without gradients."""
 
 from __future__ import annotations
 
@@ -344,7 +344,7 @@ def _copy(model: nn.Module) -> nn.Module:
 
 
 def _parameters(model: nn.Module) -> Mapping[str, inspect.Parameter]:
-    """What ``forward`` takes."""
+    """Return the parameters of ``forward``."""
     if isinstance(model, ExportedModule):
         return model.signature
     forward: Any = getattr(model, "_orig_mod", model).forward  # torch.compile's own takes anything
@@ -365,7 +365,7 @@ def _taken(named: dict[str, Any], model: nn.Module) -> dict[str, Any]:
 
 
 def _most_inputs(model: nn.Module) -> int | None:
-    """How many inputs `model` takes by position at most; None if there is no limit."""
+    """Return the number of inputs that `model` takes by position at most; None if there is no limit."""
     parameters = _parameters(model).values()
     if any(parameter.kind is inspect.Parameter.VAR_POSITIONAL for parameter in parameters):
         return None

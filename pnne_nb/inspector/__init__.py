@@ -1,1 +1,1 @@
-"""Looking inside modules: name pattern → hooks → pure measurements → frames; always detaches."""
+"""Looks inside modules: name patterns choose layers, hooks measure them, frames carry the results."""

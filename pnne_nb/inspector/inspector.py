@@ -1,4 +1,4 @@
-"""`Inspector`: watch layers by name, run the model once, or watch it live, and leave it as it was."""
+"""`Inspector`: watches layers by name pattern, in one run of a model or live, and leaves the model as it was."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ class Inspector:
         return pd.DataFrame(rows, columns=None if rows else ["layer", "type", "what", "label"])
 
     def diagnose(self, frames: Iterable[Frame] | None = None, rules: Iterable[Rule] = RULES) -> list[Finding]:
-        """What is wrong, where, why, and what to try; empty if nothing is.
+        """Return what is wrong, where, why, and what to try; empty if nothing is.
 
         ```python
         from pnne_nb.inspector.diagnosis.rules import RULES, ExplodingGradients
@@ -358,7 +358,7 @@ class Inspector:
 
         Args:
             budget: Share of the running time that watching may take: ``"1%"`` or 0.01. What it takes is measured in
-                processor time, and shown as ``live.share``.
+                processor time, and shown as ``live.cost``, with its 95 % interval.
             hz: Observed steps a second, at most.
             scaler: The one that scales the loop's loss, so that gradients of activations are shown as they are.
 

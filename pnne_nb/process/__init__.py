@@ -1,1 +1,1 @@
-"""The interpreter's own affairs: parent process, forks, subscribers, version, garbage collection."""
+"""Manages the interpreter itself: parent process, forks, subscribers, version, garbage collection."""

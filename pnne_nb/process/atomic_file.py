@@ -1,4 +1,4 @@
-"""Files that are replaced at once or not at all: every file of a user's is written by this."""
+"""Replaces files at once or not at all: every file of a user's is written by this."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imports that take seconds, begun in a notebook before somebody waits for them."""
+"""Begins imports that take seconds before somebody waits for them."""
 
 from __future__ import annotations
 

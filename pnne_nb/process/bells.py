@@ -1,4 +1,4 @@
-"""Waiting for what other threads change under one lock, in a way that an interrupt may end anywhere."""
+"""Waits for what other threads change under one lock, in a way that an interrupt may end anywhere."""
 
 from __future__ import annotations
 

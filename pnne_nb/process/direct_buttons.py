@@ -1,4 +1,4 @@
-"""A direct line from a page's buttons to the process of the training: a kernel whose cell holds Python up hears nobody.
+"""Connects a page's buttons with the training's process directly: a kernel whose cell holds the GIL hears nobody.
 
 The page is told an address of this machine with a secret in it. Whoever has it can halt this training, and nothing else.
 Beside a cell that keeps Python's lock in C, whoever wants the lock waits for it with others, and does not know for how long.

@@ -1,4 +1,4 @@
-"""Forked children: locks that other threads held, and objects whose threads do not exist there.
+"""Repairs forked children: locks that other threads held, and objects whose threads do not exist there.
 
 A child has one thread, a copy of the one that forked. A lock that any other thread held at that moment is held for
 ever in the child, and what such a thread was doing is never finished.

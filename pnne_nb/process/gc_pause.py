@@ -1,4 +1,4 @@
-"""Python's collector of reference cycles, kept still for a moment."""
+"""Pauses Python's collector of reference cycles for a moment."""
 
 from __future__ import annotations
 

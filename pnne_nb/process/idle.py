@@ -1,4 +1,4 @@
-"""Long work that makes room for what people do: it is done in pieces, and given up where it is out of date.
+"""Does long work in pieces between what people do, and gives it up where it is out of date.
 
 Whoever does such work in a thread of its own does it in `idle_work`; whoever loops within it calls `breathe`, which
 costs next to nothing elsewhere.

@@ -1,4 +1,4 @@
-"""One line of text that is written over and over, for whoever waits in a terminal or a notebook."""
+"""Writes one line of text over and over, for whoever waits in a terminal or a notebook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps what libraries log and warn about their own insides away from the person."""
+"""Hides what libraries log and warn about their own internals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The random state that all threads of a process share: torch's, Python's and NumPy's global generators.
+"""Saves and restores the random state that all threads of a process share: torch's, Python's and NumPy's.
 
 Every block that must leave it as it was is made of these two. Only `runtime.thread.rng` does it otherwise: a training
 swaps its own state in and out around each step, which are two states and no block that ends where it began.

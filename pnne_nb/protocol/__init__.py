@@ -1,1 +1,1 @@
-"""What the editor in the browser and Python say to each other."""
+"""Defines the messages between the editor in the browser and Python."""

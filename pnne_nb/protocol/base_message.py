@@ -1,4 +1,4 @@
-"""What every message between an editor view and Python has."""
+"""Defines what every message between an editor view and Python has."""
 
 from __future__ import annotations
 

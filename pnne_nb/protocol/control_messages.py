@@ -1,4 +1,4 @@
-"""The wire between the dashboard's and the explorer's own widgets and Python: what they show, ask and are answered.
+"""Defines the messages between Python and the widgets of dashboard and explorer.
 
 A request that carries an `id` is answered by a `Reply` with the same one.
 """
@@ -146,6 +146,7 @@ class TrainingStatus(msgspec.Struct, rename="camel"):
         node: The node that failed, by its path on screen, or None.
         seconds_left: Estimate to the end, in seconds, or None.
         cost: Share of the time that watching the layers takes, 0 to 1, or None before it was measured.
+        cost_margin: Half of its 95 % interval, or None while there are too few observed steps to tell.
         loss_scale: The factor of scaled gradients (float16), or None without scaling.
         skipped_steps: Steps that left the parameters as they were, because a scaled gradient overflowed.
         saved: The latest checkpoint, or None while there is none.
@@ -170,6 +171,7 @@ class TrainingStatus(msgspec.Struct, rename="camel"):
     seconds_left: float | None = None
     learning_rate: float | None = None
     cost: float | None = None
+    cost_margin: float | None = None
     frames_per_second: float = 0.0
     loss_scale: float | None = None
     skipped_steps: int = 0

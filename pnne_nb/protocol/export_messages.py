@@ -1,4 +1,4 @@
-"""What the export dialog of an editor asks for, and what it is told."""
+"""Defines what the export dialog of an editor asks for, and what it is told."""
 
 from __future__ import annotations
 

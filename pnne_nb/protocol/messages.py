@@ -1,4 +1,4 @@
-"""The wire between an editor view in the browser and its `NodeGraph` in Python.
+"""Defines the messages between an editor view in the browser and its `NodeGraph` in Python.
 
 One gesture is one `Edit`; Python answers it with one `Committed` (sent to every view) or one
 `Rejected` (sent to the view that asked). Every request carries an id and a client, and every answer
@@ -71,7 +71,9 @@ class Ungroup(_Request, frozen=True, tag="ungroup"):
 
 
 class Sync(_Request, frozen=True, tag="sync"):
-    """Send a `Snapshot` to this view."""
+    """Send a `Snapshot` to this view, which has the document at `version`; None: it has none."""
+
+    version: int | None = None
 
 
 class GetCatalog(_Request, frozen=True, tag="getCatalog"):
@@ -250,10 +252,10 @@ class DerivedChanged(_Message, frozen=True, tag="derivedChanged"):
 
 
 class Snapshot(_Message, frozen=True, tag="snapshot"):
-    """Everything, for a view that opens or has lost the thread."""
+    """Everything, for a view that opens or has lost the thread; no document for one that has it at this version."""
 
     version: int
-    document: DocumentState
+    document: DocumentState | None
     derived: Derived
     history: HistoryState
     id: int | None = None

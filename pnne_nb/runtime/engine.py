@@ -1,4 +1,4 @@
-"""The training engine: one training, one background thread, commands from anywhere."""
+"""`TrainingEngine`: one training in one background thread, with commands from any thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people look at when a training is over: which classes are taken for which, and where the model is most wrong."""
+"""Shows what people look at after a training: which classes are confused, and where the model is most wrong."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a training measures, who measures it, and the queue that carries it to whoever shows it."""
+"""Defines what a training measures, who measures it, and the queue that carries it to whoever shows it."""

@@ -1,4 +1,4 @@
-"""The bounded channel of frames between the training thread and whoever watches."""
+"""Carries frames from the training thread to whoever watches, in a bounded queue."""
 
 from __future__ import annotations
 

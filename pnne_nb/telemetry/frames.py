@@ -1,4 +1,4 @@
-"""What is measured while training: a closed union of tagged, frozen values.
+"""Defines the frames: what is measured while training, as a closed union of tagged, frozen values.
 
 The training thread makes frames, `channel` carries them, widgets draw them. No frame holds a tensor.
 Losses, norms and statistics are plain floats and may be NaN or infinite.
@@ -197,12 +197,14 @@ class CostFrame(_Frame, frozen=True, tag="cost"):
     Attributes:
         share: Of the running time since observing began, 0 to 1: processor time of the training thread that probes took,
             that of their hooks inside forward and backward included.
+        margin: Half of the share's 95 % interval; None while there are too few observed steps to tell.
         frames_per_second: Observed steps a second, since the last such frame.
     """
 
     step: int
     share: float
     frames_per_second: float
+    margin: float | None = None
 
 
 class DeviceMemory(msgspec.Struct, frozen=True, rename="camel"):

@@ -1,4 +1,4 @@
-"""Where plots come in: trainings and the inspector know none, so the package installs what draws for them.
+"""Connects trainings and the inspector with plots, of which they know nothing: the package installs them.
 
 It does so when it is imported, which must import neither torch nor a library of plots: what is drawn has no type here.
 """

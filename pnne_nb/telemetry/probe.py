@@ -1,4 +1,4 @@
-"""How measurement meets training: `Probe` says when it is called, `Cadence` how often, `Toll` what it costs.
+"""Defines how measurement meets training: `Probe` says when it is called, `Cadence` how often, `Toll` what it costs.
 
 ``runtime`` calls probes and ``inspector`` makes them; neither imports the other.
 """
@@ -13,6 +13,7 @@ from typing import Generic, Protocol, TypeVar, final, runtime_checkable
 
 import msgspec
 
+from pnne_nb.telemetry.cost import PairedCost
 from pnne_nb.telemetry.frames import Frame, Quantity
 
 
@@ -164,12 +165,17 @@ class Cadence:
     def share(self, now: float) -> float:
         """The share of the time since the first step that observing took, 0 to 1.
 
+        By what `spent` was told, which is what the pauses are made of; `PairedCost` estimates what it truly was.
+        """
+        return min(1.0, self._cost / self.elapsed(now)) if self._cost else 0.0
+
+    def elapsed(self, now: float) -> float:
+        """Seconds since the first step.
+
         The pause that an observation was paid for with counts as soon as it begins, so that the first one is not
         compared with the few milliseconds before it.
         """
-        if self._since is None or self._cost == 0.0:
-            return 0.0
-        return min(1.0, self._cost / (max(now, self._next) - self._since))
+        return 0.0 if self._since is None else max(now, self._next) - self._since
 
 
 _REMEMBERED = 15
@@ -189,9 +195,15 @@ class Toll:
     one step that took long for reasons of its own, a mean would make observations rare for as long as it takes to
     forget it. And steps of a tenth of a second differ by more than watching them takes, hence what the median of the
     last fifteen may be off by chance, about two of its standard errors, is taken off.
+
+    That is for the next pause, and careful. What watching has cost so far is another question, which `paired` answers.
+
+    Attributes:
+        paired: What all observed steps have cost.
     """
 
     def __init__(self) -> None:
+        self.paired = PairedCost()
         self._bare: deque[float] = deque(maxlen=_REMEMBERED)
         # Nothing, until a few steps agree on something.
         self._longer: deque[float] = deque([0.0] * 3, maxlen=_REMEMBERED)
@@ -206,6 +218,7 @@ class Toll:
         """A step that started at `now` was not observed, and took `seconds`."""
         self._next = now + _BARE_EVERY
         self._bare.append(seconds)
+        self.paired.bare(seconds)
 
     def observed(self, seconds: float, known: float) -> float:
         """A step was observed, and took `seconds`, of which the probes are known to have taken `known`.
@@ -217,6 +230,7 @@ class Toll:
         if not self._warm:
             self._warm = True
             return 0.0
+        self.paired.observed(seconds, known)
         if self._bare:
             self._longer.append(seconds - median(self._bare) - known)
         longer = median(self._longer)

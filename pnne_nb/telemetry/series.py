@@ -1,4 +1,4 @@
-"""Numbers over steps in bounded memory: what a history keeps of a training, and a plot of a curve."""
+"""Keeps numbers over steps in bounded memory, for a history and for the plot of a curve."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is shown in a notebook: editor, plots, dashboard. The only place that knows Jupyter."""
+"""Shows editor, plots and dashboard in a notebook. No other room knows Jupyter."""

@@ -112,9 +112,10 @@ class Kernel:
         self._diagnosed: set[str] = set()
         graph.observe(self._committed)
 
-    def snapshot(self, id: int | None = None, client: str | None = None) -> Snapshot:
-        """Everything, as an opening view gets it."""
-        return Snapshot(self.graph.version, self.graph.state(), self._derived(), self._history(), id, client)
+    def snapshot(self, id: int | None = None, client: str | None = None, known: int | None = None) -> Snapshot:
+        """Everything, as an opening view gets it; `known` is the version that it has."""
+        state = None if known == self.graph.version else self.graph.state()
+        return Snapshot(self.graph.version, state, self._derived(), self._history(), id, client)
 
     def receive(self, content: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Carry out a message; return the messages that answer it."""
@@ -184,8 +185,8 @@ class Kernel:
                 self.graph.group(nodes, name, graph=graph)
             case Ungroup(node=node, graph=graph):
                 self.graph.ungroup(node, graph=graph)
-            case Sync():
-                self._outbox.append(self.snapshot(request.id, request.client))
+            case Sync(version=known):
+                self._outbox.append(self.snapshot(request.id, request.client, known))
                 if blocks:
                     self._outbox.append(Blocks(blocks.graph.state()))
             case GetCatalog():

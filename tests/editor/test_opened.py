@@ -35,6 +35,11 @@ def graph() -> NodeGraph:
     return graph
 
 
+SOME_FRAMES = """async () => {
+  for (let frame = 0; frame < 5; frame += 1) await new Promise((next) => requestAnimationFrame(next));
+}"""
+
+
 def box(editor: EditorPage, name: str) -> Mapping[str, float]:
     found = editor.node(name).bounding_box()
     assert found is not None, name
@@ -189,14 +194,18 @@ def test_an_edge_does_not_cross_the_frame(opened: EditorPage, graph: NodeGraph) 
 
 
 def test_a_card_beyond_the_frame_stays_where_it_is_dropped(opened: EditorPage, graph: NodeGraph) -> None:
-    here = box(opened, "y")
-    opened.drag_by(opened.node("y"), here["x"] + here["width"] / 2 + 30, here["y"] + here["height"] / 2 + 12)
+    here, frame = box(opened, "y"), box(opened, "outer")
+    opened.drag_by(
+        opened.node("y"), here["x"] + here["width"] / 2 + 30, here["y"] + here["height"] / 2 + 12, drop=False
+    )
+    opened.page.evaluate(SOME_FRAMES)
+    opened.page.mouse.up()
     opened.settle()
     assert graph.undo_label == "Move y"
     after = box(opened, "y")
     assert after["x"] - here["x"] == pytest.approx(30, abs=1.5)
     assert after["y"] - here["y"] == pytest.approx(12, abs=1.5)
-    frame = box(opened, "outer")
+    assert box(opened, "outer") == frame, "the view does not go after what is dragged where Fit has put it"
     opened.drag_by(
         opened.node("outer").locator(".pnne-card-header").first,
         frame["x"] + frame["width"] / 2 - 30,
@@ -205,6 +214,20 @@ def test_a_card_beyond_the_frame_stays_where_it_is_dropped(opened: EditorPage, g
     opened.settle()
     assert graph.undo_label == "Move outer"
     assert is_within(box(opened, "outer.stem"), box(opened, "outer"))
+
+
+def test_the_view_goes_on_with_a_card_that_is_dragged_to_its_very_edge(opened: EditorPage, graph: NodeGraph) -> None:
+    canvas = opened.root.first.get_by_role("region", name="Graph").bounding_box()
+    assert canvas is not None
+    before = box(opened, "outer")
+    opened.drag_by(opened.node("y"), canvas["x"] + canvas["width"] / 2, canvas["y"] + canvas["height"] - 4, drop=False)
+    opened.page.wait_for_function(
+        """top => document.querySelector('[data-node="outer"]').getBoundingClientRect().top < top - 60""",
+        arg=before["y"],
+    )
+    opened.page.mouse.up()
+    opened.settle()
+    assert graph.undo_label == "Move y"
 
 
 def test_what_is_open_is_kept_per_view_and_offered_in_the_menu(graph: NodeGraph, open_editor: OpenEditor) -> None:

@@ -560,6 +560,24 @@ def test_a_handwritten_loop_is_watched() -> None:
     assert live.steps == 3
 
 
+def test_the_cost_of_a_handwritten_loop_has_an_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, draw = [0.0], random.Random(0)
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("time.thread_time", lambda: clock[0])
+    net, x = mlp(), torch.randn(4, 5)
+    inspector, optimizer = Inspector(net), torch.optim.SGD(net.parameters(), lr=0.1)
+    with inspector.live(budget="5%") as live:
+        for _ in range(150):
+            net(x).square().sum().backward()
+            optimizer.step()
+            clock[0] += 0.010 * draw.uniform(0.9, 1.1)
+            inspector.step()
+    # By this clock, watching takes no time at all.
+    assert live.cost.margin is not None
+    assert live.cost.share <= live.cost.margin < 0.01
+    assert str(live.cost).endswith(f" ± {100 * live.cost.margin:.1f} %")
+
+
 def scaled_loop(fused: bool, told: bool, unscaled: bool) -> dict[tuple[str, str], float]:
     """The norms that are shown of one step with a `GradScaler`."""
     torch.manual_seed(0)

@@ -35,7 +35,8 @@ const ICONS: Record<Command, string> = {
 
 const COST =
   "Processor seconds of the training thread that measuring layers took, also inside forward and backward, of each second" +
-  " that passed: what the budget of an inspector is about. “Where the time goes” is by the clock instead.";
+  " that passed, since watching began, with its 95 % interval: what the budget of an inspector is about. “Where the time" +
+  " goes” is by the clock instead.";
 
 const GONE =
   "The kernel that trained this was restarted or has ended. This is how the training stood; run the cells again.";

@@ -57,7 +57,8 @@ export function rateRefusal(text: string): string {
 }
 
 /** Where the latest checkpoint is, how gradients are scaled, and what watching costs. */
-export function footnote({ cost, framesPerSecond, lossScale, skippedSteps, saved, dropped }: TrainingStatus): string {
+export function footnote(status: TrainingStatus): string {
+  const { cost, costMargin, framesPerSecond, lossScale, skippedSteps, saved, dropped } = status;
   const texts: string[] = [];
   if (saved) texts.push(`saved at step ${whole.format(saved.step)} in ${saved.path}`);
   if (lossScale !== null) {
@@ -66,13 +67,21 @@ export function footnote({ cost, framesPerSecond, lossScale, skippedSteps, saved
     texts.push(`loss scale ${lossScale.toLocaleString("en-US")}${skipped}`);
   }
   // The first report comes before anything was measured.
-  if (cost) {
+  if (cost || (cost === 0 && costMargin)) {
     const rate = framesPerSecond > 0 ? `, ${framesPerSecond.toFixed(1)} frames/s` : "";
-    const share = cost < 0.0005 ? "less than 0.1" : (100 * cost).toFixed(1);
-    texts.push(`watching takes ${share} % of the time (the processor's, hooks included)${rate}`);
+    texts.push(`watching takes ${shareText(cost, costMargin)} of the time (the processor's, hooks included)${rate}`);
   }
   if (dropped > 0) texts.push(`${whole.format(dropped)} frames dropped`);
   return texts.join(" · ");
+}
+
+/** A share with its 95 % interval: "1.4 ± 0.3 %". */
+function shareText(share: number, margin: number | null): string {
+  if (share + (margin ?? 0) < 0.0005) return "less than 0.1 %";
+  const percent = (value: number) => (100 * value).toFixed(1);
+  if (margin === null) return `about ${percent(share)} %`;
+  // An interval that rounds to nothing would look exact.
+  return `${percent(share)} ± ${percent(Math.max(margin, 0.001))} %`;
 }
 
 /** What was found, without what the failure says anyway. */

@@ -1,4 +1,4 @@
-"""One argument of a torch call, however it was found: the step between a signature and a spec."""
+"""Describes one argument of a torch call, however it was found: the step between a signature and a spec."""
 
 from __future__ import annotations
 

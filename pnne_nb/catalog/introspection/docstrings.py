@@ -1,4 +1,4 @@
-"""Docstring → plain text: a summary, and what each argument means.
+"""Reads docstrings as plain text: a summary, and what each argument means.
 
 Torch writes Google style with reStructuredText roles and some LaTeX; forms and tooltips show plain text.
 """

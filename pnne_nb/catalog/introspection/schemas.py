@@ -1,4 +1,4 @@
-"""Torch's own operator schemas → arguments and results.
+"""Reads arguments and results from torch's own operator schemas.
 
 Most functions of ``torch`` and methods of ``Tensor`` are built in and have no Python signature. The
 operator schemas that the dispatcher holds (``add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1)``) are

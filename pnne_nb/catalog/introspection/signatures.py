@@ -1,4 +1,4 @@
-"""Python signatures and hints → arguments."""
+"""Reads arguments from Python signatures and type hints."""
 
 from __future__ import annotations
 

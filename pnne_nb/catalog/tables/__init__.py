@@ -1,1 +1,1 @@
-"""What torch does not say of itself, and is written down here."""
+"""Tables of facts about torch that torch itself does not tell."""

@@ -480,7 +480,7 @@ def _signature(arguments: Arguments) -> str:
 
 
 def _instead(given: object) -> str:
-    """What was given in the place of a module, and what to give."""
+    """Say what was given in the place of a module, and what to give."""
     return (
         f"such as {given.__name__}(...), not its class" if isinstance(given, type) else f"not a {type(given).__name__}"
     )

@@ -1,4 +1,4 @@
-"""Abstract values of shape inference: what each trial returned, and the symbolic sizes behind it."""
+"""Defines abstract values of shape inference: what each trial returned, and the symbolic sizes behind it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cost of a node: multiply-adds, and the memory of its weights and results."""
+"""Computes the cost of a node: multiply-adds, and the memory of its weights and results."""
 
 from __future__ import annotations
 

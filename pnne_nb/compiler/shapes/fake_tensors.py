@@ -1,4 +1,4 @@
-"""Runs models and functions on fake tensors: shape, element type and device without data."""
+"""Runs models and functions on fake tensors, which have a shape and an element type but no data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shapes of one graph at one place of use, updated node by node.
+"""Holds the shapes of one graph at one place of use, updated node by node.
 
 A `Scope` keeps the outcome of every node. After an edit it tries the edited nodes again, and downstream nodes only if
 their inputs have changed.

@@ -1,4 +1,4 @@
-"""Symbolic sizes: linear expressions in names such as ``N`` and ``H``, their products, and integer quotients.
+"""Computes with symbolic sizes: linear expressions in names such as ``N`` and ``H``, their products, and quotients.
 
 A `SymbolicSize` is what a person reads on an edge: ``"N"``, ``"H//2"``, ``"(H + 1)//2"``, ``"3*H*W"``, ``"T + 1"``. Each
 symbol gets several trial values (`probe_values`), so that a node is run a few times; `fit` finds the expression that

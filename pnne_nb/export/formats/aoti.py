@@ -1,4 +1,4 @@
-"""AOTInductor packages: the model as compiled machine code, for torch in Python and in C++."""
+"""Writes AOTInductor packages: the model as compiled machine code, for torch in Python and in C++."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ExecuTorch programs, for telephones and small devices; XNNPACK computes what it can."""
+"""Writes ExecuTorch programs, for telephones and small devices; XNNPACK computes what it can."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ONNX files, which ONNX Runtime and many others run."""
+"""Defines the ONNX format, which ONNX Runtime and many others run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which ONNX operators an exported program becomes: what torch.onnx translates, decomposes, and has no translation for.
+"""Tells which ONNX operators an exported program becomes: what torch.onnx translates, decomposes, and cannot translate.
 
 torch offers no public list. This module alone reads its registry, and knows nothing where a version of torch has none.
 """

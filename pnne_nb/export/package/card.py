@@ -1,4 +1,4 @@
-"""The model card: what a person reads before using a model, as Markdown."""
+"""Writes the model card: what a person reads before using a model, as Markdown."""
 
 from __future__ import annotations
 

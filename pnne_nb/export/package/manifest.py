@@ -1,4 +1,4 @@
-"""What a package says of itself: versions, inputs, outputs, classes, and the digest of every part."""
+"""Defines the manifest of a package: versions, inputs, outputs, classes, and the digest of every part."""
 
 from __future__ import annotations
 

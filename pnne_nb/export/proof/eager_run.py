@@ -1,4 +1,4 @@
-"""What the model itself computes: the value at every drawn node, and how far rounding moves it.
+"""Runs the model itself: the value at every drawn node, and how far rounding moves it.
 
 The movement is found by perturbation: the model runs again on inputs and weights that differ by one rounding error (an
 ulp), in random directions. What a correct file may differ by is a few times that movement, and never less than a few

@@ -1,4 +1,4 @@
-"""How the values of a node are spread in the model and in the file, side by side."""
+"""Computes how the values of a node are spread in the model and in the file, side by side."""
 
 from __future__ import annotations
 

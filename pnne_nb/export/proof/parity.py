@@ -1,4 +1,4 @@
-"""How well a file agrees with the model: at one node, and on one batch."""
+"""Says how well a file agrees with the model: at one node, and on one batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The proof of a written file: a few batches through its runtime, once with the tensors of every drawn node."""
+"""Proves a written file: a few batches through its runtime, once with the tensors of every drawn node."""
 
 from __future__ import annotations
 

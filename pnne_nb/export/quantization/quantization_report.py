@@ -1,4 +1,4 @@
-"""What `pn.quantize` found: the new document and model, and what each node gained and cost."""
+"""Reports what `pn.quantize` found: the new document and model, and what each node gained and cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs to export and to prove with: from the data of a person, or made."""
+"""Finds inputs to export and to prove with: taken from a person's data, or generated."""
 
 from __future__ import annotations
 

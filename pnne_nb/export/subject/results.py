@@ -1,4 +1,4 @@
-"""What a model gives, in containers that every exporter knows: data classes and other mappings become dictionaries."""
+"""Turns the results of a model into containers that every exporter knows: data classes become dictionaries."""
 
 from __future__ import annotations
 

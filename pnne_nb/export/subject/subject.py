@@ -1,4 +1,4 @@
-"""What is exported: a copy of the model, and what the document says of its inputs and outputs."""
+"""Describes what is exported: a copy of the model, and what the document says of its inputs and outputs."""
 
 from __future__ import annotations
 

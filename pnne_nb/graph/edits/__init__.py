@@ -1,1 +1,1 @@
-"""How a document changes: ops applied all or nothing, undone, and announced to subscribers."""
+"""Changes a document: ops are applied all or nothing, undone, and announced to subscribers."""

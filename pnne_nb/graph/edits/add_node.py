@@ -86,7 +86,7 @@ def _meant(types: Types, type: object) -> tuple[NodeSpec, Mapping[str, object]]:
 
 
 def _unknown(types: Types, type: object, name: object) -> str:
-    """What is said of something that stands for no type."""
+    """Say why something stands for no type, and what to write."""
     if isinstance(name, str):
         advice = habit(name, types) or (f" pn.register_node({name}) makes one." if name.isidentifier() else "")
         return f"There is no node type for {name}.{advice or ' pn.register_node(name=...) makes one of a function.'}"

@@ -98,7 +98,7 @@ def _copy(graph: GraphIndex, id: str, ids: Mapping[str, str]) -> list[Op]:
 
 
 def _reads(graph: GraphIndex, ids: Mapping[str, str]) -> object:
-    """What a definition computes, as something to compare; where its nodes stand does not matter."""
+    """Return what a definition computes, as something to compare; where its nodes stand does not matter."""
     nodes = [(name, graph.nodes[name].type, _properties(graph.nodes[name], ids)) for name in graph.order]
     return nodes, sorted(graph.edges.values())
 

@@ -33,7 +33,7 @@ class Delivery:
         self._delivering = False
 
     def __len__(self) -> int:
-        """How many observers there are."""
+        """Return the number of observers."""
         return len(self._observers)
 
     def observe(self, observer: Observer) -> Callable[[], None]:

@@ -1,4 +1,4 @@
-"""The automatic arrangement of one graph of a document, as ops.
+"""Arranges one graph of a document automatically, and returns the ops that do it.
 
 A frame keeps what stands in it: its nodes are arranged among themselves, and the frame as a whole among the rest.
 """
@@ -80,7 +80,7 @@ def arrangement(
 def _beside(
     index: GraphIndex, places: Mapping[str, Point], sizes: Mapping[str, Size], inlined: Inlining
 ) -> dict[str, Point]:
-    """Where nodes stand that have no card of their own: left of the drawing, about as high as what they lead to."""
+    """Place nodes that have no card of their own: left of the drawing, about as high as what they lead to."""
     beside: dict[str, Point] = {}
     if not inlined.hidden and not inlined.chains:
         return beside

@@ -1,4 +1,4 @@
-"""What each card of a graph says, how large it is, and where its ports are: for arranging a graph and for its picture."""
+"""Describes each card of a graph, for its arrangement and its picture: its text, its size, and where its ports are."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def _span(name: str, places: Mapping[str, Point], sizes: Mapping[str, Size]) -> 
 
 
 def _crossing(rows: Sequence[Sequence[str]], links: Sequence[LayeredEdge]) -> list[int]:
-    """How many edges go on below each row."""
+    """Count the edges that go on below each row."""
     row_of = {name: row for row, names in enumerate(rows) for name in names}
     return [
         sum(row_of[link.source] <= row < row_of[link.target] for link in links) for row in range(max(0, len(rows) - 1))
@@ -98,7 +98,7 @@ def _side_by_side(
 
 
 def _scale(places: Mapping[str, Point], sizes: Mapping[str, Size]) -> float:
-    """How large nodes are when all of them are shown in a cell."""
+    """Return the scale at which all nodes fit into a cell."""
     west, north, east, south = _box(list(places), places, sizes)
     return min(1.0, CELL[0] / (east - west), CELL[1] / (south - north))
 

@@ -1,4 +1,4 @@
-"""Coordinates along the cross axis: least squares in each rank, so that nothing overlaps and spines are straight."""
+"""Computes coordinates along the cross axis: least squares in each rank, without overlaps and with straight spines."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _wanted_from_after(layering: Layering, centres: list[float], vertex: int) ->
 
 
 def _step(layering: Layering, arc: Arc) -> float:
-    """How far a straight path goes across from a vertex to the next: so far that their ports are level.
+    """Return how far a straight path goes across from a vertex to the next: so far that their ports are level.
 
     But not where several edges arrive, each at a port beside the middle: a net of a hundred sums would lean away.
     """

@@ -1,4 +1,4 @@
-"""The order of vertices within each rank: barycentre sweeps, keeping the order with the fewest crossings."""
+"""Orders the vertices within each rank: barycentre sweeps, keeping the order with the fewest crossings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large a node is and where its ports are, for arranging a graph without a browser.
+"""Estimates how large a node is and where its ports are, so that a graph can be arranged without a browser.
 
 The browser has the same rule in ``js/src/editor/scene/geometry.ts``; ``tests/cases/geometry.json`` is
 replayed by both. All lengths in the canvas's pixels.
@@ -50,11 +50,11 @@ class Geometry(NamedTuple):
     below: float = 0.0
 
     def input_at(self, port: str) -> Point:
-        """Where an input is, from the upper left corner."""
+        """Return the position of an input, from the upper left corner."""
         return (0.0, self.inputs[port]) if self.across else (self.inputs[port], 0.0)
 
     def output_at(self, port: str) -> Point:
-        """Where an output is, from the upper left corner."""
+        """Return the position of an output, from the upper left corner."""
         return (self.width, self.outputs[port]) if self.across else (self.outputs[port], self.height)
 
 

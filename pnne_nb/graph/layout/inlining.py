@@ -193,14 +193,14 @@ class _Reader:
         return f"({text})" if binds < level else text
 
     def _operand(self, node: Node, port: str, level: int) -> str:
-        """What feeds a port of a value, or what was typed there."""
+        """Return what feeds a port of a value, or the text that was typed there."""
         feeding = self._feeding(node.name)
         if port in feeding:
             return self._term(feeding[port], level)
         return inner(node.properties[port]) if port in node.properties else "?"
 
     def _formula(self, name: str) -> tuple[str, int]:
-        """What a value is, as one would write it, and how firmly its parts are bound."""
+        """Write a value as a formula, and return how firmly its parts are bound."""
         node = self.graph.nodes[name]
         if node.type in _BINARY:
             sign, level = _BINARY[node.type]

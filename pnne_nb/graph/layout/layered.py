@@ -1,4 +1,4 @@
-"""From sizes and edges to positions: each connected part laid out by itself, then all of them stacked."""
+"""Computes positions from sizes and edges: each connected part is laid out by itself, then all of them are stacked."""
 
 from __future__ import annotations
 

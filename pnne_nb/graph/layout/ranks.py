@@ -1,4 +1,4 @@
-"""Ranks: which column a vertex stands in, and the dummy vertices that carry an edge across several."""
+"""Assigns ranks: the column in which a vertex stands, and the dummy vertices that carry an edge across several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The texts on a card, shortened to what fits."""
+"""Shortens the texts on a card to what fits."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def _short(value: object) -> str:
 
 
 def subscript(value: object) -> str:
-    """What stands between brackets in Python: ``1:`` for a slice from 1 on."""
+    """Write an index as it stands between brackets in Python: ``1:`` for a slice from 1 on."""
     if not isinstance(value, slice):
         return inner(value)
     start, stop, step = ("" if part is None else inner(part) for part in (value.start, value.stop, value.step))
@@ -191,7 +191,7 @@ def _number(value: object) -> str:
 
 
 def _length(kind: PropertyType) -> int | None:
-    """How many dimensions a window has, if its type says."""
+    """Return the number of dimensions of a window, if its type says."""
     match kind:
         case TupleType(length=length):
             return length

@@ -140,7 +140,7 @@ class Transaction(msgspec.Struct, frozen=True):
     redo: str | None = None
 
     def __repr__(self) -> str:
-        """What was done, in a line."""
+        """Return what was done, in a line."""
         changes = "1 change" if len(self.ops) == 1 else f"{len(self.ops)} changes"
         return f"Transaction({self.label!r}, {changes}, version {self.version})"
 

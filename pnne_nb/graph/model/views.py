@@ -98,7 +98,7 @@ class GraphView:
             return self._index().interface[1]
 
     def sources(self, node: str) -> dict[str, str]:
-        """What feeds a node: output ``"node.port"`` by input port, variadic places in the order of their index.
+        """Return what feeds a node: output ``"node.port"`` by input port, variadic places in the order of their index.
 
         Raises:
             UnknownNodeError: If there is no such node.

@@ -1,4 +1,4 @@
-"""The colours of the two themes, worked out as the browser works out those of the editor's style sheet."""
+"""Computes the colours of the two themes as the browser computes those of the editor's style sheet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an edge runs: a curve from port to port, around the nodes that stand in its way."""
+"""Routes an edge: a curve from port to port, around the nodes that stand in its way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The forms in which a picture leaves: as HTML that viewers of notebooks keep, and as PNG."""
+"""Turns a picture into HTML that viewers of notebooks keep, and into PNG."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of an imported module: which parts are open, which are closed, and why."""
+"""Reports an import: which parts of the module are open, which are closed, and why."""
 
 from __future__ import annotations
 

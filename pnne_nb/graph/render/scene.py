@@ -1,4 +1,4 @@
-"""What there is to draw of one graph: cards at their places, and wires between their ports."""
+"""Lists what there is to draw of one graph: cards at their places, and wires between their ports."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def _card(
 
 
 def _words(index: GraphIndex, node: Node, chain: Run) -> tuple[str, str]:
-    """What is written on a card: its name, and what it is unless the name says so."""
+    """Return the words on a card: its name, and its type unless the name says so."""
     if chain:
         steps = " · ".join(index.nodes[name].type for name in chain)
         given = next((name for name in reversed(chain) if is_given(name, index.nodes[name].type)), None)
@@ -249,7 +249,7 @@ def _words(index: GraphIndex, node: Node, chain: Run) -> tuple[str, str]:
 def _centres(
     content: Content, index: GraphIndex, types: Mapping[str, NodeSpec], shown: Mapping[str, Face]
 ) -> dict[str, tuple[float, float]]:
-    """Where cards stand; those without a place stand below what feeds them, or all are arranged."""
+    """Return the centres of cards; those without a place stand below what feeds them, or all are arranged."""
     sizes = {name: face.geometry for name, face in shown.items()}
     placed = {name: place for name in shown if (place := index.nodes[name].position) is not None}
     if not placed:

@@ -1,1 +1,1 @@
-"""What node types are: ports, properties, their types and values, and the registry of all of them."""
+"""Defines node types: ports, properties, their types and values, and the registry of all of them."""

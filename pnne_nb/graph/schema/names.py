@@ -1,4 +1,4 @@
-"""Names of nodes and definitions: which are allowed, and which one a new node gets."""
+"""Checks names of nodes and definitions, and chooses one for a new node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The set of node types: filled by others, read by all.
+"""Holds the set of node types: other rooms fill it, all read it.
 
 The core knows no torch, so it cannot fill the set itself; ``pnne_nb`` installs a provider that does
 so on first use. A document can therefore be opened without importing torch, and one of structural nodes

@@ -1,4 +1,4 @@
-"""What a node type is: one `NodeSpec`, from which everything else is derived.
+"""Defines what a node type is: one `NodeSpec`, from which everything else is derived.
 
 Palette entry, property form, lint rule, lowering and generated source all read the same spec.
 A spec is plain data but for `NodeSpec.torch`, which the core only carries.

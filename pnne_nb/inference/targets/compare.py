@@ -213,13 +213,16 @@ def _padded(run: Run, size: int) -> Run:
 
 
 def _rank(rows: dict[str, TargetRow]) -> None:
-    """Number the forms by their median time; those whose interval overlaps with the fastest of a rank share it."""
-    timed = sorted((row for row in rows.values() if row.latency), key=lambda row: row.latency.p50.value)  # type: ignore[union-attr]  # timed
+    """Number the forms by their time relative to the first; those whose interval overlaps with a rank's fastest share it.
+
+    What slows the machine for a while slows all forms alike: their relative times stay, and the ranking with them.
+    """
+    timed = sorted((row for row in rows.values() if row.latency), key=lambda row: row.latency.ratio.value)  # type: ignore[union-attr]  # timed
     rank, leader = 0, None
     for place, row in enumerate(timed):
         assert row.latency is not None, "chosen above"
-        if leader is None or not row.latency.p50.overlaps(leader):
-            rank, leader = place + 1, row.latency.p50
+        if leader is None or not row.latency.ratio.overlaps(leader):
+            rank, leader = place + 1, row.latency.ratio
         rows[row.name] = replace(row, rank=rank)
 
 

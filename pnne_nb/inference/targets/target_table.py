@@ -1,4 +1,4 @@
-"""The table of forms that a model could be shipped in, and which of them is worth it on this machine."""
+"""`TargetTable`: the forms in which a model could be shipped, and which of them is worth it on this machine."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class TargetTable:
 
 def _ordered(rows: Mapping[str, TargetRow]) -> list[TargetRow]:
     """Return the forms that were built, the fastest first, and then those that were not."""
-    return sorted(rows.values(), key=lambda row: (row.latency is None, row.latency.p50.value if row.latency else 0.0))
+    return sorted(rows.values(), key=lambda row: (row.latency is None, row.latency.ratio.value if row.latency else 0.0))
 
 
 def _html(row: TargetRow, *, recommended: bool) -> str:

@@ -1,4 +1,4 @@
-"""The arguments of tools that run a module once, and the messages where those do not fit."""
+"""Checks the arguments of tools that run a module once, and says what does not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules whose layers do not run as Python: hooks on them are silently ignored."""
+"""Finds modules whose layers do not run as Python: hooks on them are silently ignored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`FunctionProbe`: what nodes without a module give in single training steps, where module hooks see nothing."""
+"""`FunctionProbe`: observes the results of functions in single training steps, where module hooks see nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hooks with an owner: whatever is attached while a `HookOwner` is open is detached when it closes."""
+"""Gives hooks an owner: whatever is attached while a `HookOwner` is open is detached when it closes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def primary_tensor(value: object) -> Tensor | None:
 
 
 def _unwatched(_module: nn.Module, _first: object, _second: object) -> None:
-    """What a hook is in a copy of a watched module, or in its pickle: nobody watches those."""
+    """Return the hook for a copy of a watched module, or for its pickle: nobody watches those."""
 
 
 def _copied_hook() -> Callable[..., None]:

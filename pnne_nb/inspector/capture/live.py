@@ -1,4 +1,4 @@
-"""`LiveProbe`: frames of single training steps, with hooks that exist only while such a step runs."""
+"""`LiveProbe`: makes frames of single training steps, with hooks that exist only while such a step runs."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class LiveProbe:
         return Watch(self._watched, self.gradient_norms, self._histograms_of, self._statistics_of, self.bins)
 
     def take(self, frames: Sequence[Frame]) -> Sequence[Frame]:
-        """What was measured elsewhere is what would have been measured here."""
+        """Take over what was measured elsewhere as if it had been measured here."""
         return frames
 
     def open(self, step: int) -> None:

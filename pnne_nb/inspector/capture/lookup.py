@@ -1,4 +1,4 @@
-"""The quantities that can be watched at a layer, and the captured tensor that a name means."""
+"""Lists the quantities that can be watched at a layer, and finds the captured tensor that a name means."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class Observation:
     parameter_scale: float = 1.0
 
     def pool(self, name: str, quantity: Quantity) -> Pool:
-        """Where samples of that quantity at that layer go."""
+        """Return the pool for samples of that quantity at that layer."""
         key = (name, quantity)
         if key not in self.pools:
             sampler = self.samplers.get(key)

@@ -1,4 +1,4 @@
-"""Run a module and leave no trace: mode, gradients, random state and buffers end as they began."""
+"""Runs a module and leaves no trace: mode, gradients, random state and buffers end as they began."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run of a model, watched, that leaves the model as it was."""
+"""Runs a model once, watched, and leaves it as it was."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of several findings explains the others: causes come before what follows from them."""
+"""Ranks findings: causes come before what follows from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A probe that also says what is wrong: findings become frames as soon as they are made, each once."""
+"""A probe that also diagnoses: findings become frames as soon as they are made, each once."""
 
 from __future__ import annotations
 

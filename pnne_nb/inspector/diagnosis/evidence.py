@@ -1,4 +1,4 @@
-"""What a diagnosis reads, the frames of a training or of one inspection by subject, and what it finds."""
+"""Collects what a diagnosis reads: the frames of a training or of one inspection, by subject."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def ends(losses: Sequence[float]) -> tuple[float | None, float | None]:
 
 
 def beginning(losses: Sequence[float]) -> float | None:
-    """What the finite losses began at: the first, or the median of the first fifth where that is larger."""
+    """Return where the finite losses began: the first, or the median of the first fifth where that is larger."""
     first, _ = ends(losses)
     return None if first is None else max(first, next(loss for loss in losses if math.isfinite(loss)))
 

@@ -1,4 +1,4 @@
-"""Rules that read frames and say what is wrong, where, why, and what to try; and how each layer is doing by them.
+"""Applies the rules: they read frames and say what is wrong, where, why, and what to try.
 
 None looks at anything but `Evidence`. They are meant to be quiet on healthy trainings.
 """
@@ -164,7 +164,7 @@ def ailments(evidence: Evidence) -> dict[str, Ailment]:
 
 
 def _not_finite(evidence: Evidence) -> dict[str, Ailment]:
-    """What the last observation of each layer says."""
+    """Yield what the last observation of each layer says."""
     found: dict[str, Ailment] = {}
     if evidence.norms:
         for layer, norm in evidence.norms[-1].norms.items():

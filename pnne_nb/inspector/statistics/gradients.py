@@ -1,4 +1,4 @@
-"""Norms of all gradients of a model in one go."""
+"""Computes the norms of all gradients of a model at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Histograms of single tensors, with automatic and with log-spaced bins."""
+"""Computes histograms of single tensors, with automatic and with log-spaced bins."""
 
 from __future__ import annotations
 

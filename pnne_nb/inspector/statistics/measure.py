@@ -1,4 +1,4 @@
-"""Statistics of tensors: float64-accurate, computed where the tensors are, one transfer per collection."""
+"""Computes statistics of tensors in float64, where the tensors are, with one transfer per collection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From name patterns to layers: wildcards over dotted module paths, exclusions, module types."""
+"""Matches name patterns with layers: wildcards over dotted module paths, exclusions, module types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strided samples of tensors, and their way to the host: one transfer per device and collection."""
+"""Takes strided samples of tensors and moves them to the host: one transfer per device and collection."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Sampler:
 
 
 def _places(count: int, limit: int, device: torch.device) -> Tensor:
-    """Where to take at most `limit` of `count` elements; from large tensors, runs of `RUN`."""
+    """Choose where to take at most `limit` of `count` elements; from large tensors, runs of `RUN`."""
     parts = limit // RUN
     if parts == 0 or count < _SPARSE * limit:
         return torch.arange(0, count, sample_stride(count, limit), device=device)

@@ -1,4 +1,4 @@
-"""Statistics and histograms of many samples at once: one pass over their concatenation, whatever their number."""
+"""Computes statistics and histograms of many samples at once: one pass over their concatenation."""
 
 from __future__ import annotations
 

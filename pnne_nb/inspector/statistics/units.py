@@ -1,4 +1,4 @@
-"""Units of an activation: how many never fire, how many are stuck at a bound, over all examples and positions."""
+"""Counts the units of an activation that never fire or are stuck at a bound, over all examples and positions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ Launched = tuple[int, Tensor]
 
 
 def bounds_of(module: nn.Module) -> Bounds | None:
-    """Where the outputs of a saturating activation end, or None for any other module."""
+    """Return the bounds of a saturating activation's outputs, or None for any other module."""
     match module:
         case nn.Tanh() | nn.Softsign():
             return -1.0, 1.0

@@ -1,1 +1,1 @@
-"""Answers to one question at a time: summary, profile, benchmark, checks, dataflow, attention."""
+"""Answers one question at a time: summary, profile, benchmark, checks, dataflow, attention."""

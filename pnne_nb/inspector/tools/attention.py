@@ -1,4 +1,4 @@
-"""Attention maps: which positions each position looked at, recorded while a model runs."""
+"""Records attention maps while a model runs: which positions each position looked at."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _weights(
     enable_gqa: bool = False,
     **_options: object,
 ) -> Tensor:
-    """What ``F.scaled_dot_product_attention`` multiplies the values by: `[n, heads, queries, keys]`."""
+    """Return the weights by which ``F.scaled_dot_product_attention`` multiplies values: `[n, heads, queries, keys]`."""
     if enable_gqa:
         key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
     scores = query.float() @ key.float().transpose(-2, -1) * (scale or 1 / math.sqrt(query.shape[-1]))

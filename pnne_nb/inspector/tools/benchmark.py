@@ -1,4 +1,4 @@
-"""``pn.benchmark``: how long a module takes, with its spread, for one batch or for batches of several sizes."""
+"""``pn.benchmark``: measures how long a module takes, with its spread, for one batch size or for several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``pn.check_gradients`` and ``pn.check_numerics``: is this module right, and does it stay finite?"""
+"""``pn.check_gradients`` and ``pn.check_numerics``: check that a module's gradients are right and its values finite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How data flows between the layers of a module: seen in one forward pass, by the identity of tensors."""
+"""Finds how data flows between the layers of a module, by the identity of tensors in one forward pass."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _upwards(path: str) -> list[str]:
 
 
 def _sequential(model: nn.Module) -> list[tuple[str, str]]:
-    """What is known without running: the layers of a Sequential follow each other."""
+    """Return the dataflow that is known without running: the layers of a Sequential follow each other."""
     links = []
     for path, module in model.named_modules():
         if isinstance(module, nn.Sequential):

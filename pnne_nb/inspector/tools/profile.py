@@ -1,4 +1,4 @@
-"""``pn.profile``: where the time goes, by operator and by layer, on ``torch.profiler``."""
+"""``pn.profile``: measures where the time goes, by operator and by layer, with ``torch.profiler``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``pn.summary``: parameters, shapes, multiply-adds and memory of a module, layer by layer."""
+"""``pn.summary``: lists parameters, shapes, multiply-adds and memory of a module, layer by layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoint files: written whole or not at all, checked before they are believed, loaded without running code.
+"""Reads and writes checkpoint files: written whole or not at all, checked before use, loaded without running code.
 
 A checkpoint is a file in the safetensors format: everything in it that is no tensor stands in the metadata, as JSON
 under ``"state"``, with the format of that under ``"pnne"`` (see `schema`), the version of this package under
@@ -58,7 +58,7 @@ def write(path: Path, state: Mapping[str, Any]) -> None:
 
 
 def content_of(state: Mapping[str, Any]) -> bytes:
-    """What a file of `state` holds.
+    """Return what a file of `state` holds.
 
     Raises:
         CheckpointError: `state` holds something else than plain values and tensors.
@@ -190,7 +190,7 @@ def _understood(path: Path, stored: Stored) -> tuple[dict[str, Any], list[str]]:
 
 
 def _metadata(content: bytes) -> Any:
-    """What the header of a file in the safetensors format says beside its tensors, or None if there is no header."""
+    """Return the metadata in the header of a safetensors file, or None if there is no header."""
     end = 8 + int.from_bytes(content[:8], "little")
     try:
         return json.loads(content[8:end])["__metadata__"] if end <= len(content) else None

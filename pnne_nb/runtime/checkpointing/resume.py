@@ -71,7 +71,7 @@ def read_resumption(
 
 
 def first_use_failed(error: Exception, *loaded: object) -> CheckpointError | None:
-    """What to raise instead of `error`, if it comes from an object that goes on from what a file says of it.
+    """Return what to raise instead of `error`, if it comes from an object that goes on from what a file says of it.
 
     Optimizers and schedulers take over whatever they are given; what they lack shows when they are used.
 

@@ -1,4 +1,4 @@
-"""What a checkpoint holds, and what earlier formats of it held: the one place that knows.
+"""Defines what a checkpoint holds, and what earlier formats of it held; no other module knows.
 
 Whoever adds a part to a training's state, or changes what a part is, raises `FORMAT` and adds to `_STEPS` how a state in
 the format before becomes one in the new format. Arguments of an engine are no parts: one that a file does not have has

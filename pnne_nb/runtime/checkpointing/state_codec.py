@@ -1,4 +1,4 @@
-"""A training's state ⇄ named tensors and a JSON text that refers to them: nothing that could run when it is read."""
+"""Converts a training's state to named tensors and a JSON text, and back: nothing in it could run when it is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One batch: inputs told from target, on a device, compared with what the Input nodes expect."""
+"""Prepares one batch: splits inputs from target, moves them to a device, and compares them with the Input nodes."""
 
 from __future__ import annotations
 

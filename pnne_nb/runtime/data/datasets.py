@@ -1,4 +1,4 @@
-"""The data of a Dataset node: packaged data, variables of a notebook, files, or a registered data set."""
+"""Opens the data of a Dataset node: packaged data, variables of a notebook, files, or a registered data set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training data in every form that people have it, as batches in an order that can be repeated and resumed."""
+"""Opens training data of every accepted kind as batches, in an order that can be repeated and resumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources of raw batches, in an order that can be repeated and resumed."""
+"""Defines sources of raw batches, in an order that can be repeated and resumed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Share(msgspec.Struct, frozen=True):
     count: int = 1
 
     def of(self, examples: int) -> slice:
-        """Where in a batch of so many examples the part is; it may be empty, but the first process always has one."""
+        """Return the part's slice of a batch of so many examples; it may be empty, but the first process always has one."""
         start, stop = (-(-examples * edge // self.count) for edge in (self.rank, self.rank + 1))
         return slice(start, stop)
 
@@ -355,7 +355,7 @@ def examples_of(source: BatchSource, epoch: int, position: int) -> list[int] | N
 
 
 def workers_of(source: BatchSource) -> int | None:
-    """How many processes load the data; None where it is in memory, and nothing is loaded."""
+    """Return the number of processes that load the data; None where it is in memory, and nothing is loaded."""
     match source:
         case TensorSource():
             return None
@@ -366,7 +366,7 @@ def workers_of(source: BatchSource) -> int | None:
 
 
 def named(source: BatchSource) -> str:
-    """What is read, in words."""
+    """Describe in words what is read."""
     match source:
         case DatasetSource(template=loader) | StreamSource(loader=loader):
             name, count = type(loader.dataset).__name__, loader.num_workers

@@ -78,7 +78,7 @@ class _Unsent(ExceptionWrapper):
         self._message = message
 
     def reraise(self) -> None:
-        """What torch calls where the batch is waited for."""
+        """Raise the worker's error: torch calls this where the batch is waited for."""
         raise TrainingError(self._message)
 
 
@@ -170,7 +170,7 @@ def _exit_codes(workers: Sequence[BaseProcess]) -> list[int]:
 
 
 def _said(code: int) -> str:
-    """How a worker has died, and what to do."""
+    """Say how a worker has died, and what to do."""
     if code == 0:
         return "(exit code 0). Something in the dataset has ended it, such as sys.exit() or a KeyboardInterrupt."
     if code == -signal.SIGBUS:

@@ -65,7 +65,7 @@ def cause(said: Sequence[Broke]) -> Broke:
 
 
 def as_error(broke: Broke) -> PnneError:
-    """What to raise in the notebook."""
+    """Return the error to raise in the notebook."""
     error = _as_error(broke)
     error.add_note(f"In process {broke.rank} of the group, while {broke.doing}. Original {broke.trace}")
     return error

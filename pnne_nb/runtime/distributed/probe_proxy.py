@@ -34,7 +34,7 @@ class Spectators:
         self._ordered, self._look_at = [], 0.0
 
     def news(self) -> Orders | None:
-        """What the group has to be told before its next step, if anything."""
+        """Return what the group has to be told before its next step, if anything."""
         now = time.monotonic()
         if now < self._look_at:
             return None

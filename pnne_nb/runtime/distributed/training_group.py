@@ -1,4 +1,4 @@
-"""A group of processes as its engine sees it: something that makes events, as a `TrainingLoop` does."""
+"""Presents a group of processes to its engine as a source of events, as a `TrainingLoop` is one."""
 
 from __future__ import annotations
 

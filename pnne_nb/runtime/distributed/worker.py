@@ -1,4 +1,4 @@
-"""One process of a group; ``pnne_nb.worker`` is what torchrun starts.
+"""Runs one process of a group; torchrun starts ``pnne_nb.worker``.
 
 It opens what the engine has packed into the directory, and trains in step with the others. If an engine is at the
 other end of the line, each step waits for its verdict; a group that was started by hand trains to the end.
@@ -237,7 +237,7 @@ class Worker:
                 self._tell(Obeyed(kept))
 
     def _wanted(self) -> tuple[Verdict, bool]:
-        """What to do, and whether the engine asks for it."""
+        """Return what to do, and whether the engine asks for it."""
         if time.monotonic() - self._saved_at > max(_SAVE_EVERY, 100 * self._cost):
             return Verdict.SAVE, False
         if self._lifeline is None:

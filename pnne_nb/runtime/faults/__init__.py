@@ -1,1 +1,1 @@
-"""What goes wrong in a training: recognised, located, explained, and survived where possible."""
+"""Recognises, locates and explains what goes wrong in a training, and survives it where possible."""

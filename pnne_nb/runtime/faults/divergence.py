@@ -144,7 +144,7 @@ class Trends:
         self._judged = True
 
     def hear(self, frame: AnomalyFrame) -> None:
-        """What a probe has found is not told again."""
+        """Note what a probe has found, so that it is not told again."""
         self._loss.said |= frame.kind == "divergence"
         self._gradients.said.add(frame.kind)
 

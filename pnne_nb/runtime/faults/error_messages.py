@@ -1,4 +1,4 @@
-"""What torch says when data does not fit a model or a loss, in words that name the place and both sides."""
+"""Rewrites torch's errors about data that does not fit a model or a loss: the place, and both sides."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _MORE = (
 
 
 def model_failed(error: Exception, model: nn.Module, batch: Batch) -> TrainingError | None:
-    """What to raise instead of `error`, which a forward pass raised; None if it says enough itself."""
+    """Return the error to raise instead of `error`, which a forward pass raised; None if it says enough itself."""
     if isinstance(error, TypeError):
         return _called_otherwise(model, batch)
     if not isinstance(error, PnneError) and type(error) not in _TORCH_S:
@@ -99,7 +99,7 @@ def _hint(error: Exception, layer: nn.Module) -> str:
 
 
 def _of_rows(error: Exception, layer: nn.Embedding) -> str:
-    """Which numbers an embedding takes, and which it was given."""
+    """Say which numbers an embedding takes, and which it was given."""
     rows = layer.num_embeddings
     given = next((one for name, one in _locals_of(error, layer) if name == "input" and isinstance(one, Tensor)), None)
     if given is None or given.is_floating_point():
@@ -120,7 +120,7 @@ def _locals_of(error: Exception, layer: nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 def _of_type(layer: nn.Module) -> str:
-    """Which numbers a layer takes."""
+    """Say which numbers a layer takes."""
     needs = next((one.dtype for one in layer.parameters() if one.is_floating_point()), torch.float32)
     if needs == torch.float32:
         return "Numbers must be of the type that the layers compute in: give x.float() to float32 layers."
@@ -132,7 +132,7 @@ def _of_type(layer: nn.Module) -> str:
 
 
 def _called_otherwise(model: nn.Module, batch: Batch) -> TrainingError | None:
-    """What is said where a batch does not have the parts that the model takes."""
+    """Explain a batch that does not have the parts that the model takes."""
     try:
         inspect.signature(model.forward).bind(*batch.inputs, **batch.named)
     except TypeError as unfit:
@@ -144,7 +144,7 @@ def _called_otherwise(model: nn.Module, batch: Batch) -> TrainingError | None:
 
 
 def loss_failed(error: Exception, loss: Any, output: Any, target: Any) -> TargetError | None:
-    """What to raise instead of `error`, which a loss raised; None if it says enough itself."""
+    """Return the error to raise instead of `error`, which a loss raised; None if it says enough itself."""
     if isinstance(error, PnneError) or is_out_of_memory(error) or blame(error) is not None:
         return None
     name = getattr(loss, "__name__", type(loss).__name__)
@@ -155,7 +155,7 @@ def loss_failed(error: Exception, loss: Any, output: Any, target: Any) -> Target
 
 
 def spread(loss: Any, output: Any, target: Any) -> tuple[str, str] | None:
-    """What to say of a loss that has compared each output with several targets, and what to do; None if it has not.
+    """Explain a loss that has compared each output with several targets, and say what to do; None if it has not.
 
     Torch only warns of it, in the thread that trains; the training goes on, towards something else than what was meant.
     """
@@ -178,7 +178,7 @@ def spread(loss: Any, output: Any, target: Any) -> tuple[str, str] | None:
 
 
 def metric_failed(error: Exception, name: str, output: Any, target: Any) -> TrainingError | None:
-    """What to raise instead of `error`, which the metric called `name` raised; None if it says enough itself."""
+    """Return what to raise instead of `error`, which the metric `name` raised; None if it says enough itself."""
     if isinstance(error, PnneError) or is_out_of_memory(error):
         return None
     if not isinstance(error, _UNFIT):
@@ -211,7 +211,7 @@ def _joined(lines: Sequence[str]) -> str:
 
 
 def device_lost(error: BaseException) -> TrainingError | None:
-    """What to raise instead of `error` if it says that a GPU has refused an index, and nothing can be computed any more.
+    """Return the error to raise instead of `error` if a GPU has refused an index, and nothing can be computed any more.
 
     A GPU tells of it late, at whatever waits for it next: neither the place in the program nor a layer is known.
     """
@@ -276,7 +276,7 @@ def _advice(loss: Any, output: Any, target: Any) -> str:  # noqa: PLR0911  one f
 
 
 def _of_columns(loss: Any, output: Tensor, target: Tensor) -> str:
-    """What a loss of classes takes in the place of a target of zeros and ones with a column for each class."""
+    """Say what a loss of classes takes in the place of a target of zeros and ones with a column for each class."""
     dim = 1 if output.dim() > 1 else 0
     probable = isinstance(loss, nn.CrossEntropyLoss) and target.shape == output.shape
     if not bool(((target == 0) | (target == 1)).all()):
@@ -289,7 +289,7 @@ def _of_columns(loss: Any, output: Tensor, target: Tensor) -> str:
 
 
 def _first_of(output: Any) -> str:
-    """How to take the first part of what a model returns."""
+    """Say how to take the first part of what a model returns."""
     if isinstance(output, Mapping):
         return f"[{next(iter(output), '')!r}]"
     if dataclasses.is_dataclass(output):
@@ -298,7 +298,7 @@ def _first_of(output: Any) -> str:
 
 
 def _of_yes_and_no(output: Tensor, target: Tensor) -> str:
-    """What a loss of yes and no would take in the place of `target`."""
+    """Say what a loss of yes and no would take in the place of `target`."""
     if output.numel() != target.numel():
         several = output.dim() == 2 and target.shape == output.shape[:1] and not target.is_floating_point()
         return ' For numbers of classes, choose loss="CrossEntropyLoss".' if several else ""
@@ -309,7 +309,7 @@ def _of_yes_and_no(output: Tensor, target: Tensor) -> str:
 
 
 def _compared(loss: Any) -> list[str]:
-    """What a layer that computes a loss cannot do without."""
+    """Say what a layer that computes a loss cannot do without."""
     if not isinstance(loss, nn.Module):
         return []
     found = inspect.signature(loss.forward).parameters.values()
@@ -329,7 +329,7 @@ def _layer(model: nn.Module, place: str) -> nn.Module | None:
 
 
 def _brief(layer: nn.Module) -> str:
-    """What a layer prints, without what is in it."""
+    """Return what a layer prints, without what is in it."""
     if next(layer.children(), None) is not None:
         return type(layer).__name__
     return repr(layer)

@@ -1,4 +1,4 @@
-"""What went wrong in a step: where the first NaN or infinity was made, from which examples, why, and what to do."""
+"""Describes a fault of a step: where the first NaN or infinity was made, from which examples, why, and what to do."""
 
 from __future__ import annotations
 

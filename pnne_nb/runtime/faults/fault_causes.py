@@ -1,4 +1,4 @@
-"""Why an operation made NaN or infinity, by its name and what went in, and what to do about it."""
+"""Explains why an operation made NaN or infinity, by its name and its inputs, and what to do about it."""
 
 from __future__ import annotations
 

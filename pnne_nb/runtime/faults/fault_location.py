@@ -1,4 +1,4 @@
-"""Which node is to blame for an exception, or for a number that is none."""
+"""Finds the node to blame for an exception, or for a number that is not finite."""
 
 from __future__ import annotations
 

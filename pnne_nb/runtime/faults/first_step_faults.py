@@ -1,4 +1,4 @@
-"""What the first step of a training shows to be wrong with its model, its loss and its options.
+"""Reports what the first step of a training shows to be wrong with its model, its loss and its options.
 
 Each rule tells a fact that holds for every step: outputs that are probabilities already, a normalisation that sees too few
 examples. `scripts/fault_rules.py` measures how often they are right, and how often they accuse a healthy training.

@@ -1,4 +1,4 @@
-"""Memory that is too small for a batch: how that is noticed, and smaller pieces of the batch."""
+"""Recognises that memory is too small for a batch, and cuts the batch into smaller pieces."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class StallWatch:
                 self._stop.wait(PATIENCE / _LOOKS)
 
     def look(self, now: float) -> AnomalyFrame | None:
-        """What there is to tell at `now`, in seconds of the monotonic clock."""
+        """Return what there is to tell at `now`, in seconds of the monotonic clock."""
         since = self._since
         if since is None:
             return None

@@ -1,1 +1,1 @@
-"""Epochs, steps and validation; synchronous, without a thread of its own."""
+"""Runs epochs, steps and validation; synchronous, without a thread of its own."""

@@ -1,4 +1,4 @@
-"""The recipe that a loop follows, and what is done by it to a batch before and after the model."""
+"""Holds the recipe that a loop follows, and what it does to a batch before and after the model."""
 
 from __future__ import annotations
 

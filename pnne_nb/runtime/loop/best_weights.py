@@ -1,4 +1,4 @@
-"""How a training stands by its goal: what was best and when, and the weights of then."""
+"""Tracks how a training stands by its goal: what was best and when, and the weights of that time."""
 
 from __future__ import annotations
 

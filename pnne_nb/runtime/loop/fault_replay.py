@@ -1,4 +1,4 @@
-"""A step that fails is undone; one that made NaN is made again, to find where the first NaN came from, and why."""
+"""Undoes a step that fails, and repeats one that made NaN, to find where the first NaN came from, and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether gradients are finite, all of them, at the price of one operation."""
+"""Checks in one operation whether all gradients are finite."""
 
 from __future__ import annotations
 

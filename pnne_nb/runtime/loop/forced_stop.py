@@ -1,4 +1,4 @@
-"""Ends a training whose data does not come, when somebody wants the end: within five seconds, with what was trained."""
+"""Ends a training whose data does not come, within five seconds of a stop, with all that was trained."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ForcedStop:
             self.act(time.monotonic())
 
     def act(self, now: float) -> None:
-        """What is due at `now`, in seconds of the monotonic clock."""
+        """Do what is due at `now`, in seconds of the monotonic clock."""
         loop, calls, thread = self._loop, self._loop.foreign_calls, self._thread()
         # It may wait for another training that is stuck.
         loop.turn.given_up_by = thread

@@ -1,4 +1,4 @@
-"""Events of a training: what its loop has done between two halts."""
+"""Defines the events of a training: what its loop has done between two halts."""
 
 from __future__ import annotations
 

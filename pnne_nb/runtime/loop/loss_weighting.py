@@ -1,4 +1,4 @@
-"""Weights of the parts of a batch in the loss of the whole batch.
+"""Weights the parts of a batch in the loss of the whole batch.
 
 A batch is in parts where several processes share it, and where memory is too small for all of it. Each part has a loss of
 its own, and their weighted sum must be the loss of the whole batch. A mean over examples is weighted by their number. With
@@ -102,7 +102,7 @@ def _is_known(recipe: Recipe) -> bool:
 
 
 def _tried(recipe: Recipe, output: Any, batch: Batch, value: float) -> Reduction | None:
-    """How the loss function combines the examples of `batch`, by its values for parts of them.
+    """Find how the loss function combines the examples of `batch`, by its values for parts of them.
 
     Args:
         recipe: Has the loss function.

@@ -1,4 +1,4 @@
-"""A step for which memory is too small is made again, from smaller pieces of its batches."""
+"""Repeats a step for which memory is too small, with smaller pieces of its batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One optimizer step: forward, backward, update.
+"""Makes one optimizer step: forward, backward, update.
 
 What else may happen has a place of its own: `oom_retry` cuts batches for which memory is too small, `loss_weighting`
 weighs the parts of a batch, `fault_replay` undoes a step that fails and finds the node of the first NaN, and `Peers`

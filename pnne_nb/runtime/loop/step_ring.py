@@ -1,4 +1,4 @@
-"""The last steps of a training, so that it can go back to each of them.
+"""Keeps the last steps of a training, so that it can go back to each of them.
 
 A step is a function of the state before it, the batch and the random numbers, and all of these are in a snapshot of the
 state. So only now and then a snapshot is kept, and of each step only its loss: going back loads the snapshot before, makes
@@ -169,7 +169,7 @@ class StepRing:
         self.touch()
 
     def forget_unless_at(self, step: int) -> None:
-        """Where others have made the steps until `step`, a group of processes for one, none of them is known here."""
+        """Forget all steps, unless the last is `step`: others, such as a group of processes, made those between."""
         if self.end not in {None, step}:
             self.clear()
 

@@ -1,4 +1,4 @@
-"""A pass over the validation data, between two steps of a training."""
+"""Makes a pass over the validation data, between two steps of a training."""
 
 from __future__ import annotations
 

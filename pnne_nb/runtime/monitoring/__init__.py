@@ -1,1 +1,1 @@
-"""What a training reports: history, frames, resources, TensorBoard."""
+"""Reports a training: history, frames, resources, TensorBoard."""

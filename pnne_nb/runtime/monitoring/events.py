@@ -1,4 +1,4 @@
-"""The callbacks of a training, by event."""
+"""Calls the callbacks of a training, by event."""
 
 from __future__ import annotations
 

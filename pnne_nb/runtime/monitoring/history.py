@@ -1,4 +1,4 @@
-"""The measurements of a training, in bounded memory however long it runs."""
+"""Keeps the measurements of a training, in bounded memory however long it runs."""
 
 from __future__ import annotations
 

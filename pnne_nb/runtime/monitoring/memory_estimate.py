@@ -57,7 +57,7 @@ class MemoryNeeds(msgspec.Struct, frozen=True):
 
 
 def needs_of(recipe: Recipe) -> MemoryNeeds:
-    """What training by `recipe` takes."""
+    """Estimate the memory that training by `recipe` takes."""
     model, optimizer = recipe.model, recipe.optimizer
     memo = without_memory(model)
     trained = _bytes(parameter for parameter in model.parameters() if parameter.requires_grad)
@@ -87,7 +87,7 @@ def shortage(recipe: Recipe) -> AnomalyFrame | None:
 
 
 def without_memory(model: nn.Module) -> dict[int, Any]:
-    """What `copy.deepcopy` is told, so that the copy's parameters and buffers are shapes only."""
+    """Return a memo for `copy.deepcopy` by which the copy's parameters and buffers are shapes only."""
     memo: dict[int, Any] = {}
     for parameter in model.parameters():
         shape = torch.empty_like(parameter, device="meta")
@@ -98,7 +98,7 @@ def without_memory(model: nn.Module) -> dict[int, Any]:
 
 
 def _optimizer_state(optimizer: torch.optim.Optimizer, memo: dict[int, Any], *, or_else: int) -> int:
-    """What a step leaves behind, made with shapes only, where that is possible."""
+    """Return what a step leaves behind, made with shapes only, where that is possible."""
     try:
         imagined = copy.deepcopy(optimizer, memo)
         for group in imagined.param_groups:

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from typing import final
 
 from pnne_nb.process.fork import fork_safe
+from pnne_nb.telemetry.cost import PairedCost
 from pnne_nb.telemetry.frames import AnomalyFrame, CostFrame, Frame
 from pnne_nb.telemetry.probe import Cadence, Probe, Timed, Toll
 
@@ -43,6 +44,7 @@ class Observers:
         self._probes: tuple[tuple[Probe, Cadence], ...] = ()
         self._toll = Toll()
         self._paid = float("-inf")  # when what was observed last will have been paid for, in seconds, monotonic
+        self._since: float | None = None  # when the first step was observed
         self._observed = 0
         self._reported = float("-inf")
 
@@ -56,8 +58,9 @@ class Observers:
         entry = (probe, cadence)
         with self._lock:
             if not self._probes:
-                # The rate of frames is not one over the time without probes.
+                # Neither rate nor share is one over the time without probes.
                 self._observed, self._reported = 0, float("-inf")
+                self._since, self._toll.paired = None, PairedCost()
             self._probes = (*self._probes, entry)
 
         def remove() -> None:
@@ -86,6 +89,8 @@ class Observers:
 
     @contextmanager
     def _observing(self, due: Sequence[tuple[Probe, Cadence]], step: int, started: float) -> Iterator[Watched]:
+        if self._since is None:
+            self._since = started
         began = time.thread_time()
         watched = Watched([probe for probe, _ in due], step)
         try:
@@ -115,12 +120,14 @@ class Observers:
         elapsed = now - self._reported
         if elapsed < _COST_EVERY:
             return []
-        share = min(1.0, sum(cadence.share(now) for _, cadence in self._probes))
+        # The pause that an observation is paid for with counts as soon as it begins: the first one is not compared with
+        # the few milliseconds before it.
+        cost = self._toll.paired.over(max(now, self._paid) - (now if self._since is None else self._since))
         # Nothing has been counted when the first is reported: it is told how often they may come.
         planned = max((cadence.rate for _, cadence in self._probes), default=0.0)
         rate = self._observed / elapsed if math.isfinite(elapsed) else planned
         self._observed, self._reported = 0, now
-        return [CostFrame(step=step, share=share, frames_per_second=rate)]
+        return [CostFrame(step=step, share=cost.share, frames_per_second=rate, margin=cost.margin)]
 
 
 @final

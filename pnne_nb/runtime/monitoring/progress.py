@@ -1,4 +1,4 @@
-"""The progress of a training: how fast it goes, when it will be done, and the line of text that says so."""
+"""Computes the progress of a training: its speed, the time that is left, and the line of text that says so."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Progress:
         self._looked = None
 
     def frame(self, epoch: int, epochs: int, batch: int, steps: int) -> ProgressFrame:
-        """Where training is; `epoch` from 1 and `batch` as done in it."""
+        """Return where training is; `epoch` from 1 and `batch` as done in it."""
         left = None
         if self._batches is not None and self._speed > 0:
             batches = max(0, (epochs - epoch + 1) * self._batches - batch)
@@ -103,7 +103,7 @@ class ProgressBar:
 
 
 def line(progress: ProgressFrame, loss: Callable[[], float]) -> str:
-    """What is written: ``"epoch 2/5 [######      ] 25%, step 120, 40.1/s, loss 0.31, 0:12 left"``."""
+    """Return the line to write: ``"epoch 2/5 [######      ] 25%, step 120, 40.1/s, loss 0.31, 0:12 left"``."""
     epoch = min(progress.epoch, progress.epochs)
     parts = [f"epoch {epoch}/{progress.epochs}"]
     if progress.batches:

@@ -1,4 +1,4 @@
-"""Looks, a few times a second, at the memory in use and at where the time goes."""
+"""Samples the memory in use, and where the time goes, a few times a second."""
 
 from __future__ import annotations
 

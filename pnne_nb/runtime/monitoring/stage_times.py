@@ -1,4 +1,4 @@
-"""Where a training's time goes: fetching data to the device, forward, backward, update, watching, and the rest."""
+"""Measures the time of each stage of a training: fetching data, moving it, forward, backward, update, watching."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Stages:
         self._since = perf_counter()
 
     def ended(self, stage: Stage) -> None:
-        """What was done since the last call was `stage`."""
+        """Count the time since the last call for `stage`."""
         now = perf_counter()
         self.seconds[stage] += now - self._since
         self._since = now

@@ -1,4 +1,4 @@
-"""Scalars as event files for TensorBoard, by torch's own writer."""
+"""Writes scalars as event files for TensorBoard, with torch's own writer."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Losses, metrics, and what a training aims at."""
+"""Defines losses, metrics, and what a training aims at."""

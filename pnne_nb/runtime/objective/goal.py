@@ -1,4 +1,4 @@
-"""What a training is judged by: early stopping, the best checkpoint and a plateau all go by one number."""
+"""Judges a training by one number, which early stopping, the best checkpoint and a plateau all use."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Goal(msgspec.Struct, frozen=True):
         return self.name or ("val_loss" if validates else "train_loss")
 
     def cost(self, metrics: Mapping[str, float], *, validates: bool) -> float | None:
-        """What is to become less, by the numbers of an epoch; None where they are not those that count.
+        """Return the number that is to become less, from the numbers of an epoch; None where it is not among them.
 
         Args:
             metrics: By name; in the middle of an epoch, of a validation alone.
@@ -76,7 +76,7 @@ class Goal(msgspec.Struct, frozen=True):
 
 
 def as_goal(monitor: Any, min_delta: Any) -> Goal:
-    """What ``"val_loss"``, ``("val_accuracy", "max")`` or None stands for.
+    """Return the goal for which ``"val_loss"``, ``("val_accuracy", "max")`` or None stands.
 
     Raises:
         TrainingError: It is something else, or does not say whether more is better.

@@ -1,4 +1,4 @@
-"""What training makes smaller: losses by name, by class, or ready made."""
+"""Finds the loss that a person asks for: by name, by class, or ready made."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _classes_of_one_output(target: Tensor, shape: tuple[int, ...]) -> str:
 
 
 def _unlike(output: Tensor, target: Tensor) -> str:
-    """What to do about floats that have another shape than the output."""
+    """Say what to do about floats that have another shape than the output."""
     shapes = f"The model's output has shape {_batch(output)}, the targets are floats of shape {_batch(target)}"
     if output[0].numel() == target[0].numel():
         sizes = ", ".join(map(str, (-1, *output.shape[1:])))
@@ -153,7 +153,7 @@ def make_loss(loss: Loss) -> Callable[[Any, Any], Tensor] | None:
 
 
 def loss_name(loss: Loss) -> str:
-    """What a loss is called, however it was given."""
+    """Return the name of a loss, however it was given."""
     match loss:
         case None:
             return "of the model"

@@ -1,4 +1,4 @@
-"""Metrics as people ask for them: by a name, as torchmetrics has them, or as functions."""
+"""Finds the metrics that a person asks for: by a name that torchmetrics has too, or as functions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def make_metrics(choices: Sequence[MetricChoice], device: torch.device) -> dict[
 
 
 def names_of(metrics: Mapping[str, Metric]) -> list[str] | None:
-    """What `results` would call their values, without a prefix; None where only their values tell."""
+    """Return the names that `results` would give their values, without a prefix; None where only their values tell."""
     found: list[str] = []
     for name, metric in metrics.items():
         match metric:

@@ -1,4 +1,4 @@
-"""Metrics over an epoch: sums on the device while it runs, one number at its end."""
+"""Computes metrics over an epoch: sums on the device while it runs, one number at its end."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Stateful(Protocol):
     """A metric that can continue in the middle of an epoch."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What it has counted."""
+        """Return what it has counted."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> Any:
         """Continue from there."""
@@ -165,7 +165,7 @@ class Averaged:
 
 
 def saved_metric(metric: Metric) -> dict[str, Any] | None:
-    """What `metric` has counted in this epoch, or None if it cannot tell."""
+    """Return what `metric` has counted in this epoch, or None if it cannot tell."""
     return metric.state_dict() if isinstance(metric, Stateful) else None
 
 
@@ -249,7 +249,7 @@ def target_for(metric: Metric, target: Any) -> Any:
 
 
 def results(metrics: Mapping[str, Metric], prefix: str) -> dict[str, float]:
-    """What `metrics` say, by name: ``"train_accuracy"`` …; one that says several things by name has its own names.
+    """Return what `metrics` say, by name: ``"train_accuracy"`` …; one that says several things has its own names.
 
     Raises:
         TrainingError: One says something else than numbers, or two say something by one name.

@@ -1,4 +1,4 @@
-"""Metrics that have a name, the same in an engine and in a Metric node; the first batch tells what they compare."""
+"""Defines the metrics that have a name, for an engine and for Metric nodes; the first batch tells what they compare."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class NamedMetric:
             self.counting.reset()
 
     def state_dict(self) -> dict[str, Any]:
-        """What it has counted."""
+        """Return what it has counted."""
         return dict(self._saved or {}) if self.counting is None else saved_metric(self.counting) or {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

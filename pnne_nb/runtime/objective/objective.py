@@ -1,4 +1,4 @@
-"""Losses and metrics of a training graph, as functions of output and targets."""
+"""Turns losses and metrics of a training graph into functions of output and targets."""
 
 from __future__ import annotations
 

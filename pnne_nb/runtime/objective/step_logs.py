@@ -1,4 +1,4 @@
-"""Numbers that a step returns beside the loss, and the processes (`Peers`) over which they are averaged."""
+"""Averages numbers that a step returns beside the loss, over steps and over processes (`Peers`)."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def read(returned: Any, who: str) -> tuple[Logged | None, Tensor]:
 
 
 def recorded(names: Iterable[str]) -> list[str]:
-    """Which of a history's `names` a step function has recorded over the steps."""
+    """Return those of a history's `names` that a step function has recorded over the steps."""
     return [name for name in names if name not in {"loss", *_OURS} and not name.startswith(_OVER_EPOCHS)]
 
 

@@ -1,4 +1,4 @@
-"""What moves the parameters: optimizers by name, by factory, or ready made, and their options while they work."""
+"""Makes optimizers by name, by factory, or ready made, and changes their options while they work."""
 
 from __future__ import annotations
 

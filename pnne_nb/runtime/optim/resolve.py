@@ -1,4 +1,4 @@
-"""Torch's own classes by name, and what becomes of them with the arguments that somebody gives."""
+"""Finds torch's own classes by name, and constructs them with the arguments that somebody gives."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def classes(module: Any, base: type, *, exclude: frozenset[str] = frozenset()) -
 
 
 def build(kind: str, known: Mapping[str, type], name: str | type, options: Options, *arguments: Any) -> Any:
-    """What the class of that name, or a class itself, makes of `arguments` and `options`.
+    """Construct an object from the class of that name, or from a class itself, with `arguments` and `options`.
 
     Args:
         kind: What it is, for messages.
@@ -43,7 +43,7 @@ def _containing(name: object, known: Mapping[str, type]) -> str:
 
 
 def call(kind: str, name: str, made_by: type, arguments: tuple[Any, ...], options: Options) -> Any:
-    """What `made_by` makes; for arguments and errors, see `build`."""
+    """Construct an object by `made_by`; for arguments and errors, see `build`."""
     parameters = list(inspect.signature(made_by).parameters)
     for option in options:
         if option not in parameters:

@@ -1,4 +1,4 @@
-"""How learning rates change in the course of a training: schedulers by name, by factory, or ready made."""
+"""Makes learning rate schedulers by name, by factory, or ready made."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Schedule(msgspec.Struct, frozen=True):
         return Schedule(copy.deepcopy(self.scheduler, {id(optimizer): other}), self.every)
 
     def replaces(self, option: str, value: Any) -> str:
-        """What to say of an option that lasts until the scheduler moves."""
+        """Explain an option that lasts only until the scheduler moves."""
         kind = type(self.scheduler).__name__
         what = f"{kind} sets {option} itself after every {self.every}, so that {value!r} would soon be gone: "
         if option == "lr":

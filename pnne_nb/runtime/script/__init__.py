@@ -1,1 +1,1 @@
-"""A training as one plain PyTorch script."""
+"""Writes a training as one plain PyTorch script."""

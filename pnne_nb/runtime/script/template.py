@@ -1,4 +1,4 @@
-"""The text of a training script, with a place for each thing that the engine decides.
+"""Holds the text of a training script, with a place for each thing that the engine decides.
 
 It repeats what the engine does in the order in which the engine does it, so that every loss has the same bits: where
 random numbers are drawn, in which order examples come, how losses are averaged.

@@ -1,4 +1,4 @@
-"""`to_script`: writes the training of an engine as one PyTorch script, or says what of it no script can hold."""
+"""`to_script`: writes the training of an engine as one PyTorch script, or says what no script can hold."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One training from its start to its end, and what may change meanwhile."""
+"""Runs one training from its start to its end, and says what may change meanwhile."""

@@ -1,4 +1,4 @@
-"""When a training writes its checkpoints, and what it says where one cannot be written."""
+"""Decides when a training writes its checkpoints, and says so where one cannot be written."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class CheckpointSchedule:
             self._reports.saved(CheckpointFrame(self._executor.loop.steps, str(path)))
 
     def _save_if_possible(self, *, due: bool, improved: bool) -> None:
-        """Where the disk is full, say, the training goes on: its next checkpoint may find room."""
+        """Save, and go on with the training where that fails: a full disk may have room for the next checkpoint."""
         try:
             self._save(due=due, improved=improved)
         except CheckpointError as error:

@@ -1,4 +1,4 @@
-"""A model whose graph is edited while its training halts: what is unchanged trains on, what is new starts fresh.
+"""Edits the graph of a model while its training halts: what is unchanged trains on, what is new starts fresh.
 
 A layer that was made wider keeps what it had, and so does the optimizer for it (`compiler.weights.widen`).
 """
@@ -121,7 +121,7 @@ def _leaves(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def _changed_layers(old: Mapping[str, nn.Module], new: Mapping[str, nn.Module], former: Former) -> list[str]:
-    """What is said of layers that have no tensors of their own to be told of: which are new, others, or gone."""
+    """Name the layers that have no tensors of their own to be told of: which are new, others, or gone."""
     known = {id(layer) for layer in old.values()}
     kept = {id(layer) for layer in new.values()}
     came_from = {former_path(path, former): path for path in new}
@@ -166,7 +166,7 @@ def _keep_modules(old: Mapping[str, nn.Module], new: nn.Module, former: Former, 
 
 
 def _description(module: nn.Module) -> tuple[Any, ...]:
-    """What tells two modules of a type apart: what they print, their tensors, and their settings."""
+    """Return what tells two modules of a type apart: what they print, their tensors, and their settings."""
     shapes = tuple((name, tensor.shape) for name, tensor in _tensors(module).items())
     settings = tuple(
         (f"{path}.{name}", repr(value))

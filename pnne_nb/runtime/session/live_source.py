@@ -1,4 +1,4 @@
-"""What a training is made from and may be edited while it halts: the graph of a model, or a whole training graph."""
+"""Defines what may be edited while a training halts: the graph of a model, or a whole training graph."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class LiveSource(Protocol):
 
 
 def meaning(graph: NodeGraph) -> dict[str, tuple[dict[str, Any], dict[str, str]]]:
-    """What a document says, apart from how it looks: by graph, its nodes by name, and where each target comes from."""
+    """Return a document's meaning, apart from its looks: by graph, its nodes by name, and where each target comes from."""
     return {
         id: (
             {node.name: replace(node, position=None, collapsed=False) for node in graph.nodes},
@@ -260,7 +260,7 @@ _FIXED = frozenset({"Dataset", "DataLoader", "Validation"})
 
 
 def _fixed(graph: NodeGraph) -> dict[str, Any]:
-    """What a training under way cannot follow: its nodes by name, with their settings and what they are fed."""
+    """Return what a training under way cannot follow: its nodes by name, with their settings and what they are fed."""
     nodes = {
         name: node for name, node in graph.nodes.items() if node.type in _FIXED or category_of(node) == "Scheduler"
     }

@@ -1,4 +1,4 @@
-"""Notices of a training beside its measurements: why it failed, and what may not be intended."""
+"""Collects notices of a training beside its measurements: why it failed, and what may not be intended."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Notices:
             self._reports.announce(AnomalyFrame(self._executor.source.steps, kind, message, hint=hint))
 
     def take_back(self, kind: str) -> None:
-        """What was announced is no longer so, and may be announced again."""
+        """Take back what was announced and is no longer so; it may be announced again."""
         self._told.discard(kind)
 
     def before_first_step(self) -> None:
@@ -94,7 +94,7 @@ class Notices:
         self.once("not-trained", message, hint)
 
     def of_goal(self, frame: StepFrame) -> None:
-        """What a step function or a model tells beside the loss is known from the first step on."""
+        """Note what a step function or a model tells beside the loss: it is known from the first step on."""
         self.goal_compared = True
         recipe = self._executor.loop.recipe
         measured = names_of(recipe.metrics)

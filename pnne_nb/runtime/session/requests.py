@@ -1,4 +1,4 @@
-"""Requests that a session serves between two steps, from a cell or a button: an extra validation, a checkpoint."""
+"""Serves requests between two steps, from a cell or a button: an extra validation, a checkpoint."""
 
 from __future__ import annotations
 

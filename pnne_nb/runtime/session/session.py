@@ -1,4 +1,4 @@
-"""One training: its parts, the commands that concern all of them, and the run of its thread."""
+"""Runs one training: its parts, the commands that concern all of them, and its thread."""
 
 from __future__ import annotations
 
@@ -310,7 +310,7 @@ class Session:
         self._rest()
 
     def _rest(self) -> None:
-        """What has failed is no more."""
+        """Forget what has failed."""
         self.error = None
         self._rest_only = True
         self.control.end("stopped", self._keep)

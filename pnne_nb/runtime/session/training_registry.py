@@ -1,4 +1,4 @@
-"""The trainings of this process, found by the module that they train."""
+"""Finds the trainings of this process by the module that they train."""
 
 from __future__ import annotations
 

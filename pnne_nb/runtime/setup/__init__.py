@@ -1,1 +1,1 @@
-"""What a training is made of, checked and put in place before it starts."""
+"""Checks and prepares what a training is made of, before it starts."""

@@ -1,4 +1,4 @@
-"""Arguments as other libraries spell them, and how an engine does."""
+"""Maps arguments as other libraries spell them to those of an engine."""
 
 from __future__ import annotations
 

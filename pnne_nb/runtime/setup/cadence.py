@@ -1,4 +1,4 @@
-"""How often something is done in the course of a training: every so many epochs, or optimizer steps."""
+"""Says how often something is done in a training: every so many epochs, or optimizer steps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Every(msgspec.Struct, frozen=True):
 
 
 def as_every(name: str, choice: Any) -> Every:
-    """What ``3``, ``(3, "epochs")``, ``(500, "steps")`` or None (never) stands for.
+    """Return the cadence for which ``3``, ``(3, "epochs")``, ``(500, "steps")`` or None (never) stands.
 
     Raises:
         TrainingError: It is something else; the message calls it `name`.

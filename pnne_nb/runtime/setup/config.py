@@ -1,4 +1,4 @@
-"""What a person asks of a training, as one value that a checkpoint can keep."""
+"""Holds what a person asks of a training, as one value that a checkpoint can keep."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class Config(msgspec.Struct, frozen=True):
         expected: InputShapes,
         placed: Collection[str] = (),
     ) -> Recipe:
-        """What a loop needs, made from the arguments.
+        """Make the recipe that a loop needs from the arguments.
 
         Args:
             model: Moved to the device in place.

@@ -1,4 +1,4 @@
-"""Where a model's tensors are: on one device, or on those that its nodes ask for."""
+"""Finds where a model's tensors are: on one device, or on those that its nodes ask for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What there is to compute on: devices, their memory, and settings of the whole process."""
+"""Lists the devices that can compute, their memory, and settings of the whole process."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def measured(device: torch.device) -> Device:
 
 
 def memory_of(device: torch.device) -> DeviceMemory:
-    """What this process takes of the memory of an accelerator."""
+    """Measure the memory of an accelerator that this process takes."""
     if device.type == "mps":
         # It keeps no record of the most.
         allocated = torch.mps.current_allocated_memory()

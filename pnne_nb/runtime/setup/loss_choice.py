@@ -1,4 +1,4 @@
-"""The loss, chosen by the target of the first examples and what the model gives for one of them."""
+"""Chooses the loss by the target of the first examples and the model's output for one of them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _targets(data: BatchSource, first: Batch) -> Any:
 
 
 def _output(model: nn.Module, batch: Batch | None, seed: int) -> Any:
-    """What the model gives for one example; None if it fails, which the first step explains."""
+    """Return the model's output for one example; None if it fails, which the first step explains."""
     if batch is None:
         return None
     try:

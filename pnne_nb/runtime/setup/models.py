@@ -1,4 +1,4 @@
-"""The model that is trained: a module or a compiled graph, tried on one example before the training where that is needed."""
+"""Prepares the model that is trained: a module or a compiled graph, tried on one example where that is needed."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _shape(node: Node) -> tuple[int | str, ...] | None:
 
 
 def trial_output(model: nn.Module, batch: Batch, seed: int) -> Any:
-    """What `model` gives for `batch`.
+    """Return the output of `model` for `batch`.
 
     It runs in eval mode and without gradients. Its modes, its buffers and the global random generators are as before
     afterwards; lazy layers have made their weights.

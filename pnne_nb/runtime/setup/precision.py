@@ -1,4 +1,4 @@
-"""Where numbers live and how exact they are: the device and the floating point types of a training."""
+"""Chooses the device and the floating point types of a training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a training works with, ready made: `config` makes it, `loop` follows it."""
+"""Holds what a training works with, ready made: `config` makes it, `loop` follows it."""
 
 from __future__ import annotations
 

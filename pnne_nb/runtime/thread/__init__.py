@@ -1,1 +1,1 @@
-"""The training thread, how it is controlled, and who may use the model and the random state when."""
+"""Runs and controls the training thread, and decides who may use the model and the random state when."""

@@ -1,4 +1,4 @@
-"""Which notebook cell is running, as far as somebody tells: this room knows no notebook."""
+"""Tells which notebook cell is running, as far as somebody reports it: this room knows no notebook."""
 
 from __future__ import annotations
 

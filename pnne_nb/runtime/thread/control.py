@@ -1,4 +1,4 @@
-"""Where the training thread and everybody else meet: requests, states, and turns at the live model."""
+"""Connects the training thread with all others: requests, states, and turns at the live model."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ class Control:
         return not self._alive
 
     def direct_buttons(self) -> str:
-        """Where a page of this machine may halt the training under way, see `DirectButtons`; empty if nowhere."""
+        """Return the address at which a page may halt the training, see `DirectButtons`; empty if there is none."""
         with self._lock, suppress(OSError):
             if self._alive and self._buttons is None:
                 self._buttons = DirectButtons(self._pressed)

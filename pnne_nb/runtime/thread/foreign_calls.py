@@ -1,4 +1,4 @@
-"""Calls into somebody's data and functions, which may never return: another thread can end them, or leave them behind.
+"""Calls a person's data and functions, which may never return: another thread can end them, or leave them behind.
 
 A call that runs Python is ended by an exception that is raised in its thread. One that is stuck in C (a socket, a lock)
 is left behind: whoever does that gives the global random generators back in its place, and the thread, should it ever

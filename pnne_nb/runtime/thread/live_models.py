@@ -1,4 +1,4 @@
-"""The models that engines have, found by a tensor or a module of theirs: whoever sees one in use asks here."""
+"""Finds the models that engines train, by a tensor or a module of theirs."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ _LEAF = "AccumulateGrad"
 
 
 def memory_of(tensor: Tensor) -> int:
-    """What a tensor and its views have in common; the tensor itself where it has no memory, as a sparse one."""
+    """Return what a tensor and its views have in common; the tensor itself where it has no memory, as a sparse one."""
     try:
         return int(tensor.untyped_storage()._cdata)
     except (NotImplementedError, RuntimeError, ValueError, AttributeError):

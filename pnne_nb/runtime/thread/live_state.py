@@ -1,4 +1,4 @@
-"""What a training goes on with, at one moment: two of these tell what a cell has changed in between.
+"""Records what a training goes on with, at one moment: two records tell what a cell has changed in between.
 
 Everything is compared as torch has it: tensors by their identity, their memory and the number of times they were written,
 layers by what they are made of. A step pays nothing for it: it is taken when a cell begins to use the model, and when that
@@ -116,7 +116,7 @@ class LiveState:
                 self._contents[number] = _checksum(tensor)
 
     def changed(self) -> list[str]:
-        """What is no longer as it was, by name; of a layer that was exchanged, not its parts."""
+        """Name what is no longer as it was; of a layer that was exchanged, not its parts."""
         found = _differing(self._layers, dict(_layers(self._model)))
         parts = _differing(self._facts, _facts(self._model, self._belongings, self._facts))
         for number, known in self._contents.items():
@@ -144,7 +144,7 @@ class Surroundings:
         self._facts = self._now()
 
     def changed(self) -> list[str]:
-        """What is no longer as it was, by name."""
+        """Name what is no longer as it was."""
         # The first step makes them: there may be more of them by now.
         states = {name: _Same(values) for name, values in _states(self._model, self._belongings.optimizer)}
         gone = [name for name, values in self._states if values != states.get(name)]
@@ -202,7 +202,7 @@ class ChangeWatch:
             self._parked = LiveState(self._model, self.belongings())
 
     def take(self) -> list[str]:
-        """What was changed since then, by name; nothing is looked at any longer."""
+        """Name what was changed since then; nothing is looked at any longer."""
         found = [*self._written]
         with unseen():
             for state in (self._parked, self._around):
@@ -216,7 +216,7 @@ class ChangeWatch:
 
     @contextmanager
     def meant(self) -> Iterator[None]:
-        """What the calling thread changes in the block is not told."""
+        """Leave out what the calling thread changes in the block."""
         me = threading.current_thread()
         self._editors.append(me)
         try:
@@ -299,7 +299,7 @@ def _layers(model: nn.Module) -> Iterator[tuple[str, object]]:
 
 
 def _facts(model: nn.Module, belongings: Belongings | None, before: Facts | None = None) -> Facts:
-    """What is compared; an attribute that was not there `before`, and hides none of the class, is nobody's option."""
+    """Return what is compared; an attribute not there `before`, which hides none of the class, is nobody's option."""
     found: Facts = {}
     for name, weight in model.named_parameters(remove_duplicate=False):
         own: Any = weight

@@ -1,4 +1,4 @@
-"""The live model, used by a training thread, by cells and by other threads: nobody meets a half-made step.
+"""Guards the live model, which a training thread, cells and other threads use: nobody meets a half-made step.
 
 The first use of the model, or of any part of it, in a cell parks the training at the next step boundary until that cell
 ends; then buffers and modes are as before the cell. Random numbers that a cell draws are its own. Another thread has the
@@ -458,7 +458,7 @@ def between_steps(model: nn.Module) -> Iterator[None]:
 
 
 def _nothing(*_: object, **__: object) -> None:
-    """What a guard is in a copy of the model."""
+    """Do nothing: a guard in a copy of the model."""
 
 
 def _no_guard() -> Callable[..., None]:

@@ -1,4 +1,4 @@
-"""Python's and NumPy's global generators while trainings run: theirs for a step, others for everybody else.
+"""Swaps Python's and NumPy's global generators while trainings run: theirs for a step, others for everybody else.
 
 The generators themselves hold a training's state, so that whatever a step reaches them by is the training's: a function of
 ``random``, a name that was bound earlier, SciPy's own reference. The functions of ``random`` and ``numpy.random`` know the
@@ -53,7 +53,7 @@ class States(NamedTuple):
 
     @classmethod
     def seeded(cls, seed: int) -> States:
-        """Where both begin at `seed`."""
+        """Return a state in which both generators begin at `seed`."""
         return cls.of(Generators(random.Random(seed), np.random.RandomState(seed % 2**32)))  # noqa: S311  # for reproducible training, not for secrets
 
     def restore(self, generators: Generators) -> None:
@@ -246,7 +246,7 @@ class _Shared:
             self.unite()
 
     def set_bit_generator(self, bit_generator: Any) -> None:
-        """What ``np.random.set_bit_generator`` is meanwhile."""
+        """Stand for ``np.random.set_bit_generator`` meanwhile."""
         if self._others is None:
             _set_bit_generator(bit_generator)
         elif self._in_step():
@@ -255,7 +255,7 @@ class _Shared:
             self._others = self._others._replace(numpy=np.random.RandomState(bit_generator))
 
     def start_thread(self, thread: threading.Thread) -> None:
-        """What ``Thread.start`` is meanwhile: a pool that a step uses draws as the step itself."""
+        """Stand for ``Thread.start`` meanwhile: a pool that a step uses draws as the step itself."""
         holder = self.holder
         if holder is not None and self._in_step():
             run = thread.run
@@ -350,7 +350,7 @@ def _knowing(kind: Any, which: Callable[[], Any]) -> Any:
 
 
 def _knowing_functions() -> dict[int, Any]:
-    """What knows the thread, by the identity of what does not."""
+    """Return functions that know the thread, by the identity of those that do not."""
     python: Any = _knowing(random.Random, lambda: _shared.drawn().python)
     numpy: Any = _knowing(np.random.RandomState, lambda: _shared.drawn().numpy)
     found = {id(_GLOBAL.python): python, id(_GLOBAL.numpy): numpy, id(_set_bit_generator): _shared.set_bit_generator}

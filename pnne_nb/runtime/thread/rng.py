@@ -1,4 +1,4 @@
-"""The training's own random numbers, swapped in around each step so that no cell can disturb a seeded run."""
+"""Holds the training's own random numbers, swapped in around each step so that no cell can disturb a seeded run."""
 
 from __future__ import annotations
 

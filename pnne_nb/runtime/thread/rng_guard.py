@@ -1,4 +1,4 @@
-"""Random numbers in a cell beside a training: neither disturbs the other.
+"""Guards random numbers that a cell draws beside a training: neither disturbs the other.
 
 The global generators hold the training's own state during a step and everybody else's between two steps.
 So whatever draws or seeds in a cell waits for the end of the running step; a burst of draws waits once.

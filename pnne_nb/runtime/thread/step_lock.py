@@ -1,4 +1,4 @@
-"""Trainings of one process take turns for their steps, because random generators and torch's switches exist once.
+"""Lets trainings of one process take turns for their steps, because random generators and torch's switches exist once.
 
 A fork takes the turn as well. In the middle of a step, the child's copy of the model would be torn, and torch's generator
 might be locked for ever: torch draws without the interpreter's lock, but under one of the generator, which no child can

@@ -1,4 +1,4 @@
-"""The training thread: a daemon that is given time to end well when the interpreter does."""
+"""Defines the training thread: a daemon that is given time to end well when the interpreter does."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LATE = 0.03
 
 
 def threads_for_training() -> int:
-    """How many threads torch may use for training: all that the caller's thread may, but one core for the kernel."""
+    """Return the threads that torch may use for training: all of the caller's, but one core for the kernel."""
     return max(1, min(torch.get_num_threads(), (os.cpu_count() or 2) - 1))
 
 
@@ -65,7 +65,7 @@ def start_training_thread(
 
 
 def interval_for(late: float) -> float:
-    """How long a thread may keep Python's lock where another one has waited `late` seconds for it."""
+    """Return how long a thread may keep Python's lock where another one has waited `late` seconds for it."""
     return _LONG_SWITCH_INTERVAL if late > _LATE else _SWITCH_INTERVAL
 
 

@@ -1,4 +1,4 @@
-"""Torch's switches that hold for a whole process: no other file of the package sets one.
+"""Sets torch's switches that hold for a whole process: no other file of the package sets one.
 
 They are the default generator's name, deterministic algorithms, the precision of matrix products, the default dtype,
 anomaly detection and the flags of cuDNN and oneDNN. A setting that a training has to itself is set around each of its

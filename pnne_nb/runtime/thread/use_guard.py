@@ -362,7 +362,7 @@ def _train(module: nn.Module, mode: bool = True) -> nn.Module:
 
 
 def _changing(original: Callable[..., R]) -> Callable[..., R]:
-    """What changes a layer: one that is in training becomes another one between two steps only."""
+    """Wrap a method that changes a layer: one that is in training becomes another one between two steps only."""
 
     @wraps(original)
     def change(module: nn.Module, *args: Any, **kwargs: Any) -> R:
@@ -387,7 +387,7 @@ _CHANGES = (
 
 @contextmanager
 def _reparametrized(module: nn.Module, *args: Any, **kwargs: Any) -> Iterator[Any]:
-    """What ``functional_call`` enters: it exchanges the module's own parameters for others meanwhile."""
+    """Stand for what ``functional_call`` enters: it exchanges the module's own parameters for others meanwhile."""
     with _using(module), _original_reparametrize(module, *args, **kwargs) as entered:
         yield entered
 

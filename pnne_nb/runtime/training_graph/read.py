@@ -1,4 +1,4 @@
-"""A training that is drawn: nodes from Dataset to Scheduler → what a `TrainingEngine` is made of.
+"""Reads a training that is drawn, from Dataset to Scheduler, as the parts of a `TrainingEngine`.
 
 The graph is taken apart at the loss: what the losses and what comes after them compute from the model's outputs and
 the targets is the objective; what leads there is the model. Both are graphs, and compiled as any other.

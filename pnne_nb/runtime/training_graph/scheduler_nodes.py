@@ -1,4 +1,4 @@
-"""Schedulers that are drawn: one alone, or several that another combines."""
+"""Reads schedulers that are drawn: one alone, or several that another combines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DrawnSchedules:
         self._into = into
 
     def choice(self, name: str) -> SchedulerChoice:
-        """What the node `name`, which no other combines, says to a `TrainingEngine`.
+        """Return what the node `name`, which no other combines, says to a `TrainingEngine`.
 
         Raises:
             TrainingError: A function that a node names is not registered.

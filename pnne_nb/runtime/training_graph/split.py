@@ -100,7 +100,7 @@ def is_tensor_node(node: Node) -> bool:
 
 
 def by_port(sources: Mapping[str, End]) -> list[tuple[str, End]]:
-    """What is wired to a node's ports, those that take any number of edges in their order."""
+    """Return what is wired to a node's ports, those that take any number of edges in their order."""
     return sorted(sources.items(), key=lambda item: _index(item[0]))
 
 

@@ -1,4 +1,4 @@
-"""Parts of a drawn training as documents of their own: the model, and what computes losses and metrics."""
+"""Takes parts of a drawn training as documents of their own: the model, and what computes losses and metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps warm: a process that has imported everything, runs no operation of torch, and forks the trainings' processes.
+"""Keeps a process warm that has imported everything and runs no operation of torch; it forks the trainings' processes.
 
 The standard library has such a server (`multiprocessing.forkserver`), but one for everybody in a kernel, which may be
 running without torch by now, and whose children import the main script again.

@@ -1,4 +1,4 @@
-"""From the kernel to the process that trains, and back: the parts of a training as a pickle for a private socket.
+"""Packs the parts of a training for the process that trains, and back: a pickle for a private socket.
 
 Nothing of this is ever written into a file: whoever can write one could run code elsewhere. cloudpickle takes along the
 classes and functions that a notebook defines. One pickle holds model, optimizer, loss and functions together, so that
@@ -72,7 +72,7 @@ def packed(value: Any, shared: Mapping[str, Any] | None = None) -> Parcel:
 
 
 def unpacked(parcel: Parcel, shared: Mapping[str, Any] | None = None) -> Any:
-    """What a parcel of the other end holds."""
+    """Unpack a parcel of the other end."""
     content = parcel[0] if len(parcel) == 1 else b"".join(parcel)
     return _Unpickler(io.BytesIO(content), shared or {}).load()
 
@@ -116,7 +116,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         self._names = {id(value): name for name, value in shared.items()}
 
     def persistent_id(self, value: Any) -> str | None:
-        """What stands for `value`, if the other end has it."""
+        """Return what stands for `value`, if the other end has it."""
         return self._names.get(id(value))
 
     def reducer_override(self, value: Any) -> Any:
@@ -138,7 +138,7 @@ class _Unpickler(pickle.Unpickler):
         self._shared = shared
 
     def persistent_load(self, name: str) -> Any:
-        """What this end has under that name."""
+        """Return what this end has under that name."""
         return self._shared[name]
 
 
@@ -175,7 +175,7 @@ def _culprits(recipe: Recipe) -> Iterator[tuple[str, Exception]]:
 
 
 def _given(source: BatchSource | None) -> object:
-    """What somebody gave to the engine as data."""
+    """Return what somebody gave to the engine as data."""
     match source:
         case DatasetSource(template=loader) | StreamSource(loader=loader):
             return loader.dataset if _refusal(loader.dataset) is not None else loader
@@ -202,7 +202,7 @@ def _deepest(path: str, value: object, error: Exception, depth: int = 0) -> tupl
 
 
 def _held(value: object) -> Iterator[tuple[str, object]]:
-    """What an object refers to, by how a person would write it."""
+    """Return what an object refers to, by how a person would write it."""
     if isinstance(value, type):
         return
     if isinstance(value, Mapping):
@@ -221,7 +221,7 @@ def _held(value: object) -> Iterator[tuple[str, object]]:
 
 
 def sources_of(recipe: Recipe) -> dict[str, Any]:
-    """What both ends have since the first handover: the data, which is large and stays what it is."""
+    """Return what both ends have since the first handover: the data, which is large and stays what it is."""
     return {"train": recipe.train} | ({} if recipe.val is None else {"val": recipe.val})
 
 

@@ -1,4 +1,4 @@
-"""The end of the line to the kernel that the process of a training has."""
+"""Holds the end of the connection to the kernel that the process of a training has."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from pnne_nb.runtime.training_process.process_messages import (
     Go,
     Halt,
     Handed,
+    KernelContext,
     Stop,
-    Surroundings,
 )
 
 _GATHER = 0.02
@@ -53,7 +53,7 @@ class ProcessLine:
         self.orders: deque[Orders] = deque(maxlen=1)
         self.given_up: Callable[[], None] = lambda: None
         self._wire: MessageSocket[FromKernel] = MessageSocket(connection, FromKernel)
-        self._heard: SimpleQueue[Surroundings | Handed | Go | Ask | Stop] = SimpleQueue()
+        self._heard: SimpleQueue[KernelContext | Handed | Go | Ask | Stop] = SimpleQueue()
         self._waiting: list[FromProcess] = []
         self._changed = threading.Condition()
         self._hurry = threading.Event()
@@ -81,7 +81,7 @@ class ProcessLine:
                     case _:
                         self._heard.put(message)
 
-    def hear(self) -> Surroundings | Handed | Go | Ask | Stop:
+    def hear(self) -> KernelContext | Handed | Go | Ask | Stop:
         """Wait for what the kernel wants."""
         return self._heard.get()
 

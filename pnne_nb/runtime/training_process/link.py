@@ -1,4 +1,4 @@
-"""The kernel's end of the line to the process of a training."""
+"""Holds the kernel's end of the connection to the process of a training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kernel and the process of a training say to each other."""
+"""Defines the messages between the kernel and the process of a training."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Message(msgspec.Struct, frozen=True, tag=True):
 # From the kernel
 
 
-class Surroundings(_Message, frozen=True):
+class KernelContext(_Message, frozen=True):
     """The first word to a process: what a thread of the kernel would find around it.
 
     Attributes:
@@ -82,7 +82,7 @@ class GiveUp(_Message, frozen=True):
     """To a process that does not halt: where it waits for data, the model is whole, and can be told from beside it."""
 
 
-FromKernel: TypeAlias = Surroundings | Handed | Go | Halt | Ask | Stop | GiveUp | Orders
+FromKernel: TypeAlias = KernelContext | Handed | Go | Halt | Ask | Stop | GiveUp | Orders
 
 
 # From the process

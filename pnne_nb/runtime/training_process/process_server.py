@@ -1,4 +1,4 @@
-"""The kernel's end of its warm server."""
+"""Holds the kernel's end of its warm server."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Forked:
         self._exit: int | None = None
 
     def exit_code(self, timeout: float) -> int | None:
-        """How it has ended, as `subprocess.Popen.returncode` says it, or None where nobody can tell.
+        """Return how it has ended, as `subprocess.Popen.returncode` says it, or None where nobody can tell.
 
         Args:
             timeout: Seconds to wait for that.
@@ -53,7 +53,7 @@ class Forked:
         return self._exit
 
     def last_words(self) -> str:
-        """What Python has said of a crash: where the training was, the most recent call first."""
+        """Return what Python has said of a crash: where the training was, the most recent call first."""
         self._crashes.seek(0)
         said = self._crashes.read().decode(errors="replace").strip()
         # Of all threads, the one that trains; the calls that led there are those of every training.

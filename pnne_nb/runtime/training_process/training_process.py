@@ -1,4 +1,4 @@
-"""The process of a training as its engine sees it: something that makes events, as a `TrainingLoop` does."""
+"""Presents the process of a training to its engine as a source of events, as a `TrainingLoop` is one."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ from pnne_nb.runtime.training_process.process_messages import (
     Halt,
     Halted,
     Handed,
+    KernelContext,
     Looked,
     Parcel,
     Pressed,
@@ -44,7 +45,6 @@ from pnne_nb.runtime.training_process.process_messages import (
     ProcessKept,
     ProcessReady,
     Stop,
-    Surroundings,
     Told,
 )
 from pnne_nb.runtime.training_process.process_server import server
@@ -155,9 +155,9 @@ class TrainingProcess:
             BaseException: What has made the training fail, as in a thread.
         """
         with closing(ProcessLink()) as self._link:
-            surroundings = Surroundings(str(Path.cwd()), list(sys.path), dict(os.environ), handover.packed_nodes())
+            context = KernelContext(str(Path.cwd()), list(sys.path), dict(os.environ), handover.packed_nodes())
             self._manner = self._manner._replace(last_epoch=last_epoch)
-            self._send(surroundings)
+            self._send(context)
             self._hand_over()
             try:
                 yield from self._events()
@@ -490,7 +490,7 @@ class TrainingProcess:
         self._reports.announce(AnomalyFrame(self.steps, "process-killed", message))
 
     def _place(self) -> str:
-        """Where the engine is, and what to do."""
+        """Say where the engine is, and what to do."""
         return (
             f"Step {self._told} was the last that it told of. The engine is at step {self.steps}, the last of which it has told "
             "everything: start() or start(process=True) goes on from there."

@@ -1,4 +1,4 @@
-"""The process of one training: it makes the steps, and the kernel follows."""
+"""Runs the process of one training: it makes the steps, and the kernel follows."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ from pnne_nb.runtime.training_process.process_messages import (
     Go,
     Halted,
     Handed,
+    KernelContext,
     Looked,
     Parcel,
     Pressed,
@@ -44,7 +45,6 @@ from pnne_nb.runtime.training_process.process_messages import (
     ProcessKept,
     ProcessReady,
     Stop,
-    Surroundings,
     Told,
 )
 from pnne_nb.telemetry.frames import EpochFrame, StepFrame
@@ -108,8 +108,8 @@ class ProcessWorker:
                     self._events.close()
                     self._tell_end(finished=False)
                     return
-                case Surroundings():
-                    raise AssertionError("a process has its surroundings once")
+                case KernelContext():
+                    raise AssertionError("a process has its context once")
 
     def _go(self, steps: int | None, topics: frozenset[str]) -> bool:
         """Make `steps`, or run on to the next event of `topics`; whether the last epoch is complete."""
@@ -222,9 +222,9 @@ def _buttons(line: ProcessLine) -> str:
 def _train(line: ProcessLine, measure: Measure) -> None:
     worker = None
     try:
-        surroundings = line.hear()
-        assert isinstance(surroundings, Surroundings)
-        _enter(surroundings)
+        context = line.hear()
+        assert isinstance(context, KernelContext)
+        _enter(context)
         handed = line.hear()
         assert isinstance(handed, Handed)
         manner = handover.unpacked(handed.manner)
@@ -243,12 +243,12 @@ def _train(line: ProcessLine, measure: Measure) -> None:
     os._exit(0)
 
 
-def _enter(surroundings: Surroundings) -> None:
+def _enter(context: KernelContext) -> None:
     os.environ.clear()
-    os.environ.update(surroundings.environment)
-    sys.path[:] = surroundings.search_path
-    os.chdir(surroundings.directory)
-    handover.register(surroundings.nodes)
+    os.environ.update(context.environment)
+    sys.path[:] = context.search_path
+    os.chdir(context.directory)
+    handover.register(context.nodes)
     # An optimizer comes without the step that its scheduler has wrapped to see whether this is due.
     warnings.filterwarnings("ignore", r"Seems like `optimizer.step\(\)` has been overridden", UserWarning)
 

@@ -1,1 +1,1 @@
-"""A trained model as a page for people who use it."""
+"""Shows a trained model as a page for people who use it."""

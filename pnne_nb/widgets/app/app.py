@@ -1,4 +1,4 @@
-"""`app`: the inputs of a trained model as controls, and its outputs beside them; the graph stays out of sight."""
+"""`app`: shows the inputs of a trained model as controls and its outputs beside them; the graph is hidden."""
 
 from __future__ import annotations
 

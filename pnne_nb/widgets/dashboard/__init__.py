@@ -1,1 +1,1 @@
-"""The training's control bar and its plots."""
+"""Shows the training's control bar and its plots."""

@@ -1,4 +1,4 @@
-"""The dashboard's own widgets: control bar, layer chooser, switches. One front-end module serves all of them."""
+"""Defines the dashboard's own widgets, control bar, layer chooser and switches, with one front-end module for all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`TrainingDashboard`: a training, drawn while it runs, and the buttons that control it."""
+"""`TrainingDashboard`: draws a training while it runs, with the buttons that control it."""
 
 from __future__ import annotations
 
@@ -460,12 +460,12 @@ def _probe(engine: TrainingEngine) -> LiveProbe:
 
 
 def _name(frame: HistogramFrame) -> str:
-    """What a histogram is chosen by."""
+    """Return the name by which a histogram is chosen."""
     return _named(frame.layer, frame.quantity)
 
 
 def _named(layer: str, quantity: Quantity) -> str:
-    """What a quantity of a layer is chosen by: the layer alone stands for its activations."""
+    """Return the name by which a quantity of a layer is chosen: the layer alone stands for its activations."""
     return layer if quantity == "activations" else f"{layer} ({quantity.replace('_', ' ')})"
 
 

@@ -1,4 +1,4 @@
-"""What a dashboard reads off its engine: the picture that stays, the graph that is trained, and what helps a failure."""
+"""Reads from an engine what a dashboard shows: the picture that stays, the graph, and what helps after a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the control bar says was found: the most probable cause first, each finding with a picture of its evidence."""
+"""Lists findings in the control bar: the most probable cause first, each with a picture of its evidence."""
 
 from __future__ import annotations
 

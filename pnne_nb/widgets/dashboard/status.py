@@ -1,4 +1,4 @@
-"""The status that the control bar shows, gathered from frames."""
+"""Gathers from frames the status that the control bar shows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class Status(TrainingStatus, rename="camel"):
                 self.step, self.epoch = frame.step, frame.epoch
                 self.learning_rate, self.loss_scale = _finite(frame.learning_rate), _finite(frame.loss_scale)
             case CostFrame():
-                self.cost, self.frames_per_second = _finite(frame.share), _finite(frame.frames_per_second) or 0.0
+                self.cost, self.cost_margin = _finite(frame.share), _finite(frame.margin)
+                self.frames_per_second = _finite(frame.frames_per_second) or 0.0
             case CheckpointFrame():
                 self.saved = Saved(frame.step, frame.path)
             case _:

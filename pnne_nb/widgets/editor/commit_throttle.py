@@ -1,4 +1,4 @@
-"""Commits that come faster than a person makes them: a page is told of them together."""
+"""Tells a page of commits together where they come faster than a person makes them."""
 
 from __future__ import annotations
 

@@ -100,7 +100,6 @@ QUICKLY_DRAWN: Final = 2000
 
 _log: Final = logging.getLogger(__name__)
 
-
 MOST_STEPS: Final = 200
 """In the list of what was done, before and after where the document stands."""
 
@@ -179,11 +178,12 @@ class GraphEditor(anywidget.AnyWidget):
     panel = traitlets.Enum(("", "export"), default_value="").tag(sync=True)  # that is open from the start
     theme = traitlets.Enum(("auto", "light", "dark"), default_value="auto").tag(sync=True)
     _release: weakref.finalize[..., GraphEditor] | None = None  # None: the constructor has failed
+    _arranged_at = -1  # the version at which views last began or ceased to only look
     _arrived: ClassVar[bool] = False  # whether a page has loaded the front end from this kernel
     _following: ClassVar[weakref.WeakSet[GraphEditor]] = weakref.WeakSet()
     views = traitlets.Int(0).tag(sync=True)  # that are open; written by the page
     # Both are worked out when a page asks for the model's state, and never sent otherwise.
-    snapshot = traitlets.Any(read_only=True).tag(sync=True, to_json=lambda _, editor: editor._opening())
+    snapshot = traitlets.Any(read_only=True).tag(sync=True, to_json=lambda _, editor: encode_event(editor._snapshot()))
     catalog_key = traitlets.Any(read_only=True).tag(sync=True, to_json=lambda *_: _catalog(registry.revision).key)
 
     def __init__(
@@ -382,6 +382,7 @@ class GraphEditor(anywidget.AnyWidget):
     @traitlets.observe("read_only")
     def _opened_or_locked(self, _change: object) -> None:
         if self._release is not None:
+            self._arranged_at = self._graph.version
             self._tell(self._snapshot)
 
     @traitlets.observe("views")
@@ -428,9 +429,9 @@ class GraphEditor(anywidget.AnyWidget):
                     self._overlay.acknowledge(tick)
             case HideTraining():
                 self.training = None
-            case Sync():
+            case Sync(version=known):
                 GraphEditor._arrived = True
-                self._tell(lambda: self._snapshot(id, client))
+                self._tell(lambda: self._snapshot(id, client, known))
                 if blocks:
                     self._blocks_changed()
                 if self._picture is not None:
@@ -599,14 +600,12 @@ class GraphEditor(anywidget.AnyWidget):
             if self.comm is not None:
                 self.send(encode_event(event()))
 
-    def _snapshot(self, id: int | None = None, client: str | None = None) -> Snapshot:
+    def _snapshot(self, id: int | None = None, client: str | None = None, known: int | None = None) -> Snapshot:
         with self._graph.reading() as graph:
             # Who may only look cannot have the graph arranged, and sees it arranged all the same.
-            state = graph.state(arranged=self.read_only)
+            is_known = known == graph.version != self._arranged_at and not self.read_only
+            state = None if is_known else graph.state(arranged=self.read_only)
             return Snapshot(graph.version, state, self._derivation.whole, self._history(), id, client)
-
-    def _opening(self) -> dict[str, Any]:
-        return encode_event(self._snapshot())
 
     def _history(self) -> HistoryState:
         return HistoryState(self._graph.undo_label, self._graph.redo_label)

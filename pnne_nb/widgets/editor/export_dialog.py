@@ -1,4 +1,4 @@
-"""Exports and checks that an editor's dialog asks for: in a process of their own, so that the kernel stays free."""
+"""Runs the exports and checks of an editor's dialog in a process of their own, so that the kernel stays free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process in which an editor's exports and checks run, so that the kernel stays free and an export can be ended.
+"""Defines the process in which an editor's exports and checks run, so that the kernel stays free and each can be ended.
 
 It reads one task a line and writes one answer a line, both as JSON. `carry_out` is all that it does; graphs that only the
 kernel's own process can compile are exported there, by the same function.

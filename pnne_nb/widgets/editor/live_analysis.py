@@ -1,4 +1,4 @@
-"""Keeps what follows from a document up to date beside the gestures: an edit is answered first, this comes after."""
+"""Keeps shapes and costs up to date beside the gestures: an edit is answered first, the analysis comes after."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Derivation:
                 self._take(analysis, version, delta)
 
     def known(self) -> tuple[Shapes, Resolved]:
-        """What is known of the shapes at ports, and of inferred values at nodes."""
+        """Return what is known of the shapes at ports, and of inferred values at nodes."""
         derived = self.whole
         shapes = {port: shape for port, shape in derived.shapes.items() if shape is not None}
         return shapes, {node: values for node, values in derived.resolved.items() if values is not None}

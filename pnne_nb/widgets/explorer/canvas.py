@@ -1,4 +1,4 @@
-"""A picture of layers as ipycytoscape paints it: one widget for each box and edge, made once and closed as a whole."""
+"""Paints layers by ipycytoscape: one widget for each box and edge, made once and closed as a whole."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Canvas(ipycytoscape.CytoscapeWidget):
 
 
 def identities(picture: ExplorerPicture) -> dict[str, str]:
-    """What each box is called in the browser, by its key."""
+    """Return the browser's name of each box, by its key."""
     return {box.key: f"n{index}" for index, box in enumerate(picture.boxes)}
 
 

@@ -1,4 +1,4 @@
-"""`ModuleExplorer`: the structure of any module as a graph that opens layer by layer, and a look inside each."""
+"""`ModuleExplorer`: shows the structure of any module as a graph that opens layer by layer, with a look inside each."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
             before.close()
 
     def _marks(self) -> dict[str, list[str]]:
-        """What the boxes of layers have beside their kind: layers that were not called, and those in trouble."""
+        """Return the marks of layers beside their kind: layers that were not called, and those in trouble."""
         marks: dict[str, list[str]] = {}
         for path, layer in self._flow.layers.items():
             if self._flow.traced and not layer.calls and not layer.children:
@@ -423,13 +423,13 @@ def _show_again(explorer: ReferenceType[ModuleExplorer]) -> None:
 
 
 def _colourings(flow: Flow) -> list[tuple[str, Colouring]]:
-    """What the graph can be coloured by: nothing took time where nothing ran."""
+    """Return what the graph can be coloured by: nothing took time where nothing ran."""
     found: list[tuple[str, Colouring]] = [("type", "type"), ("time", "time"), ("parameters", "parameters")]
     return found if flow.traced else [one for one in found if one[1] != "time"]
 
 
 def _examples(args: object) -> int:
-    """How many examples the input holds: the first dimension of its first tensor."""
+    """Return the number of examples in the input: the first dimension of its first tensor."""
     values = args.values() if isinstance(args, dict) else args if isinstance(args, tuple) else (args,)
     return next((len(value) for value in values if isinstance(value, Tensor) and value.dim() > 1), 1)
 

@@ -1,4 +1,4 @@
-"""The explorer's part in the page: it reports keys and the theme, and fits the graph when its place changes size.
+"""Runs the explorer's part of the page: it reports keys and the theme, and fits the graph when its place changes size.
 
 The graph is painted on a canvas, which knows no keyboard, no screen reader and no theme; and ipycytoscape fits a graph
 once, when it is made: one made in a hidden tab would stay empty.

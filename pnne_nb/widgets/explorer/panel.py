@@ -1,4 +1,4 @@
-"""What the explorer says about one layer: facts, findings, statistics, histograms, pictures."""
+"""Shows what the explorer knows of one layer: facts, findings, statistics, histograms, pictures."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def facts(flow: Flow, path: str) -> list[str]:
 
 
 def _rows(layer: FlowLayer, total: float) -> list[tuple[str, str]]:
-    """What is known of a layer, with its name."""
+    """Return the facts of a layer, with its name."""
     rows = []
     if layer.inputs:
         rows.append(("Input", ", ".join(map(_shape, layer.inputs))))
@@ -170,7 +170,7 @@ def pictures_html(details: Details) -> Iterable[str]:
 
 
 def overview_html(flow: Flow) -> str:
-    """What the panel says while no layer is chosen."""
+    """Return what the panel says while no layer is chosen."""
     model = flow.layers[""]
     hint = "Click a layer to look inside." if flow.traced else (
         "Click a layer to look inside. Pass args=… (an example input) to see shapes, times and how data flows."
@@ -204,7 +204,7 @@ def _costliest_html(flow: Flow) -> str:
 
 
 def _own_seconds(flow: Flow, layer: FlowLayer) -> float:
-    """What a layer takes without the layers inside."""
+    """Return the seconds that a layer takes without the layers inside."""
     inside = sum(cost_of(flow, child, "time") for child in layer.children)
     return max(0.0, (layer.seconds or 0.0) - inside)
 

@@ -68,7 +68,7 @@ class Runs:
             return follow(self.net, self.args)
 
     def captures(self, path: str) -> list[Capture]:
-        """What there is at a layer: from the input, or else from the inspector's last run.
+        """Return the tensors captured at a layer: from the input, or else from the inspector's last run.
 
         Raises:
             ModelInUseError: It would have to run now.
@@ -97,7 +97,7 @@ class Runs:
         return (self._attention or {}).get(path)
 
     def findings(self) -> list[Finding]:
-        """What the inspector's last run shows to be wrong."""
+        """Return what the inspector's last run shows to be wrong."""
         return self.inspector.diagnose() if self.inspector.last_captures else []
 
     @contextmanager

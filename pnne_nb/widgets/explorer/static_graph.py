@@ -1,4 +1,4 @@
-"""The explorer's graph as SVG, for a saved notebook, where nothing paints."""
+"""Draws the explorer's graph as SVG, for a saved notebook, where nothing paints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The explorer's colours, explicit ones for light and for dark, because the graph is painted on a canvas.
+"""Defines the explorer's colours, explicit ones for light and for dark, because the graph is painted on a canvas.
 
 A layer has the colour that its type has in the editor.
 """

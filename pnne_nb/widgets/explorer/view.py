@@ -1,4 +1,4 @@
-"""The view of the explorer: the visible layers, the edges between them, and their positions."""
+"""Holds the view of the explorer: the visible layers, the edges between them, and their positions."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The notebook around a widget: the browser bundle, comms, cells, displays, and the frame pump."""
+"""Connects widgets with the notebook around them: the browser bundle, comms, cells, displays, and the frame pump."""

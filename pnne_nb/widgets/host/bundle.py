@@ -1,4 +1,4 @@
-"""The built front end: text files beside the package's Python."""
+"""Finds the built front end: text files beside the package's Python."""
 
 from __future__ import annotations
 

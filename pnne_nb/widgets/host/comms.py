@@ -1,4 +1,4 @@
-"""Messages from the browser that arrive while a cell is running."""
+"""Handles messages from the browser that arrive while a cell is running."""
 
 from __future__ import annotations
 

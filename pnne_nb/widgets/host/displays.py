@@ -1,4 +1,4 @@
-"""The widgets that cells show: what nobody can see any more is closed, with all that it is made of."""
+"""Tracks the widgets that cells show: what nobody can see any more is closed, with all that it is made of."""
 
 from __future__ import annotations
 

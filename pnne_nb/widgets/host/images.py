@@ -1,4 +1,4 @@
-"""Tensors as pictures: filters, feature maps and attention maps in a grid, as PNG inside HTML."""
+"""Shows tensors as pictures: filters, feature maps and attention maps in a grid, as PNG inside HTML."""
 
 from __future__ import annotations
 

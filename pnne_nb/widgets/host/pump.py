@@ -1,4 +1,4 @@
-"""The one thread that draws: from the training's channel to the plot widgets, at the browser's pace."""
+"""Runs the one thread that draws: from the training's channel to the plot widgets, at the browser's pace."""
 
 from __future__ import annotations
 

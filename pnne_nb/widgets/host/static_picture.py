@@ -1,4 +1,4 @@
-"""The picture under a widget that stays in the notebook when the kernel is gone."""
+"""Keeps the picture under a widget that stays in the notebook when the kernel is gone."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Pictured:
         return Page(f"{note}{self.to_html()}")
 
     def still(self) -> Still:
-        """What the picture shows now."""
+        """Return what the picture shows now."""
         raise NotImplementedError
 
     def to_svg(self, theme: ThemeName = "auto") -> str:

@@ -1,4 +1,4 @@
-"""Curves of any length in bounded memory: what a plot needs of them, and no more."""
+"""Draws curves of any length in bounded memory."""
 
 from __future__ import annotations
 

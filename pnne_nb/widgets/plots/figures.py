@@ -1,4 +1,4 @@
-"""How every plot looks: one figure style, one palette, axes that end on round numbers, headings with the legend.
+"""Defines how every plot looks: one figure style, one palette, axes that end on round numbers, and headings.
 
 A legend inside a bqplot figure lies on the data, so ours stands in the heading above it.
 """

@@ -1,4 +1,4 @@
-"""A finished or running training as a picture: loss and metrics of its history."""
+"""Draws a finished or running training: loss and metrics of its history."""
 
 from __future__ import annotations
 

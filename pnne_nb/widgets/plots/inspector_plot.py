@@ -1,4 +1,4 @@
-"""The figure that ``Inspector.plot`` shows: how the elements of one captured tensor are distributed."""
+"""Draws the figure of ``Inspector.plot``: how the elements of one captured tensor are distributed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LayerFigure(Figure, Pictured):
         self._kept = KeptPicture(lambda: "a histogram", self.to_html)
 
     def still(self) -> Still:
-        """What the histogram shows."""
+        """Return what the histogram shows."""
         return self.chart.still()
 
     def _ipython_display_(self, **_: object) -> None:

@@ -1,4 +1,4 @@
-"""The dashboard's plots of metrics and layers: each takes frames, remembers what it needs, and draws itself when asked to."""
+"""Defines the dashboard's plots of metrics and layers: each takes frames, and draws itself when asked to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines as the plots of loss and metrics draw them."""
+"""Styles lines as the plots of loss and metrics draw them."""
 
 from __future__ import annotations
 

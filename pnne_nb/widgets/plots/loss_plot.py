@@ -1,4 +1,4 @@
-"""The dashboard's plot of the loss, on a linear or a logarithmic axis."""
+"""Draws the dashboard's plot of the loss, on a linear or a logarithmic axis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The colours of every plot, live and drawn."""
+"""Defines the colours of every plot, live and static."""
 
 from __future__ import annotations
 

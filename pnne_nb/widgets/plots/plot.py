@@ -1,4 +1,4 @@
-"""The protocol of a plot of the dashboard, and the test whether it is worth drawing."""
+"""Defines the protocol of a plot of the dashboard, and when it is worth drawing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dashboard's plot of what a step function records beside its loss."""
+"""Draws what a step function records beside its loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dashboard's lower plots: memory in use, and where the training's time goes."""
+"""Draws the dashboard's lower plots: memory in use, and where the training's time goes."""
 
 from __future__ import annotations
 

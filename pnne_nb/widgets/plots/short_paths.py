@@ -1,4 +1,4 @@
-"""Paths of layers in few letters: what all of them share goes first, the end, where they differ, stays longest."""
+"""Shortens paths of layers: what all of them share goes first, the end, where they differ, stays longest."""
 
 from __future__ import annotations
 

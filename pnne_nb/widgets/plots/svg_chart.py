@@ -1,4 +1,4 @@
-"""Line charts as SVG made in Python: they stay in a saved notebook, where no script and no server is."""
+"""Draws line charts as SVG in Python: they stay in a saved notebook, where no script and no server is."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ class _Place(NamedTuple):
 
 
 def _share(value: float, ticks: Sequence[float], *, log: bool) -> float:
-    """How far along an axis a number stands, 0 at its first tick and 1 at its last."""
+    """Return how far along an axis a number stands, 0 at its first tick and 1 at its last."""
     low, high, at = (math.log10(one) if log else one for one in (ticks[0], ticks[-1], value))
     return (at - low) / (high - low)
 

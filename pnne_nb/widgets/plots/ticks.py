@@ -1,4 +1,4 @@
-"""Round numbers for axes: which range an axis spans, and where its labels stand."""
+"""Chooses round numbers for axes: the range that an axis spans, and where its labels stand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`QuantizationEditor`: the nodes of a model by what lower precision costs there, each converted or kept by a click."""
+"""`QuantizationEditor`: shows what lower precision costs at each node; a click converts a node or keeps it in float."""
 
 from __future__ import annotations
 
@@ -282,7 +282,7 @@ def _said(text: str) -> str:
 
 
 def _marks(report: QuantizationReport) -> Mapping[str, NodeMark]:
-    """What each node computes in, and by its colour what it costs or why it stays."""
+    """Return the type that each node computes in, and by its colour what it costs or why it stays."""
     found = {}
     for path, node in report.nodes.items():
         if node.precision != "float32":

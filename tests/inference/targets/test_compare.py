@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -12,17 +12,9 @@ from torch import nn
 
 import pnne_nb as pn
 from pnne_nb.errors import ExportError
-from pnne_nb.inference.targets import compare
+from pnne_nb.inference.targets import compare, latency
 from pnne_nb.inference.targets.forms import Built, Form, NodeDistance, Workshop
 from tests.compiler.graphs import wire
-
-
-def spin(seconds: float) -> None:
-    """Use the processor for that long."""
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        pass
-
 
 QUICK = ("eager", "inference_mode, channels_last", "int8 in eager PyTorch")
 
@@ -85,13 +77,21 @@ def test_an_onnx_file_is_compared_at_its_nodes() -> None:
     assert low.error_at == "output"
 
 
-def faked(*rows: tuple[str, float, float]) -> tuple[Form, ...]:
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time that forms are timed with: it stands still but for what `faked` forms take."""
+    seconds = [0.0]
+    monkeypatch.setattr(latency, "time", SimpleNamespace(perf_counter=lambda: seconds[0]))
+    return seconds
+
+
+def faked(now: list[float], *rows: tuple[str, float, float]) -> tuple[Form, ...]:
     """Forms that take some seconds, and add something to the outputs."""
 
     def building(seconds: float, shift: float) -> Callable[[Workshop], Built]:
         def build(shop: Workshop) -> Built:
             def run(*inputs: torch.Tensor) -> Any:
-                spin(seconds)
+                now[0] += seconds
                 with torch.no_grad():
                     return shop.model(*inputs).roll(1, -1) if shift else shop.model(*inputs)
 
@@ -102,8 +102,8 @@ def faked(*rows: tuple[str, float, float]) -> tuple[Form, ...]:
     return tuple(Form(name, "nothing", building(seconds, shift)) for name, seconds, shift in rows)
 
 
-def test_the_fastest_is_recommended_that_is_as_good(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = faked(("eager", 0.006, 0), ("slow", 0.02, 0), ("fast", 0.0005, 0), ("wrong", 0.0, 1))
+def test_the_fastest_is_recommended_that_is_as_good(monkeypatch: pytest.MonkeyPatch, now: list[float]) -> None:
+    rows = faked(now, ("eager", 0.006, 0), ("slow", 0.02, 0), ("fast", 0.0005, 0), ("wrong", 0.0001, 1))
     monkeypatch.setattr(compare, "FORMS", rows)
     graph, (x, _) = drawn(), data()
     model = pn.compile(graph).eval()
@@ -120,38 +120,69 @@ def test_the_fastest_is_recommended_that_is_as_good(monkeypatch: pytest.MonkeyPa
     assert table.rows["slow"].rank == 4
 
 
-def test_without_a_metric_only_the_same_outputs_are_good_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compare, "FORMS", faked(("eager", 0.006, 0), ("fast", 0.002, 0), ("wrong", 0.0, 1)))
+def test_without_a_metric_only_the_same_outputs_are_good_enough(
+    monkeypatch: pytest.MonkeyPatch, now: list[float]
+) -> None:
+    monkeypatch.setattr(compare, "FORMS", faked(now, ("eager", 0.006, 0), ("fast", 0.002, 0), ("wrong", 0.0001, 1)))
     table = pn.compare_targets(drawn(), data()[0], batch_size=16)
     assert table.best == "fast"
     assert table.rows["wrong"].loss == float("inf")
     assert table.metric == ""
 
 
-def test_no_form_that_is_slower_is_recommended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compare, "FORMS", faked(("eager", 0.001, 0), ("slow", 0.004, 0)))
+def test_no_form_that_is_slower_is_recommended(monkeypatch: pytest.MonkeyPatch, now: list[float]) -> None:
+    monkeypatch.setattr(compare, "FORMS", faked(now, ("eager", 0.001, 0), ("slow", 0.004, 0)))
     table = pn.compare_targets(drawn(), data(), batch_size=16)
     assert table.best == "eager"
     assert table.recommendation == "Ship the model as it is: no other form is surely faster here and as good."
 
 
-def test_what_cannot_be_built_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ranking_stays_where_the_machine_slows_down_for_a_while(
+    monkeypatch: pytest.MonkeyPatch, now: list[float]
+) -> None:
+    calls = [0]
+
+    def build(seconds: float) -> Callable[[Workshop], Built]:
+        def run(*inputs: torch.Tensor) -> Any:
+            calls[0] += 1
+            now[0] += seconds * (1.0 + calls[0] / 20)
+            with torch.no_grad():
+                return drawn_model(*inputs)
+
+        return lambda _: Built(run, 1)
+
+    drawn_model = pn.compile(drawn()).eval()
+    forms = (("eager", 0.010), ("nearly", 0.009), ("half", 0.005), ("same as half", 0.005))
+    monkeypatch.setattr(compare, "FORMS", tuple(Form(name, "nothing", build(seconds)) for name, seconds in forms))
+    table = pn.compare_targets(drawn_model, data(), batch_size=16)
+    assert {name: row.rank for name, row in table.rows.items()} == {
+        "half": 1, "same as half": 1, "nearly": 3, "eager": 4,
+    }  # fmt: skip
+    fastest, slowest = (table.rows[name].latency for name in ("half", "eager"))
+    assert fastest is not None
+    assert slowest is not None
+    assert fastest.p50.overlaps(slowest.p50), "or their times alone would have told the two apart"
+
+
+def test_what_cannot_be_built_says_why(monkeypatch: pytest.MonkeyPatch, now: list[float]) -> None:
     def fails(_: Workshop) -> Built:
         raise ExportError("The runtime is missing.\nA second line.")
 
-    monkeypatch.setattr(compare, "FORMS", (*faked(("eager", 0.0, 0)), Form("other", "a runtime", fails)))
+    monkeypatch.setattr(compare, "FORMS", (*faked(now, ("eager", 0.001, 0)), Form("other", "a runtime", fails)))
     table = pn.compare_targets(drawn(), data(), batch_size=16)
     assert table.rows["other"].missing == "The runtime is missing."
     assert "The runtime is missing." in table._repr_html_()
     assert "TargetTable(1 of 2 forms built" in repr(table)
 
 
-def test_forms_that_take_minutes_and_those_after_the_time_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forms_that_take_minutes_and_those_after_the_time_are_left_out(
+    monkeypatch: pytest.MonkeyPatch, now: list[float]
+) -> None:
     slow = Form("slow", "time", lambda _: pytest.fail("it was built"), slow=True)
-    monkeypatch.setattr(compare, "FORMS", (*faked(("eager", 0.0, 0)), slow))
+    monkeypatch.setattr(compare, "FORMS", (*faked(now, ("eager", 0.001, 0)), slow))
     table = pn.compare_targets(drawn(), data(), batch_size=16)
     assert table.rows["slow"].missing == "It takes minutes to build: include_slow=True."
-    monkeypatch.setattr(compare, "FORMS", (*faked(("eager", 0.0, 0)), Form("late", "time", slow.build)))
+    monkeypatch.setattr(compare, "FORMS", (*faked(now, ("eager", 0.001, 0)), Form("late", "time", slow.build)))
     table = pn.compare_targets(drawn(), data(), batch_size=16, seconds=0)
     assert "The 0 seconds for building were over" in table.rows["late"].missing
 

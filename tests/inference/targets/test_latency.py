@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 import time
 
 import pytest
@@ -22,6 +23,21 @@ def test_what_takes_twice_as_long_is_measured_so(monkeypatch: pytest.MonkeyPatch
         assert latency.p50.low <= latency.p50.value <= latency.p50.high
         assert latency.p50.value <= latency.p95.value
         assert latency.calls >= 36
+
+
+def test_an_interval_holds_the_median_of_later_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(0)
+    now = [0.0]
+
+    def noisy() -> None:
+        now[0] += 0.001 * chance.lognormvariate(0.0, 0.1)
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    runs = [time_in_turns({"one": noisy}, seconds=0.05)["one"].p50 for _ in range(30)]
+    held = [one.low <= later.value <= one.high for place, one in enumerate(runs) for later in runs[place + 1 :]]
+    assert sum(held) >= 0.9 * len(held)
+    widest = max(one.high / one.low for one in runs)
+    assert widest < 1.25, "an interval that holds everything says nothing"
 
 
 def test_each_gets_turns_in_a_changing_order() -> None:

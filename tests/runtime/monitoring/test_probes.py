@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 
 import pytest
@@ -113,6 +114,35 @@ def test_probes_share_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 1 - steps * bare / clock[0] == pytest.approx(0.1, rel=0.1)
     counts = [probe.calls.count("open") for probe in probes]
     assert min(counts) > 0.4 * max(counts)
+
+
+def test_the_cost_is_reported_with_its_interval_and_anew_for_new_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, published = [0.0], list[Frame]()
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("time.thread_time", lambda: clock[0])
+
+    class Costly(Probe):
+        def open(self, step: int) -> None:
+            clock[0] += 0.001
+
+    observers, draw, spent = Observers(published.extend), random.Random(0), 0.0  # the same steps each time
+    remove = observers.add(Costly(), Cadence(hz=10, budget=0.5))
+    for number in range(2_000):
+        with observers.watching(number) as watched:
+            # Hooks make a step longer, and the probe does not know by how much.
+            clock[0] += 0.010 * draw.uniform(0.9, 1.1) + (0.002 if watched else 0.0)
+            spent += 0.003 if watched else 0.0
+    reports = [frame for frame in published if isinstance(frame, CostFrame)]
+    assert reports[0].margin is None
+    assert reports[-1].margin is not None
+    assert 0 < reports[-1].margin < 0.003
+    assert abs(reports[-1].share - spent / clock[0]) <= reports[-1].margin
+    remove()
+    observers.add(Costly(), Cadence(hz=10, budget=0.5))
+    assert step(observers)
+    assert isinstance(published[-1], CostFrame)
+    assert published[-1].margin is None
+    assert published[-1].share < 1.0
 
 
 def test_nothing_happens_without_probes_and_after_the_last_has_left() -> None:

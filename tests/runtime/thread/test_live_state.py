@@ -150,8 +150,6 @@ def trained() -> Iterator[TrainingEngine]:
     assert begun.wait(60)
     yield made
     made.stop()
-    for module in made.module.modules():
-        module._forward_hooks.clear()
     unguard_thread()
 
 

@@ -20,11 +20,13 @@ def test_progress_and_cost() -> None:
     status = Status()
     status.take(StepFrame(7, 1, 0.5, 0.01, 64, 1.0))
     status.take(ProgressFrame(2, 5, 3, 22, 25, 100.0, 12.5))
-    status.take(CostFrame(25, 0.01, 9.9))
+    status.take(CostFrame(25, 0.01, 9.9, 0.003))
     shown = status.to_json()
     assert (shown["epoch"], shown["batch"], shown["batches"], shown["step"]) == (2, 3, 22, 25)
     assert (shown["stepsPerSecond"], shown["secondsLeft"], shown["learningRate"]) == (100.0, 12.5, 0.01)
-    assert (shown["cost"], shown["framesPerSecond"]) == (0.01, 9.9)
+    assert (shown["cost"], shown["costMargin"], shown["framesPerSecond"]) == (0.01, 0.003, 9.9)
+    status.take(CostFrame(50, 0.01, 9.9))
+    assert status.to_json()["costMargin"] is None
 
 
 def test_the_latest_checkpoint() -> None:

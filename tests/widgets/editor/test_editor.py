@@ -214,6 +214,29 @@ def test_every_request_has_an_answer(view: View, graph: pn.NodeGraph) -> None:
     assert catalog["key"] == view.editor.get_state(["catalog_key"])["catalog_key"]
 
 
+def test_a_page_is_not_sent_the_version_that_it_has_once_more(view: View, graph: pn.NodeGraph) -> None:
+    assert view.editor.diagnostics == []
+    known = graph.version
+    answer = view.ask("sync", version=known)
+    assert (answer["message"], answer["version"], answer["document"]) == ("snapshot", known, None)
+    assert answer["derived"]["shapes"]["fc1.output"]["shape"] == ["N", 3], "what was told meanwhile may be lost"
+    assert answer["history"] == {"undo": "Connect fc1 → y", "redo": None}
+    graph.set("fc1", bias=False)
+    assert view.ask("sync", version=known)["document"] is not None
+    assert view.ask("sync", version=None)["document"] is not None
+    assert view.ask("sync")["document"] is not None, "a page that was loaded by an older version names none"
+
+
+def test_what_was_arranged_for_looking_only_is_never_taken_for_the_document(view: View, graph: pn.NodeGraph) -> None:
+    view.editor.read_only = True
+    known = view.ask("sync", version=graph.version)
+    assert known["document"] is not None
+    view.editor.read_only = False
+    assert view.ask("sync", version=known["version"])["document"] != known["document"]
+    graph.set("fc1", bias=False)
+    assert view.ask("sync", version=graph.version)["document"] is None
+
+
 def test_source_of_an_unfinished_graph_is_refused_with_the_reasons(view: View, graph: pn.NodeGraph) -> None:
     graph.disconnect("x", "fc1")
     answer = view.ask("getSource")

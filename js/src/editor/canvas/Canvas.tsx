@@ -29,7 +29,7 @@ import { Ghost } from "./Ghost";
 import { MiniMap } from "./MiniMap";
 import { NodeCard } from "./NodeCard";
 import { Peek } from "./Peek";
-import { usePointing } from "./pointing";
+import { type PointerPlace, usePanAtEdge, usePointing } from "./pointing";
 import { type Region, regionOf, useWindow } from "./region";
 import { LARGEST_ZOOM, SMALLEST_ZOOM, useViewport } from "./viewport";
 import { Wire } from "./Wire";
@@ -217,8 +217,10 @@ export function Canvas() {
     },
     [editor],
   );
+  const panAtEdge = usePanAtEdge();
   const onDragStart = useCallback(
-    (_: unknown, node: CanvasNode) => {
+    (event: PointerPlace, node: CanvasNode) => {
+      panAtEdge(event);
       const name = ownName(editor, node.id);
       if (name === null) return;
       const frame = frameName(name);
@@ -228,10 +230,16 @@ export function Canvas() {
       else return;
       editor.announceSelection();
     },
-    [editor],
+    [editor, panAtEdge],
   );
   // React Flow names no node when the last of those that were dragged was removed meanwhile, from Python.
-  const onDrag = useCallback((_: unknown, node?: CanvasNode) => node && overEdge(editor, nameOf(node)), [editor]);
+  const onDrag = useCallback(
+    (event: PointerPlace, node?: CanvasNode) => {
+      panAtEdge(event);
+      if (node) overEdge(editor, nameOf(node));
+    },
+    [editor, panAtEdge],
+  );
   const onDragStop = useCallback(
     (event: { altKey: boolean }, node?: CanvasNode) =>
       event.altKey && node ? dropCopy(editor) : dropNode(editor, node ? nameOf(node) : null),
@@ -339,6 +347,8 @@ export function Canvas() {
       onNodeDragStart={onDragStart}
       onNodeDrag={onDrag}
       onNodeDragStop={onDragStop}
+      onSelectionDragStart={panAtEdge}
+      onSelectionDrag={panAtEdge}
       onSelectionDragStop={onSelectionDragStop}
       onDoubleClick={onPaneDoubleClick}
       edgesReconnectable={!readOnly}
@@ -363,6 +373,7 @@ export function Canvas() {
       multiSelectionKeyCode="Shift"
       // From the first pixel: with a threshold, the node would trail the pointer by as much.
       nodeDragThreshold={0}
+      autoPanOnNodeDrag={false} // as long as `panAtEdge` does not say otherwise
       selectNodesOnDrag={false}
       connectOnClick={false}
       connectionRadius={24}

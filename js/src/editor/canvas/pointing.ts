@@ -46,3 +46,24 @@ export function usePointing(far: boolean) {
   );
   return { hovered, onMouseMove, onSelectionStart, onSelectionEnd };
 }
+
+/** Where a pointer is, of a mouse or of a finger. */
+export type PointerPlace = { clientX: number; clientY: number } | TouchEvent;
+
+/** So near to the edge of the canvas, the view moves on with what is dragged. Fit leaves more than that free. */
+const PANNING_EDGE = 12;
+
+/** Has React Flow pan only at the very edge: by itself it does from 40 pixels on, and so with all that stands where Fit puts it. */
+export function usePanAtEdge(): (event: PointerPlace) => void {
+  const flow = useStoreApi();
+  return useCallback(
+    (event) => {
+      const point = "changedTouches" in event ? event.changedTouches[0] : event;
+      const { left, top, right, bottom } = flow.getState().domNode?.getBoundingClientRect() ?? new DOMRect();
+      if (!point) return;
+      const { clientX: x, clientY: y } = point;
+      flow.setState({ autoPanOnNodeDrag: Math.min(x - left, right - x, y - top, bottom - y) < PANNING_EDGE });
+    },
+    [flow],
+  );
+}

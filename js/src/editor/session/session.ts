@@ -126,17 +126,15 @@ export class Session {
     const lock = () => this.patch({ readOnly: model.get("read_only") === true });
     const listeners = { "msg:custom": receive, "change:snapshot": reopen, "change:read_only": lock };
     for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
+    const unwatch = watchKernel(
+      model,
+      () => this.doubt(),
+      () => this.sync(),
+    );
     this.closing.signal.addEventListener("abort", () => {
       for (const [event, listener] of Object.entries(listeners)) model.off(event, listener);
+      unwatch();
     });
-    this.closing.signal.addEventListener(
-      "abort",
-      watchKernel(
-        model,
-        () => this.doubt(),
-        () => this.sync(),
-      ),
-    );
     reopen();
     // The trait is as old as the model's state in this page, and messages sent while this module was loading are
     // lost: what happened since is asked for.
@@ -240,7 +238,7 @@ export class Session {
   }
 
   sync(): void {
-    this.lastSync = this.request({ message: "sync" });
+    this.lastSync = this.request({ message: "sync", version: this.store.get().sync?.version ?? null });
   }
 
   /** The generated source; rejects with Python's reason. */
@@ -385,11 +383,12 @@ export class Session {
   }
 
   private open(snapshot: Snapshot | null): void {
-    if (!snapshot?.document) return;
     const { sync } = this.store.get();
-    if (sync && snapshot.version < sync.version && snapshot.id == null) return;
-    this.pieces.length = 0; // the snapshot has them
+    if (!snapshot || (sync && snapshot.version < sync.version && snapshot.id == null)) return;
     const settled = snapshot.client === this.client && snapshot.id != null ? snapshot.id : -1;
+    const opened = fromSnapshot(snapshot, sync, settled);
+    if (!opened) return;
+    this.pieces.length = 0; // the snapshot has them
     const lost: { id: number; repeat: () => void }[] = (sync?.pending ?? [])
       .filter((edit) => edit.id < settled)
       .map((edit) => ({ id: edit.id, repeat: () => this.repeat(edit) }));
@@ -402,7 +401,7 @@ export class Session {
     }
     this.patch({
       current: this.store.get().current || settled >= 0,
-      sync: fromSnapshot(snapshot, sync, settled),
+      sync: opened,
       derived: applyDerived(NOTHING_DERIVED, snapshot.derived),
     });
     for (const { repeat } of lost.sort((a, b) => a.id - b.id)) repeat();

@@ -20,17 +20,21 @@ export interface SyncState {
   readonly history: HistoryState;
 }
 
-/** The state that a snapshot brings. Edits that were asked for before it are settled by it; later ones stay. */
-export function fromSnapshot(snapshot: Snapshot, earlier: SyncState | null, settledBefore: number): SyncState {
-  const confirmed = fromState(snapshot.document);
+/**
+ * The state that a snapshot brings. Edits that were asked for before it are settled by it; later ones stay.
+ *
+ * One without a document is for who has it at this version; null if that is another page.
+ */
+export function fromSnapshot(
+  { version, document, history }: Snapshot,
+  earlier: SyncState | null,
+  settledBefore: number,
+): SyncState | null {
+  const known = earlier?.version === version ? earlier.confirmed : null;
+  const confirmed = document ? fromState(document) : known;
+  if (!confirmed) return null;
   const pending = (earlier?.pending ?? []).filter((edit) => edit.id > settledBefore);
-  return {
-    version: snapshot.version,
-    confirmed,
-    pending,
-    shown: rebase(confirmed, pending),
-    history: snapshot.history,
-  };
+  return { version, confirmed, pending, shown: rebase(confirmed, pending), history };
 }
 
 /**

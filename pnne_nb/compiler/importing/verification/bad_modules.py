@@ -125,11 +125,12 @@ class _Limit:
     def _run(self) -> None:
         seconds = self._seconds
         while not ended_within(seconds, self._ended):
+            seconds, place = AGAIN, self._whereabouts()
             if not self.is_over:
-                self.place = self._whereabouts()
-                self.is_over = True
+                self.is_over, self.place = True, place
+            elif not place:
+                continue  # what unwinds puts things back, and is left to it
             interrupt(self._thread)
-            seconds = AGAIN
 
     def _whereabouts(self) -> str:
         frame = sys._current_frames().get(self._thread)

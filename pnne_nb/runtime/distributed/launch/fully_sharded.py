@@ -1,4 +1,4 @@
-"""FSDP2: each process keeps a part of every tensor."""
+"""Shards a model with FSDP2: each process keeps a part of every tensor."""
 
 from __future__ import annotations
 

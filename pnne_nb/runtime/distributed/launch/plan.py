@@ -1,4 +1,4 @@
-"""The plan of a launch, checked before anything starts: how many processes, where, and by which command."""
+"""Plans a launch and checks it before anything starts: how many processes, where, and by which command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How several processes hold one model: each a copy of it, or each a part."""
+"""Defines how several processes hold one model: each a copy of it, or each a part."""
 
 from __future__ import annotations
 

@@ -97,5 +97,5 @@ def _last_lines(path: Path) -> list[str]:
 
 
 def _search_path() -> str:
-    """Where this process finds modules, a notebook's ``sys.path.append("..")`` included: functions come by their names."""
+    """Return the module search path, a notebook's ``sys.path.append("..")`` included: functions come by their names."""
     return os.pathsep.join(entry for entry in sys.path if entry)

@@ -1,4 +1,4 @@
-"""The processes of a group: how they meet, what each calls of the others, and a step function that all make together."""
+"""Joins the processes of a group: how they meet, what each asks of the others, and a step that all make together."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class JointStep(nn.Module):
         return step
 
     def forward(self, raw: Any) -> Any:
-        """What the function returns for one raw batch."""
+        """Return what the function returns for one raw batch."""
         assert self._function is not None
         return self._function(self.model, raw)
 

@@ -1,4 +1,4 @@
-"""Metrics over the examples of all processes."""
+"""Reduces metrics over the examples of all processes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Joined:
         self._loaded = {}
 
     def state_dict(self) -> dict[str, Any]:
-        """What all processes have counted; complete in the first."""
+        """Return what all processes have counted; complete in the first."""
         if isinstance(self._metric, NamedMetric) and self._metric.counting is None:
             return dict(self._loaded)
         counting = self._counting()
@@ -79,7 +79,7 @@ class Joined:
             load_metric(self._metric, self._loaded)
 
     def _counting(self) -> Metric:
-        """What counts in the end: torchmetrics' are modules, and join what they have counted themselves."""
+        """Return what counts in the end: torchmetrics' are modules, and join what they have counted themselves."""
         if isinstance(self._metric, NamedMetric) and self._metric.counting is not None:
             return self._metric.counting
         return self._metric

@@ -1,4 +1,4 @@
-"""One process's part of each batch: together, the processes train on the batches of a single one."""
+"""Gives a process its part of each batch: together, the processes train on the batches of a single one."""
 
 from __future__ import annotations
 

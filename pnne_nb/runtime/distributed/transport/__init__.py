@@ -1,1 +1,1 @@
-"""How the processes of a group and the engine reach each other, and what they send."""
+"""Connects the processes of a group with the engine, and defines what they send."""

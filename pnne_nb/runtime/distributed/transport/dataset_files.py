@@ -1,4 +1,4 @@
-"""What a group trains on, as files that any process may open: tensors and plain values, no code.
+"""Writes what a group trains on as files that any process may open: tensors and plain values, no code.
 
 What is code is handed over in another way, and only on one machine; see `pickled_objects`.
 """
@@ -198,7 +198,7 @@ def _in_this_process(name: str, value: Any) -> TrainingError:
 
 
 def _loading(source: BatchSource) -> Loading:
-    """What opens the same source in another process.
+    """Return what opens the same source in another process.
 
     Raises:
         TrainingError: Its loader would give each process examples of its own.

@@ -1,4 +1,4 @@
-"""No worker outlives whoever started it: neither torchrun, nor the engine."""
+"""Ends every worker together with whoever started it: torchrun, or the engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects that know a model, such as its optimizer: pickled without it, and tied to another copy of it elsewhere.
+"""Pickles objects that refer to a model, such as its optimizer, without it, and ties them to another copy of it.
 
 Whatever belongs to the model (a layer, a parameter, a buffer, the model itself) is pickled as its name. So an optimizer
 or a scheduler that was made here moves the parameters there, and a function that mentions the model means the one
@@ -79,7 +79,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
             self._names |= {id(part): (kind, name) for name, part in named}
 
     def persistent_id(self, value: Any) -> tuple[str, str] | None:
-        """What stands for `value`, if it is a part of the model."""
+        """Return what stands for `value`, if it is a part of the model."""
         if isinstance(value, Optimizer) and value is not self._optimizer:
             raise TrainingError(
                 f"A {type(value).__name__} that is not the engine's optimizer is used by its arguments: in a group, "

@@ -70,7 +70,7 @@ class Luggage(msgspec.Struct, frozen=True):
         return packed
 
     def _culprit(self) -> str:
-        """What cannot be pickled, as the engine calls it."""
+        """Name what cannot be pickled, as the engine calls it."""
         parts = {called: getattr(self, name) for name, called in _CALLED.items()}
         for called, part in {
             **parts,
@@ -112,7 +112,7 @@ def packed_arguments(objects: Mapping[str, Any], model: nn.Module) -> Tied:
 
 
 def _culprit(objects: Mapping[str, Any], model: nn.Module) -> str:
-    """Which of the arguments cannot be pickled."""
+    """Name the argument that cannot be pickled."""
     for name, value in objects.items():
         try:
             # A scheduler comes with its optimizer.
@@ -123,6 +123,6 @@ def _culprit(objects: Mapping[str, Any], model: nn.Module) -> str:
 
 
 def unpacked(packed: bytes) -> Luggage:
-    """What the engine that has started this process hands over through its private socket."""
+    """Read what the engine that has started this process hands over through its private socket."""
     luggage: Luggage = pickle.loads(packed)  # noqa: S301  it comes from the process that has started this one
     return luggage

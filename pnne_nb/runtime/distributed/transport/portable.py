@@ -1,4 +1,4 @@
-"""Arguments that can be serialised without pickling, and what to do about the others."""
+"""Serialises arguments without pickling, and says what to do about those that cannot be."""
 
 from __future__ import annotations
 

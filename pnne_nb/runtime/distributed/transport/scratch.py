@@ -1,4 +1,4 @@
-"""Directories that groups need for as long as they run: gone with their owner, or else at a later launch.
+"""Manages directories that groups need while they run: removed by their owner, or else at a later launch.
 
 What `launch_command` has packed without a directory of its own may be trained by somebody else's torchrun: it stays as
 long as the process that has packed it lives, or one that was started on it.

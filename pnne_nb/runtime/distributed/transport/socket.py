@@ -1,4 +1,4 @@
-"""Messages over a local socket: the length in eight bytes, then MessagePack, which keeps NaN and infinity.
+"""Sends messages over a local socket: the length in eight bytes, then MessagePack, which keeps NaN and infinity.
 
 The standard library's `multiprocessing.connection.Connection` frames messages too, but its ``recv_bytes`` waits for the
 end of a message that has begun, and its ``poll`` is true at the first byte. A process that is stopped in the middle of

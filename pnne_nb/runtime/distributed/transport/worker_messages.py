@@ -1,4 +1,4 @@
-"""The messages between a group of training processes and the engine that launched it."""
+"""Defines the messages between a group of training processes and the engine that launched it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine's ends of the lines to its workers."""
+"""Holds the engine's ends of the connections to its workers."""
 
 from __future__ import annotations
 
