@@ -68,7 +68,8 @@ def from_module(
         input_size: Instead of `args`, the shape of the only input, or a sequence of shapes: normal float32 numbers.
         partial: Whether a module that fails with these inputs is drawn all the same, as far as its code can be followed,
             with a red frame around the node that fails. Nothing of it is proved then.
-        timeout: Seconds after which an import is given up, with the line that runs then; None means none.
+        timeout: Seconds after which an import is given up, with the line that runs then; None means none. Where a
+            program handles interrupts in its own way, a call that waits outside Python, such as ``time.sleep``, ends first.
 
     Raises:
         CompileError: If the module cannot be called with these inputs, or cannot be copied, or contains itself; if its

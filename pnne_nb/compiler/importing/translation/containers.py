@@ -11,6 +11,8 @@ from torch import nn
 from pnne_nb.compiler.importing.draft.draft import Item, Level, Source, UntranslatableError
 from pnne_nb.compiler.importing.draft.variable_names import is_possible
 from pnne_nb.compiler.importing.translation.emit_ops import class_title, complete
+from pnne_nb.compiler.ir.variables import GENERIC
+from pnne_nb.graph.schema.registry import registry
 
 
 def nest(level: Level) -> None:
@@ -84,7 +86,7 @@ def _nest(level: Level, name: str) -> None:
                 continue
             if source not in entries:
                 kind = source[0].kinds.get(source[1], "tensor")
-                entries[source] = inner.add(Item("Input", source[0].name, kinds={"output": kind}))
+                entries[source] = inner.add(Item("Input", _entry_name(source, inside), kinds={"output": kind}))
             item.inputs[port] = (entries[source], "output")
     for item in inside:
         item.member = item.member[1:]
@@ -105,6 +107,21 @@ def _nest(level: Level, name: str) -> None:
     for item, port, output in users:
         item.inputs[port] = (group, output.name)
     level.items[first:last] = [group]
+
+
+def _entry_name(source: Source, inside: list[Item]) -> str:
+    """Return what a value is called inside: as its variable, or else as what computes it or the member that takes it."""
+    item, port = source
+    variable = item.variables.get(port, "")
+    if variable not in {"", *GENERIC} and is_possible(variable):
+        return variable
+    spec = registry.get(item.type)
+    if item.member or spec is None or spec.kind not in ("function", "method"):
+        return item.name
+    asked = (
+        name for user in inside if user.inner is not None for name, given in user.inputs.items() if given == source
+    )
+    return next(asked, item.name)
 
 
 def _uses(item: Item, others: list[Item]) -> bool:
