@@ -269,6 +269,7 @@ _SOON = (
     "pnne_nb.widgets.explorer.explorer",
     "pnne_nb.inference.inference_engine",
     "pnne_nb.export.preflight",
+    "filelock",
     "torch.export._trace",
     "pnne_nb.export.formats.onnx_writer",
     "torch.onnx._internal.exporter._core",
@@ -280,7 +281,8 @@ _AHEAD = {
 }
 """What takes long to import, and is wanted soon by who names these: what is wanted first comes first.
 
-Several small modules instead of one large: who forks, or wants another module, waits only for the one under way.
+Several small modules instead of one large: who forks, or wants another module, waits only for the one under way. What tells
+Python of calls at each fork comes by itself: a fork that had waited for it would make half of those calls, and print an error.
 """
 
 _ELSEWHERE = {
