@@ -18,11 +18,15 @@ class Turned(nn.Module):
         self.linear = nn.Linear(4, 4)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        return self.linear(x * cos + x * sin)
+        y: Tensor = self.linear(x * cos + x * sin)
+        return y
 
 
 class Rotary(nn.Module):
     """Gives each of its blocks the part of its tables that the input needs."""
+
+    cosines: Tensor
+    sines: Tensor
 
     def __init__(self) -> None:
         super().__init__()
