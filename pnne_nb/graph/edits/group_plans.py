@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 import msgspec
 
 from pnne_nb.errors import CycleError, GraphError
+from pnne_nb.graph.edits.gaps import closed_gap, extent, opened_gap
 from pnne_nb.graph.model.annotation import Frame, held
 from pnne_nb.graph.model.content import Content, GraphIndex
 from pnne_nb.graph.model.node import Edge, Node, split_port
@@ -15,6 +16,7 @@ from pnne_nb.graph.model.ops import (
     AddGraph,
     AddNode,
     Connect,
+    MoveNode,
     Op,
     RemoveFrame,
     RemoveGraph,
@@ -71,7 +73,9 @@ def plan_group(content: Content, refs: Sequence[NodeRef], name: str | None, with
         ops += [_frame(frame, frame.name, definition), RemoveFrame(frame.name, graph.id)]
     ops += [RemoveNode(node.name, graph.id) for node in nodes]
     index = graph.index_of(nodes[0].name)
-    ops.append(AddNode(block, "Subgraph", {"definition": definition}, _mean(nodes), graph.id, index))
+    position, moves = closed_gap(graph, nodes, across=_runs_right(graph, border.internal))
+    ops.append(AddNode(block, "Subgraph", {"definition": definition}, position, graph.id, index))
+    ops += moves
     ops += [Connect(source, f"{block}.{port}", graph.id) for source, port in border.inputs.items()]
     ops += [Connect(f"{block}.{border.outputs[edge.source]}", edge.target, graph.id) for edge in border.leaving]
     return GroupPlan(tuple(ops), block, (prefix + block,))
@@ -102,13 +106,18 @@ def plan_ungroup(content: Content, ref: NodeRef, within: str = "") -> GroupPlan:
     nodes = [inner.nodes[name] for name in inner.order if inner.nodes[name].type not in ("Input", "Output")]
     names = _free_names(graph, block.name, nodes)
     index = graph.index_of(block.name)
-    middle = _mean(nodes)
-    shift = (
-        (block.position[0] - middle[0], block.position[1] - middle[1])
-        if block.position is not None and middle is not None
-        else (0.0, 0.0)
+    moved = {node.name for node in nodes}
+    between = (
+        edge for edge in inner.edges.values() if {split_port(edge.source)[0], split_port(edge.target)[0]} <= moved
     )
-    ops: list[Op] = [RemoveNode(block.name, graph.id)]
+    across = _runs_right(inner, between)
+    found = extent(nodes, across=across)
+    shift, moves = (0.0, 0.0), list[MoveNode]()
+    if block.position is not None and found is not None:
+        start, size = found
+        shift = (block.position[0] - start[0], block.position[1] - start[1])
+        moves = opened_gap(graph, block, size, across=across)
+    ops: list[Op] = [*moves, RemoveNode(block.name, graph.id)]
     around = block.properties.get(INSIDE.name)  # what is inside it goes on running there
     for place, node in enumerate(nodes):
         properties: dict[str, object] = dict(node.properties)
@@ -320,10 +329,3 @@ def _claim(name: str, taken: set[str]) -> str:
     claimed = free_name(name, taken)
     taken.add(claimed)
     return claimed
-
-
-def _mean(nodes: Iterable[Node]) -> Position | None:
-    placed = [node.position for node in nodes if node.position is not None]
-    if not placed:
-        return None
-    return sum(x for x, _ in placed) / len(placed), sum(y for _, y in placed) / len(placed)

@@ -1,0 +1,60 @@
+"""A group takes the room of one card, and gives its nodes their room back."""
+
+from __future__ import annotations
+
+from pnne_nb.graph.document import NodeGraph
+
+
+def chain(step: tuple[float, float]) -> NodeGraph:
+    graph = NodeGraph("chain")
+    graph.add("Input", name="x", shape=("N", 8))
+    last = "x"
+    for place, name in enumerate(("a", "b", "c", "d"), 1):
+        graph.add("ReLU", name=name)
+        graph.connect(last, name)
+        graph.move(name, x=step[0] * place, y=step[1] * place)
+        last = name
+    graph.move("x", x=0.0, y=0.0)
+    return graph
+
+
+def places(graph: NodeGraph) -> dict[str, tuple[float, float] | None]:
+    return {name: node.position for name, node in graph.nodes.items()}
+
+
+def test_grouping_closes_the_gap_and_ungrouping_opens_it_again() -> None:
+    for step in ((0.0, 120.0), (250.0, 0.0)):
+        graph = chain(step)
+        before = places(graph)
+        graph.group(["b", "c"], name="block")
+        assert graph["block"].position == before["b"]
+        assert graph["d"].position == before["c"], "what follows has moved up"
+        assert graph["a"].position == before["a"]
+        graph.ungroup("block")
+        assert places(graph) == before
+        graph.undo()
+        graph.undo()
+        assert places(graph) == before, "each is one step"
+
+
+def test_nothing_moves_where_something_stands_beside() -> None:
+    graph = chain((0.0, 120.0))
+    graph.add("ReLU", name="beside")
+    graph.move("beside", x=300.0, y=300.0)
+    before = places(graph)
+    graph.group(["b", "c"], name="block")
+    assert {name: place for name, place in places(graph).items() if name != "block"} == {
+        name: place for name, place in before.items() if name not in ("b", "c")
+    }
+    graph.ungroup("block")
+    assert places(graph) == before
+
+
+def test_nodes_without_a_place_leave_no_gap() -> None:
+    graph = NodeGraph("new")
+    graph.add("Input", name="x", shape=("N", 8))
+    graph.add("ReLU", name="a")
+    graph.connect("x", "a")
+    graph.group("a", name="block")
+    assert graph["block"].position is None
+    assert [node.name for node in graph.ungroup("block")] == ["a"]
