@@ -481,10 +481,11 @@ export interface Redo {
 }
 
 /**
- * Lay out one graph, as one transaction; its edges run down, or to the right.
+ * Lay out one graph, or some of its nodes, as one transaction.
  *
  * With `values`, sizes, constants and steps of an expression are cards, and not written on those that use them. `first`
- * says that nobody asked for it: the graph is seen for the first time, and Undo passes over it.
+ * says that nobody asked for it: the graph is seen for the first time, and Undo passes over it. `cell` is the width and
+ * height of the view in pixels, `folded` the rows of nodes that it shows as one card each.
  */
 export interface Arrange {
   readonly message: "arrange";
@@ -493,9 +494,12 @@ export interface Arrange {
   /** Random name of the view that asks. */
   readonly client: string;
   readonly graph?: string;
-  readonly direction?: "columns" | "down" | "right";
+  readonly direction?: "auto" | "columns" | "down" | "right";
   readonly values?: boolean;
   readonly first?: boolean;
+  readonly cell?: readonly [number, number] | null;
+  readonly nodes?: readonly string[];
+  readonly folded?: readonly (readonly string[])[];
 }
 
 /** Move nodes of one graph into a nested graph, as one transaction; numbered if `name` is None. */
@@ -939,12 +943,24 @@ export interface Blocks {
   readonly client: string | null;
 }
 
-/** Generated source of the model. */
+/**
+ * Generated source of the model, with the lines of its nodes; the class of the whole graph is `""`.
+ *
+ * `error` says why nodes are missing in it.
+ */
 export interface Source {
   readonly message: "source";
   readonly id: number;
   readonly client: string;
   readonly text: string;
+  readonly classes: Readonly<Record<string, SourceLines>>;
+  readonly error: string;
+}
+
+/** Where the nodes of one class of the source stand: `lines` from 1 by name, and `members`, the classes of its blocks. */
+export interface SourceLines {
+  readonly lines: Readonly<Record<string, readonly number[]>>;
+  readonly members?: Readonly<Record<string, string>>;
 }
 
 /** Answer to `GetSteps`: labels in the order in which it was done. */
@@ -1541,6 +1557,22 @@ export const COMPUTED_VALUES = [
   "operator_neg",
   "operator_pos",
   "operator_abs",
+  "operator_eq",
+  "operator_ne",
+  "operator_lt",
+  "operator_le",
+  "operator_gt",
+  "operator_ge",
+  "choose",
+] as const;
+
+export const COMPARISONS = [
+  "eq",
+  "ne",
+  "lt",
+  "le",
+  "gt",
+  "ge",
 ] as const;
 
 export const VALUE_ATTRIBUTES = [
@@ -1590,6 +1622,29 @@ export const CASTS = [
   "bool",
   "contiguous",
   "detach",
+] as const;
+
+export const PRODUCTS = [
+  "matmul",
+  "bmm",
+  "einsum",
+] as const;
+
+export const ARITHMETIC = [
+  "add",
+  "sub",
+  "mul",
+  "div",
+  "pow",
+  "neg",
+  "sqrt",
+  "rsqrt",
+  "exp",
+  "mean",
+  "clamp",
+  "masked_fill",
+  "where",
+  "softmax",
 ] as const;
 
 export const STRUCTURE: Category = {"name": "Structure", "hue": 255, "chroma": 0.03, "icon": "M2.5 8h8M7.5 4.5L11 8l-3.5 3.5M13.5 3v10"};

@@ -171,7 +171,7 @@ test("the menu offers what fits the selection, and only looking to who may not c
   editor.select(["a"]);
   expect(offered()).toEqual(expect.arrayContaining(["F2", "t", "Delete", "Mod+d"]));
   editor.select([], ["x.output->a.input"]);
-  expect(offered()).toEqual(["i", " ", "r", "Delete"]);
+  expect(offered()).toEqual(["i", " ", "r", "w", "Delete"]);
   editor.select(["x", "a"]);
   expect(offered()).not.toContain("F2");
   model.traits.set("read_only", true);

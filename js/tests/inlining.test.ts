@@ -6,7 +6,8 @@ import { giverOf, inliningOf, withOwn } from "../src/editor/scene/inlining";
 import { linesOf, wordsOf } from "../src/editor/scene/summary";
 
 interface Case {
-  nodes: Record<string, [type: string, properties: Record<string, unknown>]>;
+  /** With what imported code calls the result. */
+  nodes: Record<string, [type: string, properties: Record<string, unknown>, variable?: string]>;
   edges: [source: string, target: string][];
 }
 
@@ -16,7 +17,10 @@ function graphOf({ nodes, edges }: Case) {
   return {
     ...EMPTY_GRAPH,
     nodes: new Map(
-      Object.entries(nodes).map(([name, [type, properties]]) => [name, { name, type, properties } as never]),
+      Object.entries(nodes).map(([name, [type, properties, variable]]) => {
+        const origin = variable === undefined ? null : { proof: "equal", variables: { output: variable } };
+        return [name, { name, type, properties, origin } as never];
+      }),
     ),
     edges: new Map(edges.map(([source, target]) => [target, { source, target }])),
   };

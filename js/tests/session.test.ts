@@ -211,7 +211,7 @@ test("commands that were lost on their way are asked for again, in their place a
 test("a command that was answered is not asked for again", () => {
   session.undo();
   model.receive(commit(4, [{ op: "removeNode", name: "a" }], model.sent[0]));
-  session.arrange("", "down");
+  session.arrange({ graph: "", direction: "down" });
   const { id, client } = model.sent[1] as Request;
   model.receive({ message: "rejected", id, client, version: 4, error: "No.", diagnostics: [] });
   answerSync(4, []);
@@ -339,8 +339,16 @@ test.each([null, 7, "text", [], {}, { message: "nonsense" }, { message: "committ
 test("the source is promised, or refused with Python's reason", async () => {
   const source = session.source();
   const asked = model.sent[0] as Request;
-  model.receive({ message: "source", id: asked.id, client: asked.client, text: "class Net" });
-  await expect(source).resolves.toBe("class Net");
+  const answer = {
+    message: "source",
+    id: asked.id,
+    client: asked.client,
+    text: "class Net",
+    classes: {},
+    error: "",
+  } as const;
+  model.receive(answer);
+  await expect(source).resolves.toEqual(answer);
   const refused = session.source();
   const again = model.sent[1] as Request;
   model.receive({

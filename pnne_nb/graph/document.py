@@ -20,7 +20,7 @@ from pnne_nb.graph.edits.autoconnect import connection, edges_between, loose_end
 from pnne_nb.graph.edits.definitions import own_definition
 from pnne_nb.graph.edits.transactions import Ledger
 from pnne_nb.graph.layout import Direction
-from pnne_nb.graph.layout.arrange_graph import arrangement
+from pnne_nb.graph.layout.arrange_graph import CELL_OF_A_NOTEBOOK, View, arrangement
 from pnne_nb.graph.model.content import Content
 from pnne_nb.graph.model.node import Edge, Node, Transaction
 from pnne_nb.graph.model.ops import (
@@ -346,22 +346,33 @@ class NodeGraph(ReadableGraph):
         return self[path_of(node)]
 
     def arrange(
-        self, graph: str = "", *, direction: Direction = "down", values: bool = False, undoable: bool = True
+        self,
+        graph: str = "",
+        *,
+        direction: Direction = "down",
+        nodes: Iterable[str] = (),
+        values: bool = False,
+        undoable: bool = True,
+        view: View = CELL_OF_A_NOTEBOOK,
     ) -> Transaction:
         """Place every node of one graph automatically, as one undoable change; nothing if all stand well already.
 
         Args:
             graph: ``""`` for the root, or the id of a definition.
-            direction: ``"down"``, ``"right"``, or ``"columns"``: edges run down, in several columns unless there are frames.
+            direction: ``"down"``, ``"right"``, ``"columns"`` (edges run down, in several columns unless there are frames),
+                or ``"auto"``: down if the graph can be read so in a cell, else what makes it largest there.
+            nodes: Names of the nodes to arrange, around where they stand; all if empty.
             values: Whether sizes, constants and steps of an expression are drawn, not written on the cards they lead to.
             undoable: Whether `undo` takes it back; otherwise it takes back what was done before.
+            view: Where the graph is to fit.
 
         Raises:
-            GraphError: If there is no such graph.
+            GraphError: If there is no such graph or node.
         """
         choose(direction, get_args(Direction), "direction")
         with self._ledger.editing():
-            moves = arrangement(self._content, graph, self._types, direction, values=values)
+            some = [self._content.require(graph).require(name).name for name in nodes]
+            moves = arrangement(self._content, graph, self._types, direction, nodes=some, values=values, view=view)
             return self._ledger.apply(moves, "Arrange", undoable=undoable)
 
     # Committing

@@ -13,12 +13,14 @@ import msgspec
 
 from pnne_nb.errors import ProtocolError
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.layout.arrange_graph import CELL_OF_A_NOTEBOOK, View
 from pnne_nb.graph.model.ops import AddNode, Op, SetProperty
 from pnne_nb.graph.schema.categories import category_named
 from pnne_nb.graph.schema.spec import NodeSpec, Property, Required
 from pnne_nb.graph.schema.values import from_json, to_json
 from pnne_nb.graph.templates import template_library
 from pnne_nb.protocol.messages import (
+    Arrange,
     Catalog,
     CatalogEntry,
     Committed,
@@ -83,6 +85,14 @@ def decode_ops(ops: Sequence[Op], at: str = "$.ops") -> tuple[Op, ...]:
 def encode_ops(ops: Sequence[Op]) -> tuple[Op, ...]:
     """Return ops with their values turned from constants into JSON form."""
     return tuple(_encode_op(op) for op in ops)
+
+
+def view_of(request: Arrange) -> View:
+    """Return what a page says of where an arranged graph is seen."""
+    if request.cell is None:
+        return CELL_OF_A_NOTEBOOK._replace(folded=request.folded)
+    width, height = request.cell
+    return View((max(width, 1.0), max(height, 1.0)), request.folded)
 
 
 def encode_event(event: Event) -> dict[str, Any]:

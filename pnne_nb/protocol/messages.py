@@ -43,16 +43,20 @@ class Redo(_Request, frozen=True, tag="redo"):
 
 
 class Arrange(_Request, frozen=True, tag="arrange"):
-    """Lay out one graph, as one transaction; its edges run down, or to the right.
+    """Lay out one graph, or some of its nodes, as one transaction.
 
     With `values`, sizes, constants and steps of an expression are cards, and not written on those that use them. `first`
-    says that nobody asked for it: the graph is seen for the first time, and Undo passes over it.
+    says that nobody asked for it: the graph is seen for the first time, and Undo passes over it. `cell` is the width and
+    height of the view in pixels, `folded` the rows of nodes that it shows as one card each.
     """
 
     graph: str = ""
     direction: Direction = "down"
     values: bool = False
     first: bool = False
+    cell: tuple[float, float] | None = None
+    nodes: tuple[str, ...] = ()
+    folded: tuple[tuple[str, ...], ...] = ()
 
 
 class Group(_Request, frozen=True, tag="group"):
@@ -333,12 +337,24 @@ class Blocks(_Message, frozen=True, tag="blocks"):
     client: str | None = None
 
 
+class SourceLines(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Where the nodes of one class of the source stand: `lines` from 1 by name, and `members`, the classes of its blocks."""
+
+    lines: dict[str, tuple[int, ...]]
+    members: dict[str, str] = {}
+
+
 class Source(_Message, frozen=True, tag="source"):
-    """Generated source of the model."""
+    """Generated source of the model, with the lines of its nodes; the class of the whole graph is ``""``.
+
+    `error` says why nodes are missing in it.
+    """
 
     id: int
     client: str
     text: str
+    classes: dict[str, SourceLines] = {}
+    error: str = ""
 
 
 class Bundle(_Message, frozen=True, tag="bundle"):

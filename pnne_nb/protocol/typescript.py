@@ -167,7 +167,7 @@ def _typescript(info: types.Type) -> str:
             return " | ".join(map(_quoted, values))
         case types.VarTupleType(item_type=item) | types.ListType(item_type=item):
             text = _typescript(item)
-            return f"readonly {f'({text})' if ' | ' in text else text}[]"
+            return f"readonly {f'({text})' if ' ' in text else text}[]"
         case types.TupleType(item_types=items):
             return f"readonly [{', '.join(map(_typescript, items))}]"
         case types.DictType(value_type=item):

@@ -12,7 +12,7 @@ from pnne_nb.graph.block_library import blocks
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import Transaction
 from pnne_nb.graph.schema.registry import registry
-from pnne_nb.protocol.codec import catalog_event, decode_request, encode_event
+from pnne_nb.protocol.codec import catalog_event, decode_request, encode_event, view_of
 from pnne_nb.protocol.export_messages import (
     CancelExport,
     ExportCheck,
@@ -51,6 +51,7 @@ from pnne_nb.protocol.messages import (
     SeenTensor,
     Snapshot,
     Source,
+    SourceLines,
     Steps,
     Sync,
     TensorShape,
@@ -179,8 +180,11 @@ class Kernel:
             case WatchExport(format=format):
                 state: Literal["checking", "off"] = "checking" if format else "off"
                 self._outbox.append(ExportCheck(state, format, id=request.id, client=request.client))
-            case Arrange(graph=graph, direction=direction, values=values, first=first):
-                self.graph.arrange(graph, direction=direction, values=values, undoable=not first)
+            case Arrange(graph=graph, direction=direction, nodes=nodes, values=values, first=first):
+                view = view_of(request)
+                self.graph.arrange(
+                    graph, direction=direction, nodes=nodes, values=values, undoable=not first, view=view
+                )
             case Group(nodes=nodes, name=name, graph=graph):
                 self.graph.group(nodes, name, graph=graph)
             case Ungroup(node=node, graph=graph):
@@ -200,7 +204,8 @@ class Kernel:
             case GetSource():
                 if any(diagnostic.severity == "error" for diagnostic in self.graph.diagnostics()):
                     raise GraphError("The graph has errors; its source can be shown once they are gone.")
-                self._outbox.append(Source(request.id, request.client, "class Net(nn.Module):\n    ...\n"))
+                lines = {"": SourceLines(dict.fromkeys(self.graph.nodes, (2,)))}
+                self._outbox.append(Source(request.id, request.client, "class Net(nn.Module):\n    ...\n", lines))
             case _:
                 assert_never(request)
         if isinstance(request, (Publish, Unpublish, LoadBlocks)):

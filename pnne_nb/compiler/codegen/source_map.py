@@ -19,12 +19,14 @@ class NodeLine(msgspec.Struct, frozen=True, gc=False):  # a tree, and one for ea
         node: Its name there.
         variables: The local variables that hold the inputs of its call; empty in a constructor.
         calls: Whether the line is the node's call, rather than its construction.
+        nested: The nodes whose calls are written inside the node's call.
     """
 
     definition: str
     node: str
     variables: tuple[str, ...] = ()
     calls: bool = True
+    nested: tuple[str, ...] = ()
 
 
 @final

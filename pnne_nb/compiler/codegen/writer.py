@@ -31,7 +31,20 @@ from pnne_nb.compiler.ir.call_properties import CHOOSE, Branch, branches
 from pnne_nb.compiler.ir.identifiers import camel, is_dotted, is_identifier, parameter_name, unique
 from pnne_nb.compiler.ir.literals import emit
 from pnne_nb.compiler.ir.node_settings import NOWHERE, Inside, written
-from pnne_nb.compiler.ir.program import Call, Chain, Layer, Member, Nested, Opaque, Program, Ref, Unit, Weight
+from pnne_nb.compiler.ir.program import (
+    Argument,
+    Call,
+    Chain,
+    Layer,
+    Member,
+    Nested,
+    Opaque,
+    Program,
+    Ref,
+    Sequence,
+    Unit,
+    Weight,
+)
 from pnne_nb.compiler.ir.python_operators import SETITEM
 from pnne_nb.compiler.ir.text import INDENT, WIDTH, Bracketed, Text, behind, display, laid_out, spread
 from pnne_nb.compiler.ir.variables import Variables
@@ -79,6 +92,18 @@ def _runs_alike(one: Program, other: Program) -> bool:
         and (one.entries, one.results, one.form) == (other.entries, other.results, other.form)
         and (one.holds, one.whole) == (other.holds, other.whole)
     )
+
+
+def _nested(call: Call) -> Iterator[str]:
+    """Yield the nodes whose calls are arguments of a call."""
+    pending: list[Argument] = [*call.arguments, *(value for _, value in call.keywords)]
+    while pending:
+        match pending.pop():
+            case Call() as inner:
+                yield inner.node
+                pending += [*inner.arguments, *(value for _, value in inner.keywords)]
+            case Sequence(items):
+                pending += items
 
 
 class _Writer:
@@ -388,7 +413,7 @@ class _Writer:
             if call.target == CHOOSE and not targets:
                 continue  # it only says when its inputs are made
             branch = self._enter(branch, wanted, call.inside)
-            line = NodeLine(program.definition, call.node, inputs)
+            line = NodeLine(program.definition, call.node, inputs, nested=tuple(_nested(call)))
             self._statement(text, line, lead=f"{targets} = " if targets and not changed else "")
             if changed and targets and targets != changed:
                 self._lines.append(f"{self._margin}{targets} = {changed}")
@@ -405,7 +430,7 @@ class _Writer:
     def _return(self, program: Program) -> None:
         values = [result.value for result in program.results]
         if len(values) == 1 and isinstance(values[0], Call):
-            line = NodeLine(program.definition, values[0].node)
+            line = NodeLine(program.definition, values[0].node, nested=tuple(_nested(values[0])))
             self._statement(self._expressions.call(values[0]), line, lead="return ")
             return
         texts = tuple(map(self._expressions.argument, values))

@@ -14,7 +14,7 @@ from pnne_nb.compiler.ir.literals import emit
 from pnne_nb.compiler.ir.text import Text
 from pnne_nb.graph.model.node import Node
 from pnne_nb.graph.schema.property_types import DtypeType, check
-from pnne_nb.graph.schema.structural import ABLATE, CONTEXTS, INSIDE, Context
+from pnne_nb.graph.schema.structural import ABLATE, CONTEXTS, INSIDE, REROUTE, Context
 from pnne_nb.graph.schema.values import DTYPES, TorchConstant, Value
 
 Inside = tuple[str, ...]
@@ -37,6 +37,8 @@ def inside(node: Node) -> Inside:
 
 def ablated(node: Node) -> str:
     """Return what a node gives instead of running: ``"bypass"`` or ``"zeros"``; empty if it runs."""
+    if node.type == REROUTE:
+        return "bypass"
     found = node.properties.get(ABLATE.name)
     return found if isinstance(found, str) else ""
 

@@ -111,6 +111,15 @@ def to_source(graph: NodeGraph) -> str:
     Raises:
         CompileError: As `compile`, or the class of a registered node type has no source that could be carried.
     """
+    return readable(graph).text
+
+
+def readable(graph: NodeGraph) -> Generated:
+    """Return what `to_source` returns the text of.
+
+    Raises:
+        CompileError: As `to_source`.
+    """
     snapshots = _finished(graph)
     shapes = infer(graph, snapshots)
     unit = _finish(graph, lower(graph.name, snapshots, shapes.resolved))
@@ -121,7 +130,7 @@ def to_source(graph: NodeGraph) -> str:
         for node in snapshot.nodes.values()
         if paths[snapshot.id] and node.type in registry
     }
-    return generate(*tidied(unit, comments(graph, shapes), parts_of(graph, shapes)), places=places).text
+    return generate(*tidied(unit, comments(graph, shapes), parts_of(graph, shapes)), places=places)
 
 
 def load(graph: NodeGraph) -> Loaded:

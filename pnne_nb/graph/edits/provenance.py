@@ -24,6 +24,7 @@ from pnne_nb.graph.model.ops import (
     SetOrigin,
     SetProperty,
 )
+from pnne_nb.graph.schema.structural import PROMOTED
 
 _Place = tuple[str, str]
 """The id of a graph, and the name of a node in it."""
@@ -54,6 +55,8 @@ def disproved(content: Content, done: Sequence[Op], inverses: Sequence[Sequence[
             case RenameNode(name, new_name, graph):
                 for places in (changed, new):
                     _rename(places, (graph, name), (graph, new_name))
+            case SetProperty(property=PROMOTED.name) | ResetProperty(property=PROMOTED.name):
+                pass  # a matter of looks
             case SetProperty(node=name, graph=graph) | ResetProperty(node=name, graph=graph):
                 if op not in inverse and not _shows_the_same(content, op, inverse):
                     changed[graph, name] = None

@@ -5,20 +5,22 @@ A frame keeps what stands in it: its nodes are arranged among themselves, and th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from pnne_nb.graph.layout import RANK_GAP, Direction, LayeredEdge, Size, arrange
 from pnne_nb.graph.layout.cards import faces
-from pnne_nb.graph.layout.columns import columns
+from pnne_nb.graph.layout.columns import CELL, Cell, columns, fitting_scale
+from pnne_nb.graph.layout.folding import closed
 from pnne_nb.graph.layout.geometry import HEADER_HEIGHT, SUMMARY_HEIGHT, WIDTH, Geometry, Point, runs_right
 from pnne_nb.graph.layout.inlining import Inlining, inlining
 from pnne_nb.graph.model.annotation import Box, Frame, around, held
 from pnne_nb.graph.model.content import Content, GraphIndex, topological_order
 from pnne_nb.graph.model.node import split_port
 from pnne_nb.graph.model.ops import ChangeFrame, MoveNode
+from pnne_nb.graph.model.repeats import Run
 from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.graph.storage.json_format import DocumentState
 
@@ -28,13 +30,46 @@ GAP_RIGHT = 96.0
 """Pixels between nodes from left to right: the shape stands along the edge, not beside it."""
 
 
+READABLE = 0.82
+"""The scale at which the smallest text of a card has nine pixels."""
+_WORTH = 1.15
+"""How much larger a drawing must become to be turned or broken into columns."""
+_MANY = 400
+"""Cards: so many never become largest from left to right."""
+
+
+class View(NamedTuple):
+    """What a graph is seen in.
+
+    Attributes:
+        cell: Width and height in pixels.
+        folded: Rows of nodes that are seen as one card each.
+    """
+
+    cell: Cell
+    folded: Sequence[Run] = ()
+
+
+CELL_OF_A_NOTEBOOK = View(CELL)
+
+
+class _Drawing(NamedTuple):
+    """A graph's cards as they are arranged in one direction."""
+
+    places: Mapping[str, Point]
+    boxes: Mapping[str, Box]
+    sizes: Mapping[str, Size]
+
+
 def arrangement(
     content: Content,
     graph: str,
     types: Mapping[str, NodeSpec],
     direction: Direction = "down",
     *,
+    nodes: Collection[str] = (),
     values: bool = False,
+    view: View = CELL_OF_A_NOTEBOOK,
 ) -> tuple[MoveNode | ChangeFrame, ...]:
     """Return the ops that arrange a graph; none for a node that already stands where it should.
 
@@ -43,16 +78,98 @@ def arrangement(
         graph: Id of the graph.
         types: The catalogue.
         direction: Where edges run.
+        nodes: The nodes to arrange, where they stand; empty for all, with the frames.
         values: Whether sizes, constants and steps of an expression are drawn as nodes. Otherwise they are placed
             beside the drawing, out of the way of the cards that they are written on.
+        view: Where the drawing is to fit, for ``"auto"`` and ``"columns"``.
 
     Raises:
         GraphError: If there is no such graph.
     """
     index = content.require(graph)
     inlined = Inlining() if values else inlining(index)
+    if nodes:
+        chosen = frozenset(inlined.heads.get(name, name) for name in nodes)
+        if direction == "auto":
+            direction = "right" if drawn_right(index, _centres(index, chosen)) else "down"
+        drawing = _drawing(content, index, types, inlined, direction, view.cell, chosen)
+        places, boxes = _where_they_stood(drawing.places, _centres(index, drawing.places)), dict[str, Box]()
+    else:
+        drawing = _chosen(content, index, types, inlined, direction, view)
+        places, boxes = dict(drawing.places), dict(drawing.boxes)
+        places |= _beside(index, places, drawing.sizes, inlined)
+    moves = [
+        MoveNode(name=name, position=places[name], graph=graph)
+        for name in index.order
+        if name in places and index.nodes[name].position != places[name]
+    ]
+    frames = [ChangeFrame(name, box=box, graph=graph) for name, box in boxes.items() if index.frames[name].box != box]
+    return (*moves, *frames)
+
+
+def _centres(index: GraphIndex, names: Collection[str]) -> dict[str, Point]:
+    return {name: place for name in names if (place := index.nodes[name].position) is not None}
+
+
+def _where_they_stood(places: Mapping[str, Point], before: Mapping[str, Point]) -> dict[str, Point]:
+    """Shift an arrangement so that its middle is where it was."""
+    if not before:
+        return dict(places)
+
+    def middle(points: Mapping[str, Point], axis: int) -> float:
+        along = [point[axis] for point in points.values()]
+        return (min(along) + max(along)) / 2
+
+    dx, dy = (middle(before, axis) - middle(places, axis) for axis in (0, 1))
+    return {name: (float(round(x + dx)), float(round(y + dy))) for name, (x, y) in places.items()}
+
+
+def _chosen(
+    content: Content,
+    index: GraphIndex,
+    types: Mapping[str, NodeSpec],
+    inlined: Inlining,
+    direction: Direction,
+    view: View,
+) -> _Drawing:
+    """Arrange a graph in a direction, or in the one that makes it largest."""
+    cell = view.cell
+    if direction != "auto":
+        return _drawing(content, index, types, inlined, direction, cell)
+    runs = [run for run in view.folded if all(name in index.nodes for name in run)]
+    best = _drawing(content, index, types, inlined, "down", cell)
+    scale = _seen_scale(best, runs, cell)
+    if scale >= READABLE:
+        return best
+    largest = scale * _WORTH
+    others: Sequence[Direction] = ("right", "columns") if len(best.places) <= _MANY else ("columns",)
+    for other in others:
+        tried = _drawing(content, index, types, inlined, other, cell)
+        scale = _seen_scale(tried, runs, cell)
+        if scale > largest:
+            best, largest = tried, scale
+    return best
+
+
+def _seen_scale(drawing: _Drawing, runs: Sequence[Run], cell: Cell) -> float:
+    """Return the scale at which a drawing fits into a cell with each run as one card."""
+    drawn = [run for run in runs if drawing.places.keys() >= set(run)]
+    places = closed(drawing.places, drawn) if drawn and not drawing.boxes else drawing.places
+    return fitting_scale(places, drawing.sizes, cell)
+
+
+def _drawing(
+    content: Content,
+    index: GraphIndex,
+    types: Mapping[str, NodeSpec],
+    inlined: Inlining,
+    direction: Direction,
+    cell: Cell,
+    only: Collection[str] = (),
+) -> _Drawing:
+    """Arrange the cards of a graph, or `only` some of them and no frames, in one direction."""
     shown = faces(content, index, types, inlined, across=direction == "right")
-    shapes = {name: face.geometry for name, face in shown.items()}
+    shapes = {name: face.geometry for name, face in shown.items() if not only or name in only}
     heads = inlined.heads
     links = []
     for edge in index.edges.values():
@@ -63,18 +180,12 @@ def arrangement(
             arrives = shapes[target].inputs[into] - _middle(shapes[target])
             links.append(LayeredEdge(source, target, leaves, arrives))
     sizes = {name: Size(shape.width, shape.height) for name, shape in shapes.items()}
-    centres = {name: place for name in sizes if (place := index.nodes[name].position) is not None}
-    places, boxes = _arranged(sizes, links, centres, index.frames, "right" if direction == "right" else "down")
-    if direction == "columns" and not index.frames and places:
-        places = columns(places, sizes, links)
-    places |= _beside(index, places, sizes, inlined)
-    moves = [
-        MoveNode(name=name, position=places[name], graph=graph)
-        for name in index.order
-        if index.nodes[name].position != places[name]
-    ]
-    frames = [ChangeFrame(name, box=box, graph=graph) for name, box in boxes.items() if index.frames[name].box != box]
-    return (*moves, *frames)
+    framed = {} if only else index.frames
+    direct: Direction = "right" if direction == "right" else "down"
+    places, boxes = _arranged(sizes, links, _centres(index, sizes), framed, direct)
+    if direction == "columns" and not framed and places:
+        places = columns(places, sizes, links, cell)
+    return _Drawing(places, boxes, sizes)
 
 
 def _beside(

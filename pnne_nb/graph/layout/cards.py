@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
-from pnne_nb.graph.layout.geometry import Geometry, geometry, shown_inputs
+from pnne_nb.graph.layout.geometry import Geometry, dot, geometry, shown_inputs
 from pnne_nb.graph.layout.inlining import Inlining
-from pnne_nb.graph.layout.texts import BETWEEN, lines, parts
+from pnne_nb.graph.layout.texts import BETWEEN, lines, parts, promoted
 from pnne_nb.graph.model.content import Content, GraphIndex, input_ports, output_ports
 from pnne_nb.graph.model.node import Node, split_port
 from pnne_nb.graph.model.repeats import Run
 from pnne_nb.graph.schema.spec import NodeSpec
+from pnne_nb.graph.schema.structural import REROUTE
 from pnne_nb.process.idle import breathe
 
 Resolved: TypeAlias = Mapping[str, Mapping[str, object]]
@@ -77,16 +78,27 @@ def faces(
             steps = [" ".join((index.nodes[step].type, BETWEEN.join(told(step)))).rstrip() for step in chain]
             text, shown = BETWEEN.join(steps), [line for step in steps for line in lines([step])]
         else:
-            text, shown = BETWEEN.join(told(name)), [] if node.type == "Subgraph" else lines(told(name))
+            text = BETWEEN.join(told(name))
+            shown = lines(_shown_of(content, node, types) if node.type == "Subgraph" else told(name))
         last = index.nodes[chain[-1]] if chain else node
         inputs = shown_inputs(
             [port for port in input_ports(content, node, types) or () if port.name not in written.get(name, {})],
             [port for port in index.incoming[name] if port not in written.get(name, {})],
         )
         outputs = _outputs(content, index, last, types, inlined)
-        shape = geometry(inputs, outputs, lines=len(shown), collapsed=node.collapsed, across=across)
+        if node.type == REROUTE:
+            shape = dot(across=across)
+        else:
+            shape = geometry(inputs, outputs, lines=len(shown), collapsed=node.collapsed, across=across)
         made[name] = Face(text, tuple(shown), shape, chain)
     return made
+
+
+def _shown_of(content: Content, block: Node, types: Mapping[str, NodeSpec]) -> list[str]:
+    """Return what a block shows of the nodes inside as its own."""
+    inside = content.graphs.get(block.definition or "")
+    nodes = () if inside is None else (inside.nodes[name] for name in inside.order)
+    return [text for node in nodes for text in promoted(node, types.get(node.type))]
 
 
 def _outputs(

@@ -4,36 +4,58 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import TypeAlias
 
 from pnne_nb.graph.layout.geometry import Point
 from pnne_nb.graph.layout.layered import LayeredEdge, Size
 
-CELL = (780.0, 480.0)
-"""Width and height in pixels of what a cell of a notebook shows of a graph."""
-MOST = 8
+Cell: TypeAlias = tuple[float, float]
+"""Width and height in pixels of what is seen of a graph."""
+CELL: Cell = (780.0, 480.0)
+"""What a cell of a notebook shows."""
+MOST = 24
 """Columns."""
 GAP = 72.0
 """Pixels between columns: an edge to the next one rises there."""
+WIDEST_GAP = 400.0
+"""Pixels between columns that have room."""
+STRETCH = 1.5
+"""How much farther apart rows may stand that have room."""
 
 
-def columns(places: Mapping[str, Point], sizes: Mapping[str, Size], links: Sequence[LayeredEdge]) -> dict[str, Point]:
+def columns(
+    places: Mapping[str, Point], sizes: Mapping[str, Size], links: Sequence[LayeredEdge], cell: Cell = CELL
+) -> dict[str, Point]:
     """Return the centres of nodes in as many columns as make them largest in a cell.
 
-    A column ends where few edges go on, near where it should; those that do lead to the head of the next one.
+    A column ends where few edges go on, near where it should; those that do lead to the head of the next one. Room
+    that is left beside or below them goes between them.
 
     Args:
         places: Centres in a drawing that runs down.
         sizes: Of the nodes.
         links: Edges between them.
+        cell: Where the drawing is to fit.
     """
     rows = _rows(places, sizes)
     crossing = _crossing(rows, links)
-    best, largest = dict(places), _scale(places, sizes)
+    best, largest = [list(places)], fitting_scale(places, sizes, cell)
     for count in range(2, min(MOST, len(rows)) + 1):
-        tried = _side_by_side(_parts(rows, crossing, count, sizes, places), places, sizes)
-        if (scale := _scale(tried, sizes)) > largest:
-            best, largest = tried, scale
-    return best
+        parts = _parts(rows, crossing, count, sizes, places)
+        if (scale := fitting_scale(_side_by_side(parts, places, sizes), sizes, cell)) > largest:
+            best, largest = parts, scale
+    return _filling(best, places, sizes, cell) if len(best) > 1 else dict(places)
+
+
+def _filling(
+    parts: Sequence[Sequence[str]], places: Mapping[str, Point], sizes: Mapping[str, Size], cell: Cell
+) -> dict[str, Point]:
+    """Place columns side by side, as far from each other as the cell has room at their scale."""
+    west, north, east, south = _box(list(places), _side_by_side(parts, places, sizes), sizes)
+    scale = min(1.0, cell[0] / (east - west), cell[1] / (south - north))
+    spare = (cell[0] / scale - (east - west)) / (len(parts) - 1)
+    stretch = min(STRETCH, cell[1] / scale / (south - north))
+    return _side_by_side(parts, places, sizes, min(WIDEST_GAP, GAP + max(0.0, spare)), max(1.0, stretch))
 
 
 def _rows(places: Mapping[str, Point], sizes: Mapping[str, Size]) -> list[list[str]]:
@@ -86,21 +108,29 @@ def _parts(
 
 
 def _side_by_side(
-    parts: Sequence[Sequence[str]], places: Mapping[str, Point], sizes: Mapping[str, Size]
+    parts: Sequence[Sequence[str]],
+    places: Mapping[str, Point],
+    sizes: Mapping[str, Size],
+    gap: float = GAP,
+    stretch: float = 1.0,
 ) -> dict[str, Point]:
     made: dict[str, Point] = {}
     left = 0.0
     for names in parts:
         west, north, east, _ = _box(names, places, sizes)
-        made |= {name: (round(places[name][0] - west + left), round(places[name][1] - north)) for name in names}
-        left += east - west + GAP
+        for name in names:
+            x, y = places[name]
+            made[name] = (float(round(x - west + left)), float(round((y - north) * stretch)))
+        left += east - west + gap
     return made
 
 
-def _scale(places: Mapping[str, Point], sizes: Mapping[str, Size]) -> float:
-    """Return the scale at which all nodes fit into a cell."""
+def fitting_scale(places: Mapping[str, Point], sizes: Mapping[str, Size], cell: Cell = CELL) -> float:
+    """Return the scale at which all nodes fit into a cell, at most 1."""
+    if not places:
+        return 1.0
     west, north, east, south = _box(list(places), places, sizes)
-    return min(1.0, CELL[0] / (east - west), CELL[1] / (south - north))
+    return min(1.0, cell[0] / (east - west), cell[1] / (south - north))
 
 
 def _box(

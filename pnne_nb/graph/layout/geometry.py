@@ -19,6 +19,8 @@ PORT_WIDTH = 58.0
 COLLAPSED_WIDTH = 148.0
 COLLAPSED_HEIGHT = 30.0
 COLLAPSED_PORT_WIDTH = 18.0
+DOT = 20.0
+"""Width and height of a point that an edge leads through."""
 
 LINE_HEIGHT = 16.0
 """Of each line below the first that says something of the node."""
@@ -110,6 +112,11 @@ def geometry(
 
     into, out = places(inputs, labelled=named[0]), places(outputs, labelled=named[1])
     return Geometry(width, height, into, out, across, above, below)
+
+
+def dot(*, across: bool) -> Geometry:
+    """Return the geometry of a point that an edge leads through."""
+    return Geometry(DOT, DOT, {"input": DOT / 2}, {"output": DOT / 2}, across)
 
 
 def needs_labels(names: Collection[str], plain: str) -> bool:

@@ -38,8 +38,17 @@ COMPUTED_VALUES: Final = (
     "operator_neg",
     "operator_pos",
     "operator_abs",
+    "operator_eq",
+    "operator_ne",
+    "operator_lt",
+    "operator_le",
+    "operator_gt",
+    "operator_ge",
+    "choose",
 )
 """Types that give no tensor if they take none."""
+COMPARISONS: Final = ("eq", "ne", "lt", "le", "gt", "ge")
+"""Types that make a mask of a buffer, as ``getitem`` takes a part of it."""
 VALUE_ATTRIBUTES: Final = ("shape", "ndim", "dtype", "device")
 """Attributes of a tensor that are no tensors."""
 SPLITS: Final = ("chunk", "split", "tensor_split", "unbind", "hsplit", "vsplit", "dsplit", "unsafe_chunk")
@@ -61,18 +70,49 @@ RESHAPES: Final = (
     "expand",
 )
 CASTS: Final = ("to", "float", "double", "half", "bfloat16", "long", "int", "short", "bool", "contiguous", "detach")
-TABLES: Final = ("SIZES_OF_TENSORS", "LITERALS", "COMPUTED_VALUES", "VALUE_ATTRIBUTES", "SPLITS", "RESHAPES", "CASTS")
+PRODUCTS: Final = ("matmul", "bmm", "einsum")
+"""Types that an expression of imported code may begin with, whatever they take."""
+ARITHMETIC: Final = (
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "pow",
+    "neg",
+    "sqrt",
+    "rsqrt",
+    "exp",
+    "mean",
+    "clamp",
+    "masked_fill",
+    "where",
+    "softmax",
+)
+"""Types that are steps of an expression in imported code, if they take one thing that is drawn."""
+TABLES: Final = (
+    "SIZES_OF_TENSORS",
+    "LITERALS",
+    "COMPUTED_VALUES",
+    "COMPARISONS",
+    "VALUE_ATTRIBUTES",
+    "SPLITS",
+    "RESHAPES",
+    "CASTS",
+    "PRODUCTS",
+    "ARITHMETIC",
+)
 """What the browser is told of these."""
 
 _BINARY: Final = {
-    "operator_add": (" + ", 1),
-    "operator_sub": (" - ", 1),
-    "operator_mul": ("*", 2),
-    "operator_truediv": ("/", 2),
-    "operator_floordiv": ("//", 2),
-    "operator_mod": ("%", 2),
-    "operator_pow": ("**", 3),
+    "operator_add": (" + ", 2),
+    "operator_sub": (" - ", 2),
+    "operator_mul": ("*", 3),
+    "operator_truediv": ("/", 3),
+    "operator_floordiv": ("//", 3),
+    "operator_mod": ("%", 3),
+    "operator_pow": ("**", 4),
 }
+_COMPARED: Final = {"eq": " == ", "ne": " != ", "lt": " < ", "le": " <= ", "gt": " > ", "ge": " >= "}
 _ATOM: Final = 9
 _MOST_STEPS: Final = 4
 """Beyond so many steps, a card would be a list."""
@@ -119,6 +159,11 @@ def is_given(name: str, type: str) -> bool:
     return _plain(name) != _plain(type)
 
 
+def variable_of(node: Node) -> str | None:
+    """Return what imported code calls the result of a node."""
+    return None if node.origin is None else node.origin.variables.get("output")
+
+
 def _plain(words: str) -> str:
     return _NUMBER.sub("", _PREFIX.sub("", words)).lower()
 
@@ -127,6 +172,7 @@ class _Reader:
     def __init__(self, graph: GraphIndex) -> None:
         self.graph = graph
         self.values: set[str] = set()
+        self.masks: set[str] = set()
         self.hidden: set[str] = set()
         self.picks: dict[str, str] = {}
         self.formulas: dict[str, tuple[str, int]] = {}
@@ -138,8 +184,11 @@ class _Reader:
                 self.picks[name] = giver
             elif self._is_value(name):
                 self.values.add(name)
+            elif self._is_mask(name):
+                self.masks.add(name)
         for name in reversed(order):
-            if name in self.picks or (name in self.values and self._is_absorbed(name)):
+            is_text = name in self.values or name in self.masks
+            if name in self.picks or (is_text and self._is_absorbed(name)):
                 self.hidden.add(name)
         for name in order:
             if name in self.hidden and name not in self.picks:
@@ -160,6 +209,8 @@ class _Reader:
 
     def _is_absorbed(self, name: str) -> bool:
         users = self._users(name)
+        if self.graph.nodes[name].type == "Buffer":
+            return bool(users) and all(user in self.hidden for user in users)
         # What a graph gives is drawn, whatever it is.
         return bool(users) and all(user in self.hidden or self.graph.nodes[user].type != "Output" for user in users)
 
@@ -169,8 +220,18 @@ class _Reader:
         if node.type == "getattr":
             return node.properties.get("name") in VALUE_ATTRIBUTES
         feeding = self._feeding(name).values()
-        made = node.type in LITERALS or (node.type in COMPUTED_VALUES and bool(feeding))
+        made = node.type in LITERALS or (node.type in COMPUTED_VALUES and (bool(feeding) or node.type == "choose"))
         return node.type in SIZES_OF_TENSORS or (made and all(one in self.values for one in feeding))
+
+    def _is_mask(self, name: str) -> bool:
+        """Whether a node gives a buffer, or what a part of one is compared with a value to: ``bias[:, :, :T] == 0``."""
+        node = self.graph.nodes[name]
+        if node.type == "Buffer":
+            return True
+        feeding = self._feeding(name)
+        made = node.type == "getitem" or node.type in COMPARISONS
+        given = feeding.get("input")
+        return made and given in self.masks and all(one in self.values or one == given for one in feeding.values())
 
     def _giver(self, name: str) -> str | None:
         """The node whose result a node takes one part of: it is then an output of that."""
@@ -185,8 +246,11 @@ class _Reader:
 
     def _term(self, name: str, level: int) -> str:
         """The name of a node, or what it computes; in brackets if it binds less than `level`."""
-        if name not in self.formulas or is_given(name, self.graph.nodes[name].type):
+        node = self.graph.nodes[name]
+        if is_given(name, node.type):
             return name
+        if name not in self.formulas:
+            return variable_of(node) or name
         text, binds = self.formulas[name]
         if len(text) > MAX_TEXT:
             return f"{text[: MAX_TEXT - 1]}…"
@@ -205,6 +269,9 @@ class _Reader:
         if node.type in _BINARY:
             sign, level = _BINARY[node.type]
             return f"{self._operand(node, 'a', level)}{sign}{self._operand(node, 'b', level + 1)}", level
+        if (compared := _COMPARED.get(_PREFIX.sub("", node.type))) is not None:
+            one, other = ("input", "other") if node.type in COMPARISONS else ("a", "b")
+            return f"{self._operand(node, one, 2)}{compared}{self._operand(node, other, 2)}", 1
         feeding = self._feeding(name)
         match node.type:
             case "Constant":
@@ -219,15 +286,18 @@ class _Reader:
                 wired = sorted(feeding, key=lambda port: int(port.rpartition("_")[2]))
                 items = [self._term(feeding[port], 0) for port in wired]
                 inside = ", ".join(items)
-                if node.type == "list":
-                    return f"[{inside}]", _ATOM
-                return (f"{inside}," if len(items) == 1 else inside), -1
+                as_tuple = f"{inside}," if len(items) == 1 else inside
+                return (f"[{inside}]", _ATOM) if node.type == "list" else (as_tuple, -1)
             case "getattr":
                 return f"{self._operand(node, 'input', _ATOM)}.{node.properties.get('name')}", _ATOM
             case "getitem":
                 return f"{self._operand(node, 'input', _ATOM)}[{self._operand(node, 'index', -1)}]", _ATOM
             case "operator_neg":
-                return f"-{self._operand(node, 'a', _ATOM)}", 2
+                return f"-{self._operand(node, 'a', _ATOM)}", 3
+            case "choose":
+                return f"{self._operand(node, 'train', 1)} if training else {self._operand(node, 'eval', 1)}", 0
+            case "Buffer":
+                return name, _ATOM
         called = node.type == "len" or node.type not in SIZES_OF_TENSORS
         subject = next((self._term(one, 0 if called else _ATOM) for one in feeding.values()), "?")
         if called:
@@ -250,14 +320,24 @@ class _Reader:
 
     def _next(self, name: str) -> str | None:
         """The step that follows one of an expression: it alone uses what that gives, and takes nothing else drawn."""
-        if not self._is_step(name):
+        if not self._begins(name):
             return None
         users = [user for user in self._users(name) if user not in self.hidden]
         if len(users) != 1 or not self._is_step(users[0]):
             return None
-        feeding = self._feeding(users[0]).values()
-        drawn = [one for one in feeding if one not in self.hidden or one in self.picks]
-        return users[0] if len(drawn) == 1 else None
+        return users[0] if self._drawn_inputs(users[0]) == 1 else None
+
+    def _drawn_inputs(self, name: str) -> int:
+        feeding = self._feeding(name).values()
+        return sum(one not in self.hidden or one in self.picks for one in feeding)
 
     def _is_step(self, name: str) -> bool:
-        return self.graph.nodes[name].type in (*RESHAPES, *CASTS)
+        node = self.graph.nodes[name]
+        return node.type in (*RESHAPES, *CASTS) or (node.origin is not None and node.type in ARITHMETIC)
+
+    def _begins(self, name: str) -> bool:
+        """Whether an expression may begin with a node, or go on after it."""
+        node = self.graph.nodes[name]
+        if node.type in PRODUCTS:
+            return node.origin is not None
+        return self._is_step(name) and (node.type not in ARITHMETIC or self._drawn_inputs(name) == 1)

@@ -10,8 +10,9 @@ from pnne_nb.graph.layout.coordinates import place
 from pnne_nb.graph.layout.crossings import order_ranks
 from pnne_nb.graph.layout.ranks import Arc, layer
 
-Direction: TypeAlias = Literal["right", "down", "columns"]
-"""Where edges run; in columns, they run down, and from the foot of each to the head of the next."""
+Direction: TypeAlias = Literal["auto", "right", "down", "columns"]
+"""Where edges run; in columns, they run down, and from the foot of each to the head of the next. ``"auto"``: down if the
+drawing can be read so in a cell, else what makes it largest there."""
 
 RANK_GAP = 44.0
 """Pixels between the ranks: room for a shape label beside an edge."""

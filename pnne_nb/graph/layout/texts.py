@@ -11,6 +11,7 @@ from types import MappingProxyType
 from pnne_nb.graph.model.node import Node
 from pnne_nb.graph.schema.property_types import OptionalType, PropertyType, TupleType, UnionType
 from pnne_nb.graph.schema.spec import NodeSpec, Property, Required
+from pnne_nb.graph.schema.structural import PROMOTED
 from pnne_nb.graph.schema.values import TorchConstant
 
 MAX_PARTS = 4
@@ -61,6 +62,7 @@ def parts(
     into = next((prop for prop in properties if prop.name in SIZES_IN), None)
     out = next((prop for prop in properties if prop.name in SIZES_OUT), None)
     own: list[str] = []
+    properties = tuple(prop for prop in properties if prop.name != PROMOTED.name)
     if into is not None and out is not None:
         own.append(f"{_short(_value(into, node, resolved))}→{_short(_value(out, node, resolved))}")
     # Where a node runs, and whether it is computed again, was chosen for this one: it must not be cut off.
@@ -68,6 +70,25 @@ def parts(
         if prop.name not in written and (into is None or out is None or (prop is not into and prop is not out)):
             own += _part(prop, node, resolved)
     return [*told, *own[:MAX_PARTS]]
+
+
+def promoted(node: Node, spec: NodeSpec | None) -> list[str]:
+    """Return what a block shows of a node inside as its own: ``"conv1 3×3"``."""
+    names = node.properties.get(PROMOTED.name)
+    if spec is None or not isinstance(names, tuple):
+        return []
+    found = (spec.property_named(str(name)) for name in names)
+    return [f"{node.name} {_always(prop, _value(prop, node, {}))}" for prop in found if prop is not None]
+
+
+def _always(prop: Property, value: object) -> str:
+    return _window(prop, value) if prop.name == "kernel_size" else _told(prop.name, value)
+
+
+def _window(prop: Property, value: object) -> str:
+    """Write the size of a window in every dimension: 5 in a two-dimensional layer is ``5×5``."""
+    length = _length(prop.type)
+    return "×".join([_number(value)] * length) if _is_number(value) and length else _short(value)
 
 
 def lines(told: Sequence[str]) -> list[str]:
@@ -115,8 +136,7 @@ def _part(prop: Property, node: Node, resolved: Mapping[str, object]) -> list[st
     value = _value(prop, node, resolved)
     given = prop.name in node.properties
     if prop.name == "kernel_size" and not isinstance(value, Required):
-        length = _length(prop.type)
-        return ["×".join([_number(value)] * length) if _is_number(value) and length else _short(value)]
+        return [_window(prop, value)]
     if prop.name == "shape" and isinstance(value, tuple):
         return ["×".join(map(str, value)) or "scalar"]
     # What is required and may come along an edge is not missing yet.

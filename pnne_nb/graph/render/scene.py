@@ -8,8 +8,9 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from pnne_nb.graph.layout.arrange_graph import arrangement, drawn_right
 from pnne_nb.graph.layout.cards import Face, Resolved, faces
+from pnne_nb.graph.layout.folding import closed
 from pnne_nb.graph.layout.geometry import Geometry
-from pnne_nb.graph.layout.inlining import Inlining, inlining, is_given
+from pnne_nb.graph.layout.inlining import Inlining, inlining, is_given, variable_of
 from pnne_nb.graph.layout.texts import shape_label
 from pnne_nb.graph.model.annotation import Frame
 from pnne_nb.graph.model.content import Content, GraphIndex, input_ports, topological_order
@@ -18,7 +19,6 @@ from pnne_nb.graph.model.ops import MoveNode
 from pnne_nb.graph.model.paths import enter
 from pnne_nb.graph.model.repeats import Run, runs
 from pnne_nb.graph.render.edge_routing import Box, Point, routed
-from pnne_nb.graph.render.folding import closed
 from pnne_nb.graph.schema.categories import BLOCK, UNKNOWN
 from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.process.idle import breathe
@@ -240,7 +240,8 @@ def _words(index: GraphIndex, node: Node, chain: Run) -> tuple[str, str]:
     if chain:
         steps = " · ".join(index.nodes[name].type for name in chain)
         given = next((name for name in reversed(chain) if is_given(name, index.nodes[name].type)), None)
-        return (steps, "") if given is None else (given, steps)
+        called = given or next(filter(None, (variable_of(index.nodes[name]) for name in reversed(chain))), None)
+        return (called, steps) if called else (steps, "")
     if node.type == "Subgraph":
         return node.name, node.definition if node.definition and node.definition != node.name else "block"
     return node.name, node.type if is_given(node.name, node.type) or node.type[:1].isupper() else ""

@@ -20,6 +20,7 @@ from pnne_nb.graph.render.colours import DARK, LIGHT, Theme
 from pnne_nb.graph.render.edge_routing import curve, middle, number
 from pnne_nb.graph.render.scene import Card, Scene, SceneEdge
 from pnne_nb.graph.schema.categories import Category, category_named
+from pnne_nb.graph.schema.structural import REROUTE
 from pnne_nb.process.idle import breathe
 
 ThemeName = Literal["auto", "light", "dark"]
@@ -171,6 +172,11 @@ def _card(root: Element, card: Card, look: str) -> None:
         },
     )
     SubElement(group, "title").text = _legal(card_text(card))
+    if card.type == REROUTE:
+        at = {"cx": number(width / 2), "cy": number(height / 2), "r": number(width / 2)}
+        SubElement(group, "circle", {"class": "card", **at})
+        _ports(group, card)
+        return
     if card.uses or card.run:
         SubElement(group, "rect", {"class": "card", **_box(4, 4, width, height), "rx": "9"})
     SubElement(group, "rect", {"class": "shade", **_box(0, 1.5, width, height), "rx": "9"})

@@ -118,10 +118,18 @@ ABLATE = _property(
 )
 """The property by which a node is there and does not run."""
 
-MODULE_PROPERTIES = (SHARES, CHECKPOINT, DEVICE, INSIDE, ABLATE)
+PROMOTED = _property(
+    "promoted",
+    TupleType(StringType()),
+    "Names of its properties that the block around it shows as its own.",
+    (),
+)
+"""The property that names what a block shows of what is inside."""
+
+MODULE_PROPERTIES = (SHARES, CHECKPOINT, DEVICE, INSIDE, ABLATE, PROMOTED)
 """What every node that compiles to a submodule has, beside the properties of its type."""
 
-CALL_PROPERTIES = (INSIDE, ABLATE)
+CALL_PROPERTIES = (INSIDE, ABLATE, PROMOTED)
 """What every other node that is called has."""
 
 _DTYPE = _property("dtype", DtypeType(), "Element type.", "float32")
@@ -129,6 +137,9 @@ _STORED_SHAPE = _property("shape", TupleType(IntType(minimum=0)), "Sizes of the 
 _NAMES = TupleType(StringType())
 _VALUE = (Port(name="output", kind="value"),)
 _TENSOR = (Port(name="output"),)
+
+REROUTE = "Reroute"
+"""The type of a point that an edge leads through."""
 
 STRUCTURAL: tuple[NodeSpec, ...] = (
     _spec(
@@ -150,9 +161,16 @@ STRUCTURAL: tuple[NodeSpec, ...] = (
         inputs=(Port(name="input", kind="value"),),
     ),
     _spec(
+        REROUTE,
+        "A point that an edge leads through, to keep it clear of other things; it gives on what arrives, and computes nothing.",
+        inputs=(Port(name="input", kind="value"),),
+        outputs=_VALUE,
+    ),
+    _spec(
         "Constant",
         "A fixed Python value.",
         _property("value", ConstantType(), "What the node gives out."),
+        PROMOTED,
         outputs=_VALUE,
     ),
     _spec(

@@ -22,8 +22,8 @@ import traitlets
 from torch import Tensor, nn
 
 from pnne_nb import compiler
-from pnne_nb.compiler import to_source
 from pnne_nb.compiler.analysis.verify import call_arguments
+from pnne_nb.compiler.pipeline.located_source import located_source
 from pnne_nb.errors import ArgumentError, CompileError, Diagnostic, GraphError, PnneError, ProtocolError, expect
 from pnne_nb.graph.block_library import blocks
 from pnne_nb.graph.document import NodeGraph
@@ -33,7 +33,15 @@ from pnne_nb.graph.render.svg import ThemeName
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.process.fork import fork_safe
-from pnne_nb.protocol.codec import asked_by, catalog_event, decode_request, encode_event, node_type_state, with_floats
+from pnne_nb.protocol.codec import (
+    asked_by,
+    catalog_event,
+    decode_request,
+    encode_event,
+    node_type_state,
+    view_of,
+    with_floats,
+)
 from pnne_nb.protocol.export_messages import (
     CancelExport,
     ExportCheck,
@@ -75,6 +83,7 @@ from pnne_nb.protocol.messages import (
     SeenTensor,
     Snapshot,
     Source,
+    SourceLines,
     Steps,
     Sync,
     Training,
@@ -172,6 +181,7 @@ class GraphEditor(anywidget.AnyWidget):
 
     selection = traitlets.Tuple().tag(sync=True)
     folded = traitlets.Tuple().tag(sync=True)
+    _folded_once = traitlets.Tuple().tag(sync=True)  # ids of graphs that a page has seen, and folded in its own way
     height = traitlets.Int(560, min=120).tag(sync=True)
     read_only = traitlets.Bool(False).tag(sync=True)
     bundle_key = traitlets.Unicode().tag(sync=True)
@@ -467,8 +477,10 @@ class GraphEditor(anywidget.AnyWidget):
                 text = bundled("editor.js")
                 self._tell(lambda: Bundle(id, client, text))
             case GetSource():
-                text = to_source(self._graph)
-                self._tell(lambda: Source(id, client, text))
+                shown = located_source(self._graph)
+                classes = {name: SourceLines(each.lines, each.members) for name, each in shown.classes.items()}
+                told = "" if shown.error is None else str(shown.error)
+                self._tell(lambda: Source(id, client, shown.text, classes, told))
             case GetSteps():
                 done, undone = self._graph.step_labels()
                 earlier = max(0, len(done) - MOST_STEPS)
@@ -541,8 +553,12 @@ class GraphEditor(anywidget.AnyWidget):
                 graph.undo()
             case Redo():
                 graph.redo()
-            case Arrange(graph=which, direction=direction, values=values, first=first):
-                return bool(graph.arrange(which, direction=direction, values=values, undoable=not first).ops)
+            case Arrange(graph=which, direction=direction, nodes=nodes, values=values, first=first):
+                view = view_of(request)
+                done = graph.arrange(
+                    which, direction=direction, nodes=nodes, values=values, undoable=not first, view=view
+                )
+                return bool(done.ops)
             case Group(nodes=nodes, name=name, graph=which):
                 graph.group(nodes, name, graph=which)
             case Ungroup(node=node, graph=which):

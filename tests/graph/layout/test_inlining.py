@@ -12,6 +12,7 @@ from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.layout.inlining import Inlining, inlining
 from pnne_nb.graph.model.content import GraphIndex
 from pnne_nb.graph.model.node import Edge, Node, split_port
+from pnne_nb.graph.model.origin import Origin
 from pnne_nb.graph.schema.values import from_json
 
 CASES = json.loads((Path(__file__).parents[2] / "cases" / "inlining.json").read_text(encoding="utf-8"))["cases"]
@@ -19,8 +20,10 @@ CASES = json.loads((Path(__file__).parents[2] / "cases" / "inlining.json").read_
 
 def graph_of(nodes: dict[str, Any], edges: list[tuple[str, str]]) -> GraphIndex:
     graph = GraphIndex("")
-    for name, (type, properties) in nodes.items():
-        graph.insert_node(Node(name, type, {key: from_json(value) for key, value in properties.items()}))
+    for name, (type, properties, *variable) in nodes.items():
+        origin = Origin("equal", variables={"output": variable[0]}) if variable else None
+        values = {key: from_json(value) for key, value in properties.items()}
+        graph.insert_node(Node(name, type, values, origin=origin))
     for source, target in edges:
         graph.insert_edge(Edge(source, target))
     return graph

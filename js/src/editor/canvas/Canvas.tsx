@@ -6,9 +6,10 @@ import {
   type NodeChange,
   type OnConnectStartParams,
   ReactFlow,
+  SelectionMode,
   useStore,
 } from "@xyflow/react";
-import { type MouseEvent as ReactMouseEvent, useCallback, useMemo, useRef } from "react";
+import { type CSSProperties, type MouseEvent as ReactMouseEvent, useCallback, useMemo, useRef } from "react";
 import type { EdgeState } from "../../protocol";
 import { dropCopy } from "../commands/clipboard";
 import { useDrawn, useEditor, useScene, useSession, useView } from "../commands/context";
@@ -18,7 +19,7 @@ import { dropNode, openPalette, overEdge, reconnect } from "../commands/gestures
 import { ELSEWHERE, enterBlock, ownName } from "../commands/opened";
 import { whyNotConnect } from "../document/connection";
 import { centre, type Layer, layersOf } from "../scene/boxes";
-import type { Box } from "../scene/geometry";
+import { type Box, detailFrom, legibleFrom } from "../scene/geometry";
 import type { Point } from "../scene/placement";
 import { addressOf } from "../scene/scene";
 import { type Connecting, NOTHING, SETTLED, STILL } from "../scene/view";
@@ -49,7 +50,6 @@ const NODE_TYPES = { card: NodeCard, frame: FrameBox };
 
 type CanvasNode = CardNode | FrameNode;
 const EDGE_TYPES = { wire: Wire };
-const LABELS_FROM_ZOOM = 0.45;
 /** Further away than this, a graph with many nodes is one picture. */
 const FAR_ZOOM = 0.35;
 const MANY_NODES = 150;
@@ -95,13 +95,14 @@ export function Canvas() {
   const boxes = useView((view) => view.boxes);
   const active = useView((view) => view.active);
   const readOnly = useSession((state) => state.readOnly);
+  const dragSelects = useView((view) => view.dragSelects);
   const makers = useRef(new Map<string, FlowMaker>());
   const makerOf = useCallback(({ id }: Layer) => {
     const maker = makers.current.get(id) ?? new FlowMaker();
     makers.current.set(id, maker);
     return maker;
   }, []);
-  const distant = useStore((state) => state.transform[2] < LABELS_FROM_ZOOM);
+  const detail = detailFrom(useStore((state) => legibleFrom(state.transform[2])));
   const small = useStore((state) => state.transform[2] < FAR_ZOOM);
   const resting = useMemo(() => (scene ? layersOf(scene) : []), [scene]);
   // What is inside of a block moves with it.
@@ -335,7 +336,8 @@ export function Canvas() {
 
   return (
     <ReactFlow<CanvasNode, WireEdge>
-      className={distant ? "pnne-distant" : ""}
+      className={`pnne-tell-${detail.told}`}
+      style={{ "--pn-scale": detail.scale } as CSSProperties}
       nodes={nodes}
       edges={edges}
       nodeTypes={NODE_TYPES}
@@ -370,6 +372,10 @@ export function Canvas() {
       panActivationKeyCode={null}
       zoomActivationKeyCode={null}
       selectionKeyCode="Shift"
+      selectionOnDrag={dragSelects}
+      selectionMode={SelectionMode.Partial}
+      // The middle button moves the view all the same; the right one opens the menu.
+      panOnDrag={dragSelects ? [1] : true}
       multiSelectionKeyCode="Shift"
       // From the first pixel: with a threshold, the node would trail the pointer by as much.
       nodeDragThreshold={0}

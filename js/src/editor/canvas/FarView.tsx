@@ -5,9 +5,10 @@ import { nodeOf } from "../document/document";
 import { boxesOf, endsOf, type Layer, type NodeBox } from "../scene/boxes";
 import { isOpen } from "../scene/card";
 import { type Box, overlaps, union } from "../scene/geometry";
+import { pathThrough } from "../scene/routes";
 import type { ShownScene } from "../scene/scene";
 import { NOTHING, STILL, type ViewState } from "../scene/view";
-import { curveOf } from "../scene/wires";
+import { curveOf, MOST_ROUTED, routeOf } from "../scene/wires";
 import { HEALTHY, type LiveTraining } from "../session/training";
 
 interface FarViewProps {
@@ -37,7 +38,9 @@ export function FarView({ layers, here, moving, selected }: FarViewProps) {
     () =>
       layers.map(({ scene, at }) => {
         const isHere = scene.prefix === here;
-        return { scene, at, boxes: boxesOf(scene, isHere ? moving : STILL), selected: isHere ? selected : NOTHING };
+        const boxes = boxesOf(scene, isHere ? moving : STILL);
+        const wires = isHere && moving.size > 0 ? null : routedWires(scene, boxes);
+        return { scene, at, boxes, wires, selected: isHere ? selected : NOTHING };
       }),
     [layers, here, moving, selected],
   );
@@ -60,11 +63,11 @@ export function FarView({ layers, here, moving, selected }: FarViewProps) {
       context.setTransform(density * zoom, 0, 0, density * zoom, density * (x + left), density * (y + top));
       const seen = { left: -(x + left) / zoom, top: -(y + top) / zoom };
       const view = { ...seen, width: (width + 2 * left) / zoom, height: (height + 2 * top) / zoom };
-      for (const { scene, at, boxes, selected } of drawn) {
+      for (const { at, ...layer } of drawn) {
         const seen = { ...view, left: view.left - at[0], top: view.top - at[1] };
         context.save();
         context.translate(...at);
-        paint(context, scene, boxes, selected, ailing, seen, getComputedStyle(element), zoom);
+        paint(context, layer, ailing, seen, getComputedStyle(element), zoom);
         context.restore();
       }
       painted = { x, y, zoom, width, height };
@@ -101,17 +104,29 @@ export function FarView({ layers, here, moving, selected }: FarViewProps) {
   return <canvas ref={canvas} className="pnne-far" />;
 }
 
+interface Painted {
+  readonly scene: ShownScene;
+  readonly boxes: readonly NodeBox[];
+  /** The edges as they run around nodes; null where there are too many for that, or while some move. */
+  readonly wires: Path2D | null;
+  readonly selected: ReadonlySet<string>;
+}
+
+function routedWires(scene: ShownScene, boxes: readonly NodeBox[]): Path2D | null {
+  if (boxes.length > MOST_ROUTED) return null;
+  const ends = endsOf(scene, boxes);
+  const paths = scene.wires.map((edge) => routeOf(edge, ends, boxes)).filter((route) => route !== null);
+  return new Path2D(paths.map((route) => pathThrough(route, scene.across)).join(""));
+}
+
 function paint(
   context: CanvasRenderingContext2D,
-  scene: ShownScene,
-  boxes: readonly NodeBox[],
-  selected: ReadonlySet<string>,
+  { scene, boxes, wires, selected }: Painted,
   ailing: LiveTraining["ailing"],
   view: Box,
   style: CSSStyleDeclaration,
   zoom: number,
 ): void {
-  const ends = endsOf(scene, boxes);
   const token = (name: string) => style.getPropertyValue(name);
   for (const { box, colour = "grey" } of scene.frames.values()) {
     context.fillStyle = token(`--pn-frame-${colour}`);
@@ -121,18 +136,7 @@ function paint(
   context.globalAlpha = 1;
   context.lineWidth = 1.2 / zoom;
   context.strokeStyle = token("--pn-wire");
-  context.beginPath();
-  for (const edge of scene.wires) {
-    const source = ends.get(nodeOf(edge.source));
-    const target = ends.get(nodeOf(edge.target));
-    if (!source || !target || !overlaps(union([source, target]), view)) continue;
-    const curve = curveOf(edge, ends);
-    if (!curve) continue;
-    const [a, b, c, d] = curve;
-    context.moveTo(...a);
-    context.bezierCurveTo(...b, ...c, ...d);
-  }
-  context.stroke();
+  context.stroke(wires ?? straightWires(scene, endsOf(scene, boxes), view));
   const lightness = token("--pn-swatch-lightness");
   for (const box of boxes) {
     if (!overlaps(box, view)) continue;
@@ -147,8 +151,43 @@ function paint(
     const problem = box.card.diagnostics.some((diagnostic) => diagnostic.severity !== "info");
     const bad = problem || ailing.has(box.card.path);
     if (!bad && !selected.has(box.name)) continue;
-    context.lineWidth = 3 / zoom;
+    context.lineWidth = (selected.has(box.name) ? 3 : 1.5) / zoom;
     context.strokeStyle = token(selected.has(box.name) ? "--pn-accent" : "--pn-error");
     context.stroke();
   }
+  context.font = `600 ${NAMED / zoom}px ${token("--pn-font")}`;
+  context.fillStyle = token("--pn-fg");
+  for (const { title, box } of scene.frames.values())
+    writeName(context, title ?? "", { left: box[0], top: box[1], width: box[2], height: 0 }, zoom);
+  for (const box of boxes) if (box.card.inside && overlaps(box, view)) writeName(context, box.card.title, box, zoom);
+}
+
+/** The letters of the names of blocks and frames, in pixels of the screen, and how wide one is that can have a name. */
+const NAMED = 10;
+const NAMEABLE = 24;
+
+/** Writes a name above a block or a frame, as much of it as is as wide. */
+function writeName(context: CanvasRenderingContext2D, name: string, box: Box, zoom: number): void {
+  if (box.width * zoom < NAMEABLE) return;
+  context.save();
+  context.beginPath();
+  context.rect(box.left, box.top - (1.6 * NAMED) / zoom, box.width, (1.6 * NAMED) / zoom);
+  context.clip();
+  context.fillText(name, box.left, box.top - (0.4 * NAMED) / zoom);
+  context.restore();
+}
+
+function straightWires(scene: ShownScene, ends: ReadonlyMap<string, NodeBox>, view: Box): Path2D {
+  const path = new Path2D();
+  for (const edge of scene.wires) {
+    const source = ends.get(nodeOf(edge.source));
+    const target = ends.get(nodeOf(edge.target));
+    if (!source || !target || !overlaps(union([source, target]), view)) continue;
+    const curve = curveOf(edge, ends);
+    if (!curve) continue;
+    const [a, b, c, d] = curve;
+    path.moveTo(...a);
+    path.bezierCurveTo(...b, ...c, ...d);
+  }
+  return path;
 }

@@ -4,6 +4,7 @@ import { editableOn, endInline } from "../commands/inline";
 import { Field } from "../fields/Field";
 import type { Card } from "../scene/card";
 import { COLLAPSED_HEIGHT, HEADER_HEIGHT } from "../scene/geometry";
+import { PROMOTED } from "../scene/summary";
 
 /** The few properties that matter, edited on the card itself with the panel's own fields. */
 export function InlineForm({ card }: { card: Card }) {
@@ -34,7 +35,7 @@ function Form({ card, first }: { card: Card; first: string | null }) {
   }, [card.path, first]);
   useLayoutEffect(() => () => endInline(editor, card.name), [editor, card.name]);
   const nodes = (card.run ?? [card.name]).flatMap((name) => scene?.graph.nodes.get(name) ?? []);
-  const all = scene?.types.get(card.type)?.properties?.length ?? 0;
+  const all = scene?.types.get(card.type)?.properties?.filter(({ name }) => name !== PROMOTED).length ?? 0;
   if (!scene || nodes.length === 0) return null;
   const done = () => endInline(editor, card.name);
   const onKeyDown = (event: KeyboardEvent) => {

@@ -1,5 +1,15 @@
 import { Handle, type NodeProps } from "@xyflow/react";
-import { type CSSProperties, type MouseEvent, memo, type RefObject, useEffect, useMemo, useRef, useState } from "react";
+import {
+  type CSSProperties,
+  Fragment,
+  type MouseEvent,
+  memo,
+  type RefObject,
+  useEffect,
+  useMemo,
+  useRef,
+  useState,
+} from "react";
 import { useEditor, useIsOn, useSession, useView } from "../commands/context";
 import { runAt, toggleFolded } from "../commands/folding";
 import { toggleCollapsed } from "../commands/framing";
@@ -9,7 +19,7 @@ import { ELSEWHERE, toggleOpened } from "../commands/opened";
 import { refusalsFrom } from "../document/connection";
 import { NameField } from "../fields/NameField";
 import { addressOn, type Card, isOpen, timesOf } from "../scene/card";
-import { COLLAPSED_HEIGHT, type HandlePlace, HEADER_HEIGHT } from "../scene/geometry";
+import { COLLAPSED_HEIGHT, type HandlePlace, HEADER_HEIGHT, REROUTE } from "../scene/geometry";
 import { CardLines } from "./CardLines";
 import { type CardNode, sideOf } from "./flow";
 import { InlineForm } from "./InlineForm";
@@ -34,18 +44,19 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
     if (canvas?.contains(document.activeElement)) element.current?.focus({ preventScroll: true });
   }, [isCurrent]);
   const look = card.category;
-  const times = timesOf(card);
+  const isDot = card.type === REROUTE;
   const worst = card.loose ? null : worstSeverity(card);
   const style = {
     width: card.geometry.width,
     height: card.geometry.height,
+    "--pn-height": `${card.geometry.height}px`,
     "--pn-hue": look.hue,
     "--pn-chroma": look.chroma,
   } as CSSProperties;
   return (
     // biome-ignore lint/a11y/useSemanticElements: a fieldset is for forms
     <div
-      className={`pnne-card${worst ? ` pnne-has-${worst}` : ""}${card.known ? "" : " pnne-unknown"}${(card.inside && !isOpen(card)) || card.run ? " pnne-stack" : ""}${card.collapsed ? " pnne-collapsed" : ""}${card.ablated ? " pnne-ablated" : ""}${isOpen(card) ? " pnne-open" : ""}${isHere ? " pnne-here" : ""}`}
+      className={`pnne-card${worst ? ` pnne-has-${worst}` : ""}${card.known ? "" : " pnne-unknown"}${(card.inside && !isOpen(card)) || card.run ? " pnne-stack" : ""}${card.collapsed ? " pnne-collapsed" : ""}${card.ablated ? " pnne-ablated" : ""}${isOpen(card) ? " pnne-open" : ""}${isHere ? " pnne-here" : ""}${isDot ? " pnne-dot" : ""}`}
       ref={element}
       tabIndex={isCurrent ? 0 : -1}
       style={style}
@@ -57,32 +68,7 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
       {...pointing}
     >
       {card.geometry.above > 0 && <div style={{ height: card.geometry.above }} />}
-      <div className="pnne-card-header" style={{ height: card.collapsed ? COLLAPSED_HEIGHT : HEADER_HEIGHT }}>
-        <span className="pnne-card-icon">
-          <svg viewBox="0 0 16 16" aria-hidden="true">
-            <path d={look.icon} />
-          </svg>
-        </span>
-        <span className="pnne-card-title">
-          <CardName card={card} />
-          {!card.collapsed && <LiveText path={card.path} kind={card.kind} />}
-        </span>
-        {times && (
-          <span
-            className={`pnne-times${card.run ? " pnne-run" : ""}`}
-            title={
-              card.run
-                ? `${card.run.length} equal nodes in a row: X unfolds them`
-                : `Shown by ${card.uses} nodes: a change inside changes all of them`
-            }
-          >
-            {times}
-          </span>
-        )}
-        {card.origin && <OriginBadge origin={card.origin} />}
-        {hovered && <CardButtons card={card} />}
-        {worst && <Badge card={card} severity={worst} />}
-      </div>
+      {!isDot && <CardHeader card={card} worst={worst} hovered={hovered} />}
       {card.lines.length > 0 && !card.collapsed && (
         <CardLines card={card} isLive={hovered || isCurrent} isCurrent={isCurrent} />
       )}
@@ -91,7 +77,7 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
       <LiveMark path={card.path} />
       <LensText path={card.path} />
       {isCurrent && selected && <InlineForm card={card} />}
-      {card.loose && !card.collapsed && <span className="pnne-loose">not connected yet</span>}
+      {card.loose && !card.collapsed && !isDot && <span className="pnne-loose">not connected yet</span>}
       {selected && worst && (
         <div className={`pnne-card-message pnne-severity-${worst} nodrag nopan`}>
           {card.diagnostics.map((diagnostic) => (
@@ -102,6 +88,44 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
     </div>
   );
 });
+
+interface CardHeaderProps {
+  card: Card;
+  worst: "error" | "warning" | null;
+  hovered: boolean;
+}
+
+function CardHeader({ card, worst, hovered }: CardHeaderProps) {
+  const times = timesOf(card);
+  return (
+    <div className="pnne-card-header" style={{ height: card.collapsed ? COLLAPSED_HEIGHT : HEADER_HEIGHT }}>
+      <span className="pnne-card-icon">
+        <svg viewBox="0 0 16 16" aria-hidden="true">
+          <path d={card.category.icon} />
+        </svg>
+      </span>
+      <span className="pnne-card-title">
+        <CardName card={card} />
+        {!card.collapsed && <LiveText path={card.path} kind={card.kind} />}
+      </span>
+      {times && (
+        <span
+          className={`pnne-times${card.run ? " pnne-run" : ""}`}
+          title={
+            card.run
+              ? `${card.run.length} equal nodes in a row: X unfolds them`
+              : `Shown by ${card.uses} nodes: a change inside changes all of them`
+          }
+        >
+          {times}
+        </span>
+      )}
+      {card.origin && <OriginBadge origin={card.origin} />}
+      {hovered && <CardButtons card={card} />}
+      {worst && <Badge card={card} severity={worst} />}
+    </div>
+  );
+}
 
 /** The node's name; a double click or F2 opens it to be typed into. */
 function CardName({ card }: { card: Card }) {
@@ -128,9 +152,20 @@ function CardName({ card }: { card: Card }) {
         renameOnCard(editor, card.name);
       }}
     >
-      {card.title}
+      {partsOf(card.title).map((part, place) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: the parts are those of one text
+        <Fragment key={place}>
+          {place > 0 && <wbr />}
+          {part}
+        </Fragment>
+      ))}
     </span>
   );
+}
+
+/** A name in the parts between which it may be broken: `layer1_0_conv1` after each `_`. */
+function partsOf(name: string): string[] {
+  return name.split(/(?<=[_.·])(?=.)/);
 }
 
 /** Whether the pointer is on an element whose inside changes with it: Chromium may then not say that it leaves. */

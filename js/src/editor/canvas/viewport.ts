@@ -1,9 +1,11 @@
 import { useReactFlow, useStore, useStoreApi } from "@xyflow/react";
 import { useEffect, useRef } from "react";
 import { useDrawn, useEditor, useScene, useSession, useView } from "../commands/context";
-import { comeOut } from "../commands/opened";
+import { foldAtFirst } from "../commands/folding";
+import { closeSmall, comeOut, openAt } from "../commands/opened";
 import { boxesOf, layersOf } from "../scene/boxes";
-import { type Box, union } from "../scene/geometry";
+import { type Box, READABLE_ZOOM, union } from "../scene/geometry";
+import type { Point } from "../scene/placement";
 import { extentOf } from "../scene/scene";
 import { rootOf, STILL } from "../scene/view";
 
@@ -11,7 +13,7 @@ const MARGIN = 24;
 export const SMALLEST_ZOOM = 0.005;
 export const LARGEST_ZOOM = 2;
 /** A view opens no further away than this: it shows the top of a large graph rather than all of it, unreadable. */
-const OPENING_ZOOM = 0.75;
+const OPENING_ZOOM = 0.5;
 const GLIDE = 200;
 
 /** How long the view takes to go elsewhere, in milliseconds: no time for who asked the system for less motion. */
@@ -49,6 +51,7 @@ export function useViewport(): void {
       void setViewport(at, { duration: glide() });
     };
     editor.viewport = {
+      room: () => [frame().width - 2 * MARGIN, frame().height - 2 * MARGIN],
       centre: () => toFlow(frame().left + frame().width / 2, frame().top + frame().height / 2),
       at: (x, y) => {
         const { left, top, right, bottom } = frame();
@@ -90,7 +93,7 @@ export function useViewport(): void {
           const inside =
             box.left >= left && box.top >= top && box.left + box.width <= right && box.top + box.height <= bottom;
           if (inside && getZoom() >= least) return;
-          const zoom = Math.max(getZoom(), OPENING_ZOOM);
+          const zoom = Math.max(getZoom(), READABLE_ZOOM);
           const { left: x, top: y } = onCanvas(box);
           void setCenter(x + box.width / 2, y + box.height / 2, { zoom, duration: glide() });
         }),
@@ -103,19 +106,24 @@ export function useViewport(): void {
   // Each graph is arranged once, when it is first seen without places: what is imported has none, at any depth.
   const asked = useRef(new Set<string>());
   useEffect(() => {
-    if (!scene || !mayEdit) return;
-    for (const { scene: shown } of layersOf(scene)) {
+    if (!scene || !mayEdit || width === 0 || height === 0) return;
+    foldAtFirst(
+      editor,
+      layersOf(scene).map((layer) => layer.scene),
+    );
+    for (const { scene: shown } of layersOf(editor.drawn() ?? scene)) {
       if (asked.current.has(shown.graphId)) continue;
       asked.current.add(shown.graphId);
-      if (shown.provisional.size > 0) editor.arrange("down", shown);
+      if (shown.provisional.size > 0) editor.arrange("auto", shown);
     }
-  }, [editor, scene, mayEdit]);
+  }, [editor, scene, mayEdit, width, height]);
 
   useEffect(() => {
     if (here) comeOut(editor);
   }, [editor, here]);
 
   useFullScreen();
+  useSemanticZoom();
 
   // What stands in the middle stays there when the source opens beside the graph, and when it closes.
   const source = useView((view) => view.source);
@@ -128,6 +136,13 @@ export function useViewport(): void {
     const { x, y, zoom } = getViewport();
     void setViewport({ x: x + (width - before.width) / 2, y, zoom });
   }, [source, width, getViewport, setViewport]);
+
+  const done = useSession((state) => state.done);
+  useEffect(() => {
+    if (done?.label !== "Arrange" || !editor.refits) return;
+    editor.refits = false;
+    editor.viewport?.fit();
+  }, [editor, done]);
 
   const opened = useRef("");
   useEffect(() => {
@@ -179,9 +194,39 @@ function useFullScreen(): void {
   }, [editor, flow, setViewport]);
 }
 
+/** A block opens from this zoom on, and closes when its frame is no larger than this part of the view. */
+const OPENS_FROM = 1.4;
+const CLOSES_AT = 0.3;
+
+/** Opens the block that is zoomed into, in its place, and closes blocks that have become small; if that is wanted. */
+function useSemanticZoom(): void {
+  const editor = useEditor();
+  const flow = useStoreApi();
+  const wanted = useView((view) => view.zoomOpens);
+  useEffect(() => {
+    if (!wanted) return;
+    let before = flow.getState().transform[2];
+    return flow.subscribe(({ transform: [x, y, zoom], width, height }) => {
+      const isCloser = zoom > before;
+      if (zoom === before) return;
+      before = zoom;
+      const drawn = editor.drawn();
+      if (!drawn) return;
+      if (isCloser && zoom >= OPENS_FROM) {
+        const bounds = flow.getState().domNode?.getBoundingClientRect();
+        const [px, py] = editor.pointer ?? [(bounds?.left ?? 0) + width / 2, (bounds?.top ?? 0) + height / 2];
+        const at: Point = [(px - (bounds?.left ?? 0) - x) / zoom, (py - (bounds?.top ?? 0) - y) / zoom];
+        openAt(editor, at);
+      } else if (!isCloser)
+        closeSmall(editor, (box) => box.width * zoom < CLOSES_AT * width && box.height * zoom < CLOSES_AT * height);
+    });
+  }, [editor, flow, wanted]);
+}
+
 /** Where a view opens: on all of the graph if it can be read so, else on where it begins, above or at the left. */
 function openingView(box: Box, nodes: readonly Box[], width: number, height: number) {
-  const zoom = Math.max(OPENING_ZOOM, fittingZoom(box, width, height));
+  const fitting = fittingZoom(box, width, height);
+  const zoom = fitting >= OPENING_ZOOM ? fitting : READABLE_ZOOM;
   const view = centred(box, width, height, zoom);
   if (box.height * zoom + 2 * MARGIN > height) {
     // The upper end of a large graph may stand far from the middle of the whole.

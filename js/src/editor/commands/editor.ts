@@ -1,4 +1,4 @@
-import type { Arrange, EdgeState, Op } from "../../protocol";
+import type { EdgeState, NodeState, Op } from "../../protocol";
 import { type Fresh, freshBlock, shownType, templateNamed, templateOps } from "../document/blocks";
 import { connectOps, matchPorts, refusalsFrom, type Scene, whyNotConnect } from "../document/connection";
 import { discardOps } from "../document/definitions";
@@ -9,17 +9,30 @@ import { portsOf } from "../document/ports";
 import { bridges, edgeFrom, insertOps } from "../document/splice";
 import { type Layer, layersOf } from "../scene/boxes";
 import type { Card } from "../scene/card";
-import { HEADER_HEIGHT, NODE_WIDTH, SUMMARY_HEIGHT } from "../scene/geometry";
+import { HEADER_HEIGHT, NODE_WIDTH, REROUTE, SUMMARY_HEIGHT } from "../scene/geometry";
 import { withOwn } from "../scene/inlining";
 import { freePlace, type Point, STEP_RIGHT, STEP_Y } from "../scene/placement";
 import { moveOps, roomFor } from "../scene/room";
 import { cardFor, centreOf, documentPlace, membersOf, ownerOf, SceneMaker, type ShownScene } from "../scene/scene";
-import { type Connecting, FIRST_VIEW, NOTHING, rootOf, SETTLED, STILL, type ViewState } from "../scene/view";
+import { PROMOTED } from "../scene/summary";
+import {
+  type Connecting,
+  type Direction,
+  FIRST_VIEW,
+  NOTHING,
+  rootOf,
+  SETTLED,
+  STILL,
+  type ViewState,
+} from "../scene/view";
 import type { Session } from "../session/session";
 import { Store } from "../session/store";
+import { items } from "../values/check";
 
 /** What the canvas can do for the commands: it alone knows the viewport. */
 export interface Viewport {
+  /** Width and height in pixels of what is shown of the canvas, without a margin. */
+  room(): Point;
   centre(): Point;
   /** Shows all nodes, or those of the names. */
   fit(names?: ReadonlySet<string>): void;
@@ -53,6 +66,8 @@ export class Editor {
   pointer: Point | null = null;
   /** Whether the canvas got the focus by a click. */
   byPointer = false;
+  /** Whether the graph is to be fitted into the view once it is arranged: somebody asked for that. */
+  refits = false;
   private readonly scenes = new SceneMaker();
   private loose: { scene: ShownScene; edge: EdgeState; without: ShownScene } | null = null;
   private nudging: ReturnType<typeof setTimeout> | null = null;
@@ -306,11 +321,13 @@ export class Editor {
             ? "Remove frame"
             : "Disconnect";
     const gaps: Op[] = bridges(scene, new Set(removed)).map((edge) => ({ op: "connect", ...edge, graph }));
-    if (bridge) ops.push(...gaps);
+    // A point that is taken away leaves the edge.
+    const closes = bridge || removed.every((name) => scene.graph.nodes.get(name)?.type === REROUTE);
+    if (closes) ops.push(...gaps);
     if (!this.edit(ops, label)) return;
     this.select([]);
     const [gap] = gaps;
-    if (bridge || gap?.op !== "connect") return;
+    if (closes || gap?.op !== "connect") return;
     const bridged = gaps.length === 1 ? `Connect ${gap.source} → ${gap.target}` : `Connect ${gaps.length} edges`;
     const run = () => void this.edit(gaps, bridged);
     this.session.notify(`${label.replace("Delete", "Deleted")}.`, [], { label: bridged, run });
@@ -382,16 +399,14 @@ export class Editor {
     return { nodes, frames };
   }
 
-  setProperty(nodes: readonly string[], property: string, value: unknown): void {
-    const graph = this.scene()?.graphId ?? "";
+  setProperty(nodes: readonly string[], property: string, value: unknown, graph = this.scene()?.graphId ?? ""): void {
     this.edit(
       nodes.map((node) => ({ op: "setProperty", node, property, value: value as never, graph })),
       `Set ${named(nodes)}.${property}`,
     );
   }
 
-  resetProperty(nodes: readonly string[], property: string): void {
-    const graph = this.scene()?.graphId ?? "";
+  resetProperty(nodes: readonly string[], property: string, graph = this.scene()?.graphId ?? ""): void {
     this.edit(
       nodes.map((node) => ({ op: "resetProperty", node, property, graph })),
       `Reset ${named(nodes)}.${property}`,
@@ -405,6 +420,15 @@ export class Editor {
     this.patch({ exposed });
   }
 
+  /** Has the block around a node show one of its properties as its own, or no longer. */
+  promote({ name, properties }: NodeState, property: string, graph: string): void {
+    const before = (items(properties?.[PROMOTED]) ?? []) as string[];
+    const isOn = before.includes(property);
+    const value = isOn ? before.filter((each) => each !== property) : [...before, property];
+    const op: Op = { op: "setProperty", node: name, property: PROMOTED, value: value as never, graph };
+    this.edit([op], `${isOn ? "Take" : "Show"} ${name}.${property} ${isOn ? "from" : "on"} the block`);
+  }
+
   rename(name: string, newName: string): void {
     const scene = this.scene();
     if (!scene || name === newName) return;
@@ -413,10 +437,27 @@ export class Editor {
     }
   }
 
-  /** Arranges the graph, or the one that is `first` seen, without places, and not because somebody asked. */
-  arrange(direction: NonNullable<Arrange["direction"]> = "down", first: ShownScene | null = null): void {
+  /**
+   * Arranges the selected nodes or the graph, as it was last arranged or in another direction; or the one that is
+   * `first` seen, without places, and not because somebody asked.
+   */
+  arrange(direction?: Direction, first: ShownScene | null = null): void {
     const scene = first ?? this.scene();
-    if (scene) this.session.arrange(scene.graphId, direction, this.view.get().outlined === "all", first !== null);
+    if (!scene) return;
+    const { outlined, directions, nodes } = this.view.get();
+    const some = first || nodes.size < 2 ? [] : [...this.withOwn(nodes)];
+    const chosen = direction ?? directions.get(scene.graphId) ?? "auto";
+    if (direction && !first) this.patch({ directions: new Map([...directions, [scene.graphId, direction]]) });
+    this.refits = !first && some.length === 0;
+    this.session.arrange({
+      graph: scene.graphId,
+      direction: chosen,
+      values: outlined === "all",
+      first: first !== null,
+      cell: this.viewport?.room() ?? null,
+      nodes: some,
+      folded: [...scene.folds.runs.values()],
+    });
   }
 
   enter(path: readonly string[]): void {

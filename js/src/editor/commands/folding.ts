@@ -52,8 +52,28 @@ export function toggleValues(editor: Editor): void {
   if (all && !editor.session.store.get().readOnly)
     editor.session.notify(`${said}. They stand beside the drawing until it is arranged.`, [], {
       label: "Arrange",
-      run: () => editor.arrange(editor.scene()?.across ? "right" : "down"),
+      run: () => editor.arrange(editor.scene()?.across ? "right" : undefined),
     });
+}
+
+/** Rows of so many equal blocks are one card each when their graph is first seen. */
+const FOLDED_FROM = 4;
+
+/** Folds the rows of equal blocks of graphs that are seen for the first time. */
+export function foldAtFirst(editor: Editor, scenes: readonly ShownScene[]): void {
+  const { folded, foldedOnce } = editor.view.get();
+  const fresh = scenes.filter(({ graphId, graph }) => !foldedOnce.has(graphId) && graph.nodes.size > 0);
+  if (fresh.length === 0) return;
+  const heads = fresh.flatMap((scene) =>
+    scene
+      .runs()
+      .filter(({ length, 0: head = "" }) => length >= FOLDED_FROM && scene.graph.nodes.get(head)?.type === "Subgraph")
+      .map(([head]) => scene.prefix + head),
+  );
+  editor.patch({
+    foldedOnce: new Set([...foldedOnce, ...fresh.map(({ graphId }) => graphId)]),
+    ...(heads.length > 0 && { folded: new Set([...folded, ...heads]) }),
+  });
 }
 
 /** Unfolds everything. */

@@ -2,18 +2,23 @@ import type { EdgeState, Fix, Op, Retype } from "../../protocol";
 import { connectOps, whyNotConnect } from "../document/connection";
 import { definitionOf } from "../document/definitions";
 import { edgeId, graphAt, nodeOf } from "../document/document";
+import { freeName } from "../document/names";
+import { portsOf } from "../document/ports";
 import { retyped } from "../document/retype";
 import { insertOps } from "../document/splice";
 import { wiringOf } from "../document/wiring";
 import { type Alignment, aligned, distributed, type Placed } from "../scene/align";
 import { boxesOf, endsOf, type NodeBox } from "../scene/boxes";
+import { DOT, REROUTE } from "../scene/geometry";
 import type { Point } from "../scene/placement";
 import { roomFor } from "../scene/room";
 import { labelPlace } from "../scene/routes";
-import { cardFor, centreOf, ownerOf } from "../scene/scene";
+import { cardFor, centreOf, documentPlace, ownerOf } from "../scene/scene";
 import { type Connecting, STILL } from "../scene/view";
 import { edgeAt, routeOf } from "../scene/wires";
 import type { Editor } from "./editor";
+
+const DOT_SIZE = { width: DOT, height: DOT };
 
 /** How near to an edge a node must be dropped to go into it, in the canvas's pixels. */
 const REACH = 22;
@@ -127,6 +132,28 @@ export function addIntoEdge(editor: Editor): void {
   if (!route) return;
   const { at } = labelPlace(route);
   editor.patch({ quick: { kind: "add", at, from: null, edge, ...editor.viewport.over(at) } });
+}
+
+/** Has the selected edge lead through a point that can be moved: at a place of the page, or at its middle. One edit. */
+export function addReroute(editor: Editor, client: Point | null = null): void {
+  const edge = selectedEdge(editor);
+  const scene = editor.scene();
+  const type = scene?.types.get(REROUTE);
+  if (!edge || !scene || !type || editor.session.isLocked()) return;
+  const boxes = boxesOf(scene, STILL);
+  const route = routeOf(edge, endsOf(scene, boxes), boxes);
+  const middle = route ? labelPlace(route).at : null;
+  const [x, y] = documentPlace(scene, (client && editor.viewport?.at(...client)) ?? middle ?? [0, 0], DOT_SIZE);
+  const name = freeName(REROUTE, scene.graph.nodes);
+  const ports = portsOf(scene.document, { name, type: REROUTE }, type);
+  const into = insertOps(scene, name, ports, edge, scene.graphId);
+  if (!into) {
+    editor.session.notify(`No point can be put into ${edge.source} → ${edge.target}.`);
+    return;
+  }
+  const position = [Math.round(x), Math.round(y)] as const;
+  const add: Op = { op: "addNode", name, type: REROUTE, properties: {}, position, graph: scene.graphId };
+  if (editor.edit([add, ...into], `Reroute ${edge.source} → ${edge.target}`)) editor.select([name]);
 }
 
 /** Selects an edge and says which it is; the keys for it follow. */

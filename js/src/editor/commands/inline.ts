@@ -1,11 +1,9 @@
 import type { PropertyState } from "../../protocol";
 import type { Card } from "../scene/card";
+import { READABLE_ZOOM } from "../scene/geometry";
 import { mainProperties } from "../scene/summary";
 import { NOTHING } from "../scene/view";
 import type { Editor } from "./editor";
-
-/** Zoom below which nobody could read what is typed on a card. */
-const READABLE = 0.6;
 
 /** The properties that are edited on a card itself. */
 export function editableOn(editor: Editor, { name, path }: Pick<Card, "name" | "path">): readonly PropertyState[] {
@@ -31,7 +29,7 @@ export function editInline(editor: Editor, name: string | null = editor.only(), 
     inline: { node: card.name, property },
     said: `Edit ${card.title}`,
   });
-  editor.viewport?.reveal(card.name, READABLE);
+  editor.viewport?.reveal(card.name, READABLE_ZOOM);
 }
 
 /** Closes what is open on a card, and leaves what was typed to whoever closes it. */
@@ -44,5 +42,5 @@ export function renameOnCard(editor: Editor, name: string | null = editor.only()
   if (name === null || editor.session.isLocked()) return;
   editor.select([name]);
   editor.patch({ current: name, renaming: name, said: `Rename ${name}` });
-  editor.viewport?.reveal(name, READABLE);
+  editor.viewport?.reveal(name, READABLE_ZOOM);
 }

@@ -7,6 +7,7 @@ import { addFrame, editFrame, resizeFrames, toggleCollapsed } from "./framing";
 import {
   ablate,
   addIntoEdge,
+  addReroute,
   openConnect,
   openEdges,
   openFind,
@@ -29,6 +30,8 @@ export interface Command {
   readonly keys: readonly string[];
   readonly what: string;
   readonly run: Run;
+  /** Whether it is switched on; for a command that switches something on and off. */
+  readonly isOn?: (editor: Editor) => boolean;
 }
 
 /** All commands, in the groups of the list of keys. */
@@ -87,6 +90,7 @@ export const COMMANDS: Readonly<Record<string, readonly Command[]>> = {
     { keys: ["c"], what: "Connect with…", run: openConnect },
     { keys: ["e"], what: "List the edges of the node…", run: openEdges },
     { keys: ["r"], what: "Take the edge elsewhere…", run: openReconnect },
+    { keys: ["w"], what: "Lead the edge through a point", run: (editor) => addReroute(editor) },
     { keys: ["k"], what: "Cut edges by a stroke", run: armStroke },
   ],
   "Select and go": [
@@ -132,7 +136,8 @@ export const COMMANDS: Readonly<Record<string, readonly Command[]>> = {
     { keys: ["Mod+ArrowRight"], what: "Make the frame wider", run: (editor) => resizeFrames(editor, STEP, 0) },
     { keys: ["Mod+ArrowUp"], what: "Make the frame lower", run: (editor) => resizeFrames(editor, 0, -STEP) },
     { keys: ["Mod+ArrowDown"], what: "Make the frame higher", run: (editor) => resizeFrames(editor, 0, STEP) },
-    { keys: ["Shift+a"], what: "Arrange from top to bottom", run: (editor) => editor.arrange() },
+    { keys: ["a"], what: "Arrange the graph, or what is selected, to fit", run: (editor) => editor.arrange() },
+    { keys: ["Shift+a"], what: "Arrange from top to bottom", run: (editor) => editor.arrange("down") },
     { keys: ["Shift+c"], what: "Arrange in columns", run: (editor) => editor.arrange("columns") },
     { keys: ["Shift+r"], what: "Arrange from left to right", run: (editor) => editor.arrange("right") },
   ],
@@ -143,12 +148,35 @@ export const COMMANDS: Readonly<Record<string, readonly Command[]>> = {
     { keys: ["0"], what: "Zoom to 100 %", run: (editor) => editor.viewport?.zoomTo(1) },
     { keys: ["+", "="], what: "Zoom in", run: (editor) => editor.viewport?.zoom(ZOOM) },
     { keys: ["-"], what: "Zoom out", run: (editor) => editor.viewport?.zoom(1 / ZOOM) },
+    {
+      keys: ["s"],
+      what: "Drag over the canvas to select",
+      run: (editor) => toggle(editor, "dragSelects"),
+      isOn: (editor) => editor.view.get().dragSelects,
+    },
+    {
+      keys: ["Shift+z"],
+      what: "Zoom into blocks to open them",
+      run: (editor) => toggle(editor, "zoomOpens"),
+      isOn: (editor) => editor.view.get().zoomOpens,
+    },
     { keys: ["PageUp"], what: "Pan up", run: (editor) => editor.viewport?.pan(0, -PAGE) },
     { keys: ["PageDown"], what: "Pan down", run: (editor) => editor.viewport?.pan(0, PAGE) },
     { keys: ["Shift+PageUp"], what: "Pan left", run: (editor) => editor.viewport?.pan(-PAGE, 0) },
     { keys: ["Shift+PageDown"], what: "Pan right", run: (editor) => editor.viewport?.pan(PAGE, 0) },
   ],
 };
+
+const OPTIONS = {
+  dragSelects: ["A drag over the canvas selects", "A drag over the canvas moves the view"],
+  zoomOpens: ["Zooming into a block opens it", "Zooming leaves blocks as they are"],
+} as const;
+
+function toggle(editor: Editor, option: keyof typeof OPTIONS): void {
+  const isOn = !editor.view.get()[option];
+  const [on, off] = OPTIONS[option];
+  editor.patch({ [option]: isOn, said: isOn ? on : off });
+}
 
 /** Distance of a nudge, in the canvas's pixels. */
 const STEP = 8;

@@ -48,18 +48,18 @@ export function menuFor(editor: Editor): string[][] {
       ["*Mod+c", "Mod+x", "Mod+d"],
       ["b", "Shift+b"],
       ["Mod+g", ...(node?.type === "Subgraph" ? ["Mod+Shift+g"] : []), "Shift+g", "h"],
-      ["*Shift+f"],
+      [...(nodes.size > 1 ? ["a"] : []), "*Shift+f"],
       ["Delete", "Shift+Delete"],
     ]);
   }
   if (frames.size > 0) return offered(changes, [["Enter"], ["*Mod+c", "Mod+d"], ["*Shift+f"], ["Delete"]]);
-  if (edges.size > 0) return offered(changes, [edges.size === 1 ? ["*i", " ", "r"] : [], ["Delete"]]);
+  if (edges.size > 0) return offered(changes, [edges.size === 1 ? ["*i", " ", "r", "w"] : [], ["Delete"]]);
   return offered(changes, [
     [" ", "Mod+v", "Mod+Shift+v"],
     ["k", "z"],
     ["*Mod+a", "*Mod+f"],
-    ["Shift+a", "Shift+c", "Shift+r"],
-    ["*f", "*0"],
+    ["a", "Shift+a", "Shift+c", "Shift+r"],
+    ["*f", "*0", "*s", ...(hasBlocks ? ["*Shift+z"] : [])],
     ...(hasBlocks ? [["*o", "*Shift+o"]] : []),
     ["Mod+o", "*Mod+Shift+s"],
     ["*?"],

@@ -1,8 +1,10 @@
 import { definitionOf } from "../document/definitions";
 import { graphAt } from "../document/document";
-import { frameOf, type Layer, layersOf } from "../scene/boxes";
+import { boxesOf, frameOf, type Layer, layersOf, nodeAt } from "../scene/boxes";
+import type { Size } from "../scene/geometry";
+import type { Point } from "../scene/placement";
 import type { ShownScene } from "../scene/scene";
-import { NOTHING } from "../scene/view";
+import { NOTHING, STILL } from "../scene/view";
 import type { Editor } from "./editor";
 
 /** Opening all blocks of a level draws no more nodes than this: one that is looked for is opened alone. */
@@ -80,6 +82,42 @@ export function closeLevel(editor: Editor): void {
   if (path.length > depth) editor.enter(path.slice(0, depth));
   const said = `Closed ${counted(level.size)}, to depth ${depth - drawn.path.length}`;
   editor.patch({ opened: new Set([...opened].filter((each) => !level.has(each))), said });
+}
+
+/** Opens the closed block that is drawn at a point of the canvas, and shows all of what is inside. */
+export function openAt(editor: Editor, [x, y]: Point): void {
+  const drawn = editor.drawn();
+  if (!drawn) return;
+  for (const { scene, at } of [...layersOf(drawn)].reverse()) {
+    const name = nodeAt(boxesOf(scene, STILL), [x - at[0], y - at[1]]);
+    if (name === null) continue;
+    if (!isBlock(scene, name) || scene.open.has(name)) return;
+    const { opened } = editor.view.get();
+    editor.patch({ opened: new Set([...opened, scene.prefix + name]), peek: null, said: `Opened ${name}` });
+    const layer = layersOf(editor.drawn() ?? drawn).find((each) => each.scene.prefix === scene.prefix);
+    const box = layer && frameOf(layer, name);
+    const { at: here } = editor.layer() ?? { at: [0, 0] };
+    if (box) editor.viewport?.show([box.left - here[0], box.top - here[1], box.width, box.height]);
+    return;
+  }
+}
+
+/** Closes the blocks that are open in place and look small; not those around the graph that commands act on. */
+export function closeSmall(editor: Editor, isSmall: (box: Size) => boolean): void {
+  const drawn = editor.drawn();
+  const { opened, path } = editor.view.get();
+  if (!drawn || opened.size === 0) return;
+  const here = path.join(".");
+  const small = layersOf(drawn).flatMap(({ scene }) =>
+    [...scene.open.keys()].flatMap((name) => {
+      const size = scene.cards.get(name)?.geometry;
+      const full = scene.prefix + name;
+      return size && isSmall(size) && !`${here}.`.startsWith(`${full}.`) ? [full] : [];
+    }),
+  );
+  if (small.length === 0) return;
+  const isGone = (each: string) => small.some((full) => each === full || each.startsWith(`${full}.`));
+  editor.patch({ opened: new Set([...opened].filter((each) => !isGone(each))), said: `Closed ${small.join(", ")}` });
 }
 
 /** Closes all that is open in place, but for the blocks around the graph that commands act on. */

@@ -23,12 +23,16 @@ export function shareSelection(model: Model, editor: Editor, signal: AbortSignal
 
 /** Keeps the trait `folded` and what this view folds in step, from what was folded when the page was last open. */
 export function shareFolds(model: Model, editor: Editor, signal: AbortSignal): void {
-  const show = (paths: readonly string[]) => {
-    editor.patch({ folded: new Set(paths) });
-    return true;
+  const part = (trait: string, key: "folded" | "foldedOnce") => {
+    const show = (paths: readonly string[]) => {
+      editor.patch({ [key]: new Set(paths) });
+      return true;
+    };
+    show(pathsOf(model, trait));
+    share(model, editor, trait, signal, { read: () => [...editor.view.get()[key]], show });
   };
-  show(pathsOf(model, "folded"));
-  share(model, editor, "folded", signal, { read: () => [...editor.view.get().folded], show });
+  part("folded", "folded");
+  part("_folded_once", "foldedOnce");
 }
 
 interface Part {

@@ -1,11 +1,14 @@
 import { edgeId } from "../document/document";
 import { boxesOf } from "../scene/boxes";
 import { NOTHING, STILL } from "../scene/view";
-import { edgesAcross } from "../scene/wires";
+import { edgeAt, edgesAcross } from "../scene/wires";
 import type { Editor } from "./editor";
+import { addReroute } from "./gestures";
 
 /** How far the pointer goes before the stroke has another point, in the canvas's pixels. */
 const STEP = 4;
+/** How near to an edge a click means it, likewise. */
+const REACH = 10;
 
 /** Makes the next drag over the canvas a stroke that cuts edges, or takes that back. */
 export function armStroke(editor: Editor): void {
@@ -31,12 +34,20 @@ export function strokeTo(editor: Editor, clientX: number, clientY: number): void
   editor.patch({ stroke: next, crossed });
 }
 
-/** Ends the stroke: the edges that it crosses are cut, as one edit. */
+/** Ends the stroke: the edges that it crosses are cut, as one edit. A click on an edge has it lead through that point. */
 export function endStroke(editor: Editor, cut: boolean): void {
   const scene = editor.scene();
-  const { crossed } = editor.view.get();
+  const { crossed, stroke } = editor.view.get();
   editor.patch({ stroke: null, crossed: NOTHING });
   if (!cut || !scene || editor.session.isLocked()) return;
+  if (stroke !== null && stroke.length < 2) {
+    const [at] = stroke;
+    const edge = at && edgeAt(scene, boxesOf(scene, STILL), at, REACH);
+    if (!edge) return;
+    editor.select([], [edgeId(edge)]);
+    addReroute(editor, editor.pointer);
+    return;
+  }
   const edges = scene.wires.filter((edge) => crossed.has(edgeId(edge)));
   const [first] = edges;
   if (!first) {

@@ -2,6 +2,7 @@ import { type KeyboardEvent, useEffect, useId, useState } from "react";
 import { DTYPES, type NodeState, type PropertyState, type PropertyType } from "../../protocol";
 import { useEditor, useView } from "../commands/context";
 import type { ShownScene } from "../scene/scene";
+import { promotedOf } from "../scene/summary";
 import { parseAs, textOf } from "../values/text";
 
 interface FieldProps {
@@ -30,13 +31,15 @@ export function Field({ scene, nodes, property, resolved, wired, onDone }: Field
   const path = `${scene.prefix}${node.name}.${property.name}`;
   const written = scene.inlined.written.get(node.name)?.get(property.name);
   const isPort = useView((view) => view.exposed.has(path));
+  const isPromoted = nodes.length === 1 && promotedOf(node, scene.types.get(node.type)).includes(property);
   const reset = () => {
     setReason(null);
-    if (isSet) editor.resetProperty(names, property.name);
+    if (isSet) editor.resetProperty(names, property.name, scene.graphId);
   };
   const set = (next: unknown) => {
     setReason(null);
-    if (isMixed || JSON.stringify(next) !== JSON.stringify(value)) editor.setProperty(names, property.name, next);
+    if (isMixed || JSON.stringify(next) !== JSON.stringify(value))
+      editor.setProperty(names, property.name, next, scene.graphId);
   };
   const common = {
     id,
@@ -67,6 +70,18 @@ export function Field({ scene, nodes, property, resolved, wired, onDone }: Field
         </output>
       ) : (
         <Control {...{ scene, node, property, value, resolved, set, reset, setReason, common, isMixed, onDone }} />
+      )}
+      {scene.graphId !== "" && nodes.length === 1 && !wired && (
+        <button
+          type="button"
+          className="pnne-expose"
+          aria-label={`Show ${property.name} on the block`}
+          title={isPromoted ? "Show it on the block no longer" : "Show it on the block, to be edited there"}
+          aria-pressed={isPromoted}
+          onClick={() => editor.promote(node, property.name, scene.graphId)}
+        >
+          ↥
+        </button>
       )}
       {property.role === "call" && nodes.length === 1 && !wired && (
         <button

@@ -5,6 +5,7 @@ import { menuFor } from "../commands/menu";
 import type { OverCanvas } from "../scene/view";
 
 const WIDTH = 300;
+const ITEMS = "[role^=menuitem]";
 
 /** The commands for what is selected, with their keys. */
 export function ContextMenu({ focusSearch }: { focusSearch: () => void }) {
@@ -15,7 +16,7 @@ export function ContextMenu({ focusSearch }: { focusSearch: () => void }) {
 function Menu({ menu, focusSearch }: { menu: OverCanvas; focusSearch: () => void }) {
   const editor = useEditor();
   const box = useRef<HTMLDivElement>(null);
-  const items = () => [...(box.current?.querySelectorAll<HTMLElement>("[role=menuitem]") ?? [])];
+  const items = () => [...(box.current?.querySelectorAll<HTMLElement>(ITEMS) ?? [])];
   useLayoutEffect(() => {
     const { current } = box;
     const canvas = current?.parentElement;
@@ -23,7 +24,7 @@ function Menu({ menu, focusSearch }: { menu: OverCanvas; focusSearch: () => void
     const inside = (wanted: number, room: number) => `${Math.max(4, Math.min(wanted, room - 4))}px`;
     current.style.left = inside(menu.left, canvas.clientWidth - current.offsetWidth);
     current.style.top = inside(menu.top, canvas.clientHeight - current.offsetHeight);
-    current.querySelector<HTMLElement>("[role=menuitem]")?.focus({ preventScroll: true });
+    current.querySelector<HTMLElement>(ITEMS)?.focus({ preventScroll: true });
   }, [menu]);
   const close = () => {
     box.current?.closest<HTMLElement>(".pnne-canvas")?.focus({ preventScroll: true });
@@ -60,12 +61,25 @@ function Menu({ menu, focusSearch }: { menu: OverCanvas; focusSearch: () => void
       {menuFor(editor).map((keys, part) => (
         // biome-ignore lint/a11y/useSemanticElements: a fieldset is for forms
         <div className="pnne-menu-part" role="group" key={keys[0]} aria-label={`Part ${part + 1}`}>
-          {keys.map((key) => (
-            <button type="button" role="menuitem" tabIndex={-1} key={key} onClick={() => take(key)}>
-              <span>{BY_KEY.get(key)?.what}</span>
-              <kbd>{keyText(key)}</kbd>
-            </button>
-          ))}
+          {keys.map((key) => {
+            const command = BY_KEY.get(key);
+            const isOn = command?.isOn?.(editor);
+            return (
+              <button
+                type="button"
+                {...(isOn === undefined ? { role: "menuitem" } : { role: "menuitemcheckbox", "aria-checked": isOn })}
+                tabIndex={-1}
+                key={key}
+                onClick={() => take(key)}
+              >
+                <span>
+                  {command?.what}
+                  {isOn && " ✓"}
+                </span>
+                <kbd>{keyText(key)}</kbd>
+              </button>
+            );
+          })}
         </div>
       ))}
     </div>

@@ -5,7 +5,34 @@ import { togglePeek } from "../commands/gestures";
 import { blockTypes, shownType } from "../document/blocks";
 import { contains, definitionOf, usesOf } from "../document/definitions";
 import { whyReserved } from "../document/names";
+import { Field } from "../fields/Field";
+import { NOTHING_INLINED } from "../scene/inlining";
 import type { ShownScene } from "../scene/scene";
+import { promotedOf } from "../scene/summary";
+
+/** The properties of nodes inside that the block shows as its own: an edit changes them there, for all that show it. */
+function PromotedFields({ scene, node }: { scene: ShownScene; node: NodeState }) {
+  const definition = definitionOf(node) ?? "";
+  const graph = scene.document.graphs.get(definition);
+  const derived = useSession((state) => state.derived);
+  if (!graph) return null;
+  const prefix = `${scene.prefix}${node.name}.`;
+  const inside: ShownScene = { ...scene, graph, graphId: definition, prefix, inlined: NOTHING_INLINED };
+  return [...graph.nodes.values()].flatMap((inner) =>
+    promotedOf(inner, scene.types.get(inner.type)).map((property) => (
+      <div key={`${inner.name} ${property.name}`}>
+        <h4>{inner.name}</h4>
+        <Field
+          scene={inside}
+          nodes={[inner]}
+          property={property}
+          resolved={derived.resolved.get(prefix + inner.name)?.[property.name]}
+          wired={graph.edges.get(`${inner.name}.${property.name}`)?.source}
+        />
+      </div>
+    )),
+  );
+}
 
 /** What can be done with a block as such: look into it, enter it, offer it in the palette. */
 export function BlockForm({ scene, node }: { scene: ShownScene; node: NodeState }) {
@@ -72,6 +99,7 @@ export function BlockForm({ scene, node }: { scene: ShownScene; node: NodeState 
           {reason}
         </p>
       )}
+      <PromotedFields scene={scene} node={node} />
     </section>
   );
 }

@@ -8,6 +8,7 @@ import { Field } from "../fields/Field";
 import { NameField } from "../fields/NameField";
 import { Several } from "../fields/Several";
 import { cardFor, type ShownScene } from "../scene/scene";
+import { PROMOTED } from "../scene/summary";
 import { textOf } from "../values/text";
 import { BlockForm } from "./BlockForm";
 import { BoxForm } from "./Box";
@@ -179,7 +180,8 @@ function PropertyList({ scene, node, type }: { scene: ShownScene; node: NodeStat
     <div className="pnne-fields">
       {ROLES.map(([role, title]) => {
         // Which definition a block shows is chosen in its own form, and what is inside a module came with it.
-        const shown = declared.filter((property) => property.name !== "definition");
+        // What the block around shows is chosen beside each field.
+        const shown = declared.filter(({ name }) => name !== "definition" && name !== PROMOTED);
         const members = shown.filter((property) => (property.role ?? "init") === role);
         if (members.length === 0) return null;
         return (

@@ -1,9 +1,10 @@
-import { useEffect, useMemo, useState } from "react";
-import { useEditor, useSession } from "../commands/context";
+import { useEffect, useMemo, useRef, useState } from "react";
+import type { Source } from "../../protocol";
+import { useEditor, useScene, useSession, useView } from "../commands/context";
 import { tokensOf } from "../fields/python";
 import { download } from "../host/download";
 
-type Shown = { text: string } | { error: string } | null;
+type Shown = Source | { error: string } | null;
 
 /** The PyTorch source of the graph, kept current while it is open. */
 export function SourcePanel() {
@@ -17,7 +18,7 @@ export function SourcePanel() {
     let current = true;
     setCopied(false);
     editor.session.source().then(
-      (text) => current && setShown({ text }),
+      (source) => current && setShown(source),
       (error: Error) => current && setShown({ error: error.message }),
     );
     return () => {
@@ -25,6 +26,7 @@ export function SourcePanel() {
     };
   }, [editor, version]);
 
+  const isThere = shown !== null && "text" in shown && shown.text !== "";
   const copy = async () => {
     if (shown && "text" in shown) setCopied(await editor.copyText(shown.text));
   };
@@ -37,16 +39,10 @@ export function SourcePanel() {
       <header>
         <h2>PyTorch source</h2>
         <span className="pnne-spring" />
-        <button type="button" className="pnne-plain" onClick={copy} disabled={!shown || "error" in shown}>
+        <button type="button" className="pnne-plain" onClick={copy} disabled={!isThere}>
           {copied ? "Copied" : "Copy"}
         </button>
-        <button
-          type="button"
-          className="pnne-plain"
-          title="Save as a Python file"
-          onClick={save}
-          disabled={!shown || "error" in shown}
-        >
+        <button type="button" className="pnne-plain" title="Save as a Python file" onClick={save} disabled={!isThere}>
           Save
         </button>
         <button
@@ -58,16 +54,62 @@ export function SourcePanel() {
           ×
         </button>
       </header>
-      {shown && "text" in shown && (
-        // biome-ignore lint/a11y/noNoninteractiveTabindex: a scrolling region must be reachable by keyboard
-        <pre tabIndex={0}>
-          <Python source={shown.text} />
-        </pre>
+      {shown?.error && (
+        <p className="pnne-source-error">
+          {isThere && "Without what is wrong, and what follows it:\n"}
+          {shown.error}
+        </p>
       )}
-      {shown && "error" in shown && <p className="pnne-source-error">{shown.error}</p>}
+      {isThere && <Code source={shown} />}
       {!shown && <p className="pnne-hint">Generating…</p>}
     </section>
   );
+}
+
+/** The text, with the lines of the selected nodes marked and in view. */
+function Code({ source }: { source: Source }) {
+  const scene = useScene();
+  const selected = useView((view) => view.nodes);
+  const box = useRef<HTMLPreElement>(null);
+  const lines = useMemo(
+    () => [...new Set([...selected].flatMap((name) => linesOf(source, `${scene?.prefix ?? ""}${name}`)))],
+    [source, scene?.prefix, selected],
+  );
+  const [first] = lines;
+  useEffect(() => {
+    const { current } = box;
+    if (!current || first === undefined) return;
+    const top = (first - 1) * LINE_HEIGHT;
+    if (top < current.scrollTop || top > current.scrollTop + current.clientHeight - 3 * LINE_HEIGHT)
+      current.scrollTop = Math.max(0, top - current.clientHeight / 3);
+  }, [first]);
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: a scrolling region must be reachable by keyboard
+    <pre tabIndex={0} ref={box} style={{ lineHeight: `${LINE_HEIGHT}px` }}>
+      <div className="pnne-source-lines">
+        {lines.map((line) => (
+          <i key={line} data-line={line} style={{ top: (line - 1) * LINE_HEIGHT, height: LINE_HEIGHT }} />
+        ))}
+        <Python source={source.text} />
+      </div>
+    </pre>
+  );
+}
+
+const LINE_HEIGHT = 18;
+
+/** The lines of a node, given as a full path; those of the block around it where it has none of its own. */
+function linesOf({ classes = {} }: Source, path: string): readonly number[] {
+  let found: readonly number[] = [];
+  let id = "";
+  for (const name of path.split(".")) {
+    const here = classes[id];
+    const next = here?.members?.[name];
+    found = here?.lines[name] ?? found;
+    if (next === undefined) break;
+    id = next;
+  }
+  return found;
 }
 
 function Python({ source }: { source: string }) {

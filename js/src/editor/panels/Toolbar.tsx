@@ -136,9 +136,9 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
       <i className="pnne-divider" />
       <Action
         name="Arrange"
-        hint="Arrange the graph from top to bottom (Shift+A); Shift + click: from left to right (Shift+R)"
+        hint="Arrange the graph, or the selected nodes, to fit (A); Shift + click: from left to right (Shift+R)"
         icon="arrange"
-        onClick={(event) => editor.arrange(event.shiftKey ? "right" : "down")}
+        onClick={(event) => editor.arrange(event.shiftKey ? "right" : undefined)}
         disabled={readOnly}
       />
       <FoldAction />

@@ -3,8 +3,8 @@ import { definitionOf } from "../document/definitions";
 import { type Provenance, provenanceOf } from "../document/origin";
 import type { Ports } from "../document/ports";
 import type { Run } from "../document/repeats";
-import { type Geometry, geometryOf, openedGeometry, type Size } from "./geometry";
-import { isGiven } from "./inlining";
+import { dotGeometry, type Geometry, geometryOf, openedGeometry, REROUTE, type Size } from "./geometry";
+import { isGiven, variableOf } from "./inlining";
 import { linesOf, type Part, partsOf, type Written, wordsOf } from "./summary";
 
 /** Everything that the picture of one node shows; two equal cards are the same object (`scene.ts`). */
@@ -56,6 +56,8 @@ export interface Drawn {
   readonly isCatalogThere: boolean;
   /** How large what is inside is drawn, if it is open in place. */
   readonly inside: Size | null;
+  /** What a block shows of the nodes inside as its own. */
+  readonly promoted: readonly Part[];
 }
 
 export interface Step {
@@ -75,16 +77,14 @@ export function cardOf(
   ports: Ports,
   diagnostics: readonly Diagnostic[],
   uses: number,
-  { run, steps, across, isAlone, isCatalogThere, inside }: Drawn,
+  { run, steps, across, isAlone, isCatalogThere, inside, promoted }: Drawn,
 ): Card {
   const [{ node, type }] = steps as readonly [Step];
   const chain = steps.length > 1 ? steps.map((step) => step.node.name) : null;
   const told = steps.map(({ node, type, resolved, written }) => partsOf(node, type, resolved, written));
   const lines = chain
     ? steps.flatMap((step, place) => linesOf([stepPart(step, told[place] ?? [])]))
-    : node.type === "Subgraph"
-      ? []
-      : linesOf(told[0] ?? []);
+    : linesOf(node.type === "Subgraph" ? promoted : (told[0] ?? []));
   const summary = wordsOf(chain ? steps.map((step, place) => stepPart(step, told[place] ?? [])) : (told[0] ?? []));
   const errors = diagnostics.filter((diagnostic) => diagnostic.severity !== "info").length;
   const collapsed = node.collapsed ?? false;
@@ -94,7 +94,8 @@ export function cardOf(
   const problems = errors === 0 ? "" : `, ${errors} ${errors === 1 ? "problem" : "problems"}`;
   const called = run ? `${node.name} to ${run.at(-1)}, ${run.length} equal nodes in a row` : node.name;
   const [title, kind] = wordsFor(steps);
-  const closed = geometryOf(ports, lines.length, collapsed, across);
+  const isDot = node.type === REROUTE;
+  const closed = isDot ? dotGeometry(across) : geometryOf(ports, lines.length, collapsed, across);
   return {
     path,
     name: node.name,
@@ -139,8 +140,9 @@ function wordsFor(steps: readonly Step[]): readonly [title: string, kind: string
   const [{ node }] = steps as readonly [Step];
   if (steps.length > 1) {
     const types = steps.map((step) => step.node.type).join(" · ");
-    const given = steps.findLast((step) => isGiven(step.node.name, step.node.type));
-    return given ? [given.node.name, types] : [types, ""];
+    const given = steps.findLast((step) => isGiven(step.node.name, step.node.type))?.node.name;
+    const title = given ?? steps.map((step) => variableOf(step.node)).findLast(Boolean);
+    return title ? [title, types] : [types, ""];
   }
   if (node.type === "Subgraph") {
     const definition = definitionOf(node);

@@ -18,6 +18,9 @@ export const COLLAPSED_WIDTH = 148;
 export const COLLAPSED_HEIGHT = 30;
 export const COLLAPSED_PORT_WIDTH = 18;
 export const HANDLE_SIZE = 10;
+/** The type of a point that an edge leads through, and how wide and high it is. */
+export const REROUTE = "Reroute";
+export const DOT = 20;
 /** Between the frame of a block that is open in place and what is drawn in it. */
 const OPEN_PADDING = 24;
 
@@ -72,6 +75,29 @@ export interface Geometry {
 const CLEARLY_RIGHT = NODE_WIDTH;
 const CLEARLY_DOWN = 60;
 
+/** Zooms from each of which on, texts of a size on the canvas have nine pixels on the screen. */
+const LEGIBLE = [0.82, 0.7, 0.6, 0.5, 0.42, 0.36, 0.3, 0.25, 0.22];
+/** From here on, a card can be read as it is. */
+export const READABLE_ZOOM = 0.82;
+/** From here on, all of a card can be read in larger letters; further away, its name alone. */
+const ALL_FROM = 0.7;
+
+/** How much of cards is told at a zoom, and how many times larger than nine pixels its letters are. */
+export interface Detail {
+  readonly told: "all" | "larger" | "names" | "colours";
+  readonly scale: number;
+}
+
+/** The first of the zooms in `LEGIBLE` that a zoom has reached; 0 from far away. */
+export function legibleFrom(zoom: number): number {
+  return LEGIBLE.find((step) => zoom >= step) ?? 0;
+}
+
+export function detailFrom(step: number): Detail {
+  const told = step >= READABLE_ZOOM ? "all" : step >= ALL_FROM ? "larger" : step > 0 ? "names" : "colours";
+  return { told, scale: 1 / (step || (LEGIBLE.at(-1) as number)) };
+}
+
 /** Whether more edges lead clearly to the right than clearly down, by the centres that they join. */
 export function runsRight(ends: Iterable<readonly [x1: number, y1: number, x2: number, y2: number]>): boolean {
   let [right, down] = [0, 0];
@@ -118,6 +144,15 @@ export function geometryOf(ports: Ports, lines: number, collapsed = false, acros
     });
   const handles = [...place("input", ports.inputs, inputLabels), ...place("output", ports.outputs, outputLabels)];
   return { width, height, handles, across, above, below };
+}
+
+/** A point that an edge leads through. */
+export function dotGeometry(across: boolean): Geometry {
+  const handle = (port: "input" | "output", along: number): HandlePlace => {
+    const [x, y] = across ? [along, DOT / 2] : [DOT / 2, along];
+    return { port, side: port, x, y, labelled: false };
+  };
+  return { width: DOT, height: DOT, handles: [handle("input", 0), handle("output", DOT)], across, above: 0, below: 0 };
 }
 
 /** The same card as a frame around what is inside: its ports keep their order on its edges. */

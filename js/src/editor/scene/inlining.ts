@@ -1,8 +1,11 @@
 import {
+  ARITHMETIC,
   CASTS,
+  COMPARISONS,
   COMPUTED_VALUES,
   LITERALS,
   type NodeState,
+  PRODUCTS,
   RESHAPES,
   SIZES_OF_TENSORS,
   SPLITS,
@@ -32,13 +35,21 @@ export interface Inlining {
 export const NOTHING_INLINED: Inlining = { hidden: new Set(), written: new Map(), picks: new Map(), chains: [] };
 
 const BINARY: Readonly<Record<string, readonly [sign: string, level: number]>> = {
-  operator_add: [" + ", 1],
-  operator_sub: [" - ", 1],
-  operator_mul: ["*", 2],
-  operator_truediv: ["/", 2],
-  operator_floordiv: ["//", 2],
-  operator_mod: ["%", 2],
-  operator_pow: ["**", 3],
+  operator_add: [" + ", 2],
+  operator_sub: [" - ", 2],
+  operator_mul: ["*", 3],
+  operator_truediv: ["/", 3],
+  operator_floordiv: ["//", 3],
+  operator_mod: ["%", 3],
+  operator_pow: ["**", 4],
+};
+const COMPARED: Readonly<Record<string, string>> = {
+  eq: " == ",
+  ne: " != ",
+  lt: " < ",
+  le: " <= ",
+  gt: " > ",
+  ge: " >= ",
 };
 const ATOM = 9;
 
@@ -55,13 +66,27 @@ const COMPUTED: Types = new Set(COMPUTED_VALUES);
 const LITERAL: Types = new Set(LITERALS);
 const ATTRIBUTES: Types = new Set(VALUE_ATTRIBUTES);
 const GIVERS: Types = new Set(SPLITS);
+const COMPARES: Types = new Set(COMPARISONS);
+const BEGINNINGS: Types = new Set(PRODUCTS);
+const COMPUTES: Types = new Set(ARITHMETIC);
 const STEPS: Types = new Set([...RESHAPES, ...CASTS]);
-const ABSORBED: Types = new Set(["getattr", ...SIZES, ...COMPUTED, ...LITERAL, ...STEPS]);
+const ABSORBED: Types = new Set([
+  "getattr",
+  ...SIZES,
+  ...COMPUTED,
+  ...LITERAL,
+  ...COMPARES,
+  ...BEGINNINGS,
+  ...COMPUTES,
+  ...STEPS,
+]);
 
 class Reader {
   private readonly wiring: Wiring;
   private readonly order: readonly string[];
   private readonly values = new Set<string>();
+  /** Buffers, and what parts of them are compared with values to. */
+  private readonly masks = new Set<string>();
   private readonly hidden = new Set<string>();
   private readonly picks = new Map<string, string>();
   /** What each value is, as one would write it, and how firmly its parts are bound. */
@@ -80,9 +105,12 @@ class Reader {
       const giver = this.giverOf(name);
       if (giver !== null) this.picks.set(name, giver);
       else if (this.isValue(name)) this.values.add(name);
+      else if (this.isMask(name)) this.masks.add(name);
     }
-    for (const name of [...this.order].reverse())
-      if (this.picks.has(name) || (this.values.has(name) && this.isAbsorbed(name))) this.hidden.add(name);
+    for (const name of [...this.order].reverse()) {
+      const isText = this.values.has(name) || this.masks.has(name);
+      if (this.picks.has(name) || (isText && this.isAbsorbed(name))) this.hidden.add(name);
+    }
     for (const name of this.order)
       if (this.hidden.has(name) && !this.picks.has(name)) this.formulas.set(name, this.formula(name));
     const written = new Map<string, Map<string, { text: string; from: string }>>();
@@ -115,7 +143,8 @@ class Reader {
   private isAbsorbed(name: string): boolean {
     const users = this.usersOf(name);
     // What a graph gives is drawn, whatever it is.
-    const absorbs = (user: string) => this.hidden.has(user) || this.typeOf(user) !== "Output";
+    const mayAbsorb = (user: string) => this.typeOf(name) !== "Buffer" && this.typeOf(user) !== "Output";
+    const absorbs = (user: string) => this.hidden.has(user) || mayAbsorb(user);
     return !this.kept.has(name) && users.length > 0 && users.every(absorbs);
   }
 
@@ -124,8 +153,18 @@ class Reader {
     const { type, properties } = this.graph.nodes.get(name) as NodeState;
     if (type === "getattr") return ATTRIBUTES.has(String(properties?.name));
     const feeding = this.feeding(name);
-    const made = LITERAL.has(type) || (COMPUTED.has(type) && feeding.length > 0);
+    const made = LITERAL.has(type) || (COMPUTED.has(type) && (feeding.length > 0 || type === "choose"));
     return SIZES.has(type) || (made && feeding.every((one) => this.values.has(one)));
+  }
+
+  /** Whether a node gives a buffer, or what a part of one is compared with a value to: `bias[:, :, :T] == 0`. */
+  private isMask(name: string): boolean {
+    const type = this.typeOf(name);
+    if (type === "Buffer") return true;
+    const input = this.into(name).get("input");
+    const given = input && nodeOf(input.source);
+    if (given === undefined || !this.masks.has(given) || !(type === "getitem" || COMPARES.has(type))) return false;
+    return this.feeding(name).every((one) => one === given || this.values.has(one));
   }
 
   /** The node whose result a node takes one part of: it is then an output of that. */
@@ -141,7 +180,8 @@ class Reader {
   /** The name of a node, or what it computes; in brackets if it binds less than `level`. */
   private term(name: string, level: number): string {
     const formula = this.formulas.get(name);
-    if (!formula || isGiven(name, this.typeOf(name))) return name;
+    if (isGiven(name, this.typeOf(name))) return name;
+    if (!formula) return variableOf(this.graph.nodes.get(name) as NodeState) ?? name;
     const [text, binds] = formula;
     if (text.length > MOST_LETTERS) return `${text.slice(0, MOST_LETTERS - 1)}…`;
     return binds < level ? `(${text})` : text;
@@ -162,6 +202,11 @@ class Reader {
       const [sign, level] = binary;
       return [`${this.operand(name, "a", level)}${sign}${this.operand(name, "b", level + 1)}`, level];
     }
+    const compared = COMPARED[bare(type)];
+    if (compared !== undefined) {
+      const [one, other] = COMPARES.has(type) ? ["input", "other"] : ["a", "b"];
+      return [`${this.operand(name, one as string, 2)}${compared}${this.operand(name, other as string, 2)}`, 1];
+    }
     switch (type) {
       case "Constant":
         return [subscript(properties.value), ATOM];
@@ -181,7 +226,11 @@ class Reader {
       case "getitem":
         return [`${this.operand(name, "input", ATOM)}[${this.operand(name, "index", -1)}]`, ATOM];
       case "operator_neg":
-        return [`-${this.operand(name, "a", ATOM)}`, 2];
+        return [`-${this.operand(name, "a", ATOM)}`, 3];
+      case "choose":
+        return [`${this.operand(name, "train", 1)} if training else ${this.operand(name, "eval", 1)}`, 0];
+      case "Buffer":
+        return [name, ATOM];
     }
     const [first] = this.feeding(name);
     const subject = (level: number) => (first === undefined ? "?" : this.term(first, level));
@@ -214,15 +263,30 @@ class Reader {
 
   /** The step that follows one of an expression: it alone uses what that gives, and takes nothing else drawn. */
   private nextOf(name: string): string | null {
-    if (!this.isStep(name)) return null;
+    if (!this.begins(name)) return null;
     const [next, more] = this.usersOf(name).filter((user) => !this.hidden.has(user));
     if (next === undefined || more !== undefined || !this.isStep(next)) return null;
-    const drawn = this.feeding(next).filter((from) => !this.hidden.has(from) || this.picks.has(from));
-    return drawn.length === 1 ? next : null;
+    return this.drawnInputs(next) === 1 ? next : null;
+  }
+
+  private drawnInputs(name: string): number {
+    return this.feeding(name).filter((from) => !this.hidden.has(from) || this.picks.has(from)).length;
   }
 
   private isStep(name: string): boolean {
-    return !this.kept.has(name) && STEPS.has(this.typeOf(name));
+    const type = this.typeOf(name);
+    return !this.kept.has(name) && (STEPS.has(type) || (COMPUTES.has(type) && this.isImported(name)));
+  }
+
+  /** Whether an expression may begin with a node, or go on after it. */
+  private begins(name: string): boolean {
+    const type = this.typeOf(name);
+    if (BEGINNINGS.has(type)) return !this.kept.has(name) && this.isImported(name);
+    return this.isStep(name) && (!COMPUTES.has(type) || this.drawnInputs(name) === 1);
+  }
+
+  private isImported(name: string): boolean {
+    return this.graph.nodes.get(name)?.origin != null;
   }
 }
 
@@ -238,6 +302,11 @@ export function isGiven(name: string, type: string): boolean {
       .replace(/_?\d*$/, "")
       .toLowerCase();
   return plain(name) !== plain(type);
+}
+
+/** What imported code calls the result of a node. */
+export function variableOf({ origin }: NodeState): string | undefined {
+  return origin?.variables?.output;
 }
 
 function bare(type: string): string {

@@ -3,7 +3,7 @@ import { edgeId } from "../document/document";
 import { download } from "../host/download";
 import { boxesOf, endsOf, layersOf, type NodeBox } from "./boxes";
 import { isOpen, timesOf } from "./card";
-import { COLLAPSED_HEIGHT, HEADER_HEIGHT, LINE_HEIGHT } from "./geometry";
+import { COLLAPSED_HEIGHT, HEADER_HEIGHT, LINE_HEIGHT, REROUTE } from "./geometry";
 import { labelPlace, pathThrough } from "./routes";
 import { extentOf, type ShownScene } from "./scene";
 import { shapeLabel } from "./shapes";
@@ -103,6 +103,11 @@ function cardPicture({ card, left, top, width, height }: NodeBox, color: Colours
   const icon = (x: number, y: number, scale: number) =>
     `<path transform="translate(${x},${y}) scale(${scale})" d="${look.icon}" fill="none" stroke="${color("card")}" ` +
     `stroke-width="1.6" stroke-linecap="round" stroke-linejoin="round"/>`;
+  if (card.type === REROUTE) {
+    const [x, y] = [left + width / 2, top + height / 2];
+    const circle = `<circle cx="${x}" cy="${y}" r="${width / 2}" fill="${color("card")}" stroke="${color("line-strong")}"/>`;
+    return `<g aria-label="${escaped(card.label)}">${circle}${ports.join("")}</g>`;
+  }
   if (card.collapsed) {
     const middle = top + COLLAPSED_HEIGHT / 2;
     return [

@@ -13,7 +13,7 @@ import { type Box, NODE_WIDTH, runsRight, type Size, union } from "./geometry";
 import { giverOf, type Inlining, inliningOf, NOTHING_INLINED } from "./inlining";
 import { type Point, provisionalPositions } from "./placement";
 import { type Pushed, pushedBy, pushedFrames, unpushed } from "./pushed";
-import type { Written } from "./summary";
+import { type Part, promotedParts, type Written } from "./summary";
 import { NOTHING, STILL } from "./view";
 
 /** One graph as one view shows it. */
@@ -209,6 +209,7 @@ export class SceneMaker {
                   isAlone: !into?.size && !outOf?.length,
                   isCatalogThere: state.catalog !== null,
                   inside,
+                  promoted: promotedIn(shownBy(node, document.graphs), types),
                 },
               ),
               made: key,
@@ -374,6 +375,10 @@ export function addressOf(scene: ShownScene, place: string, side: "input" | "out
 function shownBy(node: NodeState, graphs: ReadonlyMap<string, Graph>): Graph | undefined {
   const id = definitionOf(node);
   return id === null ? undefined : graphs.get(id);
+}
+
+function promotedIn(inside: Graph | undefined, types: ReadonlyMap<string, NodeTypeState>): readonly Part[] {
+  return [...(inside?.nodes.values() ?? [])].flatMap((node) => promotedParts(node, types.get(node.type)));
 }
 
 function gathered(lists: readonly (readonly Diagnostic[] | undefined)[]): readonly Diagnostic[] {

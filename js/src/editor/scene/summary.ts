@@ -109,7 +109,7 @@ export function partsOf(
     const name = typeof given.target === "string" ? (given.target.split(".").at(-1) ?? "") : "";
     return name ? [[{ property: null, text: name }], ...told] : told;
   }
-  const properties = type?.properties ?? [];
+  const properties = type?.properties?.filter((property) => property.name !== PROMOTED) ?? [];
   const valueFor = (property: PropertyState) => {
     const value = property.name in given ? given[property.name] : property.default;
     return value === "auto" && property.name in resolved ? resolved[property.name] : value;
@@ -127,6 +127,25 @@ export function partsOf(
     if (text !== null) parts.push([{ property, text }]);
   }
   return [...told, ...parts.slice(0, MAX_PARTS)];
+}
+
+/** The property that names what a block shows of a node inside as its own. */
+export const PROMOTED = "promoted";
+
+/** The properties of a node that the block around it shows as its own. */
+export function promotedOf(node: NodeState, type: NodeTypeState | undefined): readonly PropertyState[] {
+  const names = items(node.properties?.[PROMOTED]) ?? [];
+  return names.flatMap((name) => type?.properties?.find((property) => property.name === name) ?? []);
+}
+
+/** The same in words, as they stand on the card of the block: `conv1 3×3`. */
+export function promotedParts(node: NodeState, type: NodeTypeState | undefined): readonly Part[] {
+  return promotedOf(node, type).map((property): Part => {
+    const { name } = property;
+    const value = name in (node.properties ?? {}) ? node.properties?.[name] : property.default;
+    const words = name === "kernel_size" ? times(property.type, value) : told(name, value);
+    return [{ property: null, text: `${node.name} ${words}` }];
+  });
 }
 
 /** The properties that are edited on the card: those that its line tells of, and others of its type up to a few. */

@@ -1,7 +1,9 @@
-import type { EdgeState } from "../../protocol";
+import type { Arrange, EdgeState } from "../../protocol";
 import type { FrameBox } from "../document/frame";
 import type { Lens } from "../session/marks";
 import type { Point } from "./placement";
+
+export type Direction = NonNullable<Arrange["direction"]>;
 
 /** What belongs to one view in one browser and never to the document. */
 export interface ViewState {
@@ -40,14 +42,22 @@ export interface ViewState {
   /** The search that is open over the canvas. */
   readonly quick: Quick | null;
   readonly snap: boolean;
+  /** Whether a drag over the canvas selects what its box touches, instead of moving the view. */
+  readonly dragSelects: boolean;
+  /** Whether a block opens in place when it is zoomed into, and closes when it is small again. */
+  readonly zoomOpens: boolean;
   /** Addresses of properties that are shown as ports although nothing feeds them, as full paths. */
   readonly exposed: ReadonlySet<string>;
   /** Full paths of the first nodes of the runs that are folded into one card each. */
   readonly folded: ReadonlySet<string>;
+  /** Ids of the graphs whose rows of equal blocks were folded when they were first seen. */
+  readonly foldedOnce: ReadonlySet<string>;
   /** Full paths of values and steps that are drawn although a card has them written on it; or all of them are. */
   readonly outlined: ReadonlySet<string> | "all";
   /** Full paths of the blocks that are open in place, each as a frame around what is inside. */
   readonly opened: ReadonlySet<string>;
+  /** In which direction somebody had graphs arranged, by their ids. */
+  readonly directions: ReadonlyMap<string, Direction>;
   /** The node that the keyboard is at. */
   readonly current: string | null;
   /** The node whose values are edited on its card, and the one to begin with. */
@@ -124,10 +134,14 @@ export const FIRST_VIEW: ViewState = {
   crossed: NOTHING,
   quick: null,
   snap: false,
+  dragSelects: false,
+  zoomOpens: false,
   exposed: NOTHING,
   folded: NOTHING,
+  foldedOnce: NOTHING,
   outlined: NOTHING,
   opened: NOTHING,
+  directions: new Map(),
   current: null,
   inline: null,
   renaming: null,

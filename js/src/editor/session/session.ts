@@ -13,6 +13,7 @@ import type {
   Request,
   SeenTensor,
   Snapshot,
+  Source,
   Steps,
   Undo,
   Ungroup,
@@ -178,8 +179,8 @@ export class Session {
     this.command({ message: "redo" }, `Redo ${this.store.get().sync?.history.redo ?? ""}`.trim());
   }
 
-  arrange(graph: string, direction: NonNullable<Arrange["direction"]>, values = false, first = false): void {
-    this.command({ message: "arrange", graph, direction, values, first }, "Arrange");
+  arrange(how: Omit<Arrange, "message" | "id" | "client">): void {
+    this.command({ message: "arrange", ...how }, "Arrange");
   }
 
   group(nodes: readonly string[], graph: string): void {
@@ -242,9 +243,8 @@ export class Session {
   }
 
   /** The generated source; rejects with Python's reason. */
-  async source(): Promise<string> {
-    const answer = await this.ask({ message: "getSource" });
-    return answer.message === "source" ? answer.text : "";
+  source(): Promise<Source> {
+    return this.ask({ message: "getSource" }) as Promise<Source>;
   }
 
   /** What can be exported to; rejects with Python's reason. */
