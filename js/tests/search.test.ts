@@ -83,3 +83,21 @@ test.each([
     .sort((a, b) => b.score - a.score);
   expect(first?.path).toBe(best);
 });
+
+test("what suits the tensor that comes in is offered first, and what the graph uses", () => {
+  const type = (name: string) => ({ type: name, category: { name: "Layers" } }) as unknown as NodeTypeState;
+  const all = ["Conv1d", "Conv2d", "Conv3d", "Embedding", "Flatten", "Hardswish", "Linear", "LSTM", "Sigmoid"].map(
+    type,
+  );
+  const first = (shape: (string | number)[], dtype = "float32", counts: [string, number][] = []) =>
+    searchTypes(all, "", { shape: { shape, dtype }, counts: new Map(counts) }).map((each) => each.type);
+  expect(first(["N", 3, 32, 32])[0]).toBe("Conv2d");
+  expect(first(["N", 16])[0]).toBe("Linear");
+  expect(first(["N", 8, 16]).slice(0, 2)).toContain("LSTM");
+  expect(first(["N", 8], "int64")[0]).toBe("Embedding");
+  expect(first(["N", 3, 32, 32]).at(-1)).not.toBe("Flatten");
+  const used = first(["N", 16], "float32", [["Hardswish", 3]]);
+  expect(used.indexOf("Hardswish")).toBeLessThan(used.indexOf("Sigmoid"));
+  const named = searchTypes(all, "conv", { shape: { shape: ["N", 1, 2, 3, 4], dtype: "float32" }, counts: new Map() });
+  expect(named[0]?.type).toBe("Conv3d");
+});

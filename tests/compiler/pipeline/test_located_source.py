@@ -28,12 +28,13 @@ class Both(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`[n, 8]` to `[n, 8]`."""
-        return self.second(self.first(x))
+        given: Tensor = self.second(self.first(x))
+        return given
 
 
 def lines_of(graph: pn.NodeGraph, path: str) -> list[str]:
     found = located_source(graph)
-    id, lines = "", ()
+    id, lines = "", tuple[int, ...]()
     for name in path.split("."):
         lines = found.classes[id].lines.get(name, ())
         id = found.classes[id].members.get(name, id)

@@ -134,8 +134,10 @@ export function useViewport(): void {
     kept.current = { source, width };
     if (source === before.source || before.width === 0 || width === 0) return;
     const { x, y, zoom } = getViewport();
+    const only = editor.only();
     void setViewport({ x: x + (width - before.width) / 2, y, zoom });
-  }, [source, width, getViewport, setViewport]);
+    if (only !== null) editor.viewport?.reveal(only);
+  }, [editor, source, width, getViewport, setViewport]);
 
   const done = useSession((state) => state.done);
   useEffect(() => {

@@ -61,6 +61,7 @@ export function openLevel(editor: Editor): void {
       peek: null,
       said: `Opened ${counted(level.length)}, to depth ${depth - drawn.path.length + 1}`,
     });
+    requestAnimationFrame(() => editor.viewport?.fit());
   }
 }
 

@@ -25,7 +25,7 @@ import { categoryOf } from "../scene/card";
 import { cardFor, ownerOf, type ShownScene } from "../scene/scene";
 import type { Quick } from "../scene/view";
 import { NOT_OFFERED } from "./Palette";
-import { nodeSimilarity, searchTypes, similarity } from "./search";
+import { type Circumstances, nodeSimilarity, searchTypes, similarity } from "./search";
 
 const WIDTH = 268;
 const HEIGHT = 300;
@@ -190,7 +190,7 @@ function typesFor(quick: Extract<Quick, { kind: "add" }>, scene: ShownScene, edi
     if (quick.from) return edgeFrom(scene, quick.from.port, quick.from.side, "", ports) !== null;
     return quick.edge === null || insertOps(scene, "", ports, quick.edge, scene.graphId) !== null;
   });
-  return searchTypes(fits, query).map((type) => ({
+  return searchTypes(fits, query, circumstancesOf(quick, scene, editor)).map((type) => ({
     key: type.type,
     label: shownType(type.type),
     detail: type.category.name,
@@ -198,6 +198,15 @@ function typesFor(quick: Extract<Quick, { kind: "add" }>, scene: ShownScene, edi
     type: type.type,
     take: () => void editor.add(type.type, { at: quick.at, from: quick.from, into: quick.edge }),
   }));
+}
+
+/** What comes into the node that is added, and what the graph has. */
+function circumstancesOf(quick: Extract<Quick, { kind: "add" }>, scene: ShownScene, editor: Editor): Circumstances {
+  const counts = new Map<string, number>();
+  for (const { type } of scene.graph.nodes.values()) counts.set(type, (counts.get(type) ?? 0) + 1);
+  const source = quick.edge?.source ?? (quick.from?.side === "output" ? quick.from.port : undefined);
+  const { shapes } = editor.session.store.get().derived;
+  return { shape: source === undefined ? undefined : shapes.get(scene.prefix + source), counts };
 }
 
 /** The types that a node can have in its place. */

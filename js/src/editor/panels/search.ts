@@ -1,4 +1,4 @@
-import type { NodeTypeState } from "../../protocol";
+import type { NodeTypeState, TensorShape } from "../../protocol";
 import { definitionOf } from "../document/definitions";
 import type { Place } from "../document/places";
 
@@ -6,10 +6,55 @@ const NAME = 4;
 const CATEGORY = 2;
 const DOC = 1;
 
-/** Node types that match what was typed, best first; all of them, in their order, for an empty text. */
-export function searchTypes(types: Iterable<NodeTypeState>, text: string): NodeTypeState[] {
+/** What a new node is to take, and what the document has already. */
+export interface Circumstances {
+  /** The shape of the tensor that comes in; undefined if it is not known, or nothing comes in. */
+  readonly shape: TensorShape | undefined;
+  /** How many nodes there are of each type. */
+  readonly counts: ReadonlyMap<string, number>;
+}
+
+/** What most networks are made of. */
+const COMMON = new Set([
+  ...["Linear", "Conv2d", "ReLU", "BatchNorm2d", "MaxPool2d", "Dropout", "Flatten", "LayerNorm", "GELU", "Embedding"],
+  ...["MultiheadAttention", "LSTM", "add", "cat", "Output"],
+]);
+/** Types without a number of dimensions in their names that suit tensors of one rank. */
+const SUITS: Readonly<Record<string, number>> = {
+  Linear: 2,
+  LayerNorm: 3,
+  MultiheadAttention: 3,
+  LSTM: 3,
+  GRU: 3,
+  RNN: 3,
+};
+const WHOLE_NUMBERS = /^u?int|^bool$/;
+
+/** How well a type suits what comes in, and how likely it is wanted: by the tensor's rank and element type, and by use. */
+export function suitability({ type }: NodeTypeState, { shape, counts }: Circumstances): number {
+  const use = Math.min(2, Math.log2(1 + (counts.get(type) ?? 0))) + (COMMON.has(type) ? 1.5 : 0);
+  if (!shape) return use;
+  if (WHOLE_NUMBERS.test(shape.dtype)) return use + (type === "Embedding" ? 6 : 0);
+  const rank = shape.shape.length;
+  const dimensions = /(\d)d$/.exec(type)?.[1];
+  const wanted = dimensions ? Number(dimensions) + 2 : SUITS[type];
+  if (type === "Flatten") return use + (rank > 2 ? 1 : -3);
+  if (type === "Embedding") return use - 6;
+  return use + (wanted === undefined ? 0 : wanted === rank ? 3 : dimensions ? -6 : -1);
+}
+
+/**
+ * Node types that match what was typed, best first; all of them for an empty text, in their order, or with what suits
+ * best first.
+ */
+export function searchTypes(
+  types: Iterable<NodeTypeState>,
+  text: string,
+  circumstances: Circumstances | null = null,
+): NodeTypeState[] {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-  if (words.length === 0) return [...types];
+  const suits = (type: NodeTypeState) => (circumstances ? suitability(type, circumstances) : 0);
+  if (words.length === 0) return [...types].sort((a, b) => suits(b) - suits(a));
   const scored: { type: NodeTypeState; score: number }[] = [];
   for (const type of types) {
     let total = 0;
@@ -25,7 +70,8 @@ export function searchTypes(types: Iterable<NodeTypeState>, text: string): NodeT
       }
       total += score;
     }
-    if (total > 0) scored.push({ type, score: total });
+    // Of names that fit about alike, what suits comes first.
+    if (total > 0) scored.push({ type, score: total + suits(type) / 10 });
   }
   return scored.sort((a, b) => b.score - a.score || a.type.type.length - b.type.type.length).map(({ type }) => type);
 }
