@@ -94,7 +94,14 @@ def test_a_graph_goes_on_in_its_direction(editor: EditorPage) -> None:
 def test_arranging_downwards_puts_the_ports_above_and_below_again(graph: NodeGraph, editor: EditorPage) -> None:
     editor.button("Arrange").click()
     editor.settle()
+    expect(editor.node("add").locator(".react-flow__handle-left")).to_have_count(2)  # the direction is kept
+    editor.root.get_by_role("region", name="Graph").press("Shift+A")
+    editor.settle()
     expect(editor.node("add").locator(".react-flow__handle-top")).to_have_count(2)
+    for _ in range(100):  # the view glides to where all is in view
+        if abs(middle(editor.port("add.input"))[1] - edges_of(editor.node("add"))[1]) < 1:
+            break
+        editor.page.wait_for_timeout(20)
     assert middle(editor.port("add.input"))[1] == pytest.approx(edges_of(editor.node("add"))[1], abs=1)
     graph.undo()
     editor.deliver()

@@ -446,7 +446,7 @@ export class Editor {
     if (!scene) return;
     const { outlined, directions, nodes } = this.view.get();
     const some = first || nodes.size < 2 ? [] : [...this.withOwn(nodes)];
-    const chosen = direction ?? directions.get(scene.graphId) ?? "auto";
+    const chosen = direction ?? directions.get(scene.graphId) ?? (scene.across ? "right" : "auto");
     if (direction && !first) this.patch({ directions: new Map([...directions, [scene.graphId, direction]]) });
     this.refits = !first && some.length === 0;
     this.session.arrange({
