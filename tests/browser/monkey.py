@@ -53,6 +53,7 @@ KEYS = (
     "Delete", "Control+z", "Control+z", "Control+y", "Control+c", "Control+v", "Control+d", "Control+g", "Control+a",
     "Control+x", "Control+Shift+V", "ArrowDown", "ArrowRight", "Shift+ArrowLeft", "Tab", "Enter", "Escape", "F2", "?",
     "v", "f", "a", "c", "m", "b", "r", "Space", "Home", "End", "+", "-", "0", "1", "ContextMenu", "Backspace",
+    "w", "s", "Shift+Z", "o", "Shift+O", "h", "t", "z", "x", "k", "Shift+C", "Alt+ArrowDown",
 )  # fmt: skip
 WORDS = ("relu", "linear", "conv", "add", "x", "out_features", "12", "py_1", "")
 BUTTONS = ("Undo", "Redo", "Arrange", "Fit view", "Properties", "Palette", "Code", "Zoom in", "Zoom out")
