@@ -6,7 +6,7 @@ import pytest
 
 from pnne_nb.errors import GraphError
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.graph.layout.arrange_graph import GAP_RIGHT
+from pnne_nb.graph.layout.arrange_graph import GAP_RIGHT, View
 from pnne_nb.graph.layout.geometry import HEADER_HEIGHT, SUMMARY_HEIGHT, WIDTH
 from pnne_nb.graph.layout.layered import RANK_GAP
 from pnne_nb.graph.model.ops import MoveNode
@@ -105,3 +105,71 @@ def test_an_arrangement_that_nobody_asked_for_is_no_step_of_undo(graph: NodeGrap
     graph.redo()
     assert (before, undone, len(graph.edges)) == (4, 3, 4), "what the person did last is taken back"
     assert graph["x"].position is not None
+
+
+def tower(count: int) -> NodeGraph:
+    graph = NodeGraph("tower", types=small_registry())
+    graph.add("Input", name="x", shape=("N", 4))
+    last = "x"
+    for number in range(count):
+        graph.add("ReLU", name=f"r{number}")
+        graph.connect(last, f"r{number}")
+        last = f"r{number}"
+    return graph
+
+
+def extent(graph: NodeGraph) -> tuple[float, float]:
+    places = [node.position for node in graph.nodes.values() if node.position is not None]
+    xs, ys = [x for x, _ in places], [y for _, y in places]
+    return max(xs) - min(xs) + WIDTH, max(ys) - min(ys) + HEADER_HEIGHT + SUMMARY_HEIGHT
+
+
+def test_a_graph_is_arranged_by_the_shape_of_the_cell() -> None:
+    wide = View((1600.0, 200.0))
+    short = tower(4)
+    short.arrange(direction="auto")
+    assert extent(short)[0] == WIDTH, "down, for it can be read so"
+    short.arrange(direction="auto", view=wide)
+    assert extent(short)[0] > extent(short)[1]
+    long = tower(40)
+    for view in (wide, View((700.0, 500.0))):
+        long.arrange(direction="auto", view=view)
+        width, height = extent(long)
+        scale = min(view.cell[0] / width, view.cell[1] / height)
+        assert min(1.0, width * scale / view.cell[0]) * min(1.0, height * scale / view.cell[1]) > 0.7, (
+            "the cell is used"
+        )
+
+
+def test_rows_that_are_seen_folded_do_not_turn_a_graph() -> None:
+    graph = tower(12)
+    run = tuple(f"r{number}" for number in range(12))
+    graph.arrange(direction="auto", view=View((700.0, 500.0), (run, ("gone", "too"))))
+    assert extent(graph)[0] == WIDTH
+
+
+def test_some_nodes_are_arranged_where_they_stand(graph: NodeGraph) -> None:
+    graph.arrange()
+    for name, place in (("relu", (500.0, 300.0)), ("sum", (900.0, 100.0))):
+        graph.move(name, *place)
+    before = {name: graph[name].position for name in ("x", "y")}
+    graph.arrange(direction="down", nodes=["relu", "sum"])
+    assert {name: graph[name].position for name in ("x", "y")} == before
+    relu, total = graph["relu"].position, graph["sum"].position
+    assert relu is not None
+    assert total is not None
+    assert relu[1] < total[1]
+    assert (relu[1] + total[1]) / 2 == pytest.approx(200, abs=1), "around where they stood"
+    with pytest.raises(GraphError):
+        graph.arrange(nodes=["nobody"])
+
+
+def test_a_point_of_an_edge_is_as_small_as_a_dot(graph: NodeGraph) -> None:
+    graph.disconnect("sum.output", "y.input")
+    graph.add("Reroute", name="point")
+    graph.connect("sum", "point")
+    graph.connect("point", "y")
+    graph.arrange()
+    places = {name: node.position or (0.0, 0.0) for name, node in graph.nodes.items()}
+    assert places["point"][1] - places["sum"][1] < RANK_GAP + HEADER_HEIGHT + SUMMARY_HEIGHT
+    assert '<circle class="card"' in graph.to_svg()
