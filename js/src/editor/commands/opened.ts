@@ -61,7 +61,8 @@ export function openLevel(editor: Editor): void {
       peek: null,
       said: `Opened ${counted(level.length)}, to depth ${depth - drawn.path.length + 1}`,
     });
-    requestAnimationFrame(() => editor.viewport?.fit());
+    const { viewport } = editor;
+    if (viewport) requestAnimationFrame(() => viewport.fit());
   }
 }
 
