@@ -56,8 +56,11 @@ const ATOM = 9;
 /** What a graph's cards absorb; the nodes of `kept` stay as they are, and so does what leads to them. */
 export function inliningOf(graph: Graph, kept: ReadonlySet<string>): Inlining {
   let any = false;
-  for (const { type } of graph.nodes.values()) any ||= ABSORBED.has(type);
-  return any ? new Reader(graph, kept).read() : NOTHING_INLINED;
+  for (const { type, origin } of graph.nodes.values())
+    any ||= ABSORBED.has(type) || (origin != null && JOINED.has(type));
+  if (!any) return NOTHING_INLINED;
+  const found = new Reader(graph, kept).read();
+  return found.hidden.size + found.chains.length > 0 ? found : NOTHING_INLINED;
 }
 
 type Types = ReadonlySet<string>;
@@ -70,16 +73,9 @@ const COMPARES: Types = new Set(COMPARISONS);
 const BEGINNINGS: Types = new Set(PRODUCTS);
 const COMPUTES: Types = new Set(ARITHMETIC);
 const STEPS: Types = new Set([...RESHAPES, ...CASTS]);
-const ABSORBED: Types = new Set([
-  "getattr",
-  ...SIZES,
-  ...COMPUTED,
-  ...LITERAL,
-  ...COMPARES,
-  ...BEGINNINGS,
-  ...COMPUTES,
-  ...STEPS,
-]);
+const ABSORBED: Types = new Set(["getattr", ...SIZES, ...COMPUTED, ...LITERAL, ...STEPS, "Buffer"]);
+/** Those of imported code alone. */
+const JOINED: Types = new Set([...BEGINNINGS, ...COMPUTES]);
 
 class Reader {
   private readonly wiring: Wiring;
