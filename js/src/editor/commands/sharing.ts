@@ -28,7 +28,8 @@ export function shareFolds(model: Model, editor: Editor, signal: AbortSignal): v
       editor.patch({ [key]: new Set(paths) });
       return true;
     };
-    show(pathsOf(model, trait));
+    const before = pathsOf(model, trait);
+    if (before.length > 0) show(before);
     share(model, editor, trait, signal, { read: () => [...editor.view.get()[key]], show });
   };
   part("folded", "folded");
