@@ -13,8 +13,8 @@ from typing import Generic, Protocol, TypeVar, final, runtime_checkable
 
 import msgspec
 
-from pnne_nb.telemetry.cost import PairedCost
 from pnne_nb.telemetry.frames import Frame, Quantity
+from pnne_nb.telemetry.overhead import PairedOverhead
 
 
 class Probe(Protocol):
@@ -165,7 +165,7 @@ class Cadence:
     def share(self, now: float) -> float:
         """The share of the time since the first step that observing took, 0 to 1.
 
-        By what `spent` was told, which is what the pauses are made of; `PairedCost` estimates what it truly was.
+        By what `spent` was told, which is what the pauses are made of; `PairedOverhead` estimates what it truly was.
         """
         return min(1.0, self._cost / self.elapsed(now)) if self._cost else 0.0
 
@@ -203,7 +203,7 @@ class Toll:
     """
 
     def __init__(self) -> None:
-        self.paired = PairedCost()
+        self.paired = PairedOverhead()
         self._bare: deque[float] = deque(maxlen=_REMEMBERED)
         # Nothing, until a few steps agree on something.
         self._longer: deque[float] = deque([0.0] * 3, maxlen=_REMEMBERED)

@@ -1,4 +1,4 @@
-"""Defines how every plot looks: one figure style, one palette, axes that end on round numbers, and headings.
+"""Defines how every plot looks: one figure style, one palette, axes that end on round numbers, lines, and headings.
 
 A legend inside a bqplot figure lies on the data, so ours stands in the heading above it.
 """
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from pnne_nb.widgets.host.displays import Displays, close_parts
 from pnne_nb.widgets.plots.curves import Floats
+from pnne_nb.widgets.plots.palette import PALETTE
 from pnne_nb.widgets.plots.ticks import linear_ticks, log_ticks
 
 GRID: Final = "#8080802e"
@@ -24,6 +25,11 @@ HEIGHT: Final = 210
 """Height of a figure in pixels."""
 FILLED: Final = 0.6
 """Of an axis, by the data, or it becomes shorter."""
+TRAINING: Final = ("training", PALETTE[0])
+VALIDATION: Final = ("validation", PALETTE[1])
+
+MAX_MARKED: Final = 60
+"""Points of a line that are marked: dots that touch each other are a fat line."""
 
 
 @final
@@ -167,3 +173,27 @@ def drawable(values: Floats) -> Floats:
 def positive(values: Floats) -> Floats:
     """`values` for a logarithmic scale: what is not positive becomes NaN, a gap."""
     return np.where(values > 0, values, np.float32(np.nan))
+
+
+def lines(scales: dict[str, bqplot.Scale], colours: list[str], **style: Any) -> bqplot.Lines:
+    """A line, or several over the same points, one for each colour."""
+    return bqplot.Lines(x=[], y=[], scales=scales, colors=colours, **{"stroke_width": 1.8, **style})
+
+
+def dotted(scales: dict[str, bqplot.Scale], colour: str) -> bqplot.Lines:
+    """A line with a dot at each point, those at the edge of the plot as a whole."""
+    return lines(scales, [colour], marker="circle", marker_size=20, apply_clip=False)
+
+
+def set_line(line: bqplot.Lines, x: Floats, y: Floats) -> None:
+    """Draw the points (x, y), if there are any."""
+    if x.size:
+        with line.hold_sync():
+            line.x = drawable(x)
+            line.y = drawable(y)
+
+
+def set_dotted(line: bqplot.Lines, x: Floats, y: Floats) -> None:
+    """Draw the points (x, y) with a dot at each, as long as the dots can be told apart."""
+    line.marker = "circle" if x.size <= MAX_MARKED else None
+    set_line(line, x, y)

@@ -13,13 +13,18 @@ from pnne_nb.telemetry.frames import EpochFrame, Frame, HistogramFrame, NormsFra
 from pnne_nb.widgets.plots.curves import Curve, CurveTable
 from pnne_nb.widgets.plots.figures import (
     HEIGHT,
+    TRAINING,
+    VALIDATION,
     NumberAxis,
+    dotted,
     figure,
     heading,
     heading_html,
+    lines,
     panel,
+    set_dotted,
+    set_line,
 )
-from pnne_nb.widgets.plots.lines import TRAINING, VALIDATION, dotted, lines, set_dotted, set_line
 from pnne_nb.widgets.plots.palette import PALETTE
 from pnne_nb.widgets.plots.plot import Growth, Plot
 from pnne_nb.widgets.plots.short_paths import short_paths
