@@ -12,7 +12,6 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, assert_never
 
@@ -24,7 +23,7 @@ from torch import Tensor, nn
 from pnne_nb import compiler
 from pnne_nb.compiler import to_source
 from pnne_nb.compiler.analysis.verify import call_arguments
-from pnne_nb.errors import ArgumentError, CompileError, Diagnostic, GraphError, PnneError, ProtocolError, expect
+from pnne_nb.errors import ArgumentError, Diagnostic, GraphError, PnneError, ProtocolError, expect
 from pnne_nb.graph.block_library import blocks
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import Transaction
@@ -33,11 +32,10 @@ from pnne_nb.graph.render.svg import ThemeName
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.process.fork import fork_safe
-from pnne_nb.protocol.codec import asked_by, catalog_event, decode_request, encode_event, node_type_state, with_floats
+from pnne_nb.protocol.codec import asked_by, catalog_event, decode_request, encode_event, node_type_state
 from pnne_nb.protocol.export_messages import (
     CancelExport,
     ExportCheck,
-    ExportFormats,
     ExportState,
     GetExportFormats,
     StartExport,
@@ -75,15 +73,17 @@ from pnne_nb.protocol.messages import (
     SeenTensor,
     Snapshot,
     Source,
-    Steps,
     Sync,
     Training,
     Undo,
     Ungroup,
     Unpublish,
 )
+from pnne_nb.widgets.editor.background_tasks import BackgroundTasks
 from pnne_nb.widgets.editor.commit_throttle import Bursts
+from pnne_nb.widgets.editor.document_requests import change, change_blocks, steps
 from pnne_nb.widgets.editor.live_analysis import Derivation
+from pnne_nb.widgets.editor.live_model import LiveModel
 from pnne_nb.widgets.editor.selection import still_there
 from pnne_nb.widgets.editor.training_overlay import OverlaidTraining, Overlay
 from pnne_nb.widgets.host.bundle import bundled, key_of
@@ -92,16 +92,13 @@ from pnne_nb.widgets.host.displays import Closable, Displays, close_parts, widge
 from pnne_nb.widgets.host.static_picture import KeptPicture
 
 if TYPE_CHECKING:
-    from pnne_nb.widgets.editor.export_dialog import ExportDialog, Lent
-    from pnne_nb.widgets.editor.run_to_here import Example, PortRuns
+    from pnne_nb.widgets.editor.export_dialog import Lent
+    from pnne_nb.widgets.editor.run_to_here import Example
 
 QUICKLY_DRAWN: Final = 2000
 """Nodes whose picture takes a fifth of a second; a cell that shows more does not wait for it."""
 
 _log: Final = logging.getLogger(__name__)
-
-MOST_STEPS: Final = 200
-"""In the list of what was done, before and after where the document stands."""
 
 
 @lru_cache(maxsize=1)
@@ -205,12 +202,7 @@ class GraphEditor(anywidget.AnyWidget):
         self._css = bundled("editor.css")
         self._graph = graph
         self._sending = fork_safe(threading.RLock())
-        self._compiling = fork_safe(threading.RLock())
-        self._latest: nn.Module | None = module  # what was imported keeps its weights
-        self._imported = module is not None
-        self._current: nn.Module | None = None
-        self._compiled: tuple[int, int] | None = None
-        self._edits = 0
+        self._model = LiveModel(graph, module)
         self._overlay: Overlay | None = None
         self._picture: Training | None = None
         self._marks = Marks()
@@ -221,8 +213,10 @@ class GraphEditor(anywidget.AnyWidget):
         self._example: Example | None = (
             None if module is None or input_size is not None else call_arguments(args, kwargs)
         )
-        self._runs: PortRuns | None = None  # as soon as somebody asks
-        self._exports: ExportDialog | None = None  # as soon as somebody asks: most editors export nothing
+        editor = weakref.ref(self)
+        self._tasks = BackgroundTasks(
+            graph, lambda: _lent_model(editor), _weakly(self._show_export), self._kept.add_report
+        )
         self._bursts = Bursts(_weakly(self._catch_up))
         super().__init__(height=height, read_only=read_only, theme=theme, bundle_key=key_of(front_end))
         self.on_msg(_weakly(self._receive))
@@ -272,19 +266,11 @@ class GraphEditor(anywidget.AnyWidget):
         The same module is given until an edit changes what is computed.
         """
         if self._graph.in_transaction:
-            return self._current
+            return self._model.current
         # Shapes that do not fit are errors too, and the compiler alone does not look at them.
         if any(finding.severity == "error" for finding in self.diagnostics):
             return None
-        with self._compiling:
-            state = self._edits, registry.revision
-            if state != self._compiled:
-                try:
-                    self._current = self._latest = compiler.compile(self._graph, reuse=self._latest)
-                except CompileError:
-                    self._current = None
-                self._compiled = state
-            return self._current
+        return self._model.compile()
 
     @property
     def training(self) -> OverlaidTraining | None:
@@ -369,13 +355,9 @@ class GraphEditor(anywidget.AnyWidget):
         """
         if self._release is not None:
             self.training = None
-            if self._exports is not None:
-                self._exports.close()
-                self._exports = None
-            if self._runs is not None:
-                self._runs.close()
+            self._tasks.close()
             self._release()
-            self._latest = self._current = self._compiled = None
+            self._model.forget()
         close_parts(self)
         super().close()
 
@@ -438,22 +420,24 @@ class GraphEditor(anywidget.AnyWidget):
                     self._show_training(self._picture)
                 if self._marks.marks:
                     self._tell(lambda: self._marks)
-                if self._exports is not None:
-                    self._show_export(self._exports.state)
-                    self._show_export(self._exports.check)
+                for event in self._tasks.export_events():
+                    self._show_export(event)
                 self._derivation.request()
             case GetCatalog():
                 self._tell(lambda: msgspec.structs.replace(_catalog(registry.revision), id=id, client=client))
             case Publish() | Unpublish() | LoadBlocks():
-                _change_blocks(graph, request)
+                change_blocks(graph, request)
                 self._tell(lambda: Blocks(blocks.graph.state(), id, client))
             case GetBundle() | GetSource() | GetSteps():
                 self._answer_question(request)
             case GetExportFormats() | StartExport() | CancelExport() | WatchExport():
-                self._answer_export(request)
+                if isinstance(request, StartExport):
+                    self._refuse_changes()
+                self._tell(self._tasks.answer(request, self._weights()))
             case Edit() | Undo() | Redo() | Arrange() | Group() | Ungroup():
+                self._refuse_changes()
                 with graph.asked_by(client, id):
-                    committed = self._change(request)
+                    committed = change(graph, request)
                 if not committed:
                     # No observer will answer.
                     self._tell(lambda: Committed(graph.version, (), "Arrange", self._history(), client, id))
@@ -470,86 +454,31 @@ class GraphEditor(anywidget.AnyWidget):
                 text = to_source(self._graph)
                 self._tell(lambda: Source(id, client, text))
             case GetSteps():
-                done, undone = self._graph.step_labels()
-                earlier = max(0, len(done) - MOST_STEPS)
-                self._tell(lambda: Steps(id, client, done[earlier:], undone[:MOST_STEPS], earlier))
+                self._tell(lambda: steps(self._graph, id, client))
             case _:
                 assert_never(request)
 
     def _run_to_here(self, request: RunToHere) -> None:
-        from pnne_nb.widgets.editor.run_to_here import PortRuns  # noqa: PLC0415  # few ask for it
-
-        if self._runs is None:
-            editor = weakref.ref(self)
-            self._runs = PortRuns(self._graph, lambda: _lent_model(editor))
-
         def tell(outcome: SeenTensor | PnneError) -> None:
             if isinstance(outcome, PnneError):
                 self._reject(request.id, request.client, outcome)
             else:
                 self._tell(lambda: outcome)
 
-        self._runs.start(request, self._latest, self._example, tell)
-
-    def _answer_export(self, request: GetExportFormats | StartExport | CancelExport | WatchExport) -> None:
-        from pnne_nb.widgets.editor.export_dialog import ExportDialog, format_states  # noqa: PLC0415  # few ask for it
-
-        if self._exports is None:
-            editor = weakref.ref(self)
-            self._exports = ExportDialog(
-                self._graph, lambda: _lent_model(editor), _weakly(self._show_export), self._kept.add_report
-            )
-            # An editor that is forgotten ends the processes that it has started.
-            weakref.finalize(self, self._exports.close).atexit = False
-        id, client, exports = request.id, request.client, self._exports
-        match request:
-            case GetExportFormats():
-                formats, folder, weights = format_states(), str(Path.cwd()), self._weights()
-                self._tell(lambda: ExportFormats(id, client, formats, folder, weights))
-            case StartExport(format=format, path=path, overwrite=overwrite):
-                if self.read_only:
-                    raise GraphError("The editor is read-only.")
-                exports.start(format, path, overwrite=overwrite)
-                self._tell(lambda: msgspec.structs.replace(exports.state, id=id, client=client))
-            case CancelExport():
-                exports.cancel()
-                self._tell(lambda: msgspec.structs.replace(exports.state, id=id, client=client))
-            case WatchExport(format=format):
-                exports.watch(format)
-                self._tell(lambda: msgspec.structs.replace(exports.check, id=id, client=client))
-            case _:
-                assert_never(request)
+        self._tasks.run_to_here(request, self._model.latest, self._example, tell)
 
     def _weights(self) -> str:
         if self.training is not None:
             return "The weights are those of the training, and the file is proved on its data."
-        whose = "the imported module, as editor.model has them" if self._imported else "editor.model"
+        whose = "the imported module, as editor.model has them" if self._model.is_imported else "editor.model"
         return (
             f"The weights are those of {whose}, and the file is proved on made-up inputs. "
             "Set editor.training = engine to export the weights of a training and prove the file on its data."
         )
 
-    def _change(self, request: Edit | Undo | Redo | Arrange | Group | Ungroup) -> bool:
-        """Carry out a request for a change; return whether anything was committed: a graph may stand arranged."""
-        graph = self._graph
+    def _refuse_changes(self) -> None:
         if self.read_only:
             raise GraphError("The editor is read-only.")
-        match request:
-            case Edit(base=base, ops=ops, label=label):
-                graph.apply(with_floats(graph, ops), label=label, base=base)
-            case Undo():
-                graph.undo()
-            case Redo():
-                graph.redo()
-            case Arrange(graph=which, direction=direction, values=values, first=first):
-                return bool(graph.arrange(which, direction=direction, values=values, undoable=not first).ops)
-            case Group(nodes=nodes, name=name, graph=which):
-                graph.group(nodes, name, graph=which)
-            case Ungroup(node=node, graph=which):
-                graph.ungroup(node, graph=which)
-            case _:
-                assert_never(request)
-        return True
 
     # To every view
 
@@ -560,9 +489,8 @@ class GraphEditor(anywidget.AnyWidget):
             self._tell(lambda: Committed(done.version, done.ops, done.label, history, done.client, done.request))
         computes = not all(isinstance(op, LookOp) for op in done.ops)
         if computes:
-            self._edits += 1
-            if self._exports is not None:
-                self._exports.edited()
+            self._model.edited()
+            self._tasks.edited()
         if done.client is not None:
             self._kept.changed()
         # Traits tell the page only of what has changed.
@@ -609,16 +537,6 @@ class GraphEditor(anywidget.AnyWidget):
 
     def _history(self) -> HistoryState:
         return HistoryState(self._graph.undo_label, self._graph.redo_label)
-
-
-def _change_blocks(graph: NodeGraph, request: Publish | Unpublish | LoadBlocks) -> None:
-    match request:
-        case Publish(node=node, name=name):
-            blocks.publish(graph, node, name)
-        case Unpublish(name=name):
-            blocks.remove(name)
-        case LoadBlocks(text=text):
-            blocks.load_text(text)
 
 
 @contextmanager
