@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pnne_nb.compiler.shapes.available_devices import available_devices
 from pnne_nb.errors import TrainingError, expect, near, shown
+from pnne_nb.runtime.optim.optimizers import update
 
 PrecisionName: TypeAlias = Literal["32", "bf16", "16"]
 _LEAST_SCALE = 1e-4
@@ -98,7 +99,7 @@ class Precision:
     def step(self, optimizer: torch.optim.Optimizer) -> bool:
         """Move the parameters; returns False if a scaled gradient overflowed, and they stayed."""
         if self.scaler is None:
-            optimizer.step()
+            update(optimizer)
             return True
         before = self.scale
         self.scaler.step(optimizer)
