@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, assert_never, final
+from typing import TYPE_CHECKING, Protocol, assert_never, final
 
 import msgspec
 from torch import nn
@@ -25,12 +26,55 @@ from pnne_nb.protocol.export_messages import (
     WatchExport,
 )
 from pnne_nb.protocol.messages import Event, RunToHere, SeenTensor
+from pnne_nb.widgets.editor.training_overlay import OverlaidTraining
 
 if TYPE_CHECKING:
-    from pnne_nb.widgets.editor.export_dialog import ExportDialog, Lend
+    from pnne_nb.widgets.editor.export_dialog import ExportDialog, Lend, Lent
     from pnne_nb.widgets.editor.run_to_here import Example, PortRuns
 
 ExportRequest = GetExportFormats | StartExport | CancelExport | WatchExport
+
+
+class Lender(Protocol):
+    """What lends its model to an export or a run: an editor."""
+
+    @property
+    def training(self) -> OverlaidTraining | None:
+        """The training that it shows."""
+
+    @property
+    def model(self) -> nn.Module | None:
+        """Its own model; None while the document has errors."""
+
+
+@contextmanager
+def lent_model(lender: Callable[[], Lender | None]) -> Iterator[Lent]:
+    """Lend the model to write or to run: the one that is trained, between two steps, or the editor's own.
+
+    Args:
+        lender: A weak reference: an editor that is forgotten lends nothing.
+    """
+    from pnne_nb.export.subject.example_batches import SAMPLES  # noqa: PLC0415  # few ask for it
+    from pnne_nb.widgets.editor.export_dialog import Lent  # noqa: PLC0415  # as above
+
+    editor = lender()
+    engine = None if editor is None else editor.training
+    if engine is None:
+        yield Lent(None if editor is None else editor.model)
+    else:
+        with engine.paused() as model:
+            yield Lent(model, engine.examples(SAMPLES))
+
+
+def weights_of(training: OverlaidTraining | None, *, is_imported: bool) -> str:
+    """Return the sentence that says which weights an export writes, and on what data it proves the file."""
+    if training is not None:
+        return "The weights are those of the training, and the file is proved on its data."
+    whose = "the imported module, as editor.model has them" if is_imported else "editor.model"
+    return (
+        f"The weights are those of {whose}, and the file is proved on made-up inputs. "
+        "Set editor.training = engine to export the weights of a training and prove the file on its data."
+    )
 
 
 @final

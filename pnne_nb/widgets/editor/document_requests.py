@@ -20,11 +20,14 @@ from pnne_nb.protocol.messages import (
     Unpublish,
 )
 
+ChangeRequest = Edit | Undo | Redo | Arrange | Group | Ungroup
+BlocksRequest = Publish | Unpublish | LoadBlocks
+
 MOST_STEPS: Final = 200
 """In the list of what was done, before and after where the document stands."""
 
 
-def change(graph: NodeGraph, request: Edit | Undo | Redo | Arrange | Group | Ungroup) -> bool:
+def change(graph: NodeGraph, request: ChangeRequest) -> bool:
     """Change a document.
 
     Returns:
@@ -51,7 +54,7 @@ def change(graph: NodeGraph, request: Edit | Undo | Redo | Arrange | Group | Ung
     return True
 
 
-def change_blocks(graph: NodeGraph, request: Publish | Unpublish | LoadBlocks) -> None:
+def change_blocks(graph: NodeGraph, request: BlocksRequest) -> None:
     """Change the library of blocks.
 
     Raises:
