@@ -47,7 +47,7 @@ def import_in_background(*modules: str) -> None:
 
 
 def in_notebook() -> bool:
-    """Whether this process is a kernel, or IPython in a terminal: it looks, and imports nothing."""
+    """Return whether this process is a kernel, or IPython in a terminal: it looks, and imports nothing."""
     get = getattr(sys.modules.get("IPython"), "get_ipython", None)
     return get is not None and get() is not None
 

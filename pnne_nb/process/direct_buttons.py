@@ -125,7 +125,7 @@ class DirectButtons:
         connection.sendall(_ANSWER % (b"404 Not Found" if press is None else b"204 No Content"))
 
     def _press(self, request: bytes) -> Press | None:
-        """The button that a request means, which comes in one piece from any browser."""
+        """Return the button that a request means, which comes in one piece from any browser."""
         method, _, rest = request.partition(b" ")
         path = rest.partition(b" ")[0]
         if method != b"POST":

@@ -440,7 +440,7 @@ class TrainingEngine:
         return self._session.awaited().__await__()
 
     def paused(self) -> AbstractContextManager[nn.Module]:
-        """A block with the model to itself, to look at or to change: ``with engine.paused() as model: ...``.
+        """Return a block with the model to itself, to look at or to change: ``with engine.paused() as model: ...``.
 
         Training waits between two steps meanwhile; its state stays what it is.
         """

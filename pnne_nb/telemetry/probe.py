@@ -140,7 +140,7 @@ class Cadence:
         self._since: float | None = None
 
     def due(self, now: float) -> bool:
-        """Whether the step that starts at `now` (seconds, monotonic) should be observed."""
+        """Return whether the step that starts at `now` (seconds, monotonic) should be observed."""
         if self._since is None:
             self._since = now
         if self.hz <= 0 or now < self._next:
@@ -163,14 +163,14 @@ class Cadence:
         return 1.0 / pause if 0 < pause < float("inf") else 0.0
 
     def share(self, now: float) -> float:
-        """The share of the time since the first step that observing took, 0 to 1.
+        """Return the share of the time since the first step that observing took, 0 to 1.
 
         By what `spent` was told, which is what the pauses are made of; `PairedOverhead` estimates what it truly was.
         """
         return min(1.0, self._cost / self.elapsed(now)) if self._cost else 0.0
 
     def elapsed(self, now: float) -> float:
-        """Seconds since the first step.
+        """Return the seconds since the first step.
 
         The pause that an observation was paid for with counts as soon as it begins, so that the first one is not
         compared with the few milliseconds before it.
@@ -211,7 +211,7 @@ class Toll:
         self._next = float("-inf")
 
     def wants_bare(self, now: float) -> bool:
-        """Whether the step that starts at `now` (seconds, monotonic) should be timed if it is not observed."""
+        """Return whether the step that starts at `now` (seconds, monotonic) should be timed if it is not observed."""
         return now >= self._next
 
     def bare(self, seconds: float, now: float) -> None:
@@ -221,7 +221,7 @@ class Toll:
         self.paired.bare(seconds)
 
     def observed(self, seconds: float, known: float) -> float:
-        """A step was observed, and took `seconds`, of which the probes are known to have taken `known`.
+        """Return a step was observed, and took `seconds`, of which the probes are known to have taken `known`.
 
         Returns:
             What observing it cost. The first one pays for what is loaded and set up once, says nothing about the

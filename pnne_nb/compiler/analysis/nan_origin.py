@@ -419,7 +419,7 @@ def found(tensor: Tensor) -> str:
 
 
 def described(operand: Operand) -> str:
-    """An operand in words: ``"[8, 4] float32, from 0 to 3, 2 of them 0"``."""
+    """Return an operand in words: ``"[8, 4] float32, from 0 to 3, 2 of them 0"``."""
     between = f", from {operand.low:.4g} to {operand.high:.4g}" if operand.low == operand.low else ""
     zeros = f", {operand.zeros} of them 0" if operand.zeros else ""
     return f"{list(operand.shape)} {operand.dtype}{between}{zeros}"

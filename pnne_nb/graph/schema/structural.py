@@ -64,7 +64,7 @@ CATEGORY = STRUCTURE.name
 
 
 def _property(name: str, kind: PropertyType, doc: str, default: Value | Required = REQUIRED) -> Property:
-    """A property of the node itself, not of a call."""
+    """Return a property of the node itself, not of a call."""
     return Property(name, kind, default, "node", doc)
 
 

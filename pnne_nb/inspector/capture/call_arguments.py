@@ -69,7 +69,7 @@ def fitting(model: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, obj
 def why_not_callable(
     function: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]
 ) -> str | None:
-    """Why `function` does not take these arguments, or None if it does, or does not tell."""
+    """Return why `function` does not take these arguments, or None if it does, or does not tell."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -82,7 +82,7 @@ def why_not_callable(
 
 
 def _signature(function: Callable[..., object]) -> str:
-    """The names of the arguments, without types: ``(x, mask=None)``."""
+    """Return the names of the arguments, without types: ``(x, mask=None)``."""
     parameters = [
         parameter.replace(annotation=inspect.Parameter.empty)
         for parameter in inspect.signature(function).parameters.values()

@@ -166,7 +166,7 @@ def _check_loss_fn(loss_fn: object) -> None:
 
 
 def _loss_of(loss_fn: Callable[..., Tensor], output: object, target: object) -> Tensor:
-    """The loss of `output`; an error of `loss_fn` says what it was given."""
+    """Return the loss of `output`; an error of `loss_fn` says what it was given."""
     given = (output,) if target is None else (output, target)
     name = type(loss_fn).__name__ if isinstance(loss_fn, nn.Module) else getattr(loss_fn, "__name__", "loss_fn")
     try:

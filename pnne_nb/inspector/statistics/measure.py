@@ -150,7 +150,7 @@ def _stored(tensor: Tensor) -> Tensor:
 
 
 def _measure(tensor: Tensor) -> Tensor:
-    """All scalars of `tensor` as one float64 vector on its device, without waiting for the device."""
+    """Return all scalars of `tensor` as one float64 vector on its device, without waiting for the device."""
     # MPS has no float64.
     flat = (tensor.cpu() if tensor.device.type == "mps" else tensor).reshape(-1)
     count = flat.numel()

@@ -21,13 +21,13 @@ QuantityT = TypeVar("QuantityT")
 
 
 def layers(model: nn.Module) -> dict[str, nn.Module]:
-    """Every submodule once, by its first path; the model itself, as ``""``, only if it has no submodule."""
+    """Return every submodule once, by its first path; the model itself, as ``""``, only if it has no submodule."""
     found = {name: module for name, module in model.named_modules() if name}
     return found or {"": model}
 
 
 def leaf_layers(model: nn.Module) -> dict[str, nn.Module]:
-    """The layers that contain no other layer."""
+    """Return the layers that contain no other layer."""
     return {name: module for name, module in layers(model).items() if not any(module.children())}
 
 

@@ -261,13 +261,13 @@ class _Call:
 
 
 def _positional(args: tuple[object, ...]) -> list[tuple[str, Tensor]]:
-    """The tensors of positional arguments, without a number where there is only one."""
+    """Return the tensors of positional arguments, without a number where there is only one."""
     found = list(tensors_in(args))
     return [("", found[0][1])] if len(found) == 1 else found
 
 
 def _times(model: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, float]:
-    """Seconds of every layer in the fastest of a few passes in which nothing else is recorded."""
+    """Return the seconds of every layer in the fastest of a few passes in which nothing else is recorded."""
     found: list[dict[str, float]] = []
     until = time.perf_counter() + _TIMING
     while len(found) < _PASSES and (not found or time.perf_counter() < until):

@@ -121,7 +121,7 @@ def examples_in(value: Any) -> int | None:
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Every tensor in a collection of collections."""
+    """Yield every tensor in a collection of collections."""
     match value:
         case Tensor():
             yield value
@@ -136,7 +136,7 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
 
 
 def to_device(value: Any, device: torch.device) -> Any:
-    """The same value with every tensor in it on `device`, complete as soon as somebody there reads it."""
+    """Return the same value with every tensor in it on `device`, complete as soon as somebody there reads it."""
     match value:
         case Tensor():
             # A copy to the CPU that nobody waits for would be read before it has arrived.

@@ -30,7 +30,7 @@ class Table(Protocol):
     """What numpy can read, as a pandas DataFrame or Series."""
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """The values."""
+        """Return the values."""
 
 
 Array: TypeAlias = "Tensor | NDArray[Any] | Table | list[Any]"

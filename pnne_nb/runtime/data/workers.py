@@ -96,7 +96,7 @@ def _send_instead(queue: Queue[Any], error: Exception, unsent: tuple[Any, Any]) 
 
 
 def explained(batches: Iterator[Any]) -> Iterator[Any]:
-    """The same batches; if a worker process dies, its death is told at once, not the broken connection that it leaves.
+    """Yield the same batches; a worker process that dies is reported as such, not as a broken connection.
 
     Raises:
         WorkerDiedError: A worker has died.
@@ -140,7 +140,7 @@ def dismiss_workers(batches: Iterator[Any] | None, *, at_once: bool) -> None:
 
 
 def workers_live(batches: Iterator[Any] | None) -> bool:
-    """Whether no worker of a pass over a loader has died."""
+    """Return whether no worker of a pass over a loader has died."""
     return not isinstance(batches, _MultiProcessingDataLoaderIter) or all(
         worker.is_alive() for worker in batches._workers
     )

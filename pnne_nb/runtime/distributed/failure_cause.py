@@ -54,7 +54,7 @@ def hear(
 
 
 def is_cut_off(complaint: Broke) -> bool:
-    """Whether it may be the fault of a process that is not heard here."""
+    """Return whether it may be the fault of a process that is not heard here."""
     return complaint.kind in _CUT_OFF
 
 

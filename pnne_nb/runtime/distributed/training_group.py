@@ -314,7 +314,7 @@ class TrainingGroup:
         return Restarted(AnomalyFrame(step=self.steps, kind="worker-restarted", message=message))
 
     def _adopt(self, kept: Kept) -> dict[str, Any]:
-        """The engine's loop becomes what the group has kept.
+        """Bring the engine's loop to what the group has kept.
 
         Raises:
             CheckpointError: It could not be kept.

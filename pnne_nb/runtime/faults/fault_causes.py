@@ -167,7 +167,7 @@ def _of_root(operation: str, low: float, *, backward: bool) -> Cause:
 
 
 def _grew(losses: Sequence[float]) -> float | None:
-    """The factor between the least of some losses and the last one; None of fewer than two."""
+    """Return the factor between the least of some losses and the last one; None of fewer than two."""
     finite = [abs(loss) for loss in losses if math.isfinite(loss)]
     least = min(finite, default=0.0)
     return finite[-1] / least if len(finite) > 1 and least > 0 else None

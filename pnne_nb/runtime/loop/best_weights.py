@@ -78,7 +78,7 @@ class Standing:
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        """All of it."""
+        """Return all of it."""
         return {"weights": self._weights, **{name: getattr(self, name) for name in _NUMBERS}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

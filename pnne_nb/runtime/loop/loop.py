@@ -77,7 +77,7 @@ class TrainingLoop:
 
     @classmethod
     def of(cls, recipe: Recipe, seed: int, observers: Observers) -> TrainingLoop:
-        """A loop with random numbers of its own, which begin at `seed`."""
+        """Return a loop with random numbers of its own, which begin at `seed`."""
         numbers = PrivateRandomness(seed, recipe.device, more=devices_of(recipe.model))
         return cls(recipe, numbers, observers)
 
@@ -183,7 +183,7 @@ class TrainingLoop:
             self.standing.epochs_since_best = 0
 
     def has_settled(self) -> bool:
-        """Whether early stopping ends the training now."""
+        """Return whether early stopping ends the training now."""
         return self.recipe.patience is not None and self.standing.epochs_since_best >= self.recipe.patience
 
     def _restored(self) -> AnomalyFrame:
@@ -326,7 +326,7 @@ class TrainingLoop:
         return AnomalyFrame(self.steps, "out-of-memory", message, hint="A smaller batch_size saves memory as well.")
 
     def validate(self) -> Generator[Validated | Eased, None, EpochFrame]:
-        """An extra validation between two steps, one event a batch; the training is as before it.
+        """Validate between two steps, one event a batch; the training is as before it.
 
         Raises:
             TrainingError: There is no validation data, or this is inside a validation.
@@ -382,7 +382,7 @@ class TrainingLoop:
         }
 
     def _goes_on(self, recipe: Recipe) -> AbstractContextManager[None]:
-        """A block in which what a checkpoint has given to others shows to be what they need."""
+        """Return a block in which what a checkpoint has given to others shows to be what they need."""
         return self._tried(recipe) if self._untried else _NOTHING
 
     @contextmanager

@@ -66,7 +66,7 @@ class LossReduction:
         return bool(agreed)
 
     def learn_in_step(self, recipe: Recipe, output: Any, batch: Batch, value: float, step: int) -> AnomalyFrame | None:
-        """The same in an optimizer step, whose weights were chosen before.
+        """Return the same in an optimizer step, whose weights were chosen before.
 
         Args:
             recipe: See `learn`, also for `output`, `batch` and `value`.
@@ -95,7 +95,7 @@ class LossReduction:
 
 
 def _is_known(recipe: Recipe) -> bool:
-    """Whether the loss function is torch's own, or computed by the model: neither needs a trial."""
+    """Return whether the loss function is torch's own, or computed by the model: neither needs a trial."""
     loss = recipe.loss.layer if isinstance(recipe.loss, WeighedLoss) else recipe.loss
     ours = any(loss is known for known in _FUNCTIONS) or type(loss).__module__.startswith("torch.nn.")
     return not recipe.compares or ours

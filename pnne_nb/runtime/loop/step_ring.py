@@ -85,7 +85,7 @@ class StepRing:
         return [loss for _, loss in self._losses][-STEPS:]
 
     def loss_of(self, step: int) -> float | None:
-        """The loss of a step, or None if it is no longer known."""
+        """Return the loss of a step, or None if it is no longer known."""
         if not self._losses:
             return None
         index = step - self._losses[0][0]
@@ -188,7 +188,7 @@ class StepRing:
         self.touch()
 
     def before(self, step: int) -> StepSnapshot | None:
-        """The newest snapshot that is not after `step` steps, or None."""
+        """Return the newest snapshot that is not after `step` steps, or None."""
         index = bisect_right([each.step for each in self.snapshots], step)
         return self.snapshots[index - 1] if index else None
 
@@ -237,7 +237,7 @@ def _size(value: Any) -> int:
 
 
 def copied(state: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of a training's state, on the CPU, that does not change with it."""
+    """Return a copy of a training's state, on the CPU, that does not change with it."""
     with torch.no_grad():
         made: dict[str, Any] = _copied(dict(state))
     return made

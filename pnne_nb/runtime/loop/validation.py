@@ -154,7 +154,7 @@ class Validation:
         return self._active.recipe.peers.sum([float(sum(batch.examples for batch, _, _ in judged if batch.counts))])[0]
 
     def _judged(self, raw: Any) -> list[tuple[Batch, Any, float]]:
-        """The batch, or where memory is too small for it the pieces of it, with outputs and losses.
+        """Return the batch, or where memory is too small for it the pieces of it, with outputs and losses.
 
         In eval mode, the pieces of a batch say what it would have said.
         """

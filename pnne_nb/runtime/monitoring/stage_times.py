@@ -50,7 +50,7 @@ class Stages:
 
 
 def shares(seconds: Mapping[Stage, float], before: Mapping[Stage, float] | None = None) -> dict[str, float]:
-    """The share of each stage, 0 to 1, of the time since `before`; all 0 if there was none."""
+    """Return the share of each stage, 0 to 1, of the time since `before`; all 0 if there was none."""
     spent = {stage: value - (0.0 if before is None else before[stage]) for stage, value in seconds.items()}
     total = sum(spent.values())
     return {stage: value / total if total > 0 else 0.0 for stage, value in spent.items()}

@@ -26,7 +26,7 @@ class Goal(msgspec.Struct, frozen=True):
     min_delta: float = 0.0
 
     def called(self, *, validates: bool) -> str:
-        """The name of the number that counts; for `validates`, see `cost`."""
+        """Return the name of the number that counts; for `validates`, see `cost`."""
         return self.name or ("val_loss" if validates else "train_loss")
 
     def cost(self, metrics: Mapping[str, float], *, validates: bool) -> float | None:

@@ -75,7 +75,7 @@ def _hits(output: Tensor, target: Tensor) -> Tensor:
 
 
 def chosen_classes(output: Any, target: Any) -> tuple[Tensor, Tensor] | None:
-    """The classes that `output` chooses and those that `target` says, of equal shape, as `accuracy` reads them.
+    """Return the classes that `output` chooses and those that `target` says, of equal shape, as `accuracy` reads them.
 
     None if the target holds quantities, or one of them is no tensor.
 
@@ -148,7 +148,7 @@ class Averaged:
         self._examples += examples
 
     def compute(self) -> float:
-        """The mean over all examples since the last reset; NaN without any."""
+        """Return the mean over all examples since the last reset; NaN without any."""
         return float(self._sum) / self._examples if self._examples else float("nan")
 
     def reset(self) -> None:
@@ -156,7 +156,7 @@ class Averaged:
         self._sum, self._examples = 0.0, 0
 
     def state_dict(self) -> dict[str, Any]:
-        """The sums so far."""
+        """Return the sums so far."""
         return {"sum": self._sum, "examples": self._examples}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -206,7 +206,7 @@ class Accuracy:
             self._seen += hits.numel()
 
     def compute(self) -> float | None:
-        """The share over all predictions since the last reset; NaN without any, None of measurements."""
+        """Return the share over all predictions since the last reset; NaN without any, None of measurements."""
         if self._measurements:
             return None
         return float(self._hits) / self._seen if self._seen else float("nan")
@@ -216,7 +216,7 @@ class Accuracy:
         self._hits, self._seen, self._measurements = 0, 0, 0
 
     def state_dict(self) -> dict[str, Any]:
-        """The counts so far."""
+        """Return the counts so far."""
         return {"hits": int(self._hits), "seen": self._seen, "measurements": self._measurements}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -284,7 +284,7 @@ def _named(name: str, doing: str) -> Iterator[None]:
 
 
 def numbers_of(name: str, value: Any) -> dict[str, float]:
-    """The numbers in what the metric called `name` says, by name.
+    """Return the numbers in what the metric called `name` says, by name.
 
     Raises:
         TrainingError: It says something else than numbers.

@@ -30,7 +30,7 @@ OPTIMIZERS: dict[str, type] = classes(torch.optim, torch.optim.Optimizer, exclud
 def make_optimizer(
     choice: OptimizerChoice, model: nn.Module, groups: Mapping[str, Options] | None = None
 ) -> torch.optim.Optimizer:
-    """The optimizer that `choice` stands for, over the model's trainable parameters.
+    """Return the optimizer that `choice` stands for, over the model's trainable parameters.
 
     Args:
         choice: A name, a name with arguments, a function of the parameters, or a ready optimizer.
@@ -197,7 +197,7 @@ def _require_lasting(schedule: Schedule, number: int, options: Options) -> None:
 
 
 def _is_lost(before: Any, wanted: Any, without: Any, moved: Any) -> bool:
-    """Whether one of the numbers that are to change is, after a move, what it would have been without that."""
+    """Return whether one of the numbers that are to change is, after a move, what it would have been without that."""
     if isinstance(wanted, (tuple, list)):
         parts = zip(before, wanted, without, moved, strict=True)
         return any(_is_lost(*part) for part in parts)
@@ -225,13 +225,13 @@ def update(optimizer: torch.optim.Optimizer) -> None:
 
 
 def needs_closure(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether a step of `optimizer` computes the loss itself, several times, as that of LBFGS does."""
+    """Return whether a step of `optimizer` computes the loss itself, several times, as that of LBFGS does."""
     closure = inspect.signature(type(optimizer).step).parameters.get("closure")
     return closure is not None and closure.default is closure.empty
 
 
 def _known_otherwise(model: nn.Module, pattern: str) -> str:
-    """Why a pattern fits nothing although there are parameters with such names."""
+    """Return why a pattern fits nothing although there are parameters with such names."""
     first = {id(one): name for name, one in model.named_parameters()}
     for name, one in model.named_parameters(remove_duplicate=False):
         if fnmatchcase(name, pattern):
@@ -242,19 +242,19 @@ def _known_otherwise(model: nn.Module, pattern: str) -> str:
 
 
 def is_all_moved(choice: OptimizerChoice) -> bool:
-    """Whether the optimizer of that choice moves all of a model, not what a function or somebody has chosen of it."""
+    """Return whether the chosen optimizer moves all parameters, rather than those that a function or person selected."""
     return isinstance(choice, (str, tuple, type))
 
 
 def left_out(model: nn.Module, movers: Iterable[object]) -> list[str]:
-    """Names of the parameters that want gradients, and that none of the optimizers among `movers` moves."""
+    """Return the names of the parameters that want gradients, and that none of the optimizers among `movers` moves."""
     groups = [group for one in movers if isinstance(one, torch.optim.Optimizer) for group in one.param_groups]
     moved = {id(one) for group in groups for one in group["params"]}
     return [name for name, one in model.named_parameters() if one.requires_grad and id(one) not in moved]
 
 
 def parameter_groups(model: nn.Module, groups: Mapping[str, Options]) -> list[Any]:
-    """The trainable parameters, as a list or as the groups that the patterns ask for.
+    """Return the trainable parameters, as a list or as the groups that the patterns ask for.
 
     Raises:
         TrainingError: Nothing is trainable, or a pattern fits no parameter.

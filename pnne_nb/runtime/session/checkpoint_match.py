@@ -158,5 +158,5 @@ def _other_graph(before: str | None, document: str, step: int) -> AnomalyFrame |
 
 
 def _called(kind: str, asked: Any) -> str:
-    """An optimizer or a scheduler, with its options where they are known."""
+    """Return an optimizer or a scheduler, with its options where they are known."""
     return kind if asked is None or not is_plain(asked) else repr(asked)

@@ -73,7 +73,7 @@ class DeviceManager:
         return measured(chosen)
 
     def choose(self, needed: int = 0) -> torch.device:
-        """The accelerator with the most free memory if `needed` bytes fit there, else the CPU."""
+        """Return the accelerator with the most free memory if `needed` bytes fit there, else the CPU."""
         accelerators = [device for device in self.devices if device.name != "cpu" and device.free >= needed]
         best = max(accelerators, key=lambda device: device.free, default=None)
         return torch.device("cpu" if best is None else best.name)

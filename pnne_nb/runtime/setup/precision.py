@@ -19,7 +19,7 @@ _NO_AUTOCAST: AbstractContextManager[None] = nullcontext()
 
 
 def choose_device(device: str | torch.device) -> torch.device:
-    """The device that a name stands for; ``"auto"`` is the accelerator if there is one, else the CPU.
+    """Return the device that a name stands for; ``"auto"`` is the accelerator if there is one, else the CPU.
 
     Raises:
         TrainingError: There is no such device here.
@@ -80,7 +80,7 @@ class Precision:
         return self._dtype is None
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """The context of a forward pass."""
+        """Return the context of a forward pass."""
         if self._dtype is None:
             return _NO_AUTOCAST
         return torch.autocast(self._device, self._dtype)

@@ -138,11 +138,11 @@ class Control:
         return bool(self._visits)
 
     def in_training_thread(self) -> bool:
-        """Whether the caller is the training thread."""
+        """Return whether the caller is the training thread."""
         return self._trainer == threading.get_ident()
 
     def in_a_step(self) -> bool:
-        """Whether the caller is the training thread, or in a step of another training, which holds this one up."""
+        """Return whether the caller is the training thread, or in a step of another training, which delays this one."""
         return self.in_training_thread() or has_turn()
 
     def launch(self, steps: int | None = None) -> bool:
@@ -321,7 +321,7 @@ class Control:
         errand.run()
 
     def _glance(self) -> float | None:
-        """Seconds after which the training thread looks again: nobody rings when a loan runs out, or a visitor has died."""
+        """Return the seconds until the training thread looks again: an expired loan or a dead visitor rings no bell."""
         left = self._loan_left()
         return min(_GLANCE, left or _GLANCE) if self._visits else left
 
@@ -338,7 +338,7 @@ class Control:
         return wants_to_work and not self._visits and self._loan_left() is None
 
     def _loan_left(self) -> float | None:
-        """Seconds for which visitors who have left may come back before the next step, or None."""
+        """Return the seconds for which visitors who have left may come back before the next step, or None."""
         if self._lent_since is None:
             return None
         left = self._lent_until - time.monotonic()

@@ -30,7 +30,7 @@ class LeftBehindError(BaseException):
 
 
 def is_left_behind() -> bool:
-    """Whether the calling thread is no longer part of its training, and must not touch anything of it."""
+    """Return whether the calling thread is no longer part of its training, and must not touch anything of it."""
     return bool(_left) and threading.get_ident() in _left
 
 
@@ -71,7 +71,7 @@ _LOOKS = 1000
 
 
 def kept(context: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
-    """The same block; in a foreign call, whoever leaves that behind leaves the block too."""
+    """Return the same block; in a foreign call, whoever leaves that behind leaves the block too."""
     calls: ForeignCalls | None = getattr(_here, "calls", None)
     return context if calls is None else calls.around(context)
 
@@ -119,7 +119,7 @@ class ForeignCalls:
                 self.function = ""
 
     def within(self, thread: int | None) -> bool:
-        """Whether `thread` is in such a call."""
+        """Return whether `thread` is in such a call."""
         return thread is not None and self._thread == thread
 
     def around(
@@ -128,7 +128,7 @@ class ForeignCalls:
         undo: Callable[[], None] | None = None,
         after: Callable[[], None] | None = None,
     ) -> _Kept:
-        """A block that whoever leaves a call behind leaves as well; it may be entered again and again.
+        """Return a block that whoever leaves a call behind leaves as well; it may be entered again and again.
 
         Args:
             context: What is entered.

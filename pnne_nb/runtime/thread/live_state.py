@@ -277,7 +277,7 @@ class ChangeWatch:
 
 
 def _named_tensors(model: nn.Module, belongings: Belongings | None) -> Iterator[tuple[str, Tensor]]:
-    """The parameters of a model, and what its optimizer keeps about them."""
+    """Yield the parameters of a model, and what its optimizer keeps about them."""
     yield from model.named_parameters()
     if belongings is not None:
         for name, values in _states(model, belongings.optimizer):
@@ -325,7 +325,7 @@ def _facts(model: nn.Module, belongings: Belongings | None, before: Facts | None
 
 
 def _is_own_method(module: nn.Module, name: str, value: object) -> bool:
-    """Whether it is what the class says: whoever exchanges a method for a while puts that back."""
+    """Return whether it is what the class says: whoever exchanges a method for a while puts that back."""
     return getattr(value, "__self__", None) is module and getattr(value, "__func__", 0) is getattr(
         type(module), name, None
     )

@@ -73,7 +73,7 @@ class _Holder:
         self.frames: list[FrameType] = []
 
     def needs_it(self) -> bool:
-        """Whether a use is under way, or a backward pass may come."""
+        """Return whether a use is under way, or a backward pass may come."""
         self.results = [result for result in self.results if result() is not None]
         return bool(self.calls or self.results or self.frames)
 
@@ -322,15 +322,15 @@ class SharedModel:
             self._changes.lend(memory, array, in_cell=self.parked_here())
 
     def held_here(self) -> bool:
-        """Whether a use in the calling thread has nothing to wait for, and leaves nothing behind."""
+        """Return whether a use in the calling thread has nothing to wait for, and leaves nothing behind."""
         return self._is_own() or self.parked_here()
 
     def parked_here(self) -> bool:
-        """Whether this is a cell that the training waits for."""
+        """Return whether this is a cell that the training waits for."""
         return self._parked and cells.open_here()
 
     def _is_own(self) -> bool:
-        """Whether the caller is the training, or a step of another one that keeps this one between two steps."""
+        """Return whether the caller is the training, or a step of another one that keeps this one between two steps."""
         return not self.guards or self._control.in_training_thread() or has_turn()
 
     def _arrive(self) -> _Holder:

@@ -48,7 +48,7 @@ class States(NamedTuple):
 
     @classmethod
     def of(cls, generators: Generators) -> States:
-        """Those of `generators` now."""
+        """Return those of `generators` now."""
         return cls(generators.python.getstate(), generators.numpy.get_state(legacy=False))
 
     @classmethod
@@ -62,7 +62,7 @@ class States(NamedTuple):
         generators.numpy.set_state(self.numpy)
 
     def same(self, other: States) -> bool:
-        """Whether the same numbers come next."""
+        """Return whether the same numbers come next."""
         mine, its = self.numpy, other.numpy
         return (
             self.python == other.python
@@ -160,18 +160,18 @@ class _Shared:
         renewed_after_fork(self)
 
     def here(self) -> Generators:
-        """The generators that the calling thread means by the global ones."""
+        """Return the generators that the calling thread means by the global ones."""
         return _GLOBAL if self._in_step() else self._others or _GLOBAL
 
     def _in_step(self) -> bool:
-        """Whether the caller is the thread that makes a step, or one that a step of the same training has started."""
+        """Return whether the calling thread makes a step, or was started by a step of the same training."""
         caller = threading.get_ident()
         if self.thread == caller:
             return True
         return self.thread is not None and self._helpers.get(caller, self) is self.holder
 
     def drawn(self) -> Generators:
-        """The same for whoever draws: a step that does so is noted."""
+        """Return the same for whoever draws: a step that does so is noted."""
         if not self._in_step():
             return self._others or _GLOBAL
         if self.holder is not None:
@@ -323,7 +323,7 @@ open_generators, close_generators = _shared.open, _shared.close
 
 
 def _knowing(kind: Any, which: Callable[[], Any]) -> Any:
-    """An instance of a kind of generator that draws from the generator that the calling thread means."""
+    """Return an instance of a kind of generator that draws from the generator that the calling thread means."""
 
     def forwarding(name: str) -> Callable[..., Any]:
         @functools.wraps(getattr(kind, name))

@@ -19,7 +19,7 @@ from pnne_nb.runtime.thread.step_lock import has_turn, turn
 
 
 def key_of(*parts: int) -> int:
-    """A number below 2**63 for a tuple such as (seed, epoch, position); near tuples give unrelated numbers."""
+    """Return a number below 2**63 for a tuple such as (seed, epoch, position); near tuples give unrelated numbers."""
     digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 
@@ -48,7 +48,7 @@ def seeded_globals(seed: int) -> Iterator[None]:
 
 
 def globals_as_numbers() -> list[float]:
-    """The states of the CPU's global generators, for another process: always equally many numbers, each of them exact."""
+    """Return the states of the CPU's global generators for another process, always as the same number of exact numbers."""
     python, numpy = States.of(here())
     (_, internal, gauss), state = python, numpy["state"]
     both = [*internal, gauss is not None, gauss or 0.0, *state["key"], state["pos"], numpy["has_gauss"], numpy["gauss"]]
@@ -127,7 +127,7 @@ class PrivateRandomness:
             generator.set_state(state)
 
     def state_dict(self) -> dict[str, Any]:
-        """The states between two steps, in types that a safe load accepts."""
+        """Return the states between two steps, in types that a safe load accepts."""
         python, numpy = self._states.now
         (version, internal, gauss), state = python, numpy["state"]
         keys = torch.tensor(state["key"].astype(np.int64))

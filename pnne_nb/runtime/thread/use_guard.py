@@ -134,7 +134,7 @@ def _guarded(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def _may_write(func: Callable[..., Any], kwargs: dict[str, Any]) -> bool:
-    """Whether a function writes one of its arguments, as far as its name tells."""
+    """Return whether a function writes one of its arguments, as far as its name tells."""
     name = getattr(func, "__name__", "")
     return (name[-1:] == "_" and name[:2] != "__") or name in {"__setitem__", "__set__"} or "out" in kwargs
 
@@ -160,7 +160,7 @@ def _noted(
 
 
 def _written(tensor: Tensor) -> tuple[int, int]:
-    """The memory of a tensor, and how often it was written through this tensor and those that torch counts with it."""
+    """Return the memory of a tensor, and how often it was written through it and the tensors that share its counter."""
     return memory_of(tensor), 0 if tensor.is_inference() else tensor._version
 
 
@@ -198,7 +198,7 @@ KEPT = "pnne_nb"
 
 
 def tensors_in(values: Iterable[Any]) -> Iterator[Tensor]:
-    """The tensors among `values`, and in lists, tuples and dictionaries of them."""
+    """Yield the tensors among `values`, and in lists, tuples and dictionaries of them."""
     for value in values:
         if isinstance(value, Tensor):
             yield value
@@ -251,7 +251,7 @@ def _remove(mode: TorchFunctionMode) -> None:
 
 
 def _taken_off() -> list[TorchFunctionMode]:
-    """Every mode of the thread, the uppermost first; none is active afterwards."""
+    """Return every mode of the thread, the uppermost first; none is active afterwards."""
     return [_overrides._pop_mode() for _ in range(_overrides._len_torch_function_stack())]
 
 
@@ -330,7 +330,7 @@ class _Entries:
         setattr(owner, name, new)
 
     def pass_by(self) -> bool:
-        """Whether the calling thread trains: what it does is the training itself."""
+        """Return whether the calling thread trains: what it does is the training itself."""
         return threading.get_ident() in self.training_threads
 
 
@@ -410,7 +410,7 @@ def _using(module: nn.Module) -> Iterator[None]:
 
 
 def _entering(original: Callable[..., R]) -> Callable[..., R]:
-    """A backward pass, also of a thread that was there before the training, or that has no mode for another reason."""
+    """Return `original` with the model's guard around it, for threads that have no function mode, such as older ones."""
 
     def enter(*args: Any, **kwargs: Any) -> R:
         if _entries.pass_by() or _here.inside:

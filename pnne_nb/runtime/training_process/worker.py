@@ -144,7 +144,7 @@ class ProcessWorker:
         return topics | _CHECKPOINT if due else topics
 
     def _meaning(self, event: Event) -> tuple[frozenset[str], bool]:
-        """The topics of an event, and whether the kernel writes a checkpoint after it."""
+        """Return the topics of an event, and whether the kernel writes a checkpoint after it."""
         every = self._save_every
         match event:
             case Stepped(frame=StepFrame(step=step)):

@@ -197,7 +197,7 @@ class GraphEditor(anywidget.AnyWidget):
 
     @classmethod
     def opened(cls) -> list[GraphEditor]:
-        """The editors that have not been closed."""
+        """Return the editors that have not been closed."""
         return [editor for editor in list(cls._following) if editor.comm is not None]
 
     def __repr__(self) -> str:

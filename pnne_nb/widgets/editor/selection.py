@@ -22,7 +22,7 @@ def still_there(paths: Iterable[str], graph: NodeGraph, ops: Sequence[Op]) -> tu
 
 
 def _renamed(path: str, graph: NodeGraph, renames: Sequence[RenameNode]) -> str:
-    """The path by today's names, part by part: a block that the node is in may have been renamed too."""
+    """Return the path by today's names, part by part: a block that the node is in may have been renamed too."""
     place, today = "", ""
     for name in path.split("."):
         for rename in renames:

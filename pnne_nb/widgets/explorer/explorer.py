@@ -146,7 +146,7 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
         self._kept.show_under(self)
 
     def still(self) -> Still:
-        """The layers that are shown, the chosen one in words, and what was found.
+        """Return the layers that are shown, the chosen one in words, and what was found.
 
         Raises:
             InspectionError: The explorer was closed.

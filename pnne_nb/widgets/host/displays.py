@@ -34,7 +34,7 @@ class Displays:
 
     @classmethod
     def here(cls) -> Displays:
-        """The displays of this process."""
+        """Return the displays of this process."""
         if cls._process is None:
             cls._process = cls()
         return cls._process
@@ -83,7 +83,7 @@ class Displays:
 
 
 def _running_cell() -> tuple[str | None, int, str] | None:
-    """The running cell's identity, where the front end tells it, the number of the execution, and its code."""
+    """Return the running cell's identity, where the front end tells it, the number of the execution, and its code."""
     shell = get_ipython()
     if shell is None or not hasattr(shell, "get_parent"):
         return None

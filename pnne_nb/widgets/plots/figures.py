@@ -84,7 +84,7 @@ class NumberAxis:
             self.scale.min, self.scale.max = ticks[0], ticks[-1]
 
     def _has_room_for(self, ticks: list[float]) -> bool:
-        """Whether the ticks that are shown span `ticks` too, and not much more."""
+        """Return whether the ticks that are shown span `ticks` too, and not much more."""
         (low, high), (wanted_low, wanted_high) = (self._ends(of) for of in (self._shown, ticks))
         return low <= wanted_low and wanted_high <= high and wanted_high - wanted_low >= FILLED * (high - low)
 
@@ -114,14 +114,14 @@ class Figure(bqplot.Figure):
 def figure(
     marks: Sequence[bqplot.Mark], axes: Sequence[bqplot.Axis], *, left: int = 62, height: int = HEIGHT
 ) -> Figure:
-    """A figure in the common style."""
+    """Return a figure in the common style."""
     return Figure(**figure_style(marks, axes, left=left, height=height))
 
 
 def figure_style(
     marks: Sequence[bqplot.Mark], axes: Sequence[bqplot.Axis], *, left: int = 62, height: int = HEIGHT
 ) -> dict[str, Any]:
-    """The traits of a figure in the common style: quiet grid, labelled axes, no title, as wide as its place.
+    """Return the traits of a figure in the common style: quiet grid, labelled axes, no title, as wide as its place.
 
     Args:
         marks: What is drawn.
@@ -141,7 +141,7 @@ def figure_style(
 
 
 def heading_html(title: str, keys: Iterable[tuple[str, str]] = ()) -> str:
-    """A heading with its legend, as HTML.
+    """Return a heading with its legend, as HTML.
 
     Args:
         title: Shown in bold.
@@ -154,14 +154,14 @@ def heading_html(title: str, keys: Iterable[tuple[str, str]] = ()) -> str:
 
 
 def heading(title: str, keys: Iterable[tuple[str, str]] = ()) -> ipywidgets.HTML:
-    """The widget that shows `heading_html`."""
+    """Return the widget that shows `heading_html`."""
     widget = ipywidgets.HTML(heading_html(title, keys))
     widget.add_class("pnne-plot-heading")
     return widget
 
 
 def panel(*children: ipywidgets.Widget) -> ipywidgets.VBox:
-    """A heading and its figure, stacked."""
+    """Return a heading and its figure, stacked."""
     return ipywidgets.VBox(list(children), layout=ipywidgets.Layout(margin="0", overflow="hidden"))
 
 
@@ -176,12 +176,12 @@ def positive(values: Floats) -> Floats:
 
 
 def lines(scales: dict[str, bqplot.Scale], colours: list[str], **style: Any) -> bqplot.Lines:
-    """A line, or several over the same points, one for each colour."""
+    """Return a line, or several over the same points, one for each colour."""
     return bqplot.Lines(x=[], y=[], scales=scales, colors=colours, **{"stroke_width": 1.8, **style})
 
 
 def dotted(scales: dict[str, bqplot.Scale], colour: str) -> bqplot.Lines:
-    """A line with a dot at each point, those at the edge of the plot as a whole."""
+    """Return a line with a dot at each point, those at the edge of the plot as a whole."""
     return lines(scales, [colour], marker="circle", marker_size=20, apply_clip=False)
 
 

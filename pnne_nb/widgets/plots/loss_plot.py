@@ -87,7 +87,7 @@ class LossPlot(Plot):
         return self.log != self._shown.log
 
     def is_due(self) -> bool:
-        """Whether the training's curve has visibly grown, or another line or scale is new."""
+        """Return whether the training's curve has visibly grown, or another line or scale is new."""
         return self._growth.is_visible() or self._validation_changed or self._edited or self.stale
 
     def draw(self) -> None:

@@ -50,7 +50,7 @@ def _telling(paths: Sequence[Words]) -> list[list[int]]:
 
 
 def _joined(words: Words, kept: Sequence[int]) -> str:
-    """The words at the places `kept`, with an ellipsis for those left out between them."""
+    """Return the words at the places `kept`, with an ellipsis for those left out between them."""
     text = words[kept[0]]
     for before, place in pairwise(kept):
         text += ("." if place == before + 1 else "…") + words[place]

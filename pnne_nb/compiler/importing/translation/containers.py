@@ -40,7 +40,7 @@ def nest(level: Level) -> None:
 
 
 def _stands_together(level: Level, name: str) -> bool:
-    """Whether nothing else is called between a container's members, and what they compute is used."""
+    """Return whether nothing else is called between a container's members, and what they compute is used."""
     _hoist(level, name)
     if not all(map(is_possible, getattr(level.holder, name)._modules)):
         return False  # what only a dictionary can hold: heads["class"]
