@@ -236,7 +236,7 @@ class Inspector:
         return drawn
 
     def summary(self) -> pd.DataFrame:
-        """One row per captured tensor: layer, type, quantity, label, and all its statistics."""
+        """Return one row per captured tensor: layer, type, quantity, label, and all its statistics."""
         modules = dict(self._model.named_modules())
         rows = []
         for capture in self.last_captures:

@@ -73,7 +73,7 @@ class DirectButtons:
         self._thread.join(timeout)
 
     def renew_after_fork(self) -> None:
-        """The training is another process's, and so are its buttons."""
+        """Close in a forked child: the training and its buttons belong to the parent."""
         self._listener.close()
 
     def close(self) -> None:

@@ -501,7 +501,7 @@ class TrainingEngine:
         self._session.go_back(steps)
 
     def skip_batch(self) -> None:
-        """After a `fault`: leave its batch out; `start` goes on with the next one.
+        """Leave out the batch of a `fault`; `start` goes on with the next one.
 
         Raises:
             TrainingError: No fault has ended the training in its last step.

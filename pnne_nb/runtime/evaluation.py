@@ -120,7 +120,7 @@ class WorstExamples:
         return len(self.indices)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row for each example."""
+        """Return one row for each example."""
         columns = {"loss": self.losses, "target": map(_brief, self.targets), "predicted": map(_brief, self.predictions)}
         return pd.DataFrame(
             {name: list(values) for name, values in columns.items()}, index=pd.Index(self.indices, name="example")
@@ -268,7 +268,7 @@ def _loss_of_each(loss: Callable[[Any, Any], Tensor], output: Any, batch: Batch)
 
 
 def _at(value: Any, place: int) -> Any:
-    """One example of a batch, as a batch."""
+    """Return one example of a batch as a batch."""
     match value:
         case Tensor():
             return value[place : place + 1]

@@ -215,7 +215,7 @@ class Toll:
         return now >= self._next
 
     def bare(self, seconds: float, now: float) -> None:
-        """A step that started at `now` was not observed, and took `seconds`."""
+        """Take in a step that started at `now`, was not observed, and took `seconds`."""
         self._next = now + _BARE_EVERY
         self._bare.append(seconds)
         self.paired.bare(seconds)

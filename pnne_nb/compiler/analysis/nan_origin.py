@@ -436,7 +436,7 @@ def _spoken(operation: str) -> str:
 
 
 def _snake(name: str) -> str:
-    """``"LogSoftmaxBackward0"`` is ``"log_softmax"``."""
+    """Return the name of a function from its autograd node: ``"log_softmax"`` for ``"LogSoftmaxBackward0"``."""
     plain = re.sub(r"Backward\d*$", "", name.rpartition("::")[2])
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", plain).lower()
 

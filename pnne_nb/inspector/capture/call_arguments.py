@@ -14,7 +14,7 @@ from pnne_nb.errors import InspectionError, expect
 
 
 def as_arguments(args: object) -> tuple[object, ...]:
-    """`args` as positional arguments: a tuple is what it says, anything else is the only argument.
+    """Return `args` as positional arguments: a tuple as it is, anything else as the only argument.
 
     A named tuple (a ``PackedSequence``) is one argument.
     """
@@ -22,7 +22,7 @@ def as_arguments(args: object) -> tuple[object, ...]:
 
 
 def call_arguments(args: object) -> tuple[tuple[object, ...], dict[str, object]]:
-    """`args` as positional and keyword arguments: a tuple, a mapping of keywords, None for none, or the only argument."""
+    """Return positional and keyword arguments from a tuple, a mapping of keywords, None for none, or the only argument."""
     if args is None:
         return (), {}
     if isinstance(args, Mapping):
@@ -31,7 +31,7 @@ def call_arguments(args: object) -> tuple[tuple[object, ...], dict[str, object]]
 
 
 def as_keywords(kwargs: object) -> dict[str, Any]:
-    """`kwargs` as keyword arguments.
+    """Return `kwargs` as keyword arguments.
 
     Raises:
         ArgumentError: If they are no mapping.

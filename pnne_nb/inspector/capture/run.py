@@ -133,7 +133,7 @@ def _copied(value: object, *, needs_grad: bool = False) -> object:
 
 
 def _detached(value: object) -> object:
-    """`value` without its graph, which would otherwise live as long as the inspection."""
+    """Return `value` without its autograd graph, which would otherwise live as long as the inspection."""
     if isinstance(value, Tensor):
         return value.detach()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

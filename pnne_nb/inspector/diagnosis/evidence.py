@@ -58,7 +58,7 @@ class Evidence:
 
     @classmethod
     def of(cls, model: nn.Module | None) -> Evidence:
-        """Nothing yet, about `model`; without one, about no layers."""
+        """Return empty evidence about the layers of `model`; about no layers without one."""
         named = () if model is None else model.named_modules()
         return cls({name: type(module).__name__ for name, module in named})
 
@@ -148,7 +148,7 @@ def frames_of(inspection: Inspection) -> list[Frame]:
 
 
 def norms_frame(norms: GradientNorms, step: int) -> NormsFrame:
-    """`norms` as a frame."""
+    """Return `norms` as a frame."""
     return NormsFrame(step, norms.by_layer, norms.total)
 
 

@@ -85,7 +85,7 @@ class Statistics(Mapping[str, object]):
         return len(_NAMES)
 
     def to_row(self) -> dict[str, object]:
-        """One flat row for a table: percentiles become columns ``"p1"`` … ``"p99"``."""
+        """Return one flat row for a table: percentiles become columns ``"p1"`` … ``"p99"``."""
         row = asdict(self)
         del row["percentiles"]
         return row | {f"p{percent:g}": value for percent, value in self.percentiles.items()}

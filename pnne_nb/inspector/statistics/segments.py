@@ -55,7 +55,7 @@ def measure_segments(samples: Sequence[FloatArray], bins: int) -> Segments:
     starts = np.cumsum(n) - n
 
     def along(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """One value a row, for each element of it."""
+        """Return the value of its row for each element."""
         return np.repeat(values, n)
 
     def rows_of(values: npt.NDArray[np.floating[Any]], empty: float = np.nan) -> npt.NDArray[np.float64]:

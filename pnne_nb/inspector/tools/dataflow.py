@@ -205,7 +205,7 @@ class _Tracer(TorchFunctionMode):
         return result
 
     def enter(self, name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-        """A layer is called."""
+        """Note that a layer is called."""
         tensors = [tensor for _, tensor in tensors_in((args, kwargs))]
         if not self._stack:
             for label, tensor in [*_positional(args), *tensors_in(kwargs)]:
@@ -216,7 +216,7 @@ class _Tracer(TorchFunctionMode):
         self._stack.append(_Call(self._made_by((args, kwargs))))
 
     def leave(self, name: str, output: object) -> None:
-        """It returns: if it called no other layer, it made its outputs; otherwise those inside did."""
+        """Note that it returns: a layer that called no other has made its outputs itself."""
         call = self._stack.pop()
         self.calls[name] = self.calls.get(name, 0) + 1
         tensors = [tensor for _, tensor in tensors_in(output)]
@@ -240,7 +240,7 @@ class _Tracer(TorchFunctionMode):
                 self._makers[tensor] = {f"{JOIN}{name}": tuple(tensor.shape)}
 
     def results(self, output: object) -> None:
-        """The model has returned."""
+        """Note what the model has returned."""
         for label, tensor in tensors_in(output):
             for source, shape in self._makers.get(tensor, {}).items():
                 self.links.setdefault((source, f"{OUTPUT}{label}"), shape)

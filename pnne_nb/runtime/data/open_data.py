@@ -168,7 +168,7 @@ def require_examples(count: int, name: str) -> None:
 
 
 def as_tensors(arrays: tuple[Array, ...] | list[Array], name: str) -> tuple[Tensor, ...]:
-    """As tensors of equal length, of the types that layers and losses expect.
+    """Return tensors of equal length, of the types that layers and losses expect.
 
     Raises:
         TrainingError: Something is no array of numbers, or they hold different numbers of examples, or none.
@@ -202,7 +202,7 @@ def as_tensors(arrays: tuple[Array, ...] | list[Array], name: str) -> tuple[Tens
 
 
 def _tree(data: Any, name: str) -> Any:
-    """As tensors of equal length, in the tuples and mappings that hold them; see `as_tensors`."""
+    """Return tensors of equal length, in the tuples and mappings that hold them; see `as_tensors`."""
     data = tuple(data) if isinstance(data, list) else data
     flat: list[Any] = []
     _mapped(data, flat.append)
@@ -229,7 +229,7 @@ def _values(table: Table | list[Any], name: str) -> NDArray[Any]:
 
 
 def from_numpy(array: NDArray[Any], name: str) -> Tensor:
-    """As a tensor of the types that layers and losses expect: float64 becomes float32, small integers int64.
+    """Return a tensor of the types that layers and losses expect: float64 becomes float32, small integers int64.
 
     Raises:
         TrainingError: It holds no numbers; the message calls it `name`.

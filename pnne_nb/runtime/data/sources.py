@@ -111,10 +111,10 @@ class TensorSource:
                 yield tuple([tensor[at : at + step].clone() for tensor in self.tensors])
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     def forget(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 @final
@@ -276,7 +276,7 @@ def _first(loader: DataLoader[Any], count: int) -> Any:
 
 
 def collated(examples: list[Any]) -> Any:
-    """One batch of examples, as torch makes it.
+    """Return one batch of examples, as torch makes it.
 
     Raises:
         TrainingError: They do not fit together; says which two do not.
@@ -377,7 +377,7 @@ def named(source: BatchSource) -> str:
 
 
 def dismiss(source: BatchSource | None, *, at_once: bool) -> None:
-    """From another thread: let whoever waits for the next batch of workers wait no longer, but fail.
+    """Make the thread that waits for the next batch of workers fail; called from another thread.
 
     Args:
         source: What is read.

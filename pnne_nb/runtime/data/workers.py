@@ -159,7 +159,7 @@ def _watched(batches: _MultiProcessingDataLoaderIter) -> Iterator[Any]:
 
 
 def _exit_codes(workers: Sequence[BaseProcess]) -> list[int]:
-    """Of those that have died, or are about to; what has died badly comes first."""
+    """Return the exit codes of workers that have died or are about to, failures first."""
     dying = wait([worker.sentinel for worker in workers], _SECONDS_TO_DIE)
     for worker in workers:
         if worker.sentinel in dying:

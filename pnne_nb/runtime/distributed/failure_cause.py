@@ -59,7 +59,7 @@ def is_cut_off(complaint: Broke) -> bool:
 
 
 def cause(said: Sequence[Broke]) -> Broke:
-    """Of several complaints, the first; or one that says the same and knows more."""
+    """Return the first of several complaints, or one that says the same and knows more."""
     same = [broke for broke in said if broke.kind == said[0].kind]
     return max(same, key=lambda broke: (broke.found, any(found.node for found in broke.diagnostics)))
 

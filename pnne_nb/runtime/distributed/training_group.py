@@ -382,7 +382,7 @@ class TrainingGroup:
         self._waits = False
 
     def _go_back(self) -> None:
-        """After a failure, the engine is at the newest checkpoint, and so is its history."""
+        """Bring the engine and its history back to the newest checkpoint, after a failure."""
         try:
             state = self._adopt(Kept(written=True))
         except CheckpointError:

@@ -303,7 +303,7 @@ def _named(batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
 
 
 def _numbered(given: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Of several batches, names with the batch's number in front."""
+    """Return the names in several batches, with the batch's number in front."""
     if len(given) == 1:
         return dict(given[0])
     return {f"{number} {name}": tensor for number, batch in enumerate(given) for name, tensor in batch.items()}

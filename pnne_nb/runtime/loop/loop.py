@@ -137,7 +137,7 @@ class TrainingLoop:
         self.load_state_dict({**state, "randomness": self._randomness.state_dict()})
 
     def model_changed(self) -> None:
-        """The model has other layers now."""
+        """Hold the modes of the model's layers, which are others now."""
         self._modes.set(self.recipe.model, training=self.recipe.model.training)
 
     def run(self, last_epoch: int) -> Generator[Event, None, None]:
@@ -169,7 +169,7 @@ class TrainingLoop:
                         self.recipe.val.close()
 
     def leave_data(self) -> None:
-        """A call into the data was cut short: return to the state after the last step, and read the batch again."""
+        """Return to the state after the last step, after a call into the data was cut short; the batch is read again."""
         self._doing = "between two steps"
         for source in (self.recipe.train, self.recipe.val):
             if source is not None:

@@ -63,7 +63,7 @@ class History(Mapping[str, NDArray[np.float64]]):
     __hash__ = object.__hash__
 
     def __getstate__(self) -> dict[str, Any]:
-        """For copies and pickles: whoever compares runs keeps one while the training goes on."""
+        """Return the state for copies and pickles, which people keep to compare runs while the training goes on."""
         return {"capacity": self._capacity, "recorded": self.state_dict()}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:

@@ -128,7 +128,7 @@ def _activations(recipe: Recipe, memo: dict[int, Any]) -> int | None:
 
 
 def _examples(source: TensorSource | DatasetSource) -> int:
-    """Of the largest batch: whoever wants one of everything may ask for any number."""
+    """Return the number of examples in the largest batch: no more than there are, whatever was asked for."""
     there = source.tensors[0] if isinstance(source, TensorSource) else source.template.dataset
     assert isinstance(there, Sized)
     return min(source.batch_size, len(there))

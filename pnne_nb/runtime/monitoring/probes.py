@@ -153,11 +153,11 @@ class Watched:
         self._each(lambda probe: probe.open(step))
 
     def gradients_ready(self) -> None:
-        """After the last backward of the step, unscaled, before clipping."""
+        """Let the probes measure gradients: after the last backward of the step, unscaled, before clipping."""
         self._each(lambda probe: probe.gradients_ready())
 
     def updated(self) -> None:
-        """After the optimizer's step."""
+        """Let the probes measure updates: after the optimizer's step."""
         self._each(lambda probe: probe.updated())
 
     def close(self) -> list[Frame]:

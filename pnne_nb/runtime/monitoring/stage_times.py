@@ -39,7 +39,7 @@ class Stages:
         self._since = perf_counter()
 
     def start(self) -> None:
-        """From here on time counts; what was before belongs to no stage."""
+        """Count time from now on; the time before belongs to no stage."""
         self._since = perf_counter()
 
     def ended(self, stage: Stage) -> None:

@@ -96,7 +96,7 @@ def _compared(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _class_dimension(output: Tensor, target: Tensor) -> int:
-    """In which dimension `output` has the scores of the classes."""
+    """Return the dimension in which `output` has the scores of the classes."""
     dim = 1 if output.dim() > 1 and output.shape[:1] + output.shape[2:] == target.shape else -1
     if dim == -1 and output.shape[:-1] != target.shape:
         raise TrainingError(

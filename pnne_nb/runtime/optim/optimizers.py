@@ -102,7 +102,7 @@ def set_options(
 def changed_options(
     optimizer: torch.optim.Optimizer, schedule: Schedule | None, before: Asked, now: Asked
 ) -> list[dict[str, Any]]:
-    """For each parameter group, the options that are asked for differently now; what was set otherwise stays.
+    """Return for each parameter group the options that the new choice changes; options set by hand stay.
 
     A schedule begins with the learning rate that is asked for: where there is one, the present rate changes in
     proportion.

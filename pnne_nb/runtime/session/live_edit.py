@@ -105,7 +105,7 @@ def _before(name: str, former: Former) -> str:
 
 
 def _widened(wider: Mapping[str, Widening], after: Mapping[str, torch.Tensor]) -> list[str]:
-    """What is said of layers that were made wider, property by property."""
+    """Return what to tell of layers that were made wider, property by property."""
     found: dict[tuple[str, str], str] = {}
     for name, widening in wider.items():
         layer = name.rpartition(".")[0]

@@ -45,7 +45,7 @@ class Notices:
         self.goal_compared = False
 
     def renew(self) -> None:
-        """A run begins: what its steps measure is compared with the goal again."""
+        """Compare what the steps measure with the goal again: a run begins."""
         self.goal_compared = self._executor.loop.recipe.goal.name is None
 
     def once(self, kind: str, message: str, hint: str) -> None:

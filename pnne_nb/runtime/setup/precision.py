@@ -113,7 +113,7 @@ class Precision:
         return self.scale < _LEAST_SCALE
 
     def abandon(self) -> None:
-        """The step will not be finished: the gradients of the next one are scaled as those of this one were."""
+        """Give up a step: the gradients of the next one are scaled as those of this one were."""
         if self.scaler is not None and self._unscaled:
             self.scaler.update(self.scale)
             self._unscaled = False

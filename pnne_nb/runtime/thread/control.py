@@ -26,7 +26,7 @@ _LONGEST_LOAN = 0.05
 
 
 def nothing() -> None:
-    """Nobody has to be woken."""
+    """Do nothing: no thread has to be woken."""
 
 
 @final
@@ -75,7 +75,7 @@ class Control:
         renewed_after_fork(self)
 
     def renew_after_fork(self) -> None:
-        """In a forked child there is no training thread: a training that was under way is another process's."""
+        """Forget the training thread, which a forked child lacks: a training under way belongs to the parent."""
         if self._alive:
             self._forked = True
             self._state = "stopped"
@@ -277,7 +277,7 @@ class Control:
         self._trainer = threading.get_ident()
 
     def boundary(self) -> Verdict:
-        """Between two steps: let others have the model, halt, end, or take the model and go on."""
+        """Let others have the model between two steps, halt, end, or take the model and go on."""
         buttons = self._buttons
         if buttons is not None:
             buttons.look()
@@ -345,7 +345,7 @@ class Control:
         return left if left > 0 else None
 
     def stepped(self) -> None:
-        """One optimizer step was made."""
+        """Note that one optimizer step was made."""
         # Of most trainings, which run on, no step is counted.
         if self._steps:
             with self._lock:
@@ -370,7 +370,7 @@ class Control:
             self._leave(state)
 
     def _leave(self, state: TrainingState) -> None:
-        """No thread is at work any more; tells `state`, where it is another one, to whoever still listens."""
+        """Note that no thread trains any more; tell listeners of `state` if it is another one."""
         other, self._state = state != self._state, state
         # It is known already that somebody fails who is told.
         with suppress(Exception):
@@ -417,7 +417,7 @@ class Control:
             self.leave(key, linger)
 
     def _end_visit(self) -> None:
-        """An interrupt has ended the cell in the calling thread: it may have cut short how a visit ends."""
+        """End a visit of the calling thread whose end an interrupt of the cell may have cut short."""
         self.forget(threading.get_ident())
 
     def arrive(self, key: Hashable, reason: str) -> None:

@@ -45,7 +45,7 @@ def require_not_left() -> None:
 
 
 def thread_ended() -> None:
-    """The calling thread ends; the next one may have its number."""
+    """Forget the calling thread, which ends; the next one may have its number."""
     _left.discard(threading.get_ident())
 
 
@@ -165,7 +165,7 @@ class ForeignCalls:
         return True
 
     def cut_short(self) -> None:
-        """In the thread that `StopWantedError` has ended: leave what that has kept from being left."""
+        """Leave the blocks that `StopWantedError` has kept from being left, in the thread that it has ended."""
         with self._lock:
             _meet_one()
             self._thread = None

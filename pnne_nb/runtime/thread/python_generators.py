@@ -134,7 +134,7 @@ class PrivateStates:
                 _shared.holder = None
 
     def rewind(self) -> None:
-        """Inside a block: be again where the generators were at its beginning."""
+        """Put the generators back to the beginning of the block."""
         self.begun.restore(_GLOBAL)
 
 
@@ -230,7 +230,7 @@ class _Shared:
         self._others = None
 
     def open(self) -> None:
-        """A training begins: from here on, functions of ``random`` and ``numpy.random`` know the thread."""
+        """Have functions of ``random`` and ``numpy.random`` know the thread, because a training begins."""
         with self._lock:
             self.part()
             self._open += 1
@@ -238,7 +238,7 @@ class _Shared:
                 self._bind()
 
     def close(self) -> None:
-        """A training has ended."""
+        """Put those functions back when the last training has ended."""
         with self._lock:
             self._open -= 1
             if not self._open:
@@ -292,7 +292,7 @@ class _Shared:
                 namespace[name] = value
 
     def renew_after_fork(self) -> None:
-        """In a forked child, the global generators are the ones of whoever forked: a step's own, or everybody else's.
+        """Take the global generators of the thread that forked, in the child: a step's own, or everybody else's.
 
         Python's has begun afresh there, as in every child.
         """

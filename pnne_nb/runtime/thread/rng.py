@@ -97,7 +97,7 @@ class PrivateRandomness:
         renewed_after_fork(self)
 
     def renew_after_fork(self) -> None:
-        """In a forked child whose parent was in the block in another thread, torch's generator is as others know it."""
+        """Give a forked child the generator that others know, if another thread of its parent was in the block."""
         if self._theirs and not has_turn():
             # A child cannot use the accelerator.
             _set_state(_default, self._theirs[0])
@@ -114,11 +114,11 @@ class PrivateRandomness:
         self._theirs = []
 
     def reseed(self, seed: int) -> None:
-        """Between two blocks: torch's numbers begin at `seed`."""
+        """Let torch's numbers begin at `seed`, between two blocks."""
         self._mine = [torch.Generator(g.device).manual_seed(seed).get_state() for g in self._generators]
 
     def rewind(self) -> None:
-        """Inside a block: be again where the generators were at its beginning."""
+        """Put the generators back to the beginning of the block."""
         self._set(self._mine)
         self._states.rewind()
 

@@ -46,7 +46,7 @@ class _Trainings:
         renewed_after_fork(self)
 
     def renew_after_fork(self) -> None:
-        """A forked child has none of them: nobody swaps the generators there."""
+        """Forget the trainings, which a forked child lacks: nobody swaps generators there."""
         self._controls = ()
         name_default_generator(_default)
 

@@ -110,7 +110,7 @@ class Determinism:
             self._put_back()
 
     def renew_after_fork(self) -> None:
-        """In a forked child whose parent was in the block in another thread, the switches are as others have set them."""
+        """Give a forked child the switches that others have set, if another thread of its parent was in the block."""
         if not has_turn():
             self._put_back()
 

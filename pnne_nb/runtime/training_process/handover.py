@@ -56,7 +56,7 @@ class Manner(NamedTuple):
 
 
 def packed(value: Any, shared: Mapping[str, Any] | None = None) -> Parcel:
-    """`value` as a parcel.
+    """Return `value` as a parcel.
 
     Args:
         value: Anything.
@@ -104,7 +104,7 @@ def _node(spec: NodeSpec) -> bytes | None:
 
 
 def register(nodes: list[bytes]) -> None:
-    """In the process: know the node types of the kernel."""
+    """Register the node types of the kernel in the process."""
     for node in nodes:
         registry.register(pickle.loads(node), replace=True)  # noqa: S301  from the kernel that has started this process
 

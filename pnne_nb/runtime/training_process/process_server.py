@@ -164,7 +164,7 @@ class Server:
         )
 
     def forget(self) -> None:
-        """In a copy of this process: the server belongs to the other one."""
+        """Forget the server in a forked copy of this process, which it does not belong to."""
         if self._control is not None:
             self._control.close()
         self._lock = threading.Lock()

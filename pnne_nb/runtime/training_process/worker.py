@@ -168,7 +168,7 @@ class ProcessWorker:
         self._line.tell(ProcessEnded(self._state(), finished, steps), at_once=True)
 
     def _leave_data(self) -> None:
-        """The training does not halt. Where it waits for data, those are left behind, and all else is as after a step."""
+        """Leave data behind that a training which does not halt waits for; everything else is as after a step."""
         if self.loop.foreign_calls.leave_behind(self._thread):
             self.loop.leave_data()
             self._tell_end(finished=False)

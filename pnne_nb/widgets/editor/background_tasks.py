@@ -149,13 +149,13 @@ class BackgroundTasks:
         return lambda: msgspec.structs.replace(exports.state, id=id, client=client)
 
     def export_events(self) -> Iterator[ExportState | ExportCheck]:
-        """What a view that has just been opened is told of exports; nothing if nobody has asked for any."""
+        """Yield what to tell a new view about exports; nothing if nobody has asked for any."""
         if self._exports is not None:
             yield self._exports.state
             yield self._exports.check
 
     def edited(self) -> None:
-        """The document computes something else now."""
+        """Note that the document computes something else now."""
         if self._exports is not None:
             self._exports.edited()
 

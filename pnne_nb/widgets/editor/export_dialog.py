@@ -176,7 +176,7 @@ class ExportDialog:
                 self._watching.start()
 
     def edited(self) -> None:
-        """The graph computes something else now."""
+        """Note that the graph computes something else now."""
         told: list[ExportState | ExportCheck] = []
         with self._changed:
             self._edits += 1

@@ -46,7 +46,7 @@ class LiveModel:
         return self._current
 
     def edited(self) -> None:
-        """The document computes something else now."""
+        """Note that the document computes something else now."""
         self._edits += 1
 
     def compile(self) -> nn.Module | None:

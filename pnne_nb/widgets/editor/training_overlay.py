@@ -116,7 +116,7 @@ class Overlay:
             self._pump.start()
 
     def acknowledge(self, tick: int) -> None:
-        """A browser has painted picture `tick`."""
+        """Note that a browser has painted picture `tick`."""
         self._pump.acknowledge(tick)
 
     def close(self) -> None:
@@ -293,5 +293,5 @@ def _release(pump: Pump, removals: Sequence[Callable[[], None]]) -> None:
 
 
 def _known(value: float | None) -> float | None:
-    """`value` with as many digits as a person reads, or None where JSON has no word for it."""
+    """Return `value` with as many digits as a person reads, or None if JSON cannot express it."""
     return float(f"{value:.4g}") if value is not None and math.isfinite(value) else None

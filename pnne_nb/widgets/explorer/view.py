@@ -126,7 +126,7 @@ def draw(flow: Flow, opened: Collection[str], focus: str = "", colouring: Colour
 
 
 def _heated(flow: Flow, boxes: list[Box], colouring: Cost) -> list[Box]:
-    """`boxes` with what their layers take."""
+    """Return `boxes` coloured by what their layers take."""
     told = [box for box in boxes if box.key in flow.layers and box.kind != "open"]
     costs = {box.key: cost_of(flow, box.key, colouring) for box in told}
     total, largest = cost_of(flow, "", colouring) or 1.0, max(costs.values(), default=0.0) or 1.0

@@ -50,7 +50,7 @@ class Pacer:
         self._pause = max(1 / self.hz, cost / self.budget)
 
     def acknowledge(self, tick: int, now: float) -> None:
-        """A browser has painted frame `tick`; numbers that were never sent are ignored."""
+        """Note that a browser has painted frame `tick`; numbers that were never sent are ignored."""
         if self._acknowledged < tick <= self.tick:
             self._acknowledged = tick
         if tick <= self.tick:

@@ -94,7 +94,7 @@ class Pump:
                 self._thread.start()
 
     def acknowledge(self, tick: int) -> None:
-        """A browser has painted frame `tick`. May be called from any thread."""
+        """Note that a browser has painted frame `tick`. May be called from any thread."""
         with self._condition:
             self._pacer.acknowledge(tick, self._clock())
             self._condition.notify_all()

@@ -166,12 +166,12 @@ def panel(*children: ipywidgets.Widget) -> ipywidgets.VBox:
 
 
 def drawable(values: Floats) -> Floats:
-    """`values` with at least two columns, because bqplot squeezes a single one away: `[..., n]`, n ≥ 2 or 0."""
+    """Return `values` with at least two columns, because bqplot drops a single one: `[..., n]`, n ≥ 2 or 0."""
     return np.repeat(values, 2, axis=-1) if values.shape[-1] == 1 else values
 
 
 def positive(values: Floats) -> Floats:
-    """`values` for a logarithmic scale: what is not positive becomes NaN, a gap."""
+    """Return `values` for a logarithmic scale: what is not positive becomes NaN, a gap."""
     return np.where(values > 0, values, np.float32(np.nan))
 
 

@@ -59,6 +59,6 @@ class Growth:
         return self._pictures >= LATEST or abs(self.newest - self._drawn) >= SEEN * self.newest
 
     def drawn(self) -> None:
-        """The curve was drawn as far as it has come."""
+        """Note that the curve was drawn as far as it has come."""
         self._drawn = self.newest
         self._pictures = 0

@@ -38,7 +38,7 @@ def short_paths(paths: Sequence[str], limit: int) -> list[str]:
 
 
 def _telling(paths: Sequence[Words]) -> list[list[int]]:
-    """Of each path, the places of the words that have siblings, and of the last one; what all begin with has none."""
+    """Return for each path the places of its words with siblings, and of the last word."""
     following: dict[Words, set[Words]] = defaultdict(set)
     for words in paths:
         for place in range(len(words) + 1):

@@ -57,11 +57,11 @@ class Replicated:
         return DistributedDataParallel((joint or model).to(device), device_ids=devices, **self._options)
 
     def gather(self, state: Any) -> Any:
-        """Nothing is apart."""
+        """Do nothing: every process has the whole model."""
         return state
 
     def scatter(self, state: dict[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-        """Nothing is apart."""
+        """Do nothing: every process has the whole model."""
         del model, optimizer
         return state
 
