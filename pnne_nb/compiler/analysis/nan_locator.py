@@ -193,7 +193,7 @@ class _Watch:
                 return
             if found := next(filter(None, map(_found, given)), ""):
                 raise _error(
-                    f"The gradient that reaches node {node!r} holds already {found}: it was produced after the model, "
+                    f"The gradient that reaches node {node!r} already holds {found}: it was produced after the model, "
                     "by the loss.",
                     node,
                 )

@@ -152,7 +152,7 @@ STRUCTURAL: tuple[NodeSpec, ...] = (
     _spec(
         "Constant",
         "A fixed Python value.",
-        _property("value", ConstantType(), "What the node gives out."),
+        _property("value", ConstantType(), "The value of the node."),
         outputs=_VALUE,
     ),
     _spec(

@@ -181,7 +181,7 @@ def expect_shapes(batch: Batch, expected: InputShapes) -> None:
     for index, (name, shape) in enumerate(expected):
         value = batch.named.get(name) if batch.named else batch.inputs[index]
         if value is None:
-            raise _unfit(name, f"The data has no part called {name!r}, which Input node {name!r} waits for.", "")
+            raise _unfit(name, f"The data has no part called {name!r}, which Input node {name!r} takes.", "")
         if isinstance(value, Tensor) and shape is not None and not _fits(tuple(value.shape), shape):
             raise _unfit(
                 name,

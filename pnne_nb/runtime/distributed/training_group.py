@@ -340,7 +340,7 @@ class TrainingGroup:
         status = self._open[1].exit_status
         if status is not None and not self._ended:
             tries, log = f" after {self.restarts} restarts" if self.restarts else "", self._open[1].log()
-            ends = f" The ends of its logs:\n{log}" if log else " Somebody has ended it: its logs say nothing."
+            ends = f" The ends of its logs:\n{log}" if log else " It was ended from outside: its logs say nothing."
             raise TrainingError(
                 f"The group of {self._plan.nproc} processes ended{tries} (torchrun: exit status {status}).{ends}"
             )

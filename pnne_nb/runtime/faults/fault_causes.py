@@ -65,7 +65,7 @@ def cause_of(origin: NanOrigin, losses: Sequence[float], rate: float) -> Cause:
         told = "" if grew is None else f" The loss has grown by a factor of {grew:.3g} in the steps before."
         return Cause(
             "exploding",
-            f"The numbers have grown out of float32: {operation} was given values up to {largest:.3g}.{told}",
+            f"The numbers have outgrown float32: {operation} was given values up to {largest:.3g}.{told}",
             f"Lower the learning rate (it is {rate:g}), warm it up, or give grad_clip=1.0; rewind() goes back before it.",
         )
     return Cause(

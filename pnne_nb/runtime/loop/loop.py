@@ -321,7 +321,7 @@ class TrainingLoop:
     def _eased(self, largest: int, pieces: int) -> AnomalyFrame:
         message = (
             f"Out of memory in the validation after step {self.steps} with {largest} examples at once: from here on, each "
-            f"of its batches is cut into {pieces} pieces, which say the same."
+            f"of its batches is cut into {pieces} pieces, with the same result."
         )
         return AnomalyFrame(self.steps, "out-of-memory", message, hint="A smaller batch_size saves memory as well.")
 

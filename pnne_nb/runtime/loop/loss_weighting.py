@@ -88,9 +88,9 @@ class LossReduction:
         name = getattr(recipe.loss, "__name__", "")
         message = (
             f"The loss{f' {name}' * bool(name)} is neither a mean nor a sum over the examples, and each batch is in "
-            "parts: these count by their examples, which comes near to what the whole batch would say."
+            "parts: each counts by its number of examples, which approximates the loss of the whole batch."
         )
-        hint = "A smaller batch_size with start() has no parts; torch's own losses are weighed exactly."
+        hint = "start() with a smaller batch_size needs no parts; torch's own losses are weighed exactly."
         return AnomalyFrame(step, "inexact-parts", message, hint=hint)
 
 

@@ -65,7 +65,7 @@ class Goal(msgspec.Struct, frozen=True):
         if name not in known:
             also = "" if validates else " There is no validation data."
             if names is None:
-                also += f" What else is measured has {' or '.join(prefixes)} before its name."
+                also += f" The names of other metrics begin with {' or '.join(prefixes)}."
             raise self._unmeasured(name, known, also)
 
     @staticmethod

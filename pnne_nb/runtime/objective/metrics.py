@@ -260,7 +260,7 @@ def results(metrics: Mapping[str, Metric], prefix: str) -> dict[str, float]:
             value = metric.compute()
         for said, number in numbers_of(name, value).items():
             if f"{prefix}_{said}" in found:
-                raise TrainingError(f"Two metrics say what {said} is; the history has room for one.")
+                raise TrainingError(f"Two metrics give {said}; the history keeps one value of each name.")
             found[f"{prefix}_{said}"] = number
     return found
 

@@ -269,8 +269,8 @@ class ChangeWatch:
         self._told.update(names)
         if names:
             self._tell(
-                f"{who} has changed {', '.join(names[:3])}{' …' * (len(names) > 3)} beside the training, which goes on with "
-                "that: it is no longer the run that its seed and data give, nor the one that a resume would repeat.",
+                f"{who} has changed {', '.join(names[:3])}{' …' * (len(names) > 3)} during the training, which goes on with "
+                "that: the run no longer follows from its seed and data, and a resume would not repeat it.",
                 "If it was meant, do it in `with engine.paused() as model:`. If not, undo it; engine.rewind() or "
                 "engine.load_checkpoint() goes back to the weights from before.",
             )

@@ -157,7 +157,7 @@ class Server:
             lines = self._log.read().decode(errors="replace").strip().splitlines()
             said = "\n".join(lines[-_LINES:])
         code = None if self._process is None else self._process.wait(_SECONDS_TO_DIE)
-        ends = f" The end of what it said:\n{said}" if said else ""
+        ends = f" Its last output:\n{said}" if said else ""
         return (
             f"The server that starts the processes of trainings has ended ({described(code)}). The next start(process=True) "
             f"starts it again; start() trains in the kernel.{ends}"

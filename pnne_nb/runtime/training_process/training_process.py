@@ -492,6 +492,6 @@ class TrainingProcess:
     def _place(self) -> str:
         """Say where the engine is, and what to do."""
         return (
-            f"Step {self._told} was the last that it told of. The engine is at step {self.steps}, the last of which it has told "
-            "everything: start() or start(process=True) goes on from there."
+            f"Step {self._told} was the last that it reported. The engine is at step {self.steps}, the last that it "
+            "reported completely: start() or start(process=True) goes on from there."
         )

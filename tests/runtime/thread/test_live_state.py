@@ -185,7 +185,7 @@ def test_a_cell_is_told_once_what_it_has_changed(
         with cell():
             change(trained)
     (message,) = _told(trained)
-    assert message.startswith(f"A cell has changed {name} beside the training, which goes on with that: ")
+    assert message.startswith(f"A cell has changed {name} during the training, which goes on with that: ")
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ class Assumptions:
         if key not in self._done:
             self._done.add(key)
             text = shown(condition)
-            said = f"imported for {text if len(text) <= MAX_SAID else 'such sizes'}; else import again"
+            said = f"imported for {text if len(text) <= MAX_SAID else 'such sizes'}; otherwise import again"
             line = line_of(spot_of(sys._getframe(1)))
             if line:
                 said += f" ({in_words(condition)}{line})"

@@ -63,7 +63,7 @@ def _refer(item: Item) -> None:
     """Turn an item into a reference to a tensor of a called submodule: ``self.embed.weight``."""
     if item.type != "Parameter":
         raise UntranslatableError(
-            f"it uses the buffer {'.'.join(item.member)} beside calls of what {item.member[0]} is or holds"
+            f"it uses the buffer {'.'.join(item.member)} itself, and also calls {item.member[0]} or a part of it"
         )
     item.name = "_".join(item.member)
     item.properties = {**item.properties, "of": ".".join(item.member)}
