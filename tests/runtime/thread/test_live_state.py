@@ -235,7 +235,7 @@ def test_what_a_thread_writes_is_told_at_once(trained: TrainingEngine) -> None:
     for _ in range(2):
         _double(trained)
     (message,) = _told(trained)
-    assert message.startswith("The thread 'MainThread' has changed 0.weight beside the training")
+    assert message.startswith("The thread 'MainThread' has changed 0.weight during the training")
 
 
 def test_what_is_written_in_a_paused_block_is_meant(trained: TrainingEngine) -> None:
