@@ -69,6 +69,11 @@ def open_source(
         ArgumentError: There is none.
     """
     match data:
+        case list() if are_samples(data):
+            data = Samples(data)
+        case Mapping() | (*_, tuple() | Mapping()):
+            data = Arrays(_tree(data, name))
+    match data:
         case DataLoader():
             return _from_loader(data, seed, name)
         case TensorDataset():
@@ -77,26 +82,6 @@ def open_source(
         case IterableDataset():
             loader: DataLoader[Any] = DataLoader(data, batch_size, num_workers=num_workers, pin_memory=pin_memory)
             return StreamSource(loader)
-        case list() if are_samples(data):
-            return open_source(
-                Samples(data),
-                batch_size=batch_size,
-                shuffle=shuffle,
-                seed=seed,
-                num_workers=num_workers,
-                name=name,
-                pin_memory=pin_memory,
-            )
-        case Mapping() | (*_, tuple() | Mapping()):
-            return open_source(
-                Arrays(_tree(data, name)),
-                batch_size=batch_size,
-                shuffle=shuffle,
-                seed=seed,
-                num_workers=num_workers,
-                name=name,
-                pin_memory=pin_memory,
-            )
         case Dataset():
             require_examples(_length(data, name), name)
             template = DataLoader(
