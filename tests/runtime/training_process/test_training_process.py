@@ -536,6 +536,9 @@ def test_data_that_hangs_is_left_behind_with_everything_that_was_trained(
     assert process is not None
     while not (waits or process.fetching):
         engine.channel.wait(0.1)
+    if not waits:
+        engine.pause(wait=False)
+        assert engine.waiting_for == "pausing: waiting for the data, batch 2 of epoch 2"
     engine.stop()
     assert state_of(engine) == "stopped"
     assert engine._loop.steps == engine.progress.step == len(engine.history["loss"]) == 7
