@@ -165,8 +165,9 @@ def _forget_in_child() -> None:
     """A forked child has no thread that imports: nobody waits for it, and what was to come can be asked for again."""
     if not (getattr(_here, "waits", False) or _here.held):
         # Nobody can let go of them here.
-        for lock in (_importing, _turn):
-            lock._at_fork_reinit()  # type: ignore[attr-defined]  # private to threading
+        locks: tuple[Any, ...] = (_importing, _turn)
+        for lock in locks:
+            lock._at_fork_reinit()
     _after_fork()
     _thread.clear()
     _waiting.clear()
