@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Iterator, Sized
 from typing import Any, Protocol, final
@@ -9,7 +10,18 @@ from typing import Any, Protocol, final
 import msgspec
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, default_collate, get_worker_info
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    Sampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+    default_collate,
+    get_worker_info,
+)
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.data.batches import StandIn, said
@@ -18,7 +30,6 @@ from pnne_nb.runtime.data.workers import (
     dismiss_workers,
     end_workers,
     explained,
-    workers_live,
 )
 from pnne_nb.runtime.thread.foreign_calls import kept, require_not_left
 from pnne_nb.runtime.thread.rng import key_of, seeded_globals
@@ -219,12 +230,16 @@ class DatasetSource:
 class StreamSource:
     """Batches of a loader that decides itself: resuming means reading again what was read.
 
+    It reads through a copy of the loader: workers and generators that the loader keeps are shared by whoever reads it, as a
+    cell may do meanwhile.
+
     Attributes:
         loader: As it was given.
     """
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         self.loader = loader
+        self._own: DataLoader[Any] | None = None
         self._reading: Iterator[Any] | None = None
         self.draws = True
         self.size: int | None = None
@@ -238,7 +253,9 @@ class StreamSource:
     def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
         """Return the batches of the loader's next pass, without the first `start`."""
         del epoch
-        reading = self._start()
+        if self._own is None:
+            self._own = _own_copy(self.loader)
+        reading = iter(self._own)
         require_not_left()
         self._reading = reading
         batches = explained(reading)
@@ -246,27 +263,43 @@ class StreamSource:
             next(batches, None)
         return batches
 
-    def _start(self) -> Iterator[Any]:
-        """Return the loader's next pass, whose workers start as ours do; the loader itself stays as it was given."""
-        given = self.loader.worker_init_fn
-        self.loader.worker_init_fn = WorkerStart(given)
-        try:
-            return iter(self.loader)
-        finally:
-            self.loader.worker_init_fn = given
-
     def close(self) -> None:
-        """End the workers of a pass that is left; those that the loader keeps belong to whoever gave it."""
-        if not self.loader.persistent_workers or not workers_live(self._reading):
-            end_workers(self._reading)
+        """End the workers, also if the traceback of an error still holds on to them."""
+        end_workers(self._reading)
         require_not_left()
         self.forget()
 
     def forget(self) -> None:
-        """The next pass has workers of its own, if those that the loader keeps have died."""
-        if self.loader.persistent_workers and not workers_live(self._reading):
-            self.loader._iterator = None
+        """The next pass has workers of its own."""
+        if self._own is not None:
+            self._own._iterator = None
         self._reading = None
+
+
+def _own_copy(loader: DataLoader[Any]) -> DataLoader[Any]:
+    """A loader like the given one, which shares no workers with it, nor a generator with it or a sampler of torch."""
+    generators: dict[int, torch.Generator] = {}
+
+    def own(part: Any, **replaced: Any) -> Any:
+        copied = copy.copy(part)
+        if isinstance(generator := getattr(part, "generator", None), torch.Generator):
+            replaced["generator"] = generators.setdefault(id(generator), generator.clone_state())
+        # The loader refuses some of these as attributes.
+        vars(copied).update(replaced)
+        return copied
+
+    sampler, batches = loader.sampler, loader.batch_sampler
+    if type(sampler) in _SAMPLERS:
+        sampler = own(sampler)
+    if type(batches) is BatchSampler and type(batches.sampler) in _SAMPLERS:
+        batches = own(batches, sampler=sampler if batches.sampler is loader.sampler else own(batches.sampler))
+    start = WorkerStart(loader.worker_init_fn)
+    copied: DataLoader[Any] = own(loader, sampler=sampler, batch_sampler=batches, worker_init_fn=start, _iterator=None)
+    return copied
+
+
+_SAMPLERS = {RandomSampler, SubsetRandomSampler, WeightedRandomSampler}
+"""Those that draw from a generator that they are given."""
 
 
 def _first(loader: DataLoader[Any], count: int) -> Any:

@@ -139,13 +139,6 @@ def dismiss_workers(batches: Iterator[Any] | None, *, at_once: bool) -> None:
                 worker.terminate()
 
 
-def workers_live(batches: Iterator[Any] | None) -> bool:
-    """Return whether no worker of a pass over a loader has died."""
-    return not isinstance(batches, _MultiProcessingDataLoaderIter) or all(
-        worker.is_alive() for worker in batches._workers
-    )
-
-
 def _watched(batches: _MultiProcessingDataLoaderIter) -> Iterator[Any]:
     try:
         yield from batches

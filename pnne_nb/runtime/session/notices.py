@@ -75,8 +75,10 @@ class Notices:
 
     def of_left_out(self) -> None:
         """Layers that somebody unfreezes or exchanges look as if they were trained."""
-        recipe = self._executor.loop.recipe
-        if not recipe.moves_all or self._executor.group is not None:
+        recipe, process = self._executor.loop.recipe, self._executor.process
+        # What a cell does to the kernel's model, a process knows nothing of.
+        in_kernel_only = process is not None and process.waiting_for is None and not process.edited
+        if not recipe.moves_all or self._executor.group is not None or in_kernel_only:
             return
         names = left_out(recipe.model, [recipe.optimizer, *recipe.stateful.values()])
         if not names:

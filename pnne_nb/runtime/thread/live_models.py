@@ -5,18 +5,33 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any, NamedTuple, Protocol, final
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+from torch.utils._python_dispatch import _disable_current_modes
 
 from pnne_nb.process.fork import fork_safe
 
-unseen = torch._C.DisableTorchFunction
-"""A block in which no function mode sees what is done with tensors."""
+_functorch: Any = torch._C._functorch
+
+
+@contextmanager
+def unseen() -> Iterator[None]:
+    """A block whose tensors are plain: no mode or transform (``torch.func``) that a cell has entered takes part in it."""
+    with torch._C.DisableTorchFunction(), _disable_current_modes(), temporarily_clear_interpreter_stack():
+        yield
+
+
+def plain(tensor: Tensor) -> Tensor:
+    """The tensor that a transform of ``torch.func`` has wrapped, or the same."""
+    while _functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = _functorch.get_unwrapped(tensor)
+    return tensor
 
 
 class GuardedModel(Protocol):
@@ -91,7 +106,7 @@ class LiveModels:
         layers: dict[int, list[_Layer]] = {}
         # Without the lock: this runs as well where the garbage collector ends an engine, in any thread.
         self._guarded = [known for known in self._guarded if known() is not None]
-        with unseen():
+        with torch._C.DisableTorchFunction():
             for known in tuple(self._guarded):
                 guarded = known()
                 if guarded is not None:
@@ -130,7 +145,7 @@ class LiveModels:
                 if memory_of(own) == memory:
                     buffers = found.setdefault(guarded, [])
                     if entry.is_buffer:
-                        buffers.append(tensor)
+                        buffers.append(plain(tensor))
         return found
 
     def of_module(self, module: nn.Module) -> list[GuardedModel]:
@@ -139,7 +154,7 @@ class LiveModels:
         A dropout or an activation has no tensors, but a mode.
         """
         found = set(self.with_layer(module))
-        with unseen():
+        with torch._C.DisableTorchFunction():
             found.update(self.of([*module.parameters(), *module.buffers()]))
         return list(found)
 
@@ -185,7 +200,7 @@ _LEAF = "AccumulateGrad"
 def memory_of(tensor: Tensor) -> int:
     """Return what a tensor and its views have in common; the tensor itself where it has no memory, as a sparse one."""
     try:
-        return int(tensor.untyped_storage()._cdata)
+        return int(plain(tensor).untyped_storage()._cdata)
     except (NotImplementedError, RuntimeError, ValueError, AttributeError):
         return id(tensor)
 

@@ -20,9 +20,20 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from pnne_nb.runtime.thread.live_models import memory_of, unseen
+from pnne_nb.runtime.thread.torch_switches import shared_switches
+
+_modules: Any = nn.modules.module
 
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 """Where a module keeps what runs with each step; hooks of its state do not."""
+
+_GLOBAL_HOOKS: tuple[dict[int, Any], ...] = (
+    _modules._global_forward_pre_hooks,
+    _modules._global_forward_hooks,
+    _modules._global_backward_pre_hooks,
+    _modules._global_backward_hooks,
+)
+"""Where torch keeps those of every module."""
 
 _PLAIN = (bool, int, float, complex, str, type(None))
 """Of such values are the options of a layer."""
@@ -130,7 +141,9 @@ class LiveState:
 
 @final
 class Surroundings:
-    """What a cell can change without using the model, and the training does not: data, layers, the optimizer's options.
+    """What a cell can change without using the model, and the training does not.
+
+    That is data, layers, the optimizer's options, and what torch has for the whole process.
 
     Args:
         model: The live model.
@@ -152,7 +165,8 @@ class Surroundings:
 
     def _now(self) -> Facts:
         belongings = self._belongings
-        facts: Facts = dict(_layers(self._model))
+        facts: Facts = dict(_layers(self._model)) | shared_switches()
+        facts["the hooks of all modules"] = _Same(*(hook for hooks in _GLOBAL_HOOKS for hook in hooks.values()))
         for name, tensor in belongings.data.items():
             # Elsewhere, to look would wait for what the training has asked of the device.
             facts[name] = _Seen(tensor, _checksum(_sample(tensor)) if tensor.device.type == "cpu" else 0)

@@ -22,13 +22,12 @@ from typing import Any, final
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.utils._python_dispatch import _disable_current_modes
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.process.fork import fork_safe, renewed_after_fork
 from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.runtime.thread.control import Control
-from pnne_nb.runtime.thread.live_models import live_models, unseen
+from pnne_nb.runtime.thread.live_models import live_models, plain, unseen
 from pnne_nb.runtime.thread.live_state import Belongings, ChangeWatch
 from pnne_nb.runtime.thread.rng_guard import trainings
 from pnne_nb.runtime.thread.step_lock import has_turn
@@ -232,10 +231,8 @@ class SharedModel:
             with self._lock:
                 self._parked = True
                 if self._closing:
-                    # A cell that traces something has a mode that would trace this, too.
-                    with _disable_current_modes():
-                        self._keep_all_buffers()
-                        self._changes.parked()
+                    self._keep_all_buffers()
+                    self._changes.parked()
 
     def _end_of_cell(self) -> None:
         changed: list[str] = []
@@ -293,7 +290,7 @@ class SharedModel:
         if self._is_own() or cells.open_here():
             return
         holder = self._holders.get(threading.current_thread())
-        results = [each for each in tensors_in((output,)) if each.grad_fn is not None]
+        results = [each for each in map(plain, tensors_in((output,))) if each.grad_fn is not None]
         for result in results if holder is not None else ():
             node: Any = result.grad_fn
             kept = node.metadata.setdefault(KEPT, {})
@@ -355,12 +352,16 @@ class SharedModel:
         self._leave(holder)
 
     def _leave(self, holder: _Holder) -> None:
-        with self._lock:
-            if holder.needs_it() or self._holders.get(holder.thread) is not holder:
-                return
-            del self._holders[holder.thread]
-            self._restore_if_unused()
-        self._control.leave(holder.thread, _LINGER)
+        leaves = False
+        try:
+            with self._lock:
+                leaves = not holder.needs_it() and self._holders.get(holder.thread) is holder
+                if leaves:
+                    del self._holders[holder.thread]
+                    self._restore_if_unused()
+        finally:
+            if leaves:
+                self._control.leave(holder.thread, _LINGER)
 
     def _look(self) -> None:
         """Look whether those that the training waits for still need the model."""

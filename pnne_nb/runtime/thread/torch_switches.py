@@ -37,6 +37,15 @@ def switches() -> dict[str, Any]:
     }
 
 
+def shared_switches() -> dict[str, object]:
+    """The settings that a training takes as it finds them, by their names in words."""
+    return {
+        "torch's default dtype": torch.get_default_dtype(),
+        "torch's precision of float32 matrix products": torch.get_float32_matmul_precision(),
+        **{f"torch.backends.{name}.enabled": backend.enabled for name, backend in _BACKENDS.items()},
+    }
+
+
 def configure(tf32: bool | None, cudnn_benchmark: bool | None, deterministic: bool | None) -> None:
     """Set what is not None, for good; for the meaning see `DeviceManager.configure`."""
     if tf32 is not None:

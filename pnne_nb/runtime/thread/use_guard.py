@@ -23,7 +23,7 @@ from torch.nn.utils import stateless
 from torch.overrides import TorchFunctionMode
 
 from pnne_nb.process.fork import fork_safe, renewed_after_fork
-from pnne_nb.runtime.thread.live_models import GuardedModel, live_models, memory_of
+from pnne_nb.runtime.thread.live_models import GuardedModel, live_models, memory_of, plain
 from pnne_nb.runtime.thread.rng_guard import DRAWING, is_global, trainings
 
 R = TypeVar("R")
@@ -161,7 +161,7 @@ def _noted(
 
 def _written(tensor: Tensor) -> tuple[int, int]:
     """Return the memory of a tensor, and how often it was written through it and the tensors that share its counter."""
-    return memory_of(tensor), 0 if tensor.is_inference() else tensor._version
+    return memory_of(tensor), 0 if tensor.is_inference() else plain(tensor)._version
 
 
 def _backward(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -163,6 +163,21 @@ class Server:
             f"starts it again; start() trains in the kernel.{ends}"
         )
 
+    def silent(self, seconds: float) -> str:
+        """Why no process has come for so long, in words; a warm server that forks none is ended."""
+        said = f"The server that starts the processes of trainings has not answered for {seconds:g} seconds."
+        if not self._is_warm():
+            return f"{said} It has not imported torch yet: start(process=True) asks it again, start() trains in the kernel."
+        with self._lock:
+            if self._process is not None:
+                self._process.kill()
+        return f"{said} It was killed: the next start(process=True) starts it again."
+
+    def _is_warm(self) -> bool:
+        with self._lock, contextlib.suppress(OSError):
+            return self._control is not None and bool(self._control.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK))
+        return False
+
     def forget(self) -> None:
         """Forget the server in a forked copy of this process, which it does not belong to."""
         if self._control is not None:

@@ -84,6 +84,7 @@ class TrainingProcess:
         position: Batches of that epoch already used.
         fetching: Whether it was the data that has failed.
         buttons: Where pages may halt it without this kernel; empty if nowhere.
+        edited: Whether somebody has changed the engine's loop since the start, and the process follows that.
         counts: Whether the steps that it makes are those that somebody has asked for by number.
 
     Raises:
@@ -95,7 +96,7 @@ class TrainingProcess:
     ) -> None:
         self.steps, self.epoch, self.position = loop.steps, loop.epoch, loop.position
         self.fetching = False
-        self.counts = False
+        self.edited = self.counts = False
         self.buttons = ""
         self._loop = loop
         self._control = control
@@ -276,7 +277,7 @@ class TrainingProcess:
             self._push()
 
     def _push(self) -> None:
-        self._unsent = True
+        self._unsent = self.edited = True
         recipe, greeted = self._loop.recipe, self._link is not None
         self._recipe = handover.packed_recipe(recipe, handover.sources_of(recipe) if greeted else None)
         self._is_at(handover.packed(self._loop.state_dict()))

@@ -365,6 +365,21 @@ def test_a_cell_that_uses_the_model_neither_parks_nor_changes_the_training() -> 
     assert_same(thread, engine)
 
 
+def test_of_a_layer_that_a_cell_exchanges_meanwhile_nobody_tells_that_it_is_not_trained() -> None:
+    thread, engine, own = run(), tasks.engine(), nn.Linear(64, tasks.CLASSES)
+
+    kept, sequence = engine.module.get_submodule("5"), cast("Any", engine.module)
+
+    def exchange(frame: StepFrame) -> None:
+        sequence[5] = own if frame.epoch == 1 else kept
+
+    engine.on("step", exchange, waits=False)
+    engine.start(process=True)
+    assert engine.wait(groups.SECONDS)
+    assert [found.kind for found in engine.history.anomalies] == []
+    assert_same(thread, engine)
+
+
 def test_a_cell_that_gives_the_live_model_another_form_is_told_where_it_meets_what_was_trained() -> None:
     engine = tasks.engine(epochs=ENDLESS)
     model = engine.module
@@ -520,6 +535,9 @@ def test_data_that_hangs_is_left_behind_with_everything_that_was_trained(
     assert process is not None
     while not (waits or process.fetching):
         engine.channel.wait(0.1)
+    if not waits:
+        engine.pause(wait=False)
+        assert engine.waiting_for == "pausing: waiting for the data, batch 2 of epoch 2"
     engine.stop()
     assert state_of(engine) == "stopped"
     assert engine._loop.steps == engine.progress.step == len(engine.history["loss"]) == 7
