@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pnne_nb.errors import Diagnostic, ExportError
-from pnne_nb.export.formats.base import CONTENT, ExportRequest, NodeTensor, TensorInfo, WrittenFile, as_array
+from pnne_nb.export.formats.base import CONTENT, ExportRequest, NodeTensor, TensorInfo, WrittenFile, as_array, as_tensor
 from pnne_nb.process.quiet import quiet
 
 NOTES = (
@@ -88,9 +88,7 @@ class AotiModel:
 
         try:
             with torch.no_grad():
-                found = self._model(
-                    *(torch.from_numpy(np.ascontiguousarray(inputs[info.name])) for info in self.inputs)
-                )
+                found = self._model(*(as_tensor(inputs[info.name], info.dtype) for info in self.inputs))
         except Exception as error:
             said = str(error).strip().partition("\n")[0][:300]
             raise ExportError(f"torch cannot run the AOTInductor package: {said}") from error

@@ -212,3 +212,11 @@ def as_array(value: Tensor) -> NDArray[np.generic]:
     plain = value.detach().cpu()
     array: NDArray[np.generic] = (plain.float() if str(plain.dtype) == "torch.bfloat16" else plain).numpy()
     return array
+
+
+def as_tensor(array: NDArray[np.generic], dtype: str) -> Tensor:
+    """Return an array as a tensor of an element type, which `as_array` may have replaced."""
+    import torch  # noqa: PLC0415  # a process that proves a file imports torch only where that is the runtime
+
+    tensor: Tensor = torch.from_numpy(np.ascontiguousarray(array))
+    return tensor.to(getattr(torch, dtype))
