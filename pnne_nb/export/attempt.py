@@ -219,8 +219,6 @@ def _write(format: ExportFormat, request: ExportRequest, path: Path) -> WrittenF
         raise
     except Exception as error:
         said = str(error).strip().partition("\n")[0][:300]
-        if "PytorchStreamWriter" in said:
-            raise ExportError(f"{path.name!r} cannot be written, the disk may be full: {said}") from error
         node = blame(error)
         message = f"The model has no form as {format.name!r}{f', at node {node!r}' if node else ''}: {said}"
         hint = "Draw the node from others, or choose another format."

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -462,6 +464,33 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(OnnxFormat, "write", full)
     with pytest.raises(pn.ExportError, match="cannot be written: No space left on device"):
         pn.export(mlp(), tmp_path / "net.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+FULL = """
+import resource, signal, sys
+import pnne_nb as pn
+from tests.export.kinds import chained, linear
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+graph = chained("wide", ("N", 8), linear("fc", 8, 4096))
+_, limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, limit))
+for name in sys.argv[1:]:
+    try:
+        pn.export(graph, name)
+    except pn.ExportError as error:
+        print(error)
+"""
+
+
+def test_a_real_full_disk_leaves_nothing_and_ends_nothing(tmp_path: Path) -> None:
+    names = ["net.onnx", "net.pt2", "net.safetensors", "net.pt", "net.ts"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-W", "ignore", "-c", FULL, *names]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"{name!r} cannot be written: File too large." for name in names]
     assert not list(tmp_path.iterdir())
 
 

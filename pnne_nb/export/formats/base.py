@@ -6,7 +6,9 @@ process holds no torch unless the runtime is torch's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -205,6 +207,18 @@ class ExportFormat(Protocol):
         Raises:
             ExportError: If it is no such file, or a package is missing.
         """
+
+
+@contextmanager
+def in_memory(path: Path) -> Iterator[io.BytesIO]:
+    """Give a buffer for torch to write to, and put it into a file at the end: where the disk is full, torch ends Python.
+
+    Raises:
+        OSError: If the file cannot be written.
+    """
+    buffer = io.BytesIO()
+    yield buffer
+    path.write_bytes(buffer.getbuffer())
 
 
 def as_array(value: Tensor) -> NDArray[np.generic]:

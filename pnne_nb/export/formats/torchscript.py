@@ -20,6 +20,7 @@ from pnne_nb.export.formats.base import (
     WrittenFile,
     as_array,
     as_tensor,
+    in_memory,
 )
 from pnne_nb.process.quiet import quiet
 
@@ -52,14 +53,13 @@ class TorchScriptFormat:
                 example = tuple(tensor.clone() for tensor in request.example)
                 with kept_buffers(request.model):  # tracing runs the model, and the file has its buffers
                     traced = torch.jit.trace(request.model, example, check_trace=False)  # type: ignore[no-untyped-call]  # torch's
-                torch.jit.save(traced, str(path), _extra_files={CONTENT: json.dumps(content)})
         except Exception as error:
-            if "PytorchStreamWriter" in str(error):
-                raise
             message = f"torch.jit cannot trace the model: {str(error).strip().partition(chr(10))[0][:300]}"
             raise ExportError(
                 message, [Diagnostic("not-traceable", message, hint="Export as 'pt2' or 'onnx'.")]
             ) from error
+        with quiet(), in_memory(path) as buffer:
+            torch.jit.save(traced, buffer, _extra_files={CONTENT: json.dumps(content)})  # type: ignore[no-untyped-call]  # torch leaves it untyped
         free = dict.fromkeys(size for info in request.inputs for size in info.shape if isinstance(size, str))
         note = "TorchScript refuses no size: keep to those that the report names."
         return WrittenFile(tuple(FreeSize(name, "automatic") for name in free), notes=(note,))
