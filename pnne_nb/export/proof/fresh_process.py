@@ -31,11 +31,13 @@ class ProofProcess:
         batches: The inputs by name, and the values of given tensors.
         watched: Names of tensors inside the file that are returned too.
         given: Names of tensors inside the file that are given instead of computed.
+        fresh: Whether the file is opened again for each batch, because it may keep something from one to the next.
     """
 
     batches: Sequence[Arrays]
     watched: Sequence[str] = ()
     given: Sequence[str] = ()
+    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,9 @@ def run_file(format: ExportFormat, path: Path, sessions: Sequence[ProofProcess])
             for number, batch in zip(numbers, session.batches, strict=True):
                 np.savez(folder / f"inputs{number}.npz", **batch)  # type: ignore[arg-type]  # by name
             numbered.append(numbers)
-            wanted.append({"runs": numbers, "watched": list(session.watched), "given": list(session.given)})
+            wanted.append({
+                "runs": numbers, "watched": list(session.watched), "given": list(session.given), "fresh": session.fresh
+            })  # fmt: skip
             count += len(numbers)
         document = {"path": str(path.resolve()), "format": format.name, "sessions": wanted}
         (folder / "runs.json").write_text(json.dumps(document), encoding="utf-8")

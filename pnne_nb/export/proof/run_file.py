@@ -33,6 +33,9 @@ def main(folder: Path) -> None:
                 outputs = model.run(inputs)
                 np.savez(folder / f"outputs{number}.npz", **outputs)  # type: ignore[arg-type]  # by name
                 results.append({"run": number, "error": None, "node": None})
+                if session["fresh"]:
+                    model.close()
+                    model = None
             except PnneError as error:
                 node = next((finding.node for finding in error.diagnostics), None)
                 results.append({"run": number, "error": error.message, "node": node})

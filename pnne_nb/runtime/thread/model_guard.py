@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType
-from typing import Any, final
+from typing import Any, Final, final
 
 import torch
 from numpy.typing import NDArray
@@ -458,18 +458,21 @@ def between_steps(model: nn.Module) -> Iterator[None]:
         yield
 
 
-def _nothing(*_: object, **__: object) -> None:
-    """Do nothing: a guard in a copy of the model."""
+@final
+class _NoGuard:
+    """A guard in a copy of the model: it does nothing."""
 
+    only_watches: Final = True
 
-def _no_guard() -> Callable[..., None]:
-    """Makes what a guard is in a saved model."""
-    return _nothing
+    def __call__(self, *_: object, **__: object) -> None:
+        pass
 
 
 @final
 class _Guard:
     """A hook of the live model that does nothing in its copies, which training knows nothing of."""
+
+    only_watches: Final = True  # an import of the model leaves it out
 
     def __init__(
         self, function: Callable[..., None], shared: SharedModel, in_training_thread: Callable[[], bool]
@@ -483,11 +486,11 @@ class _Guard:
         if not torch.compiler.is_compiling() and not self._in_training_thread():
             self._function(*received)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., None]:
+    def __deepcopy__(self, memo: dict[int, Any]) -> _NoGuard:
         # A copy is being made, whose layers come after its hooks: from here on it is a consistent one.
         self._shared.use()
-        return _nothing
+        return _NoGuard()
 
-    def __reduce__(self) -> tuple[Callable[[], Callable[..., None]], tuple[()]]:
+    def __reduce__(self) -> tuple[type[_NoGuard], tuple[()]]:
         self._shared.use()
-        return _no_guard, ()
+        return _NoGuard, ()
