@@ -241,6 +241,19 @@ def test_data_that_does_not_fit_is_told_at_the_input() -> None:
     assert [found.node for found in caught.value.diagnostics] == ["x"]
 
 
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (torch.randn(64, 5), r"cannot be called with \(\[16, 5\] float32\): 0.layer: mat1 and mat2 shapes cannot"),
+        (torch.ones(64, 6, dtype=torch.int64), r"cannot be called with \(\[16, 6\] int64\): 0.layer: mat1 and mat2 must"),
+    ],
+)
+def test_data_that_a_module_does_not_take_is_told_at_its_layer(data: Tensor, message: str) -> None:
+    with pytest.raises(pn.ExportError, match=f"The model does not take the data: Sequential {message}") as caught:
+        pn.quantize(nn.Sequential(Doubled(), nn.Linear(6, 2)), data)
+    assert [found.node for found in caught.value.diagnostics] == ["0.layer"]
+
+
 @pytest.mark.parametrize(("example", "what"), [(2, "input"), (3, "output")])  # one calibrates, the other judges
 def test_values_that_are_not_finite_are_told_at_the_node(example: int, what: str) -> None:
     x = torch.randn(64, 4)
