@@ -245,7 +245,10 @@ def test_data_that_does_not_fit_is_told_at_the_input() -> None:
     ("data", "message"),
     [
         (torch.randn(64, 5), r"cannot be called with \(\[16, 5\] float32\): 0.layer: mat1 and mat2 shapes cannot"),
-        (torch.ones(64, 6, dtype=torch.int64), r"cannot be called with \(\[16, 6\] int64\): 0.layer: mat1 and mat2 must"),
+        (
+            torch.ones(64, 6, dtype=torch.int64),
+            r"cannot be called with \(\[16, 6\] int64\): 0.layer: mat1 and mat2 must",
+        ),
     ],
 )
 def test_data_that_a_module_does_not_take_is_told_at_its_layer(data: Tensor, message: str) -> None:

@@ -109,7 +109,9 @@ def observe(
     hint = "Pass args and kwargs that the module takes; with partial=True, the node that fails is shown in a drawing."
     if any(module._forward_hooks or module._forward_pre_hooks for module in net.modules()):
         hint += " Or its hooks, which still speak of the original, are in the way of calling a copy of it: remove them."
-    raise CompileError(message, [Diagnostic(code="bad-inputs", message=message, node=path or None, hint=hint)]) from failure
+    raise CompileError(
+        message, [Diagnostic(code="bad-inputs", message=message, node=path or None, hint=hint)]
+    ) from failure
 
 
 def observe_failing(net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ObservedCall:
