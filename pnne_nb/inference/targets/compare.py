@@ -278,7 +278,11 @@ def _of_low_precision(rows: Mapping[str, TargetRow], criterion: Criterion) -> li
         notes = [f"{fastest.name} is {_times(1 / gain)} times as fast as {other.name}, the fastest form in float32."]
     else:
         notes = [f"Int8 is not surely faster here than {other.name}, the fastest form in float32."]
-    if not _is_good(fastest, criterion):
+    if not criterion.name:
+        notes.append(
+            "Without targets, nothing tells whether int8 is good enough, and it is not recommended: give (X, y)."
+        )
+    elif not _is_good(fastest, criterion):
         notes.append(f"{fastest.name} loses more than the budget allows.")
     known = _capabilities()
     if "avx512_vnni" in known and not any(known.get(name) for name in _INT8_INSTRUCTIONS):

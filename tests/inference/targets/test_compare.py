@@ -128,6 +128,10 @@ def test_without_a_metric_only_the_same_outputs_are_good_enough(
     assert table.best == "fast"
     assert table.rows["wrong"].loss == float("inf")
     assert table.metric == ""
+    monkeypatch.setattr(compare, "FORMS", faked(now, ("eager", 0.006, 0), ("int8", 0.001, 1)))
+    table = pn.compare_targets(drawn(), data()[0], batch_size=16)
+    assert table.best == "eager"
+    assert table.notes[-1].startswith("Without targets, nothing tells whether int8 is good enough")
 
 
 def test_no_form_that_is_slower_is_recommended(monkeypatch: pytest.MonkeyPatch, now: list[float]) -> None:
