@@ -12,6 +12,7 @@ from torch import nn
 import pnne_nb as pn
 from pnne_nb.compiler.analysis.memory_plan import size
 from pnne_nb.compiler.passes.placement.placement_plan import Placement, bytes_of
+from pnne_nb.graph.schema.structural import DEVICE
 from tests.compiler.graphs import wire
 from tests.compiler.passes.graphs import convnet
 
@@ -163,7 +164,7 @@ def test_the_memory_plan_of_a_placed_model_keeps_the_limits(
     found = plan(graph, {"cpu": limit, "meta": limit}, x, training=training)
     assert set(found.devices.values()) == {"cpu", "meta"}
     for node, device in found.devices.items():
-        if "device" in graph[node].spec.properties:
+        if DEVICE in graph[node].spec.properties:
             graph.set(node, device=device)
     # A tensor that nobody moves would be on another device than the weights, which torch refuses on meta as on a GPU.
     measured = pn.plan_memory(graph, args=(x,), training=training)
