@@ -8,7 +8,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +143,8 @@ def _torch_compile(shop: Workshop) -> Built:
 
 
 def _int8_compiled(shop: Workshop) -> Built:
-    return _compiled(_converted(shop).model, shop)
+    report = _converted(shop)
+    return _with_worst_node(shop, _compiled(report.model, shop), report)
 
 
 def _cuda_graphs(shop: Workshop) -> Built:
@@ -164,13 +165,14 @@ def _cuda_graphs(shop: Workshop) -> Built:
 
 
 def _int8_eager(shop: Workshop) -> Built:
-    model = _converted(shop).model
+    report = _converted(shop)
 
     def run(*inputs: Tensor) -> Outputs:
         with torch.inference_mode():
-            return model(*inputs)
+            return report.model(*inputs)
 
-    return Built(run, state_bytes(model), _tensors(shop, model, run), _distance(shop, run))
+    built = Built(run, state_bytes(report.model), _tensors(shop, report.model, run))
+    return _with_worst_node(shop, built, report)
 
 
 def _converted(shop: Workshop) -> QuantizationReport:
@@ -186,8 +188,14 @@ def _file(format: str, name: str) -> Callable[[Workshop], Built]:
 
 
 def _int8_onnx(shop: Workshop) -> Built:
-    built = _exported(shop, _converted(shop).model, "onnx", "int8.onnx")
-    return Built(built.run, built.bytes, built.memory, _distance(shop, built.run), built.close)
+    report = _converted(shop)
+    return _with_worst_node(shop, _exported(shop, report.model, "onnx", "int8.onnx"), report)
+
+
+def _with_worst_node(shop: Workshop, built: Built, report: QuantizationReport) -> Built:
+    """Return a form of lower precision with the largest error of a converted node, or of the outputs if that is larger."""
+    nodes = [NodeDistance(node.worst or 0.0, path) for path, node in report.nodes.items() if path in report.converted]
+    return replace(built, error=max([_distance(shop, built.run), *nodes], key=lambda each: each.value))
 
 
 def _exported(shop: Workshop, model: nn.Module, format: str, name: str) -> Built:

@@ -39,7 +39,8 @@ class TargetRow:
         metric: The metric on the held-out data; None if there is none.
         loss: What that is worse than the model's, in the unit of the budget. Without a metric: 0 if the outputs are the
             model's but for rounding, else infinite.
-        error: The largest distance to what the model computes, in the unit of the values.
+        error: The largest distance to what the model computes, in the unit of the values; of nodes in lower precision, that
+            of each one alone.
         error_at: The drawn node with it, or ``"output"``.
         rank: From 1, the fastest; forms whose intervals overlap with the fastest of their rank share it.
     """
