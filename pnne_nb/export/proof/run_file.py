@@ -27,7 +27,7 @@ def main(folder: Path) -> None:
     path = Path(wanted["path"])
     format = formats.find_format(wanted["format"], path)
     results: list[dict[str, object]] = []
-    before = _memory_with(format.packages) if wanted.get("measured") else None
+    before = _memory_with(wanted["imported"]) if "imported" in wanted else None
     for session in wanted["sessions"]:
         model = None
         for number in session["runs"]:
@@ -38,8 +38,9 @@ def main(folder: Path) -> None:
                     inputs = dict(stored)
                 outputs = model.run(inputs)
                 np.savez(folder / f"outputs{number}.npz", **outputs)  # type: ignore[arg-type]  # by name
-                grown = None if before is None else max(0, _most_memory() - before)
-                results.append({"run": number, "error": None, "node": None, "memory": grown})
+                results.append({"run": number, "error": None, "node": None})
+                if before is not None:
+                    results[-1] |= {"memory": max(0, _most_memory() - before), "modules": list(sys.modules)}
             except PnneError as error:
                 node = next((finding.node for finding in error.diagnostics), None)
                 results.append({"run": number, "error": error.message, "node": node})
@@ -48,10 +49,11 @@ def main(folder: Path) -> None:
     (folder / "results.json").write_text(json.dumps(results), encoding="utf-8")
 
 
-def _memory_with(packages: Sequence[str]) -> int:
-    """Return the bytes of this process with the packages of the runtime imported."""
-    for package in packages:
-        importlib.import_module(package)
+def _memory_with(modules: Sequence[str]) -> int:
+    """Return the bytes of this process once it has imported modules; names that are none by themselves are left out."""
+    for module in modules:
+        with suppress(Exception):
+            importlib.import_module(module)
     gc.collect()
     bytes: int = psutil.Process().memory_info().rss
     return bytes
