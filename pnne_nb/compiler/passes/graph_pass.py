@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, final
 
 import torch
@@ -19,7 +19,7 @@ from pnne_nb.compiler.passes.equivalence import Promise
 from pnne_nb.compiler.passes.report import Change, Gain
 from pnne_nb.compiler.shapes.fake_tensors import imitation
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.graph.model.node import split_port
+from pnne_nb.graph.model.node import Node, split_port
 from pnne_nb.graph.model.ops import Connect, Disconnect, Op
 from pnne_nb.process.random_state import private_random_state
 
@@ -53,6 +53,14 @@ class PassSubject:
     def paths(self, graph: str, node: str) -> tuple[str, ...]:
         """Return the paths of a node from the root, one for each use of its graph."""
         return tuple(f"{prefix}{node}" for prefix in self.prefixes[graph])
+
+    def walk(self, id: str = "", prefix: str = "") -> Iterator[tuple[str, Node]]:
+        """Yield each node with its path, in the order in which the nodes run; blocks before what is inside them."""
+        for name in self.snapshots[id].order:
+            node = self.snapshots[id].nodes[name]
+            yield f"{prefix}{name}", node
+            if node.definition in self.snapshots and node.definition is not None:
+                yield from self.walk(node.definition, f"{prefix}{name}.")
 
     def module_path(self, path: str) -> str:
         """Return the path of a node's module or tensor in the model; for a shared one, that of its owner."""

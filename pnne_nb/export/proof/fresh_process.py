@@ -81,6 +81,29 @@ def run_file(format: ExportFormat, path: Path, sessions: Sequence[ProofProcess])
         return [[runs[number] for number in numbers] for numbers in numbered]
 
 
+def peak_memory(format: ExportFormat, path: Path, batch: Arrays) -> int:
+    """Return the bytes that a process needs at most to open a file and run it once, beside its runtime's own code.
+
+    A first process tells which modules that imports, and a second one imports them before it begins to count.
+
+    Raises:
+        ExportError: If the file does not run.
+    """
+    with tempfile.TemporaryDirectory(prefix="pnne-memory-") as name:
+        folder = Path(name)
+        np.savez(folder / "inputs0.npz", **batch)  # type: ignore[arg-type]  # by name
+        sessions = [{"runs": [0], "watched": [], "given": [], "fresh": False}]
+        document = {"path": str(path.resolve()), "format": format.name, "sessions": sessions, "imported": []}
+        for _ in range(2):
+            (folder / "runs.json").write_text(json.dumps(document), encoding="utf-8")
+            _run(format, folder)
+            (result,) = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+            if result["error"] is not None:
+                raise ExportError(str(result["error"]))
+            document["imported"] = result["modules"]
+        return int(result["memory"])
+
+
 def _read(folder: Path, result: Mapping[str, object]) -> Run:
     if result["error"] is not None:
         return Run({}, str(result["error"]), None if result["node"] is None else str(result["node"]))

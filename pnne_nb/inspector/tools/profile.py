@@ -14,6 +14,8 @@ from typing import Any, final
 import pandas as pd
 import torch
 from torch import nn
+from torch._C._autograd import _disable_profiler_legacy, _enable_profiler_legacy
+from torch._C._profiler import ProfilerConfig, ProfilerState, _ExperimentalConfig
 from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import profile as torch_profile
 from torch.profiler import record_function
@@ -120,6 +122,31 @@ def profile(
         return _profile(uncompiled(model), as_arguments(args), as_keywords(kwargs), backward, warmup, repeats, trace)
     finally:
         _one_at_a_time.release()
+
+
+def peak_allocated(run: Callable[[], object]) -> int | None:
+    """Return the most bytes that torch allocates at once on the CPU for one call; None while something else is profiled.
+
+    The profiler of old is at hand at once and in any thread; the present one takes seconds to begin, and wants its first use
+    to be in the main thread.
+    """
+    if not _one_at_a_time.acquire(blocking=False):
+        return None
+    memory_alone = (False, True, False, False, False)
+    try:
+        _enable_profiler_legacy(ProfilerConfig(ProfilerState.CPU, *memory_alone, _ExperimentalConfig()))
+        try:
+            run()
+        finally:
+            records = _disable_profiler_legacy()
+    finally:
+        _one_at_a_time.release()
+    total = most = 0
+    for record in (each for thread in records for each in thread):
+        if str(record.kind()) == "memory_alloc":
+            total += record.cpu_memory_usage()
+            most = max(most, total)
+    return most
 
 
 def _profile(
