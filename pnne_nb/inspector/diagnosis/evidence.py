@@ -53,6 +53,7 @@ class Evidence:
     not_finite: int | None = None
     _pending: list[float] = field(default_factory=list)
     epochs: list[Mapping[str, float]] = field(default_factory=list)
+    _epoch: tuple[int, int] | None = None
     norms: list[NormsFrame] = field(default_factory=list)
     statistics: dict[tuple[str, Quantity], list[StatisticsFrame]] = field(default_factory=dict)
 
@@ -67,8 +68,11 @@ class Evidence:
         match frame:
             case StepFrame():
                 self._add_loss(frame)
-            case EpochFrame():
-                self.epochs.append(frame.metrics)
+            case EpochFrame(epoch=epoch, step=step, metrics=metrics):
+                if self._epoch == (epoch, step):
+                    metrics = {**self.epochs.pop(), **metrics}
+                self._epoch = epoch, step
+                self.epochs.append(metrics)
             case NormsFrame():
                 self.norms.append(frame)
             case StatisticsFrame():
@@ -98,6 +102,13 @@ class Evidence:
     def layers(self, quantity: Quantity) -> list[str]:
         """Layers with statistics of `quantity`, in the model's order."""
         return [layer for layer in self.kinds if (layer, quantity) in self.statistics]
+
+    def observed(self, step: int, quantity: Quantity) -> bool:
+        """Whether `quantity` was measured in `step`, of some layer."""
+        return any(
+            of == quantity and any(frame.step == step for frame in frames)
+            for (_, of), frames in self.statistics.items()
+        )
 
     def recent(self, layer: str, quantity: Quantity, name: str) -> float | None:
         """The median of a statistic over the last observations, or None where it was never finite."""
@@ -144,6 +155,8 @@ def frames_of(inspection: Inspection) -> list[Frame]:
     ]
     if inspection.norms.by_layer:
         frames.append(norms_frame(inspection.norms, 0))
+    if inspection.loss is not None:
+        frames.append(StepFrame(0, 0, inspection.loss, math.nan, 0, 0.0))
     return frames
 
 

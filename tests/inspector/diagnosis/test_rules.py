@@ -412,6 +412,55 @@ def test_what_is_learnt_in_the_first_steps_neither_vanishes_nor_diverges() -> No
     assert diagnose(net, norms + losses, [VanishingGradients(), Divergence()]) == []
 
 
+def test_one_look_at_a_converged_model_finds_no_vanishing_gradients() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(64, 4)
+    y = (x[:, 0] > 0).long()
+    net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))
+    optimizer = torch.optim.Adam(net.parameters(), 0.1)
+    for _ in range(600):
+        optimizer.zero_grad()
+        torch.autograd.backward(nn.functional.cross_entropy(net(x), y))
+        optimizer.step()
+    optimizer.zero_grad()
+    for factor in (1.0, 2.0, 4.0):  # ever surer, down to a loss of 0
+        with torch.no_grad():
+            net[2].get_parameter("weight").mul_(factor)
+        inspector = Inspector(net)
+        assert inspector.run_inspection(x, y, nn.functional.cross_entropy).loss < 1e-3  # type: ignore[operator]  # there is a loss
+        assert inspector.diagnose() == []
+
+
+def test_one_look_at_a_deep_net_of_sigmoids_finds_them() -> None:
+    torch.manual_seed(0)
+    layers = [layer for _ in range(12) for layer in (nn.Linear(5, 5), nn.Sigmoid())]
+    inspector = Inspector(nn.Sequential(*layers, nn.Linear(5, 2)))
+    inspector.run_inspection(torch.randn(8, 5), torch.arange(8) % 2, nn.functional.cross_entropy)
+    assert [finding.kind for finding in inspector.diagnose()] == ["vanishing-gradients"]
+
+
+def test_a_loss_that_is_not_finite_by_itself_is_named_not_the_gradients_behind_it() -> None:
+    inspector = Inspector(nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 2)))
+    inspector.watch("*", what=("activations", "gradients"))
+    inspector.run_inspection(torch.randn(3, 4), loss_fn=lambda output: torch.log(output * 0).sum())
+    [finding] = inspector.diagnose()
+    assert finding.layer is None
+    assert finding.reason.startswith("The loss is NaN or infinite, while the outputs of the watched layers are finite")
+
+
+def test_an_epoch_without_a_validation_is_no_best_one() -> None:
+    epochs = [
+        EpochFrame(number, number, {"train_loss": 1.0 / number, **({"val_loss": 1.0 + number} if number % 2 else {})})
+        for number in range(1, 12)
+    ]
+    told_in_parts = [
+        EpochFrame(frame.epoch, frame.step, {name: value}) for frame in epochs for name, value in frame.metrics.items()
+    ]
+    for frames in (epochs, told_in_parts):
+        [finding] = diagnose(nn.Identity(), frames, [Overfitting()])
+        assert "lowest in epoch 1 (2)" in finding.reason
+
+
 def test_gradients_that_are_not_finite_are_blamed_on_the_last_layer() -> None:
     net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2))
     frames = [NormsFrame(3, {"0": math.nan, "1": math.nan, "2": 1.0}, math.nan)]
