@@ -32,6 +32,11 @@ def lightning_callback(monitor: TrainingMonitor) -> Any:
     class LightningMonitor(Callback):  # type: ignore[misc]  # an extra, which has no types here
         """Records a step where Lightning has made one."""
 
+        def on_train_start(self, trainer: Any, module: Any) -> None:
+            """Its loaders are open."""
+            monitor.watch(module, trainer.optimizers[0] if trainer.optimizers else None)
+            monitor.look_at_data(_one(trainer.train_dataloader), _one(trainer.val_dataloaders))
+
         def on_train_batch_start(self, trainer: Any, module: Any, *_: Any) -> None:
             """The layers are watched from before the forward pass on."""
             if monitor.steps == 0 and trainer.global_step == 0:
@@ -102,6 +107,11 @@ def hugging_face_callback(monitor: TrainingMonitor) -> Any:
             monitor.close()
 
     return TrainerMonitor()
+
+
+def _one(loaders: Any) -> Any:
+    """The loader, where it is one alone."""
+    return loaders[0] if isinstance(loaders, list) and len(loaders) == 1 else loaders
 
 
 def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:

@@ -10,12 +10,13 @@ CAUSES: Final = (
     "constant-input",
     "classes-under-distance",
     "softmax-before-loss",
+    "sigmoid-before-loss",
+    "targets-out-of-range",
     "spread-targets",
     # How the model is made.
     "batch-norm-in-eval",
     "zero-weights",
     "frozen-layer",
-    "unchanged-weights",
     "large-input",
     # How it is trained.
     "weight-decay-dominates",
@@ -27,6 +28,8 @@ CAUSES: Final = (
     "one-class",
     "validation-scaled-otherwise",
     "validation-in-training",
+    "class-not-trained",
+    "constant-column",
     # What follows from these, and from a learning rate that does not fit.
     "nan-loss",
     "nan-gradient",
@@ -37,6 +40,7 @@ CAUSES: Final = (
     "oscillation",
     "saturated-activations",
     "dead-relu",
+    "unchanged-weights",
     "vanishing-gradients",
     "update-ratio-low",
     "slow-progress",

@@ -7,6 +7,7 @@ from typing import final
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.data.batches import as_batch
+from pnne_nb.runtime.data.held_tensors import held_tensors
 from pnne_nb.runtime.data.sources import DatasetSource, TensorSource
 from pnne_nb.runtime.faults.data_faults import data_faults
 from pnne_nb.runtime.faults.error_messages import compares_one, model_failed
@@ -130,8 +131,8 @@ class Notices:
 
 def _found_before(recipe: Recipe) -> list[AnomalyFrame]:
     short = shortage(recipe)
-    looked_at = recipe.step is None
-    found = data_faults(recipe.model, recipe.train, recipe.val, has_target=recipe.compares) if looked_at else []
+    held = held_tensors(recipe.train) if recipe.step is None else None
+    found = data_faults(recipe.model, held, held_tensors(recipe.val), has_target=recipe.compares)
     return [*([] if short is None else [short]), *found]
 
 
