@@ -12,6 +12,7 @@ import msgspec
 from torch import nn
 
 from pnne_nb.inspector.capture.run import Inspection
+from pnne_nb.inspector.diagnosis.causes import false_alarms
 from pnne_nb.inspector.statistics.gradients import GradientNorms
 from pnne_nb.inspector.statistics.units import UnitCounts
 from pnne_nb.telemetry.frames import (
@@ -221,7 +222,13 @@ class Finding(msgspec.Struct, frozen=True):
     evidence: Numbers = ()
 
     def __str__(self) -> str:
-        return f"{f'{self.layer}: ' if self.layer else ''}{self.reason} {self.hint}"
+        alarms = f" {self.false_alarms}" if self.false_alarms else ""
+        return f"{f'{self.layer}: ' if self.layer else ''}{self.reason} {self.hint}{alarms}"
+
+    @property
+    def false_alarms(self) -> str | None:
+        """How often this kind was found in healthy trainings, in words; None for a kind that nobody has measured."""
+        return false_alarms(self.kind)
 
     def frame(self, step: int) -> AnomalyFrame:
         """The finding as a frame, to be shown at its layer."""
