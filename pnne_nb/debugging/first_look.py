@@ -45,6 +45,7 @@ class FirstLook:
         self._model = model
         self._output: Any = None
         self._called = False
+        self._loss: Tensor | None = None
         # Lightning calls what is inside of its module, not the module.
         children = [child for child in model.children() if any(True for _ in child.parameters())]
         self._handles: list[RemovableHandle] = [model.register_forward_hook(self._returned)]
@@ -58,11 +59,15 @@ class FirstLook:
         if not self._called and module.training and torch.is_grad_enabled():
             self._output = output
 
+    def differentiates(self, loss: Tensor) -> None:
+        """Know the loss `[]` with its graph, where the step is told another tensor, as by Lightning."""
+        self._loss = loss
+
     def close(self) -> None:
         """Look no more."""
         while self._handles:
             self._handles.pop().remove()
-        self._output = None
+        self._output, self._loss = None, None
 
     def of_step(
         self, step: int, loss: Tensor | None, batch: Any, optimizer: torch.optim.Optimizer | None
@@ -76,6 +81,7 @@ class FirstLook:
             optimizer: What has made the step, or None if it is not known.
         """
         output = self._output
+        loss = self._loss if loss is None or loss.grad_fn is None else loss
         self.close()
         if isinstance(output, Mapping):
             loss = output.get("loss") if loss is None else loss

@@ -42,6 +42,10 @@ def lightning_callback(monitor: TrainingMonitor) -> Any:
             if monitor.steps == 0 and trainer.global_step == 0:
                 monitor.watch(module, trainer.optimizers[0] if trainer.optimizers else None)
 
+        def on_before_backward(self, _trainer: Any, _module: Any, loss: Tensor) -> None:
+            """What a step tells of its loss later has no graph any more."""
+            monitor.differentiates(loss)
+
         def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, *_: Any) -> None:
             """Batches that are accumulated make one step."""
             del module

@@ -166,6 +166,11 @@ class TrainingMonitor:
         self._look_first(loss if isinstance(loss, Tensor) else None)
         self.observed(value, examples=examples)
 
+    def differentiates(self, loss: Tensor) -> None:
+        """Look at the loss `[]` of the first step before its backward pass; `step` does it, too, if it is given that tensor."""
+        if self._first is not None:
+            self._first.differentiates(loss)
+
     def observed(self, loss: float | None, *, examples: int = 1) -> None:
         """Count a step, with its loss if that is known; for loops that tell losses only now and then."""
         self._look_first(None)
