@@ -222,8 +222,12 @@ class Finding(msgspec.Struct, frozen=True):
     evidence: Numbers = ()
 
     def __str__(self) -> str:
-        alarms = f" {self.false_alarms}" if self.false_alarms else ""
-        return f"{f'{self.layer}: ' if self.layer else ''}{self.reason} {self.hint}{alarms}"
+        return f"{self.told} {self.false_alarms}" if self.false_alarms else self.told
+
+    @property
+    def told(self) -> str:
+        """Where, what was seen and what to try."""
+        return f"{f'{self.layer}: ' if self.layer else ''}{self.reason} {self.hint}"
 
     @property
     def false_alarms(self) -> str | None:

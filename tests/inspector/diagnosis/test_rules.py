@@ -385,7 +385,7 @@ def test_thresholds_can_be_set() -> None:
     frames = [NormsFrame(1, {"0": 50.0}, 50.0)]
     assert diagnose(net, frames) == []
     [finding] = diagnose(net, frames, [ExplodingGradients(limit=10)])
-    assert str(finding) == (
+    assert finding.told == (
         "0: The norm of its gradient is 50, above 10. Clip gradients, lower the learning rate, scale the data, or"
         " initialise with smaller weights."
     )
