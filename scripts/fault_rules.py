@@ -31,6 +31,15 @@ OPTIMIZERS: Final[tuple[tuple[str, dict[str, float]], ...]] = (
     ("NAdam", {"lr": 3e-3}),
     ("Adamax", {"lr": 5e-3}),
 )
+SCHEDULES: Final[tuple[dict[str, Any], ...]] = (
+    {},
+    {"scheduler": ("CosineAnnealingLR", {"T_max": 5})},
+    {},
+    {"scheduler": ("OneCycleLR", {"total_steps": 100, "cycle_momentum": False})},
+    {"scheduler": ("StepLR", {"step_size": 2, "gamma": 0.1})},
+    {"scheduler": ("ExponentialLR", {"gamma": 0.1})},
+    {"scheduler": ("LinearLR", {"start_factor": 0.01, "total_iters": 3})},
+)
 
 
 class Attending(nn.Module):
@@ -333,12 +342,17 @@ What ends in NaN is found where that names it.
 
 
 def healthy(number: int) -> Setup:
-    """One of the healthy setups: models, data, optimizers, noises and seeds in turn."""
+    """One of the healthy setups: models, data, optimizers, schedules, noises and seeds in turn."""
     model, data = MODELS[number % len(MODELS)], DATA[number // len(MODELS) % len(DATA)]
     optimizer = OPTIMIZERS[number % len(OPTIMIZERS)]
     torch.manual_seed(number)
     noise = (0.3, 0.7, 1.0, 1.5)[number // (len(MODELS) * len(DATA)) % 4]
     options: dict[str, Any] = {"optimizer": optimizer, "batch_size": 32, "epochs": 5}
+    schedule = SCHEDULES[number // 8 % len(SCHEDULES)]
+    for name, (kind, arguments) in schedule.items():
+        # It begins at the optimizer's rate, or rises to it.
+        arguments = {**arguments, "max_lr": optimizer[1]["lr"]} if kind == "OneCycleLR" else arguments
+        options[name] = (kind, arguments)
     return Setup(model(), data(number, noise, 640), data(number + 10_000, noise, 192), options)
 
 

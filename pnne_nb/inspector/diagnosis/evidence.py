@@ -43,6 +43,8 @@ class Evidence:
         losses: Training losses by step, or means over `stride` steps each.
         stride: Steps that each of the losses stands for.
         not_finite: The first step whose loss is NaN or infinite, or None.
+        rate: The learning rate of the last step, or NaN if it is not known.
+        highest_rate: The highest so far, likewise.
         epochs: Metrics by epoch.
         norms: Gradient norms by observed step.
         statistics: By layer and quantity.
@@ -53,6 +55,8 @@ class Evidence:
     stride: int = 1
     not_finite: int | None = None
     _pending: list[float] = field(default_factory=list)
+    rate: float = math.nan
+    highest_rate: float = math.nan
     epochs: list[Mapping[str, float]] = field(default_factory=list)
     _epoch: tuple[int, int] | None = None
     norms: list[NormsFrame] = field(default_factory=list)
@@ -84,6 +88,9 @@ class Evidence:
     def _add_loss(self, frame: StepFrame) -> None:
         if self.not_finite is None and not math.isfinite(frame.loss):
             self.not_finite = frame.step
+        if math.isfinite(frame.learning_rate):
+            self.rate = frame.learning_rate
+            self.highest_rate = self.rate if math.isnan(self.highest_rate) else max(self.highest_rate, self.rate)
         self._pending.append(frame.loss)
         if len(self._pending) == self.stride:
             self.losses.append(statistics.fmean(self._pending))
@@ -99,6 +106,11 @@ class Evidence:
         del self.norms[:-RECENT]
         for frames in self.statistics.values():
             del frames[:-RECENT]
+
+    @property
+    def pace(self) -> float:
+        """The share of the highest learning rate that is left, 0 to 1: a schedule may have lowered it on purpose."""
+        return self.rate / self.highest_rate if self.highest_rate > 0 else 1.0
 
     def layers(self, quantity: Quantity) -> list[str]:
         """Layers with statistics of `quantity`, in the model's order."""

@@ -261,7 +261,8 @@ class UpdateRatio:
     both sides, as biases and normalisation begin near 0 and move relatively more.
 
     Attributes:
-        low: Euclidean norm of the last update, relative to that of the weights, below which it is too small.
+        low: Euclidean norm of the last update, relative to that of the weights, below which it is too small; as much less as
+            the learning rate has been lowered since it was highest.
         high: The same, above which it is too large.
         least: Observations before it says anything.
         begun: Steps whose updates may be large without any harm, as Adagrad's are, while the loss falls.
@@ -281,7 +282,8 @@ class UpdateRatio:
             if len(frames) >= self.least and ratio is not None:
                 ratios[layer] = ratio
         found = []
-        still = [layer for layer in ratios if _never_moved(evidence, layer)]
+        pace = evidence.pace
+        still = [layer for layer in ratios if pace > 0 and _never_moved(evidence, layer)]
         if still:
             found.append(
                 Finding(
@@ -293,7 +295,7 @@ class UpdateRatio:
                     (("layers that have not changed", len(still)), ("layers that are watched", len(ratios))),
                 )
             )
-        slow = [layer for layer, ratio in ratios.items() if ratio < self.low and layer not in still]
+        slow = [layer for layer, ratio in ratios.items() if ratio < self.low * pace and layer not in still]
         if slow:
             worst = min(slow, key=lambda layer: ratios[layer])
             found.append(

@@ -448,6 +448,23 @@ def test_a_loss_that_is_not_finite_by_itself_is_named_not_the_gradients_behind_i
     assert finding.reason.startswith("The loss is NaN or infinite, while the outputs of the watched layers are finite")
 
 
+def test_updates_that_a_schedule_has_made_small_are_meant() -> None:
+    net = nn.Sequential(nn.Linear(2, 2))
+
+    def kinds(rates: list[float]) -> list[str]:
+        frames: list[Frame] = []
+        for step, rate in enumerate(rates, 1):
+            frames.append(StepFrame(step, 1, 1.0, rate, 8, 0.0))
+            frames.append(StatisticsFrame(step, "0", "updates", {"ratio": 1e-3 * rate}))
+        return [finding.kind for finding in diagnose(net, frames, [UpdateRatio()])]
+
+    assert kinds([1.0] * 10) == []
+    assert kinds([1.0, *[1e-6] * 10]) == []
+    assert kinds([1.0, *[0.0] * 10]) == []
+    assert kinds([1e-6] * 10) == ["update-ratio-low"]
+    assert kinds([0.0] * 10) == ["unchanged-weights"]
+
+
 def test_an_epoch_without_a_validation_is_no_best_one() -> None:
     epochs = [
         EpochFrame(number, number, {"train_loss": 1.0 / number, **({"val_loss": 1.0 + number} if number % 2 else {})})
