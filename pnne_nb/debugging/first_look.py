@@ -88,13 +88,10 @@ class FirstLook:
             output = output.get("logits")
         layer, value = _loss_between(loss, output)
         target = _target(batch)
-        found = []
-        apart = spread(layer, output, target)
-        if apart is not None:
-            found.append(AnomalyFrame(step, "spread-targets", apart[0], hint=apart[1]))
+        apart = spread(step, layer, output, target)
         function = "" if not isinstance(output, Tensor) or output.grad_fn is None else output.grad_fn.name()
         return [
-            *found,
+            *(() if apart is None else (apart,)),
             *first_step_faults(step, self._model, layer, output, target, value, optimizer, None, function),
         ]
 

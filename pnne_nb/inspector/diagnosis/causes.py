@@ -17,6 +17,7 @@ CAUSES: Final = (
     # How the model is made.
     "batch-norm-in-eval",
     "zero-weights",
+    "not-trained",
     "frozen-layer",
     "large-input",
     # How it is trained.

@@ -359,10 +359,9 @@ class Stepper:
     def _tell_faults(self, output: Any, batch: Batch, value: float, norm: float | None) -> None:
         recipe = self._active.recipe
         clip = None if recipe.grad_clip is None or norm is None else (norm, recipe.grad_clip)
-        found = spread(recipe.loss, output, batch.target)
+        found = spread(self._place.step, recipe.loss, output, batch.target)
         if found is not None:
-            message, hint = found
-            self.notices.append(AnomalyFrame(self._place.step, "spread-targets", message, hint=hint))
+            self.notices.append(found)
         if recipe.peers.count == 1:
             self.notices += first_step_faults(
                 self._place.step,

@@ -19,7 +19,7 @@ from pnne_nb.runtime.objective.metric_choices import names_of
 from pnne_nb.runtime.optim.optimizers import left_out
 from pnne_nb.runtime.session.executor import Executor
 from pnne_nb.runtime.setup.recipe import Recipe
-from pnne_nb.telemetry.frames import AnomalyFrame, StepFrame
+from pnne_nb.telemetry.frames import AnomalyFrame, Evidence, StepFrame
 
 _LESS_MEMORY = (
     'What is left is less to keep: precision="bf16", checkpoint=True at nodes, an optimizer with less state such as SGD, a '
@@ -49,11 +49,12 @@ class Notices:
         """A run begins: what its steps measure is compared with the goal again."""
         self.goal_compared = self._executor.loop.recipe.goal.name is None
 
-    def once(self, kind: str, message: str, hint: str) -> None:
+    def once(self, kind: str, message: str, hint: str, evidence: Evidence = ()) -> None:
         """Announce a notice, unless that was done since `kind` was last taken back."""
         if kind not in self._told:
             self._told.add(kind)
-            self._reports.announce(AnomalyFrame(self._executor.source.steps, kind, message, hint=hint))
+            step = self._executor.source.steps
+            self._reports.announce(AnomalyFrame(step, kind, message, hint=hint, evidence=evidence))
 
     def take_back(self, kind: str) -> None:
         """Take back what was announced and is no longer so; it may be announced again."""
@@ -92,7 +93,8 @@ class Notices:
             "Make a new engine of the model as it is now, or give them to this one's optimizer: with engine.paused(): "
             'engine.optimizer.add_param_group({"params": [...]}).'
         )
-        self.once("not-trained", message, hint)
+        trainable = sum(1 for one in recipe.model.parameters() if one.requires_grad)
+        self.once("not-trained", message, hint, (("not trained", len(names)), ("trainable", trainable)))
 
     def of_goal(self, frame: StepFrame) -> None:
         """Note what a step function or a model tells beside the loss: it is known from the first step on."""
