@@ -38,7 +38,7 @@ def lightning_callback(monitor: TrainingMonitor) -> Any:
             monitor.look_at_data(_one(trainer.train_dataloader), _one(trainer.val_dataloaders))
 
         def on_train_batch_start(self, trainer: Any, module: Any, *_: Any) -> None:
-            """The layers are watched from before the forward pass on."""
+            """Watch the layers from before the forward pass on."""
             if monitor.steps == 0 and trainer.global_step == 0:
                 monitor.watch(module, trainer.optimizers[0] if trainer.optimizers else None)
 
@@ -58,11 +58,11 @@ def lightning_callback(monitor: TrainingMonitor) -> Any:
             monitor.epoch(**_numbers(trainer.callback_metrics))
 
         def on_train_end(self, *_: Any) -> None:
-            """Nothing stays on the model."""
+            """Take everything off the model."""
             monitor.close()
 
         def on_exception(self, *_: Any) -> None:
-            """Likewise."""
+            """Take everything off the model."""
             monitor.close()
 
     return LightningMonitor()
@@ -91,15 +91,15 @@ def hugging_face_callback(monitor: TrainingMonitor) -> Any:
         """Counts the steps of a Trainer, and records its losses."""
 
         def on_train_begin(self, *_: Any, model: Any = None, optimizer: Any = None, **_more: Any) -> None:
-            """The layers are watched from before the first forward pass on."""
+            """Watch the layers from before the first forward pass on."""
             monitor.watch(model, getattr(optimizer, "optimizer", optimizer))
 
         def on_step_end(self, *_: Any, **_more: Any) -> None:
-            """An optimizer step was made."""
+            """Count an optimizer step."""
             monitor.observed(None)
 
         def on_log(self, _arguments: Any, _state: Any, _control: Any, logs: Any = None, **_more: Any) -> None:
-            """A loss, or metrics of an evaluation."""
+            """Record a loss, or the metrics of an evaluation."""
             if logs and "loss" in logs:
                 monitor.tell(float(logs["loss"]))
             measured = {f"val_{name[5:]}": value for name, value in (logs or {}).items() if name.startswith("eval_")}
@@ -107,7 +107,7 @@ def hugging_face_callback(monitor: TrainingMonitor) -> Any:
                 monitor.epoch(**_numbers(measured))
 
         def on_train_end(self, *_: Any, **_more: Any) -> None:
-            """Nothing stays on the model."""
+            """Take everything off the model."""
             monitor.close()
 
     return TrainerMonitor()

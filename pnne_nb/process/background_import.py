@@ -47,7 +47,7 @@ def import_in_background(*modules: str) -> None:
 
 
 def in_notebook() -> bool:
-    """Whether this process is a kernel, or IPython in a terminal: it looks, and imports nothing."""
+    """Return whether this process is a kernel, or IPython in a terminal: it looks, and imports nothing."""
     get = getattr(sys.modules.get("IPython"), "get_ipython", None)
     return get is not None and get() is not None
 
@@ -98,7 +98,7 @@ def _go_on_after_fork() -> None:
 
 
 def _forget_in_child() -> None:
-    """A forked child has no thread that imports: nobody waits for it, and what was to come can be asked for again."""
+    """Forget the thread that imports, which a forked child lacks: waiting threads go on, and imports can be requested again."""
     _go_on_after_fork()
     _thread.clear()
     _waiting.clear()

@@ -345,7 +345,7 @@ def test_an_output_that_is_no_tensor_is_refused(tmp_path: Path) -> None:
 
 def test_data_that_proves_little_is_told(tmp_path: Path) -> None:
     report = pn.export(mlp(), tmp_path / "net.pt", data=torch.full((3, 8), float("nan")))
-    assert "Of the data, the model gives nothing finite, so that little is proved by it." in report.notes
+    assert "The model gives no finite value for the data, so that run proves little." in report.notes
 
 
 def test_what_no_library_explains_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -424,7 +424,7 @@ def found(tensor: Tensor) -> str:
 
 
 def described(operand: Operand) -> str:
-    """An operand in words: ``"[8, 4] float32, from 0 to 3, 2 of them 0"``."""
+    """Return an operand in words: ``"[8, 4] float32, from 0 to 3, 2 of them 0"``."""
     between = f", from {operand.low:.4g} to {operand.high:.4g}" if operand.low == operand.low else ""
     zeros = f", {operand.zeros} of them 0" if operand.zeros else ""
     return f"{list(operand.shape)} {operand.dtype}{between}{zeros}"
@@ -441,7 +441,7 @@ def _spoken(operation: str) -> str:
 
 
 def _snake(name: str) -> str:
-    """``"LogSoftmaxBackward0"`` is ``"log_softmax"``."""
+    """Return the name of a function from its autograd node: ``"log_softmax"`` for ``"LogSoftmaxBackward0"``."""
     plain = re.sub(r"Backward\d*$", "", name.rpartition("::")[2])
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", plain).lower()
 

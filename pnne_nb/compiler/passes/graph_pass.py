@@ -65,7 +65,7 @@ class PassSubject:
         return ".".join(filter(None, names))
 
     def owns(self, path: str) -> bool:
-        """Whether a node owns its module or tensor, rather than sharing it."""
+        """Return whether a node owns its module or tensor, rather than sharing it."""
         snapshot = self.snapshots[""]
         for name in path.split("."):
             node = snapshot.nodes[name]
@@ -75,7 +75,7 @@ class PassSubject:
         return True
 
     def is_called_by_code(self, id: str) -> bool:
-        """Whether opaque code calls a graph, so that its inputs and outputs are fixed."""
+        """Return whether opaque code calls a graph, so that its inputs and outputs are fixed."""
         users = [
             snapshot.id for snapshot in self._all.values() for node in snapshot.nodes.values() if node.definition == id
         ]
@@ -90,15 +90,15 @@ class PassSubject:
         return tuple(observed(self.model, self.args, self.kwargs, train=train) for train in (True, False))
 
     def draws(self, graph: str, node: str) -> bool:
-        """Whether a node uses random numbers in either mode."""
+        """Return whether a node uses random numbers in either mode."""
         return any(self._is_among(observer.random, graph, node) for observer in self._observers)
 
     def writes(self, graph: str, node: str) -> bool:
-        """Whether a node changes memory in place that is not its own: inputs, statistics."""
+        """Return whether a node changes memory in place that is not its own: inputs, statistics."""
         return any(self._is_among(observer.writing, graph, node) for observer in self._observers)
 
     def is_pure(self, graph: str, node: str) -> bool:
-        """Whether a node has no effect beside its results."""
+        """Return whether a node has no effect beside its results."""
         changed = any(self._is_among(observer.changed, graph, node) for observer in self._observers)
         return not (changed or self.draws(graph, node) or self.writes(graph, node))
 

@@ -64,7 +64,7 @@ class ExecuTorchFormat:
             ) from error
         path.write_bytes(written.buffer)
         sizes = _sizes_taken(written.executorch_program.execution_plan, request, traced.sizes)
-        return WrittenFile(sizes, notes=("What XNNPACK has no kernel for runs by ExecuTorch's portable kernels.",))
+        return WrittenFile(sizes, notes=("Operations without an XNNPACK kernel run on ExecuTorch's portable kernels.",))
 
     def node_tensors(self, path: Path) -> tuple[NodeTensor, ...]:  # noqa: ARG002  # of the protocol
         return ()

@@ -49,7 +49,7 @@ class TorchScriptFormat:
                 message, [Diagnostic("not-traceable", message, hint="Export as 'pt2' or 'onnx'.")]
             ) from error
         free = dict.fromkeys(size for info in request.inputs for size in info.shape if isinstance(size, str))
-        note = "TorchScript refuses no size: keep to those that the report names."
+        note = "TorchScript checks no sizes: use only those that the report names."
         return WrittenFile(tuple(FreeSize(name, "automatic") for name in free), notes=(note,))
 
     def node_tensors(self, path: Path) -> tuple[NodeTensor, ...]:  # noqa: ARG002  # of the protocol

@@ -116,7 +116,7 @@ def prove(
     others = _other_batches(maker, subject, sizes, example, notes)
     reference = model.run(_named(names, main.tensors), nodes=True)
     if not any(np.isfinite(value.value).any() for value in reference.outputs.values()):
-        notes.append(f"Of the {main.what}, the model gives nothing finite, so that little is proved by it.")
+        notes.append(f"The model gives no finite value for the {main.what}, so that run proves little.")
     tensors = format.node_tensors(path)
     given, exempt = _random_tensors(reference, tensors, subject.outputs)
     batches = [*others, main]
@@ -313,7 +313,7 @@ def compare_nodes(
             continue
         if type in UNWRITTEN:
             compared[node] = NodeParity(
-                node, type, None, "gives memory that nobody has written yet: what it holds is chance"
+                node, type, None, "gives memory that was never written, whose values are arbitrary"
             )
             continue
         found = [run.outputs[name] for name in by_node.get(node, ()) if name in run.outputs]

@@ -153,7 +153,7 @@ class Maker:
         )
 
     def accepts(self, sizes: Mapping[str, int]) -> bool:
-        """Whether the model runs with these sizes; the first time, with the first range of whole numbers that it takes."""
+        """Return whether the model runs with these sizes; the first call finds a range of whole numbers that it takes."""
         for place, _ in enumerate(self._ranges[:1] if self._settled else self._ranges):
             try:
                 with torch.no_grad():

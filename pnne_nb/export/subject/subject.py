@@ -38,7 +38,7 @@ class HasExamples(Protocol):
     """An engine with data of its own."""
 
     def examples(self, count: int) -> Any:
-        """The first examples of its data as one batch, or None."""
+        """Return the first examples of its data as one batch, or None."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class Measured:
     high: float
 
     def overlaps(self, other: Measured) -> bool:
-        """Whether the intervals have a value in common."""
+        """Return whether the intervals have a value in common."""
         return self.low <= other.high and other.low <= self.high
 
 

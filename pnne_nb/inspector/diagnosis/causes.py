@@ -61,12 +61,12 @@ _RANKS: Final = {kind: rank for rank, kind in enumerate(CAUSES)}
 
 
 def rank(kind: str) -> int:
-    """The place of a kind of finding among those of one training: what has a smaller one explains what has a larger."""
+    """Return the rank of a kind of finding: findings of smaller ranks explain those of larger ones."""
     return _RANKS.get(kind, len(CAUSES))
 
 
 def is_finding(kind: str) -> bool:
-    """Whether it says what is wrong with a training, and not what has happened to it."""
+    """Return whether it says what is wrong with a training, and not what has happened to it."""
     return kind in _RANKS
 
 

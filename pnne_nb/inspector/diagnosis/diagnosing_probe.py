@@ -58,7 +58,7 @@ class DiagnosingProbe(Wrapping[LiveProbe]):
         return self._probe.watch
 
     def take(self, frames: Sequence[Frame]) -> Sequence[Frame]:
-        """The frames of a step, measured here or in another process, and now and then what they mean."""
+        """Return the frames of a step, measured here or in another process, and now and then what they mean."""
         if not frames:
             return frames
         for frame in frames:

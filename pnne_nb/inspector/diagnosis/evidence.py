@@ -64,7 +64,7 @@ class Evidence:
 
     @classmethod
     def of(cls, model: nn.Module | None) -> Evidence:
-        """Nothing yet, about `model`; without one, about no layers."""
+        """Return empty evidence about the layers of `model`; about no layers without one."""
         named = () if model is None else model.named_modules()
         return cls({name: type(module).__name__ for name, module in named})
 
@@ -124,23 +124,23 @@ class Evidence:
         )
 
     def recent(self, layer: str, quantity: Quantity, name: str) -> float | None:
-        """The median of a statistic over the last observations, or None where it was never finite."""
+        """Return the median of a statistic over the last observations, or None where it was never finite."""
         frames = self.statistics.get((layer, quantity), [])[-RECENT:]
         return median(frame.values[name] for frame in frames if name in frame.values)
 
     def recent_norm(self, layer: str) -> float | None:
-        """The median of a layer's gradient norm over the last observations, or None where it was never finite."""
+        """Return the median of a layer's gradient norm over the last observations, or None if it was never finite."""
         return median(frame.norms[layer] for frame in self.norms[-RECENT:] if layer in frame.norms)
 
 
 def median(values: Iterable[float]) -> float | None:
-    """The median of the finite values, or None if there is none."""
+    """Return the median of the finite values, or None if there is none."""
     finite = [value for value in values if math.isfinite(value)]
     return statistics.median(finite) if finite else None
 
 
 def ends(losses: Sequence[float]) -> tuple[float | None, float | None]:
-    """The median of the first and of the last fifth of the finite losses, or None where there are none."""
+    """Return the median of the first and of the last fifth of the finite losses, or None where there are none."""
     finite = [loss for loss in losses if math.isfinite(loss)]
     width = max(1, len(finite) // 5)
     return median(finite[:width]), median(finite[-width:])
@@ -161,7 +161,7 @@ def gather(model: nn.Module | None, frames: Iterable[Frame]) -> Evidence:
 
 
 def frames_of(inspection: Inspection) -> list[Frame]:
-    """The frames that one inspection would be as an observed step; of several outputs or calls, each is one."""
+    """Return the frames that one inspection would be as an observed step; of several outputs or calls, each is one."""
     frames: list[Frame] = [
         StatisticsFrame(0, capture.layer, capture.quantity, _values(capture.statistics.to_row(), capture.units))
         for capture in inspection.captures
@@ -174,7 +174,7 @@ def frames_of(inspection: Inspection) -> list[Frame]:
 
 
 def norms_frame(norms: GradientNorms, step: int) -> NormsFrame:
-    """`norms` as a frame."""
+    """Return `norms` as a frame."""
     return NormsFrame(step, norms.by_layer, norms.total)
 
 
@@ -187,7 +187,7 @@ def _values(row: Mapping[str, object], units: UnitCounts | None) -> dict[str, fl
 
 
 def first_layer(evidence: Evidence, quantity: Quantity, names: Sequence[str]) -> StatisticsFrame | None:
-    """The earliest frame in which one of the counts is not 0; within a step, of the first layer in the model.
+    """Return the earliest frame in which one of the counts is not 0; within a step, of the first layer in the model.
 
     Containers come after the layers inside them, because theirs is the same tensor later.
     """
@@ -197,7 +197,7 @@ def first_layer(evidence: Evidence, quantity: Quantity, names: Sequence[str]) ->
 
 
 def last_layer(evidence: Evidence, quantity: Quantity, names: Sequence[str]) -> StatisticsFrame | None:
-    """The earliest frame in which one of the counts is not 0; within a step, of the last layer in the model.
+    """Return the earliest frame in which one of the counts is not 0; within a step, of the last layer in the model.
 
     The backward pass comes to that layer first.
     """
@@ -247,7 +247,7 @@ class Finding(msgspec.Struct, frozen=True):
         return false_alarms(self.kind)
 
     def frame(self, step: int) -> AnomalyFrame:
-        """The finding as a frame, to be shown at its layer."""
+        """Return the finding as a frame, to be shown at its layer."""
         return AnomalyFrame(step, self.kind, self.reason, self.layer, self.hint, self.evidence)
 
 

@@ -102,7 +102,7 @@ class ExplodingGradients:
     limit: float = 1000.0
 
     def norms(self, evidence: Evidence) -> dict[str, float]:
-        """The norms that are too large, by layer."""
+        """Return the norms that are too large, by layer."""
         norms = {layer: evidence.recent_norm(layer) for layer in evidence.kinds}
         return {layer: norm for layer, norm in norms.items() if norm is not None and norm > self.limit}
 
@@ -138,7 +138,7 @@ class VanishingGradients:
     converged: float = 0.1
 
     def norms(self, evidence: Evidence) -> dict[str, float]:
-        """The norms that are too small, by layer; none of a model that has learnt what there is to learn."""
+        """Return the norms that are too small, by layer; none of a model that has learnt what there is to learn."""
         total = median(frame.total for frame in evidence.norms[-RECENT:])
         began, (_, last) = beginning(evidence.losses), ends(evidence.losses)
         if total is None:
@@ -324,7 +324,7 @@ class UpdateRatio:
         return found
 
     def _harms(self, evidence: Evidence, layer: str) -> bool:
-        """Whether most of the observations that decide are of steps after the first ones, or the loss has not fallen in them."""
+        """Return whether most of the deciding observations come after the first steps, or the loss has not fallen in them."""
         recent = evidence.statistics[layer, "updates"][-RECENT:]
         if statistics.median(frame.step for frame in recent) > self.begun:
             return True
@@ -353,7 +353,7 @@ class ZeroWeights:
 
 
 def _most(values: Mapping[str, float], *, largest: bool) -> Numbers:
-    """The most extreme of `values`, by layer."""
+    """Return the most extreme of `values`, by layer."""
     ordered = sorted(values.items(), key=lambda item: -item[1] if largest else item[1])
     return tuple((layer or "the model", value) for layer, value in ordered[:_SHOWN])
 

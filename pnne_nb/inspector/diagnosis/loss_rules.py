@@ -236,7 +236,7 @@ def _quantile(values: Sequence[float], share: float) -> float:
 
 
 def _slope(values: Sequence[float]) -> tuple[float, float]:
-    """The slope of the line through `values` in the order in which they came, and its standard error."""
+    """Return the slope of the line through `values` in the order in which they came, and its standard error."""
     places = range(len(values))
     slope, intercept = statistics.linear_regression(places, values)
     rest = sum((value - intercept - slope * place) ** 2 for place, value in zip(places, values, strict=True))

@@ -242,12 +242,12 @@ def _on_cpu(event: FunctionEvent) -> bool:
 
 
 def _spent(event: FunctionEvent, *, on_device: bool) -> float:
-    """Microseconds of what ran within `event`."""
+    """Return the microseconds of what ran within `event`."""
     return float(event.device_time_total if on_device else event.cpu_time_total)
 
 
 def _backward_by_layer(events: Iterable[FunctionEvent], *, on_device: bool) -> dict[str, float]:
-    """Microseconds of the backward pass by layer, layers inside included.
+    """Return the microseconds of the backward pass by layer, layers inside included.
 
     Autograd gives each node the number that it showed to the operation that made it, and to those that began before
     without making one: the last of them is its maker.
@@ -280,7 +280,7 @@ def _backward_by_layer(events: Iterable[FunctionEvent], *, on_device: bool) -> d
 
 
 def _bars(layers: pd.DataFrame) -> str:
-    """A table with a bar for each layer: the forward pass, and behind it the backward pass."""
+    """Return a table with a bar for each layer: the forward pass, and behind it the backward pass."""
     longest = max(float(layers["total_ms"].max()), 1e-9)
     rows = []
     for row in layers.itertuples():

@@ -62,7 +62,7 @@ def _example(arrays: Any, index: int) -> Any:
 
 
 def are_samples(data: Sequence[Any]) -> bool:
-    """Whether a list holds examples, not arrays with all examples in them."""
+    """Return whether a list holds examples, not arrays with all examples in them."""
     return bool(data) and all(isinstance(item, tuple | list | Mapping) for item in data)
 
 

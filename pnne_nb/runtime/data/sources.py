@@ -36,7 +36,7 @@ class BatchSource(Protocol):
     draws: bool
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
-        """The batches of `epoch` (from 1), beginning with number `start` (from 0)."""
+        """Return the batches of `epoch` (from 1), beginning with number `start` (from 0)."""
 
     def close(self) -> None:
         """End workers; the source can be used again."""
@@ -88,15 +88,15 @@ class TensorSource:
         return self._count % self.batch_size or self.batch_size
 
     def first(self, count: int = 1) -> tuple[Tensor, ...]:
-        """A batch of the first examples, one or `count`, to look at its shapes."""
+        """Return a batch of the first examples, one or `count`, to look at its shapes."""
         return tuple(tensor[:count].clone() for tensor in self.tensors)
 
     def order(self, epoch: int) -> Tensor:
-        """The numbers of all examples `[N]` in the order of `epoch` (from 1)."""
+        """Return the numbers of all examples `[N]` in the order of `epoch` (from 1)."""
         return _permutation(self._count, self._seed, epoch) if self._shuffle else torch.arange(self._count)
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
-        """The batches of `epoch` (from 1), beginning with number `start` (from 0)."""
+        """Yield the batches of `epoch` (from 1), beginning with number `start` (from 0)."""
         step = self.batch_size
         if self._shuffle:
             order = self.order(epoch)
@@ -111,10 +111,10 @@ class TensorSource:
                 yield tuple([tensor[at : at + step].clone() for tensor in self.tensors])
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     def forget(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 @final
@@ -161,11 +161,11 @@ class DatasetSource:
         return self._order.last
 
     def first(self, count: int = 1) -> Any:
-        """A batch of the first examples, one or at most `count`, read in this process."""
+        """Return a batch of the first examples, one or at most `count`, read in this process."""
         return _first(self.template, count)
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
-        """The batches of `epoch` (from 1), beginning with number `start` (from 0)."""
+        """Return the batches of `epoch` (from 1), beginning with number `start` (from 0)."""
         if self._loader is None:
             self._loader = self._build()
         self._order.epoch, self._order.start = epoch, start
@@ -176,7 +176,7 @@ class DatasetSource:
         return batches if self._order.share == _ALL else self._marked(batches, start)
 
     def order(self, epoch: int) -> Tensor:
-        """The numbers of all examples `[N]` in the order of `epoch` (from 1)."""
+        """Return the numbers of all examples `[N]` in the order of `epoch` (from 1)."""
         return self._order.of(epoch)
 
     def _marked(self, batches: Iterator[Any], start: int) -> Iterator[Any]:
@@ -184,7 +184,7 @@ class DatasetSource:
             yield raw if self._order.has_part(position) else StandIn(raw)
 
     def shared(self, share: Share) -> DatasetSource:
-        """The same source for one of several processes: it loads its part of each batch only."""
+        """Return the same source for one of several processes: it loads its part of each batch only."""
         return DatasetSource(self.template, shuffle=self.shuffle, seed=self._seed, share=share)
 
     def close(self) -> None:
@@ -232,11 +232,11 @@ class StreamSource:
             self.size = len(loader)
 
     def first(self, count: int = 1) -> Any:
-        """A batch of the first examples, at most `count`; None of data that is read only once."""
+        """Return a batch of the first examples, at most `count`; None of data that is read only once."""
         return None if isinstance(self.loader.dataset, IterableDataset) else _first(self.loader, count)
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
-        """The batches of the loader's next pass, without the first `start`."""
+        """Return the batches of the loader's next pass, without the first `start`."""
         del epoch
         reading = self._start()
         require_not_left()
@@ -247,7 +247,7 @@ class StreamSource:
         return batches
 
     def _start(self) -> Iterator[Any]:
-        """The loader's next pass, with workers that start as ours do; the loader itself stays as it was given."""
+        """Return the loader's next pass, whose workers start as ours do; the loader itself stays as it was given."""
         given = self.loader.worker_init_fn
         self.loader.worker_init_fn = WorkerStart(given)
         try:
@@ -276,7 +276,7 @@ def _first(loader: DataLoader[Any], count: int) -> Any:
 
 
 def collated(examples: list[Any]) -> Any:
-    """One batch of examples, as torch makes it.
+    """Return one batch of examples, as torch makes it.
 
     Raises:
         TrainingError: They do not fit together; says which two do not.
@@ -326,11 +326,11 @@ class _KeyedOrder(Sampler[Any]):
             yield key_of(self._seed, epoch, position, *own), chosen[self.share.of(len(chosen))] or chosen[:1]
 
     def of(self, epoch: int) -> Tensor:
-        """The numbers of all examples `[N]` in the order of `epoch`."""
+        """Return the numbers of all examples `[N]` in the order of `epoch`."""
         return _permutation(self._count, self._seed, epoch) if self._shuffle else torch.arange(self._count)
 
     def has_part(self, position: int) -> bool:
-        """Whether the share of that batch has an example."""
+        """Return whether the share of that batch has an example."""
         part = self.share.of(min(self._batch_size, self._count - position * self._batch_size))
         return bool(part.start < part.stop)
 
@@ -377,7 +377,7 @@ def named(source: BatchSource) -> str:
 
 
 def dismiss(source: BatchSource | None, *, at_once: bool) -> None:
-    """From another thread: let whoever waits for the next batch of workers wait no longer, but fail.
+    """Make the thread that waits for the next batch of workers fail; called from another thread.
 
     Args:
         source: What is read.
@@ -392,7 +392,7 @@ _SILENT = (StopIteration, KeyboardInterrupt, SystemExit, GeneratorExit)
 
 
 def _reaches_people() -> bool:
-    """Whether an interrupt here may come from a keyboard: workers ignore it, and other threads are never told."""
+    """Return whether an interrupt may arrive here: workers ignore it, and other threads than the main one get none."""
     return get_worker_info() is None and threading.current_thread() is threading.main_thread()
 
 

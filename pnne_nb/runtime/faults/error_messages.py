@@ -75,7 +75,7 @@ def model_failed(error: Exception, model: nn.Module, batch: Batch) -> TrainingEr
 
 
 def compares_one(error: BaseException) -> bool:
-    """Whether batch norm has refused a single example."""
+    """Return whether batch norm has refused a single example."""
     return _ALONE in str(error)
 
 
@@ -112,7 +112,7 @@ def _of_rows(error: Exception, layer: nn.Embedding) -> str:
 
 
 def _locals_of(error: Exception, layer: nn.Module) -> Iterator[tuple[str, Any]]:
-    """The variables of the methods of `layer` that `error` came through."""
+    """Yield the variables of the methods of `layer` that `error` came through."""
     place = error.__traceback__
     while place is not None:
         variables = place.tb_frame.f_locals
@@ -195,7 +195,7 @@ def metric_failed(error: Exception, name: str, output: Any, target: Any) -> Trai
 
 
 def in_brief(error: BaseException) -> str:
-    """An exception with its notes on one line; of one that came from a worker process, without the traceback in it."""
+    """Return an exception with its notes on one line; of a worker process's exception, without its traceback."""
     text = "\n".join([f"{type(error).__name__}: {error}".rstrip(": "), *getattr(error, "__notes__", ())])
     lines = text.splitlines()
     if "Original Traceback" in text:
@@ -320,7 +320,7 @@ def _compared(loss: Any) -> list[str]:
 
 
 def _is_torch_s(error: BaseException) -> bool:
-    """Whether a line of torch's has raised it, not one of the model's own."""
+    """Return whether a line of torch's has raised it, not one of the model's own."""
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next

@@ -119,7 +119,7 @@ class Fault(msgspec.Struct, frozen=True):
         return "\n".join([f"Batch {self.batch} of epoch {self.epoch}{self._numbers}:", *lines])
 
     def _shown(self, rows: Sequence[int]) -> Iterator[tuple[str, str]]:
-        """The values of the first of some examples, by the name of the tensor with the row."""
+        """Yield the values of the first of some examples, by the name of the tensor with the row."""
         for row in rows[:_SHOWN]:
             for name, tensor in self.given.items():
                 if tensor.dim() and 0 <= row - self.first < tensor.shape[0]:
@@ -127,7 +127,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 def listed(numbers: tuple[int, ...]) -> str:
-    """The first of some numbers in words: ``"3, 5 and 9 others"``."""
+    """Return the first of some numbers in words: ``"3, 5 and 9 others"``."""
     shown = ", ".join(map(str, numbers[:_SHOWN]))
     return shown if len(numbers) <= _SHOWN else f"{shown} and {len(numbers) - _SHOWN} others"
 

@@ -144,7 +144,7 @@ def _frequent(target: Tensor) -> list[tuple[int, int]]:
 
 
 def _softmax_axis(output: Tensor) -> int | None:
-    """The dimension that a softmax went over, or None."""
+    """Return the dimension that a softmax went over, or None."""
     if bool((output < 0).any()) or bool((output > 1).any()):
         return None
     for axis in (1, 0):

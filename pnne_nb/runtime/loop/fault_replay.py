@@ -61,7 +61,7 @@ class Piece(NamedTuple):
 
 
 def pieces_of(batches: Sequence[Batch], of: Sequence[int], peers: Peers) -> list[Piece]:
-    """The pieces of a step, and where in their batches they are; called by every process of a group.
+    """Return the pieces of a step, and where in their batches they are; called by every process of a group.
 
     Args:
         batches: What goes through the model one by one, tensors ``[n, ...]`` each.
@@ -284,7 +284,7 @@ def _of_data(origin: NanOrigin, position: int, first: int) -> Cause:
 
 
 def _named(batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
-    """The tensors of a batch by what a person calls them: Input nodes, parameters of ``forward``, or their number."""
+    """Return the tensors of a batch by a name: of the Input node or the parameter of ``forward``, else its number."""
     found: dict[str, Any] = {}
     for index, value in enumerate(batch.inputs):
         plain = "input" if len(batch.inputs) == 1 else f"input {index}"
@@ -297,7 +297,7 @@ def _named(batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
 
 
 def _numbered(given: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Of several batches, names with the batch's number in front."""
+    """Return the names in several batches, with the batch's number in front."""
     if len(given) == 1:
         return dict(given[0])
     return {f"{number} {name}": tensor for number, batch in enumerate(given) for name, tensor in batch.items()}

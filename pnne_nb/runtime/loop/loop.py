@@ -78,7 +78,7 @@ class TrainingLoop:
 
     @classmethod
     def of(cls, recipe: Recipe, seed: int, observers: Observers) -> TrainingLoop:
-        """A loop with random numbers of its own, which begin at `seed`."""
+        """Return a loop with random numbers of its own, which begin at `seed`."""
         numbers = PrivateRandomness(seed, recipe.device, more=devices_of(recipe.model))
         return cls(recipe, numbers, observers)
 
@@ -139,7 +139,7 @@ class TrainingLoop:
         self._is_untouched = untouched
 
     def model_changed(self) -> None:
-        """The model has other layers now."""
+        """Hold the modes of the model's layers, which are others now."""
         self._modes.set(self.recipe.model, training=self.recipe.model.training)
 
     def run(self, last_epoch: int) -> Generator[Event, None, None]:
@@ -171,7 +171,7 @@ class TrainingLoop:
                         self.recipe.val.close()
 
     def leave_data(self) -> None:
-        """A call into the data was cut short: return to the state after the last step, and read the batch again."""
+        """Return to the state after the last step, after a call into the data was cut short; the batch is read again."""
         self._doing = "between two steps"
         for source in (self.recipe.train, self.recipe.val):
             if source is not None:
@@ -185,7 +185,7 @@ class TrainingLoop:
             self.standing.epochs_since_best = 0
 
     def has_settled(self) -> bool:
-        """Whether early stopping ends the training now."""
+        """Return whether early stopping ends the training now."""
         return self.recipe.patience is not None and self.standing.epochs_since_best >= self.recipe.patience
 
     def _restored(self) -> AnomalyFrame:
@@ -327,12 +327,12 @@ class TrainingLoop:
     def _eased(self, largest: int, pieces: int) -> AnomalyFrame:
         message = (
             f"Out of memory in the validation after step {self.steps} with {largest} examples at once: from here on, each "
-            f"of its batches is cut into {pieces} pieces, which say the same."
+            f"of its batches is cut into {pieces} pieces, with the same result."
         )
         return AnomalyFrame(self.steps, "out-of-memory", message, hint="A smaller batch_size saves memory as well.")
 
     def validate(self) -> Generator[Validated | Eased, None, EpochFrame]:
-        """An extra validation between two steps, one event a batch; the training is as before it.
+        """Validate between two steps, one event a batch; the training is as before it.
 
         Raises:
             TrainingError: There is no validation data, or this is inside a validation.
@@ -394,7 +394,7 @@ class TrainingLoop:
         return self._validation.began_with or self._randomness.state_dict()
 
     def _goes_on(self, recipe: Recipe) -> AbstractContextManager[None]:
-        """A block in which what a checkpoint has given to others shows to be what they need."""
+        """Return a block in which what a checkpoint has given to others shows to be what they need."""
         return self._tried(recipe) if self._untried else _NOTHING
 
     @contextmanager

@@ -22,7 +22,7 @@ from pnne_nb.runtime.setup.recipe import Recipe
 from pnne_nb.telemetry.frames import AnomalyFrame, Evidence, StepFrame
 
 _LESS_MEMORY = (
-    'What is left is less to keep: precision="bf16", checkpoint=True at nodes, an optimizer with less state such as SGD, a '
+    'Keep less in memory: precision="bf16", checkpoint=True at nodes, an optimizer with less state such as SGD, a '
     "smaller model, or another device."
 )
 
@@ -46,7 +46,7 @@ class Notices:
         self.goal_compared = False
 
     def renew(self) -> None:
-        """A run begins: what its steps measure is compared with the goal again."""
+        """Compare what the steps measure with the goal again: a run begins."""
         self.goal_compared = self._executor.loop.recipe.goal.name is None
 
     def once(self, kind: str, message: str, hint: str, evidence: Evidence = ()) -> None:
@@ -86,8 +86,8 @@ class Notices:
             return
         message = (
             f"{', '.join(names[:3])}{f' and {len(names) - 3} others' * (len(names) > 3)} of the model "
-            f"{'is' if len(names) == 1 else 'are'} not trained: since the optimizer was made, the model has become another, "
-            "by unfreezing or in a layer, and it moves what there was then."
+            f"{'is' if len(names) == 1 else 'are'} not trained: since the optimizer was made, parameters were unfrozen or "
+            "layers replaced, and it still moves those of then."
         )
         hint = (
             "Make a new engine of the model as it is now, or give them to this one's optimizer: with engine.paused(): "

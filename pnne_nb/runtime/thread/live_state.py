@@ -110,7 +110,7 @@ class LiveState:
         self._contents: dict[int, int] = {}
 
     def lend(self, memory: int) -> None:
-        """Somebody is about to have the memory of a tensor, and torch will not see what is written there."""
+        """Note that somebody is about to have the memory of a tensor: torch will not see what is written there."""
         for number, (_, tensor) in enumerate(self._tensors):
             if memory_of(tensor) == memory and number not in self._contents:
                 self._contents[number] = _checksum(tensor)
@@ -187,7 +187,7 @@ class ChangeWatch:
         self._told_of_arrays = False
 
     def run_ended(self) -> None:
-        """The next run is told of everything again."""
+        """Tell the next run of everything again."""
         self._told = set()
 
     def cell_began(self) -> None:
@@ -197,7 +197,7 @@ class ChangeWatch:
             self._around = None if belongings is None else Surroundings(self._model, belongings)
 
     def parked(self) -> None:
-        """The training waits for a cell from now on: note everything."""
+        """Note everything: the training waits for a cell from now on."""
         with unseen():
             self._parked = LiveState(self._model, self.belongings())
 
@@ -211,7 +211,7 @@ class ChangeWatch:
         return found
 
     def forget(self) -> None:
-        """Nothing is looked at any longer."""
+        """Look at nothing any longer."""
         self._parked, self._around, self._written = None, None, {}
 
     @contextmanager
@@ -269,15 +269,15 @@ class ChangeWatch:
         self._told.update(names)
         if names:
             self._tell(
-                f"{who} has changed {', '.join(names[:3])}{' …' * (len(names) > 3)} beside the training, which goes on with "
-                "that: it is no longer the run that its seed and data give, nor the one that a resume would repeat.",
+                f"{who} has changed {', '.join(names[:3])}{' …' * (len(names) > 3)} during the training, which goes on with "
+                "that: the run no longer follows from its seed and data, and a resume would not repeat it.",
                 "If it was meant, do it in `with engine.paused() as model:`. If not, undo it; engine.rewind() or "
                 "engine.load_checkpoint() goes back to the weights from before.",
             )
 
 
 def _named_tensors(model: nn.Module, belongings: Belongings | None) -> Iterator[tuple[str, Tensor]]:
-    """The parameters of a model, and what its optimizer keeps about them."""
+    """Yield the parameters of a model, and what its optimizer keeps about them."""
     yield from model.named_parameters()
     if belongings is not None:
         for name, values in _states(model, belongings.optimizer):
@@ -325,7 +325,7 @@ def _facts(model: nn.Module, belongings: Belongings | None, before: Facts | None
 
 
 def _is_own_method(module: nn.Module, name: str, value: object) -> bool:
-    """Whether it is what the class says: whoever exchanges a method for a while puts that back."""
+    """Return whether it is what the class says: whoever exchanges a method for a while puts that back."""
     return getattr(value, "__self__", None) is module and getattr(value, "__func__", 0) is getattr(
         type(module), name, None
     )
@@ -361,7 +361,7 @@ def _is_ours(hook: Callable[..., object]) -> bool:
 
 
 def _sample(tensor: Tensor) -> Tensor:
-    """Some numbers of a large tensor, from everywhere in it; all of a small one."""
+    """Return numbers from all over a large tensor; all numbers of a small one."""
     if tensor.layout is not torch.strided or tensor.nbytes <= _WHOLE:
         return tensor
     flat = tensor.detach().flatten() if tensor.is_contiguous() else tensor.detach().select(-1, 0).flatten()
@@ -369,7 +369,7 @@ def _sample(tensor: Tensor) -> Tensor:
 
 
 def _checksum(tensor: Tensor) -> int:
-    """Of all bits of a tensor; 0 for one that has no memory of the usual kind."""
+    """Return a checksum of all bits of a tensor; 0 for one without memory of the usual kind."""
     # Without no_grad, which an interrupt may leave on in the cell's thread.
     try:
         bits: Any = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()

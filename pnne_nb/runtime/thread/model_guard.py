@@ -73,7 +73,7 @@ class _Holder:
         self.frames: list[FrameType] = []
 
     def needs_it(self) -> bool:
-        """Whether a use is under way, or a backward pass may come."""
+        """Return whether a use is under way, or a backward pass may come."""
         self.results = [result for result in self.results if result() is not None]
         return bool(self.calls or self.results or self.frames)
 
@@ -134,7 +134,7 @@ class SharedModel:
             guard_thread()
 
     def renew_after_fork(self) -> None:
-        """In a forked child nobody trains the model: whoever uses it has it."""
+        """Let everybody use the model in a forked child, where nobody trains it."""
         self.guards = self._parked = False
         self._holders, self._buffers = {}, {}
 
@@ -170,7 +170,7 @@ class SharedModel:
                 self._keep_buffers(model.buffers())
 
     def close(self) -> None:
-        """Nobody trains the model any longer; called in the training thread, or in its place where that was left behind."""
+        """End the training's hold on the model; called in the training thread, or in its place if it was left behind."""
         for step in self._closing:
             step()
         self._closing = []
@@ -182,7 +182,7 @@ class SharedModel:
     # Cells
 
     def use(self) -> None:
-        """Somebody is about to use the model: in a cell, it is theirs until the cell ends."""
+        """Give the model to a user; a cell has it until the cell ends."""
         if cells.open_here() and self.guards:
             self._park()
 
@@ -322,15 +322,15 @@ class SharedModel:
             self._changes.lend(memory, array, in_cell=self.parked_here())
 
     def held_here(self) -> bool:
-        """Whether a use in the calling thread has nothing to wait for, and leaves nothing behind."""
+        """Return whether a use in the calling thread has nothing to wait for, and leaves nothing behind."""
         return self._is_own() or self.parked_here()
 
     def parked_here(self) -> bool:
-        """Whether this is a cell that the training waits for."""
+        """Return whether this is a cell that the training waits for."""
         return self._parked and cells.open_here()
 
     def _is_own(self) -> bool:
-        """Whether the caller is the training, or a step of another one that keeps this one between two steps."""
+        """Return whether the caller is the training, or a step of another one that keeps this one between two steps."""
         return not self.guards or self._control.in_training_thread() or has_turn()
 
     def _arrive(self) -> _Holder:
@@ -363,7 +363,7 @@ class SharedModel:
         self._control.leave(holder.thread, _LINGER)
 
     def _look(self) -> None:
-        """The training waits for others: see whether they still need the model."""
+        """Look whether those that the training waits for still need the model."""
         now = time.monotonic()
         for holder in tuple(self._holders.values()):
             with self._lock:
@@ -433,7 +433,7 @@ class SharedModel:
 
 
 def _cell_began() -> None:
-    """A cell begins in the calling thread: see what it does, if there is an engine."""
+    """Watch what a cell does that begins in the calling thread, if there is an engine."""
     shared = [each for each in live_models.all() if isinstance(each, SharedModel)]
     if not shared:
         unguard_thread()

@@ -24,7 +24,7 @@ _NAMES = (("cudnn", "enabled"), ("cudnn", "benchmark"), ("cudnn", "deterministic
 
 
 def switches() -> dict[str, Any]:
-    """The settings of this process, in plain values."""
+    """Return the settings of this process, in plain values."""
     return {
         "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
         "precision": torch.get_float32_matmul_precision(),
@@ -110,7 +110,7 @@ class Determinism:
             self._put_back()
 
     def renew_after_fork(self) -> None:
-        """In a forked child whose parent was in the block in another thread, the switches are as others have set them."""
+        """Give a forked child the switches that others have set, if another thread of its parent was in the block."""
         if not has_turn():
             self._put_back()
 
@@ -124,7 +124,7 @@ class Determinism:
     def over(
         self, events: Generator[E, None, R], turn: TrainingTurn, foreign_calls: ForeignCalls
     ) -> Generator[E, None, R]:
-        """The same events, each made under the switches, and in a turn: meanwhile no other training sets them."""
+        """Yield the same events, each made under the switches and in a turn: no other training sets them meanwhile."""
         # What is not wanted costs nothing.
         return self._each(events, turn, foreign_calls) if self._wanted else events
 

@@ -71,7 +71,7 @@ def serve(control: int, output: int, measure: Measure) -> NoReturn:
 
 
 def _become(connection: int, crashes: int, measure: Measure) -> NoReturn:
-    """In the process that was forked: train."""
+    """Train, in the process that was forked."""
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -80,7 +80,7 @@ class ProcessLink:
         code = self._forked.exit_code(_SECONDS_TO_DIE)
         if code is None and server.has_ended():
             return GoneError(server.failure())
-        memory = " Somebody has ended it, or the machine ran out of memory." * (code == -signal.SIGKILL)
+        memory = " Another program ended it, or the machine ran out of memory." * (code == -signal.SIGKILL)
         words = self._forked.last_words()
         said = f" Python said:\n{words}\n" if words else ""
         return GoneError(f"The training process has died ({described(code)}).{memory}{said}")

@@ -75,7 +75,7 @@ class Findings:
         return len(self._dismissed)
 
     def shown(self) -> list[Notice]:
-        """The findings by probable cause, then the events in the order in which they came."""
+        """Return the findings by probable cause, then the events in the order in which they came."""
         left = [(frame, notice) for frame, notice in self._all if notice.number not in self._dismissed]
         causes = sorted((pair for pair in left if is_finding(pair[0].kind)), key=lambda pair: rank(pair[0].kind))
         events = [notice for frame, notice in left if not is_finding(frame.kind)]

@@ -74,7 +74,7 @@ def _request(shell: Any) -> object:
 
 
 def _runs_a_cell(shell: Any) -> bool:
-    """Whether the calling thread executes a cell whose end will be told (that of a silent request is not)."""
+    """Return whether the calling thread executes a cell whose end will be told (that of a silent request is not)."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(shell, "get_parent"):
         return False
     parent = shell.get_parent()

@@ -434,7 +434,7 @@ def test_another_number_of_inputs() -> None:
 
 
 def test_a_named_input_that_is_missing() -> None:
-    with pytest.raises(TrainingError, match="The data has no part called 'x', which Input node 'x' waits for"):
+    with pytest.raises(TrainingError, match="The data has no part called 'x', which Input node 'x' takes"):
         expect_shapes(Batch((), {"y": X}, None, 10), (("x", None),))
 
 

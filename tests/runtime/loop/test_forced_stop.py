@@ -273,7 +273,7 @@ def test_a_function_that_never_returns_from_being_told_does_not_keep_the_trainin
         made.stop(wait=False)
         told = made.waiting_for
         assert told is not None
-        assert told.endswith(f"on_news, which on({topic!r}, ...) has asked for; ends in at most 15 s")
+        assert told.endswith(f"on_news, which on({topic!r}, ...) has registered; ends in at most 15 s")
         assert made.wait(PATIENCE)
         assert made.state == "stopped"
         shut.shut = False

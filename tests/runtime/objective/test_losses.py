@@ -271,7 +271,7 @@ def _from_nothing(made: Any) -> Any:
             "SGD",
             (_from_nothing, "step"),
             {"lr": 0.5},
-            r"LambdaLR sets lr itself .*: the rate is 0 now, or it does not go",
+            r"LambdaLR sets lr itself .*: the rate is 0 now, or the schedule ignores it",
         ),
     ],
 )

@@ -185,7 +185,7 @@ def test_a_cell_is_told_once_what_it_has_changed(
         with cell():
             change(trained)
     (message,) = _told(trained)
-    assert message.startswith(f"A cell has changed {name} beside the training, which goes on with that: ")
+    assert message.startswith(f"A cell has changed {name} during the training, which goes on with that: ")
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_what_a_thread_writes_is_told_at_once(trained: TrainingEngine) -> None:
     for _ in range(2):
         _double(trained)
     (message,) = _told(trained)
-    assert message.startswith("The thread 'MainThread' has changed 0.weight beside the training")
+    assert message.startswith("The thread 'MainThread' has changed 0.weight during the training")
 
 
 def test_what_is_written_in_a_paused_block_is_meant(trained: TrainingEngine) -> None:

@@ -50,7 +50,7 @@ def obstacle(module: nn.Module) -> str:
 
 
 def is_extensible(module: nn.Module) -> bool:
-    """Whether a generated class can inherit from a module's class, with nodes around its calls."""
+    """Return whether a generated class can inherit from a module's class, with nodes around its calls."""
     cls: Any = type(module)
     if isinstance(module, torch.jit.ScriptModule) or loaded_from(module) is not None:
         return False  # one that runs compiled code, or code of ours
@@ -68,7 +68,7 @@ class _Drawn(nn.Module):
 
 
 def _is_torchs(hook: object) -> bool:
-    """Whether a hook only reads what older versions of torch have saved, as weight normalization's does."""
+    """Return whether a hook only reads what older versions of torch have saved, as weight normalization's does."""
     return str(getattr(getattr(hook, "hook", hook), "__module__", "")).startswith("torch.nn.utils.")
 
 
