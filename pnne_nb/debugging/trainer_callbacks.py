@@ -32,10 +32,19 @@ def lightning_callback(monitor: TrainingMonitor) -> Any:
     class LightningMonitor(Callback):  # type: ignore[misc]  # an extra, which has no types here
         """Records a step where Lightning has made one."""
 
+        def on_train_start(self, trainer: Any, module: Any) -> None:
+            """Its loaders are open."""
+            monitor.watch(module, trainer.optimizers[0] if trainer.optimizers else None)
+            monitor.look_at_data(_one(trainer.train_dataloader), _one(trainer.val_dataloaders))
+
         def on_train_batch_start(self, trainer: Any, module: Any, *_: Any) -> None:
             """Watch the layers from before the forward pass on."""
             if monitor.steps == 0 and trainer.global_step == 0:
                 monitor.watch(module, trainer.optimizers[0] if trainer.optimizers else None)
+
+        def on_before_backward(self, _trainer: Any, _module: Any, loss: Tensor) -> None:
+            """What a step tells of its loss later has no graph any more."""
+            monitor.differentiates(loss)
 
         def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, *_: Any) -> None:
             """Batches that are accumulated make one step."""
@@ -102,6 +111,11 @@ def hugging_face_callback(monitor: TrainingMonitor) -> Any:
             monitor.close()
 
     return TrainerMonitor()
+
+
+def _one(loaders: Any) -> Any:
+    """The loader, where it is one alone."""
+    return loaders[0] if isinstance(loaders, list) and len(loaders) == 1 else loaders
 
 
 def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:

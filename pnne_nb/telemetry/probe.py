@@ -42,6 +42,14 @@ class Timed(Protocol):
         """Seconds of processor time that its hooks took since `open`."""
 
 
+@runtime_checkable
+class Concluding(Protocol):
+    """A probe that has something to say when a training ends."""
+
+    def conclude(self) -> Sequence[Frame]:
+        """Return what has not been published yet; called in the training thread, between two steps."""
+
+
 _Wrapped = TypeVar("_Wrapped", bound=Probe)
 
 

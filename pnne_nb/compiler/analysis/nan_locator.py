@@ -99,7 +99,7 @@ def _watched_operations(model: nn.Module) -> Iterator[None]:
 
 def _raise(origin: NanOrigin) -> None:
     where = f"Submodule {origin.node!r}" if origin.node is not None else "The model"
-    if origin.stage == "loss":
+    if origin.stage == "loss" or origin.outside:
         where = "The loss, or code outside of the model,"
     if origin.stage in {"data", "weights"}:
         message = f"{origin.name!r} holds {origin.made} before {where[0].lower()}{where[1:]} has run."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from pnne_nb.runtime.data.batches import Batch, said
 from pnne_nb.runtime.faults.fault_location import node_of
 from pnne_nb.runtime.faults.oom_recovery import is_out_of_memory
 from pnne_nb.runtime.objective.objective import WeighedLoss
+from pnne_nb.telemetry.frames import AnomalyFrame
 
 _CLASSES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)
 """Losses whose targets are numbers of classes."""
@@ -154,8 +156,8 @@ def loss_failed(error: Exception, loss: Any, output: Any, target: Any) -> Target
     return TargetError(f"{message}{_advice(loss, output, target)}")
 
 
-def spread(loss: Any, output: Any, target: Any) -> tuple[str, str] | None:
-    """Explain a loss that has compared each output with several targets, and say what to do; None if it has not.
+def spread(step: int, loss: Any, output: Any, target: Any) -> AnomalyFrame | None:
+    """Tell of a loss that has compared each output with several targets in `step`, and what to do; None if it has not.
 
     Torch only warns of it, in the thread that trains; the training goes on, towards something else than what was meant.
     """
@@ -171,10 +173,11 @@ def spread(loss: Any, output: Any, target: Any) -> tuple[str, str] | None:
         f"{name} compares the model's output {shapes[0]} with the target {shapes[1]}, both spread to {both}: outputs are "
         "compared with targets of other examples."
     )
-    if output.numel() != target.numel():
-        return message, "Give both the same shape."
     sizes = ", ".join(map(str, (-1, *shapes[0][1:])))
-    return message, f"Give the targets the output's shape: y.reshape({sizes})."
+    alike = output.numel() == target.numel()
+    hint = f"Give the targets the output's shape: y.reshape({sizes})." if alike else "Give both the same shape."
+    evidence = (("outputs", output.numel()), ("targets", target.numel()), ("comparisons", math.prod(both)))
+    return AnomalyFrame(step, "spread-targets", message, hint=hint, evidence=evidence)
 
 
 def metric_failed(error: Exception, name: str, output: Any, target: Any) -> TrainingError | None:

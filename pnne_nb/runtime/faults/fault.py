@@ -40,6 +40,7 @@ class Fault(msgspec.Struct, frozen=True):
         operands: What went into it.
         given: The batch: tensors `[N, ...]` by name; of a batch in pieces, the one with these examples.
         first: Its first example's row in the batch.
+        outside: Whether the operation was called outside of the model, as in the loss.
     """
 
     step: int
@@ -60,6 +61,7 @@ class Fault(msgspec.Struct, frozen=True):
     operands: tuple[Operand, ...] = ()
     given: Mapping[str, Tensor] = {}
     first: int = 0
+    outside: bool = False
 
     def __str__(self) -> str:
         return "\n".join([f"Step {self.step}: {self.cause}", *self.facts, f"What to do: {self.advice}"])
@@ -79,7 +81,7 @@ class Fault(msgspec.Struct, frozen=True):
                 else "the model"
                 if self.stage == "forward"
                 else "the loss"
-                if self.stage == "loss"
+                if self.stage == "loss" or self.outside
                 else "the model or the loss"
             )
             passed = "backward" if self.stage == "backward" else "forward"

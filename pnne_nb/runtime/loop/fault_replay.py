@@ -224,7 +224,7 @@ class FaultReplay:
         if origin.stage == "data":
             cause = _of_data(origin, position, piece.first)
             node = origin.name if origin.name in {known for known, _ in recipe.expected} else None
-            origin = _with(origin, node)
+            origin = msgspec.structs.replace(origin, node=node, operands=())
         else:
             cause = cause_of(origin, self._ring.losses, rate)
         numbers = examples_of(recipe.train, place.epoch, position)
@@ -263,6 +263,7 @@ def _fault_of(
         () if origin is None else origin.operands,
         {name: tensor.detach().clone() for name, tensor in given.items()},
         first,
+        origin is not None and origin.outside,
     )
 
 
@@ -280,13 +281,6 @@ def _of_data(origin: NanOrigin, position: int, first: int) -> Cause:
         f"In {name!r}, {row}{column} of batch {position + 1} is {what}{more} ({origin.made.partition(' of ')[0]}).",
         "Drop or fill such examples before the training; engine.skip_batch() goes on without this batch.",
     )
-
-
-def _with(origin: NanOrigin, node: str | None) -> NanOrigin:
-    return NanOrigin(
-        origin.stage, node, origin.operation, origin.source, origin.made, origin.nan, origin.dtype, (), origin.bad,
-        origin.shape, origin.name, origin.by_hand,
-    )  # fmt: skip
 
 
 def _named(batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:

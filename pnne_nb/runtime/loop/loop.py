@@ -74,6 +74,7 @@ class TrainingLoop:
         self._judged_at = 0
         self.standing = Standing()
         self._epoch_randomness = randomness.state_dict()
+        self._is_untouched = False  # the epoch is open, and no step of it was made
 
     @classmethod
     def of(cls, recipe: Recipe, seed: int, observers: Observers) -> TrainingLoop:
@@ -129,12 +130,13 @@ class TrainingLoop:
             state: Of a loop of that recipe, see `state_dict`.
             is_edited: Whether it trains something else from here on; otherwise the steps before can be taken back.
         """
-        training = self.recipe.model.training
+        training, untouched = self.recipe.model.training, self._is_untouched
         self._active.adopt(recipe)
         (self.ring.clear if is_edited else self.ring.touch)()
         recipe.model.train(training)
         self.model_changed()
         self.load_state_dict({**state, "randomness": self._randomness.state_dict()})
+        self._is_untouched = untouched
 
     def model_changed(self) -> None:
         """Hold the modes of the model's layers, which are others now."""
@@ -228,6 +230,7 @@ class TrainingLoop:
             self.steps += 1
             self.ring.note(self.steps, step.loss)
             self.position += len(group)
+            self._is_untouched = False
             self._examples += step.examples
             self._loss_sum += step.loss * step.examples
             self._compared = step.compared
@@ -248,6 +251,7 @@ class TrainingLoop:
     def skip(self, batches: int) -> None:
         """Go on behind the next so many batches of the epoch, which no step is made of."""
         self.position += batches
+        self._is_untouched = False
         self.ring.touch()
 
     def _frame(self, step: StepResult, precision: Precision) -> StepFrame:
@@ -283,7 +287,8 @@ class TrainingLoop:
 
     def _open_epoch(self) -> Iterator[Any]:
         self._doing = "opening the data of epoch {epoch}"
-        now = self._randomness.state_dict()
+        # One that was opened and left before its first step has drawn its order: it draws the same one again.
+        now = self._epoch_randomness if self._is_untouched else self._randomness.state_dict()
         if self.position == 0:
             self._epoch_randomness = now
         # A loader that draws its order from the global generator draws the same one again.
@@ -293,6 +298,7 @@ class TrainingLoop:
             batches = self.recipe.train.batches(self.epoch, self.position)
         if self.position > 0:
             self._randomness.load_state_dict(now)
+        self._is_untouched = self.position == 0
         return batches
 
     # Validation and the end of an epoch
@@ -372,7 +378,7 @@ class TrainingLoop:
             "scaler": None if scaler is None else scaler.state_dict(),
             "stateful": {name: kept.state_dict() for name, kept in recipe.stateful.items()},
             "metrics": {name: saved_metric(metric) for name, metric in recipe.metrics.items()},
-            "randomness": self._validation.began_with or self._randomness.state_dict(),
+            "randomness": self._next_randomness(),
             "epoch_randomness": self._epoch_randomness,
             "pieces": self._stepper.memory.pieces,
             "seconds": dict(self.stages.seconds),
@@ -380,6 +386,12 @@ class TrainingLoop:
             "standing": self.standing.state_dict(),
             "place": {name: getattr(self, name) for name in _PLACE},
         }
+
+    def _next_randomness(self) -> Mapping[str, Any]:
+        """The random numbers that whoever goes on from here begins with."""
+        if self._is_untouched:
+            return self._epoch_randomness  # to open the epoch draws the numbers since
+        return self._validation.began_with or self._randomness.state_dict()
 
     def _goes_on(self, recipe: Recipe) -> AbstractContextManager[None]:
         """Return a block in which what a checkpoint has given to others shows to be what they need."""
@@ -428,6 +440,7 @@ class TrainingLoop:
             ) from error
         self._untried = True
         self._epoch_randomness = state["epoch_randomness"]
+        self._is_untouched = False
         self._stepper.memory.pieces = state["pieces"]
         self.stages.seconds.update(state["seconds"])
         self._logged.sums = {name: list(pair) for name, pair in state["logged"].items()}

@@ -124,6 +124,12 @@ class History(Mapping[str, NDArray[np.float64]]):
         for name in frame.metrics:
             if name not in self._epochs:
                 self._epochs[name] = array("d", [float("nan")] * before)
+        at = frame.epoch, frame.step
+        if before and at == (self._epoch_numbers[-1], self._epoch_steps[-1]):
+            # The same moment, told in parts: a hand-written loop validates after its epoch.
+            for name, value in frame.metrics.items():
+                self._epochs[name][-1] = value
+            return
         self._epoch_numbers.append(frame.epoch)
         self._epoch_steps.append(frame.step)
         for name, values in self._epochs.items():

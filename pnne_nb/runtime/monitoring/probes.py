@@ -12,7 +12,7 @@ from typing import final
 from pnne_nb.process.fork import fork_safe
 from pnne_nb.telemetry.frames import AnomalyFrame, CostFrame, Frame
 from pnne_nb.telemetry.overhead import Overhead, PairedOverhead
-from pnne_nb.telemetry.probe import Cadence, Probe, Timed, Toll
+from pnne_nb.telemetry.probe import Cadence, Concluding, Probe, Timed, Toll
 
 _COST_EVERY = 1.0
 """Seconds between two reports of the cost."""
@@ -109,6 +109,17 @@ class Observers:
         self.publish(self._cost_frames(step, ended))
         for probe, error in watched.failed:
             self._give_up(probe, error, step)
+
+    def conclude(self, step: int) -> None:
+        """The training ends, for now, after `step`: let probes tell what they have gathered since they told something."""
+        for probe, _ in self._probes:
+            if isinstance(probe, Concluding):
+                try:
+                    frames = probe.conclude()
+                except Exception as error:  # noqa: BLE001  as in a step
+                    self._give_up(probe, error, step)
+                else:
+                    self.publish(frames)
 
     def _give_up(self, probe: Probe, error: Exception, step: int) -> None:
         with self._lock:

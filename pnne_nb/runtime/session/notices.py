@@ -7,6 +7,7 @@ from typing import final
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.data.batches import as_batch
+from pnne_nb.runtime.data.held_tensors import held_tensors
 from pnne_nb.runtime.data.sources import DatasetSource, TensorSource
 from pnne_nb.runtime.faults.data_faults import data_faults
 from pnne_nb.runtime.faults.error_messages import compares_one, model_failed
@@ -18,7 +19,7 @@ from pnne_nb.runtime.objective.metric_choices import names_of
 from pnne_nb.runtime.optim.optimizers import left_out
 from pnne_nb.runtime.session.executor import Executor
 from pnne_nb.runtime.setup.recipe import Recipe
-from pnne_nb.telemetry.frames import AnomalyFrame, StepFrame
+from pnne_nb.telemetry.frames import AnomalyFrame, Evidence, StepFrame
 
 _LESS_MEMORY = (
     'Keep less in memory: precision="bf16", checkpoint=True at nodes, an optimizer with less state such as SGD, a '
@@ -48,11 +49,12 @@ class Notices:
         """Compare what the steps measure with the goal again: a run begins."""
         self.goal_compared = self._executor.loop.recipe.goal.name is None
 
-    def once(self, kind: str, message: str, hint: str) -> None:
+    def once(self, kind: str, message: str, hint: str, evidence: Evidence = ()) -> None:
         """Announce a notice, unless that was done since `kind` was last taken back."""
         if kind not in self._told:
             self._told.add(kind)
-            self._reports.announce(AnomalyFrame(self._executor.source.steps, kind, message, hint=hint))
+            step = self._executor.source.steps
+            self._reports.announce(AnomalyFrame(step, kind, message, hint=hint, evidence=evidence))
 
     def take_back(self, kind: str) -> None:
         """Take back what was announced and is no longer so; it may be announced again."""
@@ -93,7 +95,8 @@ class Notices:
             "Make a new engine of the model as it is now, or give them to this one's optimizer: with engine.paused(): "
             'engine.optimizer.add_param_group({"params": [...]}).'
         )
-        self.once("not-trained", message, hint)
+        trainable = sum(1 for one in recipe.model.parameters() if one.requires_grad)
+        self.once("not-trained", message, hint, (("not trained", len(names)), ("trainable", trainable)))
 
     def of_goal(self, frame: StepFrame) -> None:
         """Note what a step function or a model tells beside the loss: it is known from the first step on."""
@@ -132,8 +135,8 @@ class Notices:
 
 def _found_before(recipe: Recipe) -> list[AnomalyFrame]:
     short = shortage(recipe)
-    looked_at = recipe.step is None
-    found = data_faults(recipe.model, recipe.train, recipe.val, has_target=recipe.compares) if looked_at else []
+    held = held_tensors(recipe.train) if recipe.step is None else None
+    found = data_faults(recipe.model, held, held_tensors(recipe.val), has_target=recipe.compares)
     return [*([] if short is None else [short]), *found]
 
 

@@ -434,6 +434,8 @@ class Session:
             return "failed"
         finally:
             events.close()
+            if not is_left_behind():
+                self.observers.conclude(self.executor.source.steps)
 
     def _save_last(self) -> None:
         self.announcer.busy = True

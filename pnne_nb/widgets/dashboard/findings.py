@@ -9,7 +9,7 @@ from typing import Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from pnne_nb.inspector.diagnosis.causes import is_finding, rank
+from pnne_nb.inspector.diagnosis.causes import false_alarms, is_finding, rank
 from pnne_nb.protocol.control_messages import EvidenceBar, EvidenceCurve, Notice
 from pnne_nb.telemetry.frames import AnomalyFrame
 from pnne_nb.telemetry.series import Curves
@@ -56,6 +56,7 @@ class Findings:
             frame.message,
             frame.node,
             frame.hint,
+            false_alarms(frame.kind),
             _bars(frame),
             self._drawn(curves, frame.step),
         )

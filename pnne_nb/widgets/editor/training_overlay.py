@@ -27,6 +27,7 @@ from pnne_nb.telemetry.frames import (
     Quantity,
     StateFrame,
     StatisticsFrame,
+    StepFrame,
     TrainingState,
 )
 from pnne_nb.telemetry.probe import Cadence, Probe, Timed, Watch
@@ -137,6 +138,8 @@ class Overlay:
                     # One that goes on may have other layers: its graph was edited meanwhile.
                     if ended or now.kinds != self._modules:
                         self._evidence, self._modules = now, now.kinds
+                case StepFrame():
+                    self._evidence.add(frame)
                 case NormsFrame(step=step):
                     self._evidence.add(frame)
                     self._step = step

@@ -215,6 +215,13 @@ def test_modules_of_any_kind_are_watched() -> None:
         (model(X).sum() - 10).log()
 
 
+def test_what_the_loss_makes_in_the_backward_pass_is_not_the_models() -> None:
+    model = nn.Linear(4, 2)
+    expected = "The loss, or code outside of the model, made 1 infinite of 1 values in the backward pass, in sqrt"
+    with pytest.raises(pn.ExecutionError, match=expected), pn.detect_anomaly(model):
+        (model(torch.ones(3, 4)) * 0).square().sum().sqrt().backward()
+
+
 def test_weights_of_any_module_are_named() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
     with torch.no_grad():
