@@ -265,6 +265,10 @@ class Unrolled(nn.Module):
 class Counting(nn.Module):
     """Changes its buffers with each call, in place and by assignment."""
 
+    count: Tensor
+    mean: Tensor
+    passing: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.fc = nn.Linear(4, 4)
@@ -300,6 +304,8 @@ def test_a_file_begins_with_the_buffers_as_they_are(folder: Path, format: str) -
 
 def test_results_that_are_inputs_weights_or_the_same_have_names_of_their_own(folder: Path) -> None:
     class Passing(nn.Module):
+        table: Tensor
+
         def __init__(self) -> None:
             super().__init__()
             self.scale = nn.Parameter(torch.randn(3))

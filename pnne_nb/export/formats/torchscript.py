@@ -59,7 +59,7 @@ class TorchScriptFormat:
                 message, [Diagnostic("not-traceable", message, hint="Export as 'pt2' or 'onnx'.")]
             ) from error
         with quiet(), in_memory(path) as buffer:
-            torch.jit.save(traced, buffer, _extra_files={CONTENT: json.dumps(content)})  # type: ignore[no-untyped-call]  # torch leaves it untyped
+            torch.jit.save(traced, buffer, _extra_files={CONTENT: json.dumps(content)})
         free = dict.fromkeys(size for info in request.inputs for size in info.shape if isinstance(size, str))
         note = "TorchScript checks no sizes: use only those that the report names."
         return WrittenFile(tuple(FreeSize(name, "automatic") for name in free), notes=(note,))
