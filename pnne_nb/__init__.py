@@ -274,6 +274,8 @@ _SOON = (
     "pnne_nb.export.formats.onnx_writer",
     "torch.onnx._internal.exporter._core",
     "torch.onnx._internal.exporter._torchlib.ops",
+    "onnxscript.function_libs.torch_lib.ops",
+    "sympy.tensor.tensor",
 )
 _AHEAD = {
     **dict.fromkeys(("NodeGraph", "from_module", "sequential"), (_EDITOR, SYMBOLIC)),

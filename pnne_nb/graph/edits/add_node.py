@@ -49,10 +49,9 @@ def addition(
     if isinstance(type, str) and type not in types and arguments and arguments[0] in types:
         raise ArgumentError(f'{shown(type)} is no node type. Write graph.add("{arguments[0]}", name={shown(type)}).')
     if isinstance(type, str) and type not in types and arguments and callable(arguments[0]):
-        kind = arguments[0] if inspect.isclass(arguments[0]) else arguments[0].__class__
-        home = "nn." if kind.__module__.startswith("torch.nn") else ""
-        made = f"{home}{kind.__name__}{'' if kind is arguments[0] else '(...)'}"
-        raise ArgumentError(f"{shown(type)} is no node type. Write graph.add({made}, name={shown(type)}).")
+        raise ArgumentError(
+            f"{shown(type)} is no node type. Write graph.add({_written(arguments[0])}, name={shown(type)})."
+        )
     spec, read = _meant(types, type)
     if name is None and arguments and isinstance(arguments[0], str):
         name, *arguments = arguments  # type: ignore[assignment]  # it is a text
@@ -91,6 +90,15 @@ def _meant(types: Types, type: object) -> tuple[NodeSpec, Mapping[str, object]]:
     if read is not None:
         return require_type(types, read[0]), read[1]
     raise UnknownTypeError(_unknown(types, type, name))
+
+
+def _written(layer: object) -> str:
+    """Return ``"nn.Linear"`` for a class, ``"nn.Linear(...)"`` for a layer that is made."""
+    made = not inspect.isclass(layer)
+    kind = layer.__class__ if made else layer
+    name = getattr(kind, "__name__", "...")
+    home = "nn." if str(getattr(kind, "__module__", "")).startswith("torch.nn") else ""
+    return f"{home}{name}{'(...)' if made else ''}"
 
 
 def _unknown(types: Types, type: object, name: object) -> str:

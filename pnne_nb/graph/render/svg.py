@@ -75,6 +75,8 @@ def svg(scene: Scene, theme: ThemeName) -> str:
     SubElement(root, "rect", {"class": "canvas", **_box(left, top, width, height), "rx": "10"})
     for frame in scene.frames:
         _frame_of(root, frame)
+    if not scene.cards and not scene.frames:
+        _text(root, "port-name", left + width / 2, top + height / 2 + 3.5, "empty graph")
     if not scene.detailed:
         _overview(root, scene, names)
     else:

@@ -17,6 +17,9 @@ from pnne_nb.graph.render.svg import ThemeName
 from pnne_nb.process.fork import fork_safe
 from pnne_nb.process.idle import OutOfDateError, idle_work
 
+_NOTE: Final = "<p><small>This is a picture. Run the cell to work with the widget.</small></p>"
+"""Shown where nothing answers a click: in a saved notebook, on a page, in a host that cannot load widgets."""
+
 QUIET: Final = 2.0
 """Seconds without a change before the picture is redrawn; more where drawing takes long."""
 
@@ -238,5 +241,5 @@ class KeptPicture:
         shown = self._draw() if body is None else body
         return {
             "text/plain": f"Picture of {self._title()}",
-            "text/html": f'<style>{_STYLE}</style><div class="pnne-kept">{shown}{self._report}</div>',
+            "text/html": f'<style>{_STYLE}</style><div class="pnne-kept">{shown}{self._report}{_NOTE}</div>',
         }
