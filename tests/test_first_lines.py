@@ -249,7 +249,7 @@ ANSWERED = [
     ("pn.summary(net, (2, 4))", "such as torch.randn(2, 4)"),
     ("pn.summary(net, input_shape=(2, 4))", "Write input_size=(2, 3)"),
     ("pn.compile(graph, optimizer='adam')", "Write pn.TrainingEngine(graph, (X, y)"),
-    ("pn.InferenceEngine(engine)", "Of a training, give engine.model"),
+    ("pn.InferenceEngine(engine)", "Give its model: engine.model"),
     ("pn.InferenceEngine(net)(x)", "Write engine.predict(X)"),
     ("pn.Inspector(net).run(x)", "Write inspector.run_inspection(x)"),
     ('pn.save(graph, "net.pnne")', 'Write pn.save(graph, model, "net.pnne")'),

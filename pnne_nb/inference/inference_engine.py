@@ -179,8 +179,6 @@ class InferenceEngine:
             raise no_attribute(self, name, {"predict_proba": probabilities, "forward": "engine.predict(X)"})
 
     def _copied(self, model: nn.Module | NodeGraph) -> nn.Module:
-        hint = "Of a training, give engine.model; InferenceEngine.load(path) opens a file."
-        expect(model, (nn.Module, NodeGraph), "model", "an nn.Module or a NodeGraph", hint)
         module = _copy(model) if isinstance(model, nn.Module) else as_module(model, 0)
         settle(module, self.device, placed_paths(model))
         return module.eval()
