@@ -111,6 +111,7 @@ if TYPE_CHECKING:
     from pnne_nb.widgets.editor.editor import GraphEditor
     from pnne_nb.widgets.explorer.explorer import ModuleExplorer
     from pnne_nb.widgets.quantization.quantization_editor import QuantizationEditor
+    from pnne_nb.widgets.targets.target_dashboard import TargetDashboard
 
     # The package itself is the mapping: its module has a class of its own.
     catalog: Mapping[str, NodeSpec]
@@ -158,6 +159,7 @@ __all__ = [
     "RegistrationError",
     "ShapeError",
     "StaleVersionError",
+    "TargetDashboard",
     "TargetError",
     "TargetTable",
     "TensorSpec",
@@ -247,6 +249,7 @@ _MODULES = {
     "widgets.editor.editor": "GraphEditor",
     "widgets.explorer.explorer": "ModuleExplorer",
     "widgets.quantization.quantization_editor": "QuantizationEditor",
+    "widgets.targets.target_dashboard": "TargetDashboard",
     "protocol.messages": "NodeMark",
     "inspector.tools.checks": "check_gradients check_numerics",
     "inspector.diagnosis.rules": "Finding diagnose",

@@ -126,16 +126,16 @@ class ReadableGraph:
         return len(self.nodes)
 
     def __bool__(self) -> bool:
-        """Whether there is a document: True for an empty one too."""
+        """Return whether there is a document: True for an empty one too."""
         return True
 
     def _ipython_key_completions_(self) -> list[str]:
-        """The paths that ``graph["`` can be completed to, nested ones included."""
+        """Return the paths that ``graph["`` can be completed to, nested ones included."""
         with self._ledger.lock:
             return list(paths_in(self._content))
 
     def __eq__(self, other: object) -> bool:
-        """Whether name, graphs, nodes in their order and edges are the same; history and version do not matter."""
+        """Return whether name, graphs, nodes in their order and edges are equal; history and version do not matter."""
         if not isinstance(other, ReadableGraph):
             return NotImplemented
         return self is other or self.to_json() == other.to_json()

@@ -194,7 +194,7 @@ class Inspector:
         }
 
     def to_numpy(self) -> dict[str, npt.NDArray[Any]]:
-        """The captured tensors as arrays on the host, as ``np.savez`` takes them; empty before the first run.
+        """Return the captured tensors as arrays on the host, as ``np.savez`` takes them; empty before the first run.
 
         The names are ``"layer.quantity"``, with ``".label"`` where a layer has several: ``"0.parameters.weight"``.
         What NumPy has no type for (bfloat16) becomes float32.
@@ -205,7 +205,7 @@ class Inspector:
         }
 
     def get_statistics(self, name: str, what: Quantity | None = None, label: str | None = None) -> Statistics:
-        """The statistics of one captured tensor: its activation, or what else was watched there.
+        """Return the statistics of one captured tensor: its activation, or what else was watched there.
 
         Args:
             name: Path of the layer; of a module that appears twice, any of its paths.
@@ -227,7 +227,7 @@ class Inspector:
         bins: Bins = "auto",
         log: bool = False,
     ) -> Histogram:
-        """The histogram of one captured tensor; arguments and errors as of `get_statistics` and `histograms`."""
+        """Return the histogram of one captured tensor; arguments and errors as of `get_statistics` and `histograms`."""
         [found] = histograms([self._find(name, what, label).tensor], bins, log=log)
         return found
 
@@ -240,7 +240,7 @@ class Inspector:
         bins: Bins = "auto",
         log: bool = False,
     ) -> object:
-        """A figure (bqplot) of the distribution of one captured tensor; arguments as of `histogram`."""
+        """Return a figure (bqplot) of the distribution of one captured tensor; arguments as of `histogram`."""
         capture = self._find(name, what, label)
         [found] = histograms([capture.tensor], bins, log=log)
         kind = type(self._model.get_submodule(capture.layer)).__name__
@@ -249,7 +249,7 @@ class Inspector:
         return drawn
 
     def summary(self) -> pd.DataFrame:
-        """One row per captured tensor: layer, type, quantity, label, and all its statistics."""
+        """Return one row per captured tensor: layer, type, quantity, label, and all its statistics."""
         modules = dict(self._model.named_modules())
         rows = []
         for capture in self.last_captures:
@@ -293,7 +293,7 @@ class Inspector:
     # Live
 
     def probe(self, gradient_scale: Callable[[], float] | None = None) -> LiveProbe:
-        """A probe of the watch list (every leaf layer's activations, if `watch` was never called).
+        """Return a probe of the watch list (every leaf layer's activations, if `watch` was never called).
 
         Args:
             gradient_scale: Tells the factor that the loss is multiplied by before the backward pass; None for 1.
@@ -419,7 +419,7 @@ def cadence(hz: float, budget: str | float) -> Cadence:
 
 
 def parse_share(budget: str | float) -> float:
-    """The share that ``"1%"`` or 0.01 stands for.
+    """Return the share that ``"1%"`` or 0.01 stands for.
 
     Raises:
         ArgumentError: If it is neither, or not within (0, 1].

@@ -445,7 +445,7 @@ class TrainingEngine:
         return self._session.awaited().__await__()
 
     def paused(self) -> AbstractContextManager[nn.Module]:
-        """A block with the model to itself, to look at or to change: ``with engine.paused() as model: ...``.
+        """Return a block with the model to itself, to look at or to change: ``with engine.paused() as model: ...``.
 
         Training waits between two steps meanwhile; its state stays what it is.
         """
@@ -507,7 +507,7 @@ class TrainingEngine:
         self._session.go_back(steps)
 
     def skip_batch(self) -> None:
-        """After a `fault`: leave its batch out; `start` goes on with the next one.
+        """Leave out the batch of a `fault`; `start` goes on with the next one.
 
         Raises:
             TrainingError: No fault has ended the training in its last step.

@@ -177,7 +177,7 @@ def _compiled(graph: NodeGraph) -> _Compiled:
 
 
 def _has_automatic(snapshots: Mapping[str, GraphSnapshot]) -> bool:
-    """Whether any node leaves a property to shape inference."""
+    """Return whether any node leaves a property to shape inference."""
     return any(
         spec.kind == "module" and spec.inferable and automatic_properties(spec, node.properties)
         for snapshot in snapshots.values()

@@ -259,7 +259,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def _is_name(name: str) -> bool:
-    """Whether a part may have a name: one of a file in this folder, on any system."""
+    """Return whether a part may have a name: one of a file in this folder, on any system."""
     return (
         0 < len(name) <= 100
         and name.isascii()

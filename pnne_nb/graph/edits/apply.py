@@ -251,7 +251,7 @@ def _change_property(content: Content, op: ops.SetProperty | ops.ResetProperty) 
 
 
 def _lost_edges(content: Content, graph: GraphIndex, node: Node) -> list[Edge]:
-    """The edges at ports that the definition of a Subgraph node does not have."""
+    """Return the edges at ports that the definition of a Subgraph node does not have."""
     inputs, outputs = content.graphs[node.definition].interface if node.definition is not None else ((), ())
     lost = [edge for edge in graph.edges_into(node.name) if split_port(edge.target)[1] not in inputs]
     return lost + [edge for edge in graph.edges_out_of(node.name) if split_port(edge.source)[1] not in outputs]
@@ -275,7 +275,7 @@ def _check_definition(content: Content, graph: GraphIndex, node: Node) -> None:
 
 
 def _outer_edges(content: Content, graph: GraphIndex, node: Node) -> list[tuple[GraphIndex, Edge]]:
-    """The edges at the port that an Input or Output node is on every Subgraph node showing its graph."""
+    """Return the edges at the port that an Input or Output node is on every Subgraph node showing its graph."""
     if node.type == "Input":
         fed = ((user, user.feeding(name, node.name)) for user, name in content.blocks_of(graph.id))
         return [(user, edge) for user, edge in fed if edge is not None]

@@ -111,7 +111,7 @@ Node.__setattr__ = _refuse_change  # type: ignore[method-assign, assignment]  # 
 
 
 def is_uncalled(node: Node) -> bool:
-    """Whether a node stands for an imported layer that is not called: it need not be connected."""
+    """Return whether a node stands for an imported layer that is not called: it need not be connected."""
     return node.origin is not None and not node.origin.called
 
 

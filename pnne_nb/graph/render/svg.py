@@ -128,7 +128,7 @@ def _named(scene: Scene, type: str) -> str:
 
 
 def _frame(scene: Scene) -> tuple[float, float, float, float]:
-    """The rectangle around everything, edge labels included: left, top, width, height."""
+    """Return the rectangle around everything, edge labels included: left, top, width, height."""
     if not scene.cards and not scene.frames:
         return 0.0, 0.0, 240.0, 80.0
     corners = [(card.x, card.y) for card in scene.cards] or [scene.frames[0].box[:2]]

@@ -15,7 +15,7 @@ from pnne_nb.errors import InspectionError, expect
 
 
 def as_arguments(args: object) -> tuple[object, ...]:
-    """`args` as positional arguments: a tuple is what it says, anything else is the only argument.
+    """Return `args` as positional arguments: a tuple as it is, anything else as the only argument.
 
     A named tuple (a ``PackedSequence``) is one argument.
     """
@@ -23,7 +23,7 @@ def as_arguments(args: object) -> tuple[object, ...]:
 
 
 def call_arguments(args: object) -> tuple[tuple[object, ...], dict[str, object]]:
-    """`args` as positional and keyword arguments: a tuple, a mapping of keywords, None for none, or the only argument."""
+    """Return positional and keyword arguments from a tuple, a mapping of keywords, None for none, or the only argument."""
     if args is None:
         return (), {}
     if isinstance(args, Mapping):
@@ -32,7 +32,7 @@ def call_arguments(args: object) -> tuple[tuple[object, ...], dict[str, object]]
 
 
 def as_keywords(kwargs: object) -> dict[str, Any]:
-    """`kwargs` as keyword arguments.
+    """Return `kwargs` as keyword arguments.
 
     Raises:
         ArgumentError: If they are no mapping.
@@ -72,7 +72,7 @@ def fitting(model: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, obj
 def why_not_callable(
     function: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]
 ) -> str | None:
-    """Why `function` does not take these arguments, or None if it does, or does not tell."""
+    """Return why `function` does not take these arguments, or None if it does, or does not tell."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -85,7 +85,7 @@ def why_not_callable(
 
 
 def _signature(function: Callable[..., object]) -> str:
-    """The names of the arguments, without types: ``(x, mask=None)``."""
+    """Return the names of the arguments, without types: ``(x, mask=None)``."""
     parameters = [
         parameter.replace(annotation=inspect.Parameter.empty)
         for parameter in inspect.signature(function).parameters.values()

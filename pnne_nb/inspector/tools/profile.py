@@ -16,6 +16,8 @@ from typing import Any, final
 import pandas as pd
 import torch
 from torch import nn
+from torch._C._autograd import _disable_profiler_legacy, _enable_profiler_legacy
+from torch._C._profiler import ProfilerConfig, ProfilerState, _ExperimentalConfig
 from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import profile as torch_profile
 from torch.profiler import record_function
@@ -124,6 +126,31 @@ def profile(
         return _profile(uncompiled(model), as_arguments(args), as_keywords(kwargs), backward, warmup, repeats, trace)
     finally:
         _one_at_a_time.release()
+
+
+def peak_allocated(run: Callable[[], object]) -> int | None:
+    """Return the most bytes that torch allocates at once on the CPU for one call; None while something else is profiled.
+
+    The profiler of old is at hand at once and in any thread; the present one takes seconds to begin, and wants its first use
+    to be in the main thread.
+    """
+    if not _one_at_a_time.acquire(blocking=False):
+        return None
+    memory_alone = (False, True, False, False, False)
+    try:
+        _enable_profiler_legacy(ProfilerConfig(ProfilerState.CPU, *memory_alone, _ExperimentalConfig()))
+        try:
+            run()
+        finally:
+            records = _disable_profiler_legacy()
+    finally:
+        _one_at_a_time.release()
+    total = most = 0
+    for record in (each for thread in records for each in thread):
+        if str(record.kind()) == "memory_alloc":
+            total += record.cpu_memory_usage()
+            most = max(most, total)
+    return most
 
 
 def _profile(
@@ -263,12 +290,12 @@ def _on_cpu(event: FunctionEvent) -> bool:
 
 
 def _spent(event: FunctionEvent, *, on_device: bool) -> float:
-    """Microseconds of what ran within `event`."""
+    """Return the microseconds of what ran within `event`."""
     return float(event.device_time_total if on_device else event.cpu_time_total)
 
 
 def _backward_by_layer(events: Iterable[FunctionEvent], *, on_device: bool) -> dict[str, float]:
-    """Microseconds of the backward pass by layer, layers inside included.
+    """Return the microseconds of the backward pass by layer, layers inside included.
 
     Autograd gives each node the number that it showed to the operation that made it, and to those that began before
     without making one: the last of them is its maker.
@@ -301,7 +328,7 @@ def _backward_by_layer(events: Iterable[FunctionEvent], *, on_device: bool) -> d
 
 
 def _bars(layers: pd.DataFrame) -> str:
-    """A table with a bar for each layer: the forward pass, and behind it the backward pass."""
+    """Return a table with a bar for each layer: the forward pass, and behind it the backward pass."""
     longest = max(float(layers["total_ms"].max()), 1e-9)
     rows = []
     for row in layers.itertuples():

@@ -100,7 +100,7 @@ class Summary:
     optimizer_memory: int | None = None
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per layer, indexed by path."""
+        """Return one row per layer, indexed by path."""
         return pd.DataFrame([asdict(row) for row in self.rows]).set_index("layer")
 
     def __repr__(self) -> str:

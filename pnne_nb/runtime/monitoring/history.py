@@ -63,7 +63,7 @@ class History(Mapping[str, NDArray[np.float64]]):
     __hash__ = object.__hash__
 
     def __getstate__(self) -> dict[str, Any]:
-        """For copies and pickles: whoever compares runs keeps one while the training goes on."""
+        """Return the state for copies and pickles, which people keep to compare runs while the training goes on."""
         return {"capacity": self._capacity, "recorded": self.state_dict()}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -124,6 +124,12 @@ class History(Mapping[str, NDArray[np.float64]]):
         for name in frame.metrics:
             if name not in self._epochs:
                 self._epochs[name] = array("d", [float("nan")] * before)
+        at = frame.epoch, frame.step
+        if before and at == (self._epoch_numbers[-1], self._epoch_steps[-1]):
+            # The same moment, told in parts: a hand-written loop validates after its epoch.
+            for name, value in frame.metrics.items():
+                self._epochs[name][-1] = value
+            return
         self._epoch_numbers.append(frame.epoch)
         self._epoch_steps.append(frame.step)
         for name, values in self._epochs.items():
@@ -154,7 +160,7 @@ class History(Mapping[str, NDArray[np.float64]]):
         return self.points(name)[0]
 
     def points(self, name: str = "loss") -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Steps and values of `name` as of one moment: read one after the other, they may have grown in between.
+        """Return the steps and values of `name` as of one moment: read one after the other, they may have grown in between.
 
         Raises:
             UnknownSeriesError: There is no such name.
@@ -209,7 +215,7 @@ class History(Mapping[str, NDArray[np.float64]]):
             return np.array([frame.step for frame in self._anomalies if frame.kind == EDITED], dtype=np.int64)
 
     def epoch_frames(self) -> list[EpochFrame]:
-        """The metrics over epochs as the frames that they came in."""
+        """Return the metrics over epochs as the frames that they came in."""
         with self._lock:
             rows = zip(self._epoch_numbers, self._epoch_steps, strict=True)
             return [
@@ -242,7 +248,7 @@ class History(Mapping[str, NDArray[np.float64]]):
             return self._skipped_steps
 
     def summary(self) -> dict[str, Any]:
-        """The last measured value of each name, the least loss over epochs, steps made and skipped, seconds spent.
+        """Return the last value of each name, the least loss of an epoch, steps made and skipped, seconds spent.
 
         Under ``"anomalies"`` stands the list of what went wrong, in words.
         """
@@ -268,7 +274,7 @@ class History(Mapping[str, NDArray[np.float64]]):
         return float(measured[-1]) if len(measured) else float("nan")
 
     def to_frame(self, over: Literal["epochs", "steps"] = "epochs") -> pd.DataFrame:
-        """A pandas table: one row for each epoch, or for each recorded step.
+        """Return a pandas table: one row for each epoch, or for each recorded step.
 
         Args:
             over: ``"epochs"`` gives the metrics, indexed by epoch; ``"steps"`` everything else, indexed by step,
@@ -398,5 +404,5 @@ _COLUMNS = {"steps": torch.int64, "values": torch.float64}
 
 
 def _as_tensors(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The state of a series as a checkpoint holds it: columns as tensors `[points]`."""
+    """Return the state of a series as a checkpoint holds it: columns as tensors `[points]`."""
     return {**state, **{key: torch.tensor(state[key], dtype=dtype) for key, dtype in _COLUMNS.items()}}

@@ -121,7 +121,7 @@ def _outputs(target: Tensor) -> str:
 
 
 def _batch(tensor: Tensor) -> str:
-    """A shape with N for the number of examples."""
+    """Return a shape with N for the number of examples."""
     return f"({', '.join(map(str, ('N', *tensor.shape[1:])))}{',' * (tensor.dim() == 1)})"
 
 
@@ -146,7 +146,7 @@ def require_classes(loss: Any, output: Any) -> None:
 
 
 def make_loss(loss: Loss) -> Callable[[Any, Any], Tensor] | None:
-    """The loss function that `loss` stands for; None if the model returns its own loss.
+    """Return the loss function that `loss` stands for; None if the model returns its own loss.
 
     Raises:
         TrainingError: Unknown name, wrong arguments, or something that is no loss.
@@ -182,7 +182,7 @@ def loss_name(loss: Loss) -> str:
 
 
 def _with_tensors(options: Options) -> Options:
-    """The same, with the weights of classes as tensors; typed in as numbers, a checkpoint can hold them."""
+    """Return the same, with the weights of classes as tensors; typed in as numbers, a checkpoint can hold them."""
     given = {name: options[name] for name in ("weight", "pos_weight") if isinstance(options.get(name), (list, tuple))}
     return {**options, **{name: torch.tensor(value, dtype=torch.float32) for name, value in given.items()}}
 
@@ -203,5 +203,5 @@ def require_trained(loss: nn.Module, optimizer: torch.optim.Optimizer) -> None:
 
 
 def has_state_of_its_own(loss: nn.Module) -> bool:
-    """Whether `loss` may change while it trains; what torch's own losses hold are settings."""
+    """Return whether `loss` may change while it trains; what torch's own losses hold are settings."""
     return not type(loss).__module__.startswith("torch.") and bool(loss.state_dict())

@@ -36,7 +36,7 @@ _OPTIONS: Final = {
 
 
 def classes(module: Any, base: type, *, exclude: frozenset[str] = frozenset()) -> dict[str, type]:
-    """The public classes of `module` that are a `base`, by name."""
+    """Return the public classes of `module` that are a `base`, by name."""
     found = {name: value for name, value in vars(module).items() if inspect.isclass(value) and issubclass(value, base)}
     return {name: value for name, value in found.items() if name[0].isupper() and name not in exclude}
 

@@ -68,7 +68,7 @@ class Schedule(msgspec.Struct, frozen=True):
                     ) from error
 
     def copied(self) -> Schedule:
-        """The same for a stand-in of its optimizer, which has the parameters and nothing to do."""
+        """Return the same for a stand-in of its optimizer, which has the parameters and nothing to do."""
         optimizer = self.scheduler.optimizer
         other = object.__new__(type(optimizer))
         groups = [
@@ -96,7 +96,7 @@ class Schedule(msgspec.Struct, frozen=True):
 def make_schedule(
     choice: SchedulerChoice, optimizer: torch.optim.Optimizer, *, total_steps: int | None, more: bool = False
 ) -> Schedule | None:
-    """The scheduler that `choice` stands for.
+    """Return the scheduler that `choice` stands for.
 
     Args:
         choice: A name, a name with arguments, a function of the optimizer, or a scheduler; in front of ``"epoch"`` or

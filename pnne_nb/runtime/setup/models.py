@@ -21,7 +21,7 @@ from pnne_nb.runtime.thread.rng import seeded_globals
 
 
 def as_module(model: nn.Module | NodeGraph, seed: int) -> nn.Module:
-    """The module to train; a graph's initial weights depend on `seed` only.
+    """Return the module to train; a graph's initial weights depend on `seed` only.
 
     Raises:
         CompileError: The graph is unfinished or wrong.

@@ -154,7 +154,7 @@ class ModelApp(ipywidgets.VBox):
         self._kept.changed()
 
     def _named(self, answer: Any) -> list[tuple[str, Tensor]]:
-        """The outputs with their names; those of a model that tells none are numbered."""
+        """Return the outputs with their names; those of a model that tells none are numbered."""
         match answer:
             case Mapping():
                 found = {str(name): value for name, value in answer.items()}
@@ -237,7 +237,7 @@ def app(
 
 
 def _fields(examples: Tensor, features: Sequence[str] | None) -> list[ipywidgets.Widget]:
-    """A field for each number of an input, if they are few."""
+    """Return a field for each number of an input, if they are few."""
     count = examples[0].numel()
     if examples.dim() > 2 or count > MAX_FIELDS:
         return []
@@ -247,7 +247,7 @@ def _fields(examples: Tensor, features: Sequence[str] | None) -> list[ipywidgets
 
 
 def _drawn(name: str, example: Tensor) -> str:
-    """An input that is no row of numbers, as a picture or in words."""
+    """Return an input that is no row of numbers, as a picture or in words."""
     if example.dim() == 3 and example.shape[0] in (1, 3):
         example = example.float().mean(0)
     if example.dim() == 2 and example.is_floating_point():

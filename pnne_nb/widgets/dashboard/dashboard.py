@@ -180,7 +180,7 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
         self._kept.show_under(self)
 
     def still(self) -> Still:
-        """The curves of the loss and the metrics, with the last numbers and the findings.
+        """Return the curves of the loss and the metrics, with the last numbers and the findings.
 
         Raises:
             RuntimeError: The dashboard was closed.
@@ -232,14 +232,14 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
         return self._status.ended
 
     def _is_chosen(self, frame: HistogramFrame) -> bool:
-        """Whether it is the histogram to show; one that an attached inspector sends can be chosen from now on."""
+        """Return whether it is the histogram to show; one of an attached inspector can be chosen from now on."""
         name = _name(frame)
         if name not in self._offered and len(self._offered) < MAX_OFFERED:
             self._offered.append(name)
         return name == self._chooser.layer
 
     def stale(self) -> bool:
-        """Whether the training waits for a cell, its graph was edited, or a plot is wanted otherwise, as of now."""
+        """Return whether the training waits for a cell, its graph was edited, or other plots are wanted now."""
         engine, status = self._engine, self._status
         if engine is not None and (engine.waiting_for, engine.edited) != (status.waiting, status.edited):
             return True
@@ -329,7 +329,7 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
         return self._engine is not None and any(editor.training is self._engine for editor in self._other_editors())
 
     def _other_editors(self) -> list[GraphEditor]:
-        """The editors that somebody has opened: the one with the dialog for exporting always has the training."""
+        """Return the editors that a person has opened: the one with the export dialog always has the training."""
         return [editor for editor in GraphEditor.opened() if editor is not self._exporter]
 
     # Messages from the browser, on any thread

@@ -125,7 +125,7 @@ def _box(box: Box, marks: Collection[str], *, chosen: bool) -> str:
 
 
 def _edge(source: Box, target: Box) -> str:
-    """A curve from the side of one box that faces the other, with a head."""
+    """Return a curve from the side of one box that faces the other, with a head."""
     (x1, y1), (x2, y2) = source.center, target.center
     down = y2 - y1 - (source.size.height + target.size.height) / 2
     across = abs(x2 - x1) - (source.size.width + target.size.width) / 2

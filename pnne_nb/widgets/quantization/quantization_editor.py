@@ -228,7 +228,7 @@ class QuantizationEditor(ipywidgets.HBox):
             self._latency.value = _said(_time(table.rows[TIMED]))
 
     def _is_late(self) -> bool:
-        """Whether something else was chosen since, so that what was measured is of no use."""
+        """Return whether something else was chosen since, so that what was measured is of no use."""
         with self._changed:
             return self._wanted is not None or self._closed
 
@@ -253,7 +253,7 @@ def _heading() -> ipywidgets.HTML:
 
 
 def _facts(node: QuantizedNode, largest: float) -> ipywidgets.HTML:
-    """A bar as long as the node's share of the largest damage, and its figures."""
+    """Return a bar as long as the node's share of the largest damage, and its figures."""
     width = max(1, round(_BAR * (node.damage or 0.0) / max(largest, 1e-30)))
     said = "" if node.sqnr is None else f"{node.sqnr:.0f} dB"
     if node.multiply_adds:

@@ -105,7 +105,9 @@ def observe(
             # Without data, it may take what it would refuse.
             return {True: _call(duplicate(net), args, kwargs, tell, training=True)}
     shown = ", ".join([*map(describe, args), *(f"{name}={describe(value)}" for name, value in kwargs.items())])
-    message = f"{type(net).__name__} cannot be called with ({shown}): {str(failure).rstrip('.')}."
+    path = _failing(observe_failing(net, args, kwargs))
+    where = f"{path}: " if path else ""
+    message = f"{type(net).__name__} cannot be called with ({shown}): {where}{str(failure).rstrip('.')}."
     sizes = sizes_among(args)
     hint = (
         "Pass an example of its input: args=(x,), or its shape: input_size=(2, 3)."
@@ -116,7 +118,8 @@ def observe(
     )
     if any(module._forward_hooks or module._forward_pre_hooks for module in net.modules()):
         hint += " Or its hooks, which still speak of the original, are in the way of calling a copy of it: remove them."
-    raise CompileError(f"{message} {hint}", [Diagnostic(code="bad-inputs", message=message, hint=hint)]) from failure
+    found = Diagnostic(code="bad-inputs", message=message, node=path or None, hint=hint)
+    raise CompileError(f"{message} {hint}", [found]) from failure
 
 
 def observe_failing(net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ObservedCall:
@@ -125,6 +128,12 @@ def observe_failing(net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any
     with contextlib.suppress(Exception):
         _call(duplicate(net), args, kwargs, lambda _path: None, training=False, root=root)
     return root.inner[0] if root.inner else ObservedCall("", failed=True)
+
+
+def _failing(call: ObservedCall) -> str:
+    """Return the path of the innermost module that failed; empty if it is the outermost one."""
+    inner = next((each for each in call.inner if each.failed), None)
+    return call.path if inner is None else _failing(inner)
 
 
 def _call(
