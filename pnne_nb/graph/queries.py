@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn, Self
 
-from pnne_nb.errors import ArgumentError, Diagnostic, GraphError, expect, no_attribute, shown
+from pnne_nb.errors import ArgumentError, Diagnostic, GraphError, answers_misuse, expect, no_attribute, shown
 from pnne_nb.graph.edits.notify import Observer
 from pnne_nb.graph.edits.transactions import Ledger
 from pnne_nb.graph.edits.undo_stack import Step
@@ -93,6 +93,24 @@ class ReadableGraph:
         def __getattr__(self, name: str) -> NoReturn:
             own = {} if name.startswith("_") or name not in self else {name: f'graph["{name}"]'}
             raise no_attribute(self, name, METHODS | own)
+
+    def __call__(self, *_args: object, **_kwargs: object) -> NoReturn:
+        """Refuse ``graph(x)``: a document is no module."""
+        raise TypeError("A graph is no module. Write model = pn.compile(graph), then model(x).")
+
+    def __setitem__(self, name: str, value: object) -> NoReturn:
+        """Refuse ``graph["act"] = nn.ReLU()``."""
+        raise TypeError(
+            f'A graph takes no assignment. Write graph.add(nn.ReLU(), name="{name}"), or graph.set("{name}", ...).'
+        )
+
+    def __delitem__(self, name: str) -> NoReturn:
+        """Refuse ``del graph["act"]``."""
+        raise TypeError(f'Write graph.remove("{name}").')
+
+    def __rshift__(self, other: object) -> NoReturn:
+        """Refuse ``graph >> nn.ReLU()``."""
+        raise TypeError('Write graph.chain(nn.ReLU()), which appends to the end, or graph.connect("a", "b").')
 
     def __contains__(self, path: object) -> bool:
         try:
@@ -206,6 +224,7 @@ class ReadableGraph:
             "image/svg+xml": self.to_svg(shapes=shapes, resolved=resolved),
         }
 
+    @answers_misuse("graph.summary()", input_size="pn.summary(graph, args=(x,)); the Input nodes have the shapes")
     def summary(self) -> object:
         """Return parameters, shapes and multiply-adds by layer, as ``pn.summary(graph)``.
 

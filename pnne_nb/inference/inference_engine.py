@@ -9,14 +9,14 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeAlias, final
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, TypeAlias, final
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from pnne_nb.errors import ArgumentError, TrainingError, expect
+from pnne_nb.errors import ArgumentError, TrainingError, expect, no_attribute
 from pnne_nb.export.formats import FORMATS
 from pnne_nb.export.formats.base import TensorInfo
 from pnne_nb.export.package.load import open_package
@@ -168,6 +168,15 @@ class InferenceEngine:
 
     def __repr__(self) -> str:
         return f"InferenceEngine({self._file or type(self._model).__name__}, device='{self.device}', batch_size={self.batch_size})"
+
+    if not TYPE_CHECKING:  # for a type checker, the class would then have any attribute
+
+        def __call__(self, *_args: object, **_kwargs: object) -> NoReturn:
+            raise TypeError("Write engine.predict(X).")
+
+        def __getattr__(self, name: str) -> NoReturn:
+            probabilities = "engine.top_k(X, 3), or engine.predict(X).softmax(1) for all classes"
+            raise no_attribute(self, name, {"predict_proba": probabilities, "forward": "engine.predict(X)"})
 
     def _copied(self, model: nn.Module | NodeGraph) -> nn.Module:
         module = _copy(model) if isinstance(model, nn.Module) else as_module(model, 0)

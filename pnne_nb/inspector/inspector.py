@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, NoReturn, final
 
 import numpy.typing as npt
 import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.errors import ArgumentError, InspectionError, expect, shown
+from pnne_nb.errors import ArgumentError, InspectionError, expect, no_attribute, shown
 from pnne_nb.inspector.capture.capture import Capture, LayerView
 from pnne_nb.inspector.capture.compiled import is_compiled, uncompiled, why_not_hookable
 from pnne_nb.inspector.capture.live import LiveProbe
@@ -29,6 +29,14 @@ from pnne_nb.inspector.statistics.sampling import to_array
 from pnne_nb.telemetry.frames import Frame, Quantity
 from pnne_nb.telemetry.plot_hook import installed_plots
 from pnne_nb.telemetry.probe import Cadence
+
+_ELSEWHERE = {
+    **dict.fromkeys(("forward", "inspect", "run"), "inspector.run_inspection(x)"),
+    **dict.fromkeys(("activations", "gradients"), "inspector.captured_data, after run_inspection(x)"),
+    "register_hook": 'inspector.watch("*", what=("activations", "gradients"))',
+    "show": 'inspector.plot("name of a layer"), or inspector.summary()',
+}
+"""What to write instead of methods that inspectors of other libraries have."""
 
 
 @final
@@ -56,6 +64,11 @@ class Inspector:
     def __repr__(self) -> str:
         run = "not run yet" if self._inspection is None else repr(self._inspection)
         return f"Inspector({type(self._model).__name__}, watching {len(self._watched)} layers, {run})"
+
+    if not TYPE_CHECKING:  # for a type checker, the class would then have any attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_attribute(self, name, _ELSEWHERE)
 
     # What to watch
 

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pnne_nb.errors import TrainingError, expect, shown
+from pnne_nb.errors import TrainingError, answers_misuse, expect, shown
 from pnne_nb.runtime.data.batches import Batch, as_batch, to_device
 from pnne_nb.runtime.data.open_data import Data, open_source, require_count
 from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, StreamSource, TensorSource
@@ -72,7 +72,7 @@ class ConfusionMatrix:
     def _repr_html_(self) -> str:
         if len(self.labels) > _MOST:
             return f"<p>{escape(self._said)}</p>{self.to_frame().to_html()}"
-        head = "".join(f"<th>{escape(label)}</th>" for label in self.labels)
+        head = "".join(f"<th style='padding:2px 8px'>{escape(label)}</th>" for label in self.labels)
         rows = "".join(
             f"<tr><th style='text-align:left'>{escape(label)}</th>{''.join(map(_cell, row, row / max(1, row.sum())))}</tr>"
             for label, row in zip(self.labels, self.counts, strict=True)
@@ -84,7 +84,7 @@ class ConfusionMatrix:
 
 
 def _cell(count: int, share: float) -> str:
-    return f"<td style='text-align:right;background:rgba(47,134,201,{0.75 * share:.2f})'>{count or ''}</td>"
+    return f"<td style='text-align:right;padding:2px 8px;background:rgba(47,134,201,{0.75 * share:.2f})'>{count or ''}</td>"
 
 
 @final
@@ -137,6 +137,11 @@ class WorstExamples:
         return f"<p>{escape(caption)}</p>{pictures}{self.to_frame().to_html()}"
 
 
+@answers_misuse(
+    "pn.confusion(engine)",
+    dict.fromkeys(("class_names", "display_labels", "labels", "names", "target_names"), 'classes=["cat", "dog"]'),
+    normalize="pn.confusion(engine).by_class() for the shares",
+)
 def confusion(
     engine: TrainingEngine, data: Data | None = None, *, classes: Sequence[str] | None = None
 ) -> ConfusionMatrix:
@@ -175,6 +180,7 @@ def confusion(
     return ConfusionMatrix(counts.numpy(), labels, _named(engine, data))
 
 
+@answers_misuse("pn.worst(engine, 10)", dict.fromkeys(("count", "k", "top", "top_k"), "n=10"))
 def worst(engine: TrainingEngine, n: int = 10, data: Data | None = None) -> WorstExamples:
     """Find the examples with the greatest loss; a running training waits meanwhile.
 

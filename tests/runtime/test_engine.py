@@ -881,7 +881,7 @@ def test_without_data_it_says_what_to_give(model: Callable[[], nn.Module | NodeG
 
 
 def test_something_else_than_a_model() -> None:
-    with pytest.raises(TrainingError, match=r"Give a NodeGraph or an nn.Module to train, not a str"):
+    with pytest.raises(TrainingError, match=r"Give a NodeGraph or an nn.Module, not a str"):
         TrainingEngine("resnet", images())  # type: ignore[arg-type]  # wrong on purpose
 
 

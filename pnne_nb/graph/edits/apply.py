@@ -116,7 +116,10 @@ def apply_op(content: Content, op: Op, *, restoring: bool = False) -> list[Op]: 
         case ops.RenameDocument():
             name: object = op.name
             if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 100:
-                raise IllegalNameError(f"A graph cannot be named {shown(name)}: use 1 to 100 printable characters.")
+                hint = "" if isinstance(name, str) else " pn.from_module(net, args=(x,)) draws a module."
+                raise IllegalNameError(
+                    f"A graph cannot be named {shown(name)}: use 1 to 100 printable characters.{hint}"
+                )
             old, content.name = content.name, name
             return [ops.RenameDocument(old)]
         case _:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from pnne_nb.compiler.analysis.example_inputs import sizes_among
 from pnne_nb.errors import InspectionError, expect
 
 
@@ -54,9 +55,11 @@ def fitting(model: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, obj
     except TypeError as error:
         misfit = why_not_callable(model.forward, args, kwargs)
         if misfit is not None:
+            sizes = sizes_among(args)
+            such = "" if sizes is None else f", such as torch.randn{sizes!r}"
             raise InspectionError(
                 f"{type(model).__name__}.forward{_signature(model.forward)} cannot be called with"
-                f" {_given(args, kwargs)}: {misfit}. Pass an example of its input: one argument as it is, several as"
+                f" {_given(args, kwargs)}: {misfit}. Pass an example of its input{such}: one argument as it is, several as"
                 " a tuple."
             ) from error
         if any(isinstance(value, np.ndarray) for value in (*args, *kwargs.values())):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import html
+import os
 import statistics
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +22,8 @@ from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import profile as torch_profile
 from torch.profiler import record_function
 
-from pnne_nb.errors import ArgumentError, InspectionError, expect
+from pnne_nb.compiler.analysis.example_inputs import EXAMPLES
+from pnne_nb.errors import ArgumentError, InspectionError, answers_misuse, expect
 from pnne_nb.inspector.capture.call_arguments import as_arguments, as_keywords
 from pnne_nb.inspector.capture.compiled import uncompiled
 from pnne_nb.inspector.capture.error_location import placed
@@ -77,6 +80,7 @@ class Profile:
         return f"<h4>By layer</h4>{layers}<h4>By operator</h4>{operators}"
 
 
+@answers_misuse("pn.profile(model, x)", EXAMPLES, input_size="args=torch.randn(2, 3)")
 def profile(
     model: nn.Module,
     args: object = (),
@@ -182,8 +186,25 @@ def _profile(
         return _median([_measure(model, run, accelerator, each) for each in traces])
 
 
+@contextmanager
+def _without_lines_of_kineto() -> Iterator[None]:
+    """Keep the C++ library of the profiler from writing two lines to the cell for each call; it looks once, at its start."""
+    if "KINETO_LOG_LEVEL" in os.environ:
+        yield
+        return
+    os.environ["KINETO_LOG_LEVEL"] = "6"  # above every level that it has
+    try:
+        yield
+    finally:
+        os.environ.pop("KINETO_LOG_LEVEL", None)
+
+
 def _measure(model: nn.Module, run: Callable[[], None], accelerator: str | None, trace: str | Path | None) -> Profile:
-    with HookOwner() as hooks, torch_profile(profile_memory=True, acc_events=True) as profiler:
+    with (
+        _without_lines_of_kineto(),
+        HookOwner() as hooks,
+        torch_profile(profile_memory=True, acc_events=True) as profiler,
+    ):
         marks: list[record_function] = []
         for name, module in model.named_modules():
             hooks.on_inputs(module, partial(_enter, marks, name))

@@ -213,6 +213,31 @@ def _values(table: Table | list[Any], name: str) -> NDArray[Any]:
         raise TrainingError(f"{name} is a list whose items differ in length, so it is no array: {error}") from error
 
 
+def _not_numbers(array: NDArray[Any], name: str) -> str:
+    """Say what stands among numbers, or that there are none, and what to do."""
+    values = array.reshape(-1).tolist()
+    kinds = [_is_number(value) for value in values]
+    if kinds and all(kinds):
+        return f"{name} holds numbers as texts: give np.asarray(values, dtype=float)."
+    if any(kinds):
+        place = kinds.index(False)
+        among = f"{shown(values[place])} among numbers, first at place {place}"
+        return f"{name} holds {among}. Leave such examples out, or give them a number."
+    return (
+        f"{name} holds elements of type {array.dtype}, which is no number. Of names of classes, "
+        "np.unique(names, return_inverse=True) gives the numbers."
+    )
+
+
+def _is_number(value: object) -> bool:
+    # NumPy makes texts of all where one is a text.
+    try:
+        float(value)  # type: ignore[arg-type]  # whatever it is
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
 def from_numpy(array: NDArray[Any], name: str) -> Tensor:
     """Return a tensor of the types that layers and losses expect: float64 becomes float32, small integers int64.
 
@@ -229,7 +254,4 @@ def from_numpy(array: NDArray[Any], name: str) -> Tensor:
         case "b" | "c":
             return torch.tensor(array)
         case _:
-            raise TrainingError(
-                f"{name} holds elements of type {array.dtype}, which is no number. Of names of classes, "
-                "np.unique(names, return_inverse=True) gives the numbers."
-            )
+            raise TrainingError(_not_numbers(array, name))

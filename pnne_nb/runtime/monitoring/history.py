@@ -8,14 +8,14 @@ from array import array
 from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, final
 
 import msgspec
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pnne_nb.errors import UnknownSeriesError, choose, near, shown
+from pnne_nb.errors import UnknownSeriesError, choose, near, no_attribute, shown
 from pnne_nb.process.fork import fork_safe
 from pnne_nb.runtime.monitoring.tensorboard import write_scalars
 from pnne_nb.telemetry.frames import AnomalyFrame, EpochFrame, Frame, MemoryFrame, NormsFrame, StepFrame
@@ -175,7 +175,19 @@ class History(Mapping[str, NDArray[np.float64]]):
 
     def _unknown(self, name: object) -> UnknownSeriesError:
         has = f"it has {', '.join(self)}" if len(self) else "nothing has been measured yet"
-        return UnknownSeriesError(f"The history has no {shown(name)}; {has}.{near(name, self)}")
+        validated = (
+            isinstance(name, str) and name.startswith("val_") and not any(one.startswith("val_") for one in self)
+        )
+        meant = " Nothing was validated: give val_data=(X, y) to the engine." if validated else near(name, self)
+        return UnknownSeriesError(f"The history has no {shown(name)}; {has}.{meant}")
+
+    if not TYPE_CHECKING:  # for a type checker, the class would then have any attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            own = {} if name.startswith("_") or name not in self else {name: f'engine.history["{name}"]'}
+            raise no_attribute(
+                self, name, {"history": 'engine.history["loss"]', "losses": 'engine.history["loss"]'} | own
+            )
 
     @property
     def nbytes(self) -> int:

@@ -58,6 +58,8 @@ def loss_for(output: Any, target: Any) -> LossChoice:
     if not target.is_floating_point():
         if known is not None and known.numel() == 1:
             raise TargetError(_classes_of_one_output(target, tuple(known.shape)))
+        if known is not None and target.dim() > 1 and target.shape[1:] == known.shape[1:]:
+            raise TargetError(_whole_numbers_like_outputs(target))
         return LossChoice("CrossEntropyLoss", "the targets are whole numbers, one for each class")
     if known is not None and known.shape[1:] != target.shape[1:]:
         raise TargetError(_unlike(known, target))
@@ -82,6 +84,20 @@ def _classes_of_one_output(target: Tensor, shape: tuple[int, ...]) -> str:
         f"The model has one output, and the targets are whole numbers from {low} to {high}. If they are quantities, give "
         f"{shaped}, and the loss is MSELoss; if they are classes, give the last layer {high + 1} outputs, and it is "
         "CrossEntropyLoss."
+    )
+
+
+def _whole_numbers_like_outputs(target: Tensor) -> str:
+    """Say what to do about whole numbers, one for each output: CrossEntropyLoss takes them as floats alone."""
+    rows = target.flatten(1)
+    if bool(((rows == 0) | (rows == 1)).all()):
+        one_hot = bool((rows.sum(1) == 1).all())
+        kind = "one-hot: y.float() keeps them, and the loss is CrossEntropyLoss; y.argmax(1) gives the numbers of the classes"
+        several = "yes and no for each output: give y.float(), and the loss is BCEWithLogitsLoss"
+        return f"The targets are whole numbers of the output's shape {_batch(target)}. They look {kind if one_hot else several}."
+    return (
+        f"The targets are whole numbers of the output's shape {_batch(target)}. If they are quantities, give y.float(), and "
+        "the loss is MSELoss; numbers of classes have no dimension for the classes."
     )
 
 

@@ -85,8 +85,8 @@ class Schedule(msgspec.Struct, frozen=True):
         what = f"{kind} sets {option} itself after every {self.every}, so that {value!r} would soon be gone: "
         if option == "lr":
             return (
-                f"{what}the rate is 0 now, or the schedule ignores it. Set it when the schedule has moved on, or make a new "
-                "engine with another rate or scheduler."
+                f"{what}the rate is 0 now, or the schedule does not multiply it. Set it when the schedule has moved on, or make "
+                "a new engine with another rate or scheduler."
             )
         if getattr(self.scheduler, "cycle_momentum", False):
             return f"{what}make a new engine with cycle_momentum=False for {kind}, and set it then."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, ClassVar, Final, assert_never, final
 
@@ -57,7 +57,7 @@ from pnne_nb.widgets.host.batched_updates import Picture
 from pnne_nb.widgets.host.displays import Displays, close_parts, widget_tree
 from pnne_nb.widgets.host.frame_pacer import IN_FLIGHT
 from pnne_nb.widgets.host.pump import Pump
-from pnne_nb.widgets.host.static_picture import KeptPicture, Pictured, Still
+from pnne_nb.widgets.host.static_picture import SHOWN, KeptPicture, Pictured, Still
 from pnne_nb.widgets.plots.layer_plots import HistogramPlot, MetricPlots, NormPlot
 from pnne_nb.widgets.plots.loss_plot import LossPlot, Scale
 from pnne_nb.widgets.plots.plot import Plot
@@ -79,6 +79,12 @@ BUDGET: Final = 0.008
 """Share of the training's time that observing layers may take: eight times a second where it takes 1 ms."""
 
 
+_OF_THE_ENGINE: Final = {
+    **{name: f"engine.{name}" for name in ("history", "model", "state")},
+    **{name: f"engine.{name}()" for name in ("pause", "resume", "start", "step", "stop", "wait")},
+}
+
+
 @final
 class TrainingDashboard(ipywidgets.VBox, Pictured):
     """Loss, metrics, gradient norms, activations, memory, time, progress, and buttons that answer while cells run.
@@ -93,6 +99,7 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
     """
 
     instead = "Train with engine.start() and engine.wait(), and run this cell again."
+    elsewhere: ClassVar[Mapping[str, str]] = {**SHOWN, **_OF_THE_ENGINE}
     children: Any  # ipywidgets has no types
     _open: ClassVar[weakref.WeakValueDictionary[int, TrainingDashboard]] = weakref.WeakValueDictionary()
 

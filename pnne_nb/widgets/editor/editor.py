@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from types import NoneType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, assert_never
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, assert_never
 
 import anywidget
 import msgspec
@@ -21,11 +21,20 @@ from torch import Tensor, nn
 
 from pnne_nb.compiler import to_source
 from pnne_nb.compiler.analysis.verify import call_arguments
-from pnne_nb.errors import Diagnostic, GraphError, PnneError, ProtocolError, expect
+from pnne_nb.errors import (
+    Diagnostic,
+    GraphError,
+    PnneError,
+    ProtocolError,
+    answers_misuse,
+    expect,
+    no_attribute,
+)
 from pnne_nb.graph.block_library import blocks
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import Transaction
 from pnne_nb.graph.model.ops import LookOp
+from pnne_nb.graph.render.html import png
 from pnne_nb.graph.render.svg import ThemeName
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
@@ -72,7 +81,7 @@ from pnne_nb.widgets.editor.training_overlay import OverlaidTraining, Overlay
 from pnne_nb.widgets.host.bundle import bundled, key_of
 from pnne_nb.widgets.host.comms import answer_while_busy
 from pnne_nb.widgets.host.displays import Closable, Displays, close_parts, widget_tree
-from pnne_nb.widgets.host.static_picture import KeptPicture
+from pnne_nb.widgets.host.static_picture import SHOWN, KeptPicture
 
 if TYPE_CHECKING:
     from pnne_nb.widgets.editor.run_to_here import Example
@@ -138,6 +147,10 @@ class GraphEditor(anywidget.AnyWidget):
     snapshot = traitlets.Any(read_only=True).tag(sync=True, to_json=lambda _, editor: encode_event(editor._snapshot()))
     catalog_key = traitlets.Any(read_only=True).tag(sync=True, to_json=lambda *_: _catalog(registry.revision).key)
 
+    @answers_misuse(
+        "pn.GraphEditor(graph) or pn.GraphEditor(net, args=(x,))",
+        example_inputs="args=(x,)", input_shape="input_size=(2, 3)", width="height=560; the width is that of the cell",
+    )  # fmt: skip
     def __init__(
         self,
         graph: NodeGraph | nn.Module | None = None,
@@ -201,6 +214,12 @@ class GraphEditor(anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         return f"GraphEditor of {self._graph!r}"
+
+    if not TYPE_CHECKING:  # for a type checker, the class would then have any attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            own = {name: f"editor.graph.{name}(...)"} if callable(getattr(NodeGraph, name, None)) else {}
+            raise no_attribute(self, name, SHOWN | own)
 
     @property
     def graph(self) -> NodeGraph:
@@ -302,6 +321,28 @@ class GraphEditor(anywidget.AnyWidget):
         self._derivation.refresh()
         shapes, resolved = self._derivation.known()
         return self._graph.to_svg(theme, within=within, shapes=shapes, resolved=resolved, fold=fold)
+
+    def to_html(self, theme: ThemeName = "auto", *, within: str = "", fold: bool = False) -> str:
+        """Draw it as `to_svg` does, as an HTML image with the graph as a list beneath it."""
+        self._derivation.refresh()
+        shapes, resolved = self._derivation.known()
+        return self._graph.to_html(theme, within=within, shapes=shapes, resolved=resolved, fold=fold)
+
+    def to_png(self, theme: ThemeName = "light", *, within: str = "", fold: bool = False, scale: float = 2.0) -> bytes:
+        """Draw it as `to_svg` does, as PNG, which needs the extra ``pnne_nb[png]``.
+
+        Args:
+            theme: Whose colours.
+            within: Path of the Subgraph node whose inside to draw.
+            fold: Whether equal nodes in a row are drawn as one.
+            scale: Pixels of the result for each pixel of the picture.
+
+        Raises:
+            UnknownNodeError: If nothing is at `within`.
+            ArgumentError: If `theme` is none of the three.
+            PnneError: If the extra is not installed.
+        """
+        return png(self.to_svg("light" if theme == "auto" else theme, within=within, fold=fold), scale)
 
     def close(self) -> None:
         """End the editor in the browser, and let go of its model; the document lives on.

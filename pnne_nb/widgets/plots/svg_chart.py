@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from html import escape
-from typing import Any, Final, NamedTuple, final, get_args
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pnne_nb.errors import choose
 from pnne_nb.graph.layout.texts import fitted
-from pnne_nb.graph.render.svg import ThemeName
+from pnne_nb.graph.render.svg import ThemeName, require_theme
 from pnne_nb.widgets.host.static_picture import Pictured, Still
 from pnne_nb.widgets.plots.ticks import linear_ticks, log_ticks
 
@@ -100,7 +99,7 @@ class Chart(Pictured):
         return Still(self._title, f"{self._title}. {' '.join(self._facts)}".strip(), self._facts, self._svg)
 
     def _svg(self, theme: ThemeName) -> str:
-        choose(theme, get_args(ThemeName), "theme")
+        require_theme(theme)
         columns = max(1, min(2, len(self._panels)))
         rows = -(-len(self._panels) // columns)
         words = _words(self._title, self._facts, columns * _WIDTH)
