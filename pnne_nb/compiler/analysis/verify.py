@@ -216,7 +216,7 @@ def _checks(
 
 
 def _keeps_results(module: nn.Module) -> bool:
-    """Whether a later call could be given what an earlier one has computed, with its gradients."""
+    """Return whether a later call could be given what an earlier one has computed, with its gradients."""
     return next(computed(module), None) is not None
 
 
@@ -295,7 +295,7 @@ _COMPARED = (bool, int, float, complex, str, bytes, set, frozenset, range, slice
 
 
 def _is_made_of_attributes(value: Any) -> bool:
-    """Whether a result is an object of a plain class, such as a cache."""
+    """Return whether a result is an object of a plain class, such as a cache."""
     return hasattr(value, "__dict__") and not isinstance(value, (type, nn.Module)) and not callable(value)
 
 

@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from pnne_nb.catalog.operators import CHECK
-from pnne_nb.compiler.analysis.example_inputs import normal_inputs
+from pnne_nb.compiler.analysis.example_inputs import EXAMPLES, normal_inputs
 from pnne_nb.compiler.analysis.verify import call_arguments, tensors_in, whole_prefix
 from pnne_nb.compiler.importing.draft.draft import Item, Kind, Level, UntranslatableError
 from pnne_nb.compiler.importing.draft.layers import is_extensible, layer_spec, obstacle, read_properties
@@ -34,7 +34,7 @@ from pnne_nb.compiler.lowering.attributes import node_at
 from pnne_nb.compiler.pipeline.compile import compile as compile_graph
 from pnne_nb.compiler.weights.deepcopy import Copies, duplicate, untouched
 from pnne_nb.compiler.weights.rename_log import follow
-from pnne_nb.errors import CompileError
+from pnne_nb.errors import CompileError, answers_misuse
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.schema.structural import CHECKPOINT
 from pnne_nb.process.progress_line import ProgressLine, bar, is_watched
@@ -43,6 +43,7 @@ from pnne_nb.process.random_state import private_random_state
 _NOTHING: Mapping[str, Any] = {}
 
 
+@answers_misuse("pn.from_module(net, args=(x,))", EXAMPLES, input_shape="input_size=(2, 3)")
 def from_module(
     net: nn.Module,
     args: Sequence[Any] | torch.Tensor = (),
@@ -443,7 +444,7 @@ def _check_ranks(level: Level, called: Mapping[str, Any]) -> None:
         rank = called[item.argument].dim()
         found = Item("getattr", "ndim", {"name": "ndim"}, {"input": (item, "output")}, kinds={"output": "value"})
         same = Item("operator_eq", "same", {"b": rank}, {"a": (found, "output")}, kinds={"output": "value"})
-        said = f"imported for {item.argument}.ndim == {rank}; else import again"
+        said = f"imported for {item.argument}.ndim == {rank}; otherwise import again"
         checks += [found, same, Item(CHECK, CHECK, {"message": said}, {"condition": (same, "output")})]
     place = len(list(level.of_type("Input")))
     level.items[place:place] = checks

@@ -155,7 +155,7 @@ def inlining(graph: GraphIndex) -> Inlining:
 
 
 def is_given(name: str, type: str) -> bool:
-    """Whether a name says more than its type: ``conv2`` is what a Conv2d is called by itself, ``stem`` is not."""
+    """Return whether a person has chosen a name: ``conv2`` is the automatic name of a Conv2d, ``stem`` is not."""
     return _plain(name) != _plain(type)
 
 
@@ -201,7 +201,7 @@ class _Reader:
         return Inlining(frozenset(self.hidden), texts, self.picks, self._chains())
 
     def _feeding(self, name: str) -> dict[str, str]:
-        """The nodes that feed a node, by port."""
+        """Return the nodes that feed a node, by port."""
         return {port: split_port(self.graph.edges[key].source)[0] for port, key in self.graph.incoming[name].items()}
 
     def _users(self, name: str) -> list[str]:
@@ -215,7 +215,7 @@ class _Reader:
         return bool(users) and all(user in self.hidden or self.graph.nodes[user].type != "Output" for user in users)
 
     def _is_value(self, name: str) -> bool:
-        """Whether a node gives no tensor, but a number or several that are made of sizes and constants."""
+        """Return whether a node gives no tensor, but a number or several that are made of sizes and constants."""
         node = self.graph.nodes[name]
         if node.type == "getattr":
             return node.properties.get("name") in VALUE_ATTRIBUTES
@@ -224,7 +224,7 @@ class _Reader:
         return node.type in SIZES_OF_TENSORS or (made and all(one in self.values for one in feeding))
 
     def _is_mask(self, name: str) -> bool:
-        """Whether a node gives a buffer, or what a part of one is compared with a value to: ``bias[:, :, :T] == 0``."""
+        """Return whether a node gives a buffer, or what a part of one is compared with a value to: ``bias[:, :, :T] == 0``."""
         node = self.graph.nodes[name]
         if node.type == "Buffer":
             return True
@@ -234,7 +234,7 @@ class _Reader:
         return made and given in self.masks and all(one in self.values or one == given for one in feeding.values())
 
     def _giver(self, name: str) -> str | None:
-        """The node whose result a node takes one part of: it is then an output of that."""
+        """Return the node whose result a node takes one part of: it is then an output of that."""
         node = self.graph.nodes[name]
         if node.type != "getitem" or type(node.properties.get("index")) is not int:
             return None
@@ -245,7 +245,7 @@ class _Reader:
         return giver if self.graph.nodes[giver].type in SPLITS and name != port else None
 
     def _term(self, name: str, level: int) -> str:
-        """The name of a node, or what it computes; in brackets if it binds less than `level`."""
+        """Return the name of a node, or what it computes; in brackets if it binds less than `level`."""
         node = self.graph.nodes[name]
         if is_given(name, node.type):
             return name
@@ -319,7 +319,7 @@ class _Reader:
         return tuple(found)
 
     def _next(self, name: str) -> str | None:
-        """The step that follows one of an expression: it alone uses what that gives, and takes nothing else drawn."""
+        """Return the next step of an expression: the only user of this one's result, without other drawn inputs."""
         if not self._begins(name):
             return None
         users = [user for user in self._users(name) if user not in self.hidden]
