@@ -257,34 +257,42 @@ def copied_object(value: Any, known: dict[int, Any] | None = None) -> Any:
     return value
 
 
-def difference(mine: Any, theirs: Any, place: str = "") -> str:  # noqa: PLR0911  # one for each kind of value
+def difference(mine: Any, theirs: Any, place: str = "") -> str:
     """Describe how two results differ; empty if they are equal, bit for bit."""
+    return _difference(mine, theirs, place, frozenset())
+
+
+def _difference(mine: Any, theirs: Any, place: str, around: frozenset[int]) -> str:  # noqa: PLR0911  # one for each kind
+    """Describe a difference; `around` are the objects that these are in, which some contain again."""
     if isinstance(mine, torch.Tensor) and isinstance(theirs, torch.Tensor):
         if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
             return f"{place}{describe(mine)} and {describe(theirs)}"
         if mine.device.type == "meta" or _same(mine, theirs):
             return ""
         if mine.layout != torch.strided and mine.layout == theirs.layout:
-            return difference(mine.to_dense(), theirs.to_dense(), place)
+            return _difference(mine.to_dense(), theirs.to_dense(), place, around)
         gap = (mine.detach().double() - theirs.detach().double()).abs().max().item() if not mine.is_complex() else ""
         return f"{place}differs by up to {gap}"
     if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
+        if type(mine) is not type(theirs):
+            return f"{place}a {type(mine).__name__} and a {type(theirs).__name__}"
         if list(mine) != list(theirs):
             return f"{place}the keys {list(mine)} and {list(theirs)}"
-        return next((d for key in mine if (d := difference(mine[key], theirs[key], f"{place}{key}: "))), "")
+        return next((d for key in mine if (d := _difference(mine[key], theirs[key], f"{place}{key}: ", around))), "")
     if isinstance(mine, (tuple, list)) and isinstance(theirs, (tuple, list)):
         if type(mine) is not type(theirs) or len(mine) != len(theirs):
             return f"{place}a {type(mine).__name__} of {len(mine)} and a {type(theirs).__name__} of {len(theirs)}"
         pairs = enumerate(zip(mine, theirs, strict=True))
-        return next((d for index, (a, b) in pairs if (d := difference(a, b, f"{place}item {index}: "))), "")
+        return next((d for index, (a, b) in pairs if (d := _difference(a, b, f"{place}item {index}: ", around))), "")
     if is_dataclass(mine) and type(mine) is type(theirs) and not isinstance(mine, type):
         one, other = ({field.name: getattr(side, field.name) for field in fields(side)} for side in (mine, theirs))
-        return difference(one, other, place)
+        return _difference(one, other, place, around)
     if isinstance(mine, np.ndarray) and isinstance(theirs, np.ndarray):
         same = mine.dtype == theirs.dtype and np.array_equal(mine, theirs, equal_nan=mine.dtype.kind in "fc")
         return "" if same else f"{place}different values in an array"
     if type(mine) is type(theirs) and _is_made_of_attributes(mine) and mine is not theirs:
-        return difference(vars(mine), vars(theirs), place)
+        inside = around | {id(mine)}
+        return "" if id(mine) in around else _difference(_attributes(mine), _attributes(theirs), place, inside)
     if type(mine) is type(theirs) and (mine is theirs or isinstance(mine, _COMPARED)):
         return "" if mine == theirs or mine != mine else f"{place}{mine!r} and {theirs!r}"  # noqa: PLR0124  # nan
     return f"{place}{describe(mine)} and {describe(theirs)}"
@@ -296,7 +304,13 @@ _COMPARED = (bool, int, float, complex, str, bytes, set, frozenset, range, slice
 
 def _is_made_of_attributes(value: Any) -> bool:
     """Whether a result is an object of a plain class, such as a cache."""
-    return hasattr(value, "__dict__") and not isinstance(value, (type, nn.Module)) and not callable(value)
+    has_attributes = hasattr(value, "__dict__") or hasattr(type(value), "__slots__")
+    return has_attributes and not isinstance(value, (type, nn.Module, *_COMPARED)) and not callable(value)
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    slots = [name for cls in type(value).__mro__ for name in getattr(cls, "__slots__", ())]
+    return {**{name: getattr(value, name) for name in slots if hasattr(value, name)}, **getattr(value, "__dict__", {})}
 
 
 def _same(mine: torch.Tensor, theirs: torch.Tensor) -> bool:
@@ -343,8 +357,8 @@ def _run_both(
             drawn.append(torch.get_rng_state())
             try:
                 _backward(result)
-            except RuntimeError as error:
-                # As for a result that was changed in place after something was computed from it.
+            except Exception as error:
+                # As for a result that was changed in place after something was computed from it, or a hook that fails.
                 if module is other and not backward:
                     raise
                 backward.append(str(error))
@@ -407,14 +421,23 @@ def _gradients(module: nn.Module, given: Any, prefix: str = "") -> dict[str, tor
     return {**found, **{f"input {index}": leaf.grad for index, leaf in enumerate(leaves)}}
 
 
-def tensors_in(value: Any) -> list[torch.Tensor]:
-    """Return the tensors in a nested value, fields of data classes included."""
+def tensors_in(value: Any, known: set[int] | None = None) -> list[torch.Tensor]:
+    """Return the tensors in a nested value, fields of data classes and attributes of plain objects included.
+
+    Args:
+        value: Anything.
+        known: Identities of the objects that are left out, because they were seen.
+    """
+    known = set() if known is None else known
     found: list[torch.Tensor] = []
     for leaf in pytree.tree_leaves(value):
         if isinstance(leaf, torch.Tensor):
             found.append(leaf)
         elif is_dataclass(leaf) and not isinstance(leaf, type):
-            found += tensors_in([getattr(leaf, field.name) for field in fields(leaf)])
+            found += tensors_in([getattr(leaf, field.name) for field in fields(leaf)], known)
+        elif _is_made_of_attributes(leaf) and id(leaf) not in known:
+            known.add(id(leaf))
+            found += tensors_in(list(_attributes(leaf).values()), known)
     return found
 
 

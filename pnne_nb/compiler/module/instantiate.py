@@ -34,7 +34,9 @@ from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import whole_of
 
 
-def make(graph: NodeGraph, lowered: Lowered, loaded: Loaded, reuse: nn.Module | None) -> nn.Module:
+def make(
+    graph: NodeGraph, lowered: Lowered, loaded: Loaded, reuse: nn.Module | None, *, warns: bool = True
+) -> nn.Module:
     """Return a new model of a class.
 
     Args:
@@ -42,6 +44,7 @@ def make(graph: NodeGraph, lowered: Lowered, loaded: Loaded, reuse: nn.Module | 
         lowered: What it was lowered to.
         loaded: Its class.
         reuse: As `pipeline.compile.compile`.
+        warns: Whether to warn of weights that it could not take over.
 
     Raises:
         CompileError: If `reuse` has not what the document only names, a layer cannot be built, or the weights do not
@@ -62,14 +65,14 @@ def make(graph: NodeGraph, lowered: Lowered, loaded: Loaded, reuse: nn.Module | 
         carried = carry_over(source if whole_node(graph) in boxes else reuse, model, former, ready)
         if missing := settle(model, source, boxes, former):
             raise failure(loaded.generated.name, [_on_screen(graph, each) for each in missing])
-        if not is_known(graph, reuse):
+        if warns and not is_known(graph, reuse):
             closed = {id(tensor) for module in opaque for tensor in module.parameters()}
             afresh = [name for name, each in model.named_parameters() if name not in carried and id(each) not in closed]
             warn_of_lost(graph, model, afresh, source, set(carried.values()))
         share_modules(source, model, former)
     remember(model, graph)
     if loaded.generated.absent:
-        require_values(graph, loaded, model, carried)
+        require_values(graph, loaded, model, carried, warns=warns)
     if reuse is not None:
         for path, device in loaded.generated.devices.items():
             model.get_submodule(path).to(device)

@@ -93,9 +93,18 @@ def compile(graph: NodeGraph, reuse: nn.Module | None = None) -> nn.Module:
     """
     expect_graph(graph)
     expect(reuse, (nn.Module, NoneType), "reuse", "a model")
+    return compile_for_proof(graph, reuse, warns=True)
+
+
+def compile_for_proof(graph: NodeGraph, reuse: nn.Module | None, *, warns: bool = False) -> nn.Module:
+    """Return what `compile` does, without warnings of lost weights: whoever compares the model with another finds these.
+
+    Raises:
+        CompileError: See `compile`.
+    """
     with without_collections():
         compiled = _compiled(graph)
-        return make(graph, compiled.lowered, compiled.loaded, reuse)
+        return make(graph, compiled.lowered, compiled.loaded, reuse, warns=warns)
 
 
 def to_source(graph: NodeGraph) -> str:

@@ -30,6 +30,7 @@ from pnne_nb.compiler.importing.tracing.proxies import (
     TracedFloat,
     TracedInt,
     TracedTensor,
+    is_plain_object,
     is_traced,
     known,
     type_of,
@@ -343,6 +344,9 @@ def _functions(recorder: TraceRecorder) -> dict[str, Any]:
         if type(value) is TracedTensor:
             size: int = value.size(0)
             return size
+        if is_plain_object(value) and hasattr(value.__class__, "__len__"):
+            found: int = value.__class__.__len__(value)  # which may be a traced one
+            return found
         return len(value)
 
     def is_instance(value: Any, kind: Any) -> bool:

@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from pnne_nb.catalog.operators import CHECK
 from pnne_nb.compiler.analysis.verify import FillEmptyTensors, copied, difference, key_prefix, tensors_in
 from pnne_nb.compiler.importing.verification.bisect import TRIES
+from pnne_nb.compiler.shapes.fake_tensors import unlogged
 from pnne_nb.compiler.weights.deepcopy import Copies, duplicate
 from pnne_nb.errors import ExecutionError
 from pnne_nb.graph.document import NodeGraph
@@ -194,7 +195,7 @@ def _trial() -> Iterator[None]:
     Indices of a sparse tensor that lie outside of it are such, and torch would read where they point to.
     """
     checking = torch.sparse.check_sparse_tensor_invariants()  # type: ignore[no-untyped-call]  # torch does not say
-    with private_random_state(), torch.no_grad(), checking:
+    with private_random_state(), torch.no_grad(), checking, unlogged():  # torch.cond compiles what it calls
         yield
 
 

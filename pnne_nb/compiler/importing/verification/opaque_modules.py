@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 from pnne_nb.catalog.operators import CHECK
 from pnne_nb.compiler.importing.draft.draft import Item, Level, UntranslatableError
 from pnne_nb.compiler.importing.draft.layers import layer_spec, obstacle, read_properties
+from pnne_nb.compiler.importing.draft.source_lines import module_at, with_line
 from pnne_nb.compiler.importing.draft.variable_names import is_possible
 from pnne_nb.compiler.importing.tracing.calls import argument_names, parameter_names
 from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCall, ObservedCalls
@@ -146,7 +147,7 @@ class OpaqueModules:
                     return None
                 below = f"{path}.{name}" if path else name
                 if isinstance(value, nn.Module):
-                    item = level.add(self._part(value, name, below, mentioned))
+                    item = level.add(self._part(value, name, below, mentioned, module_at(module)))
                 else:
                     item = level.add(stored(module, (name,)))
                 if not is_possible(name):
@@ -155,7 +156,7 @@ class OpaqueModules:
         level.order = {item: index for index, item in enumerate(level.items)}
         return level
 
-    def _part(self, module: nn.Module, name: str, path: str, mentioned: frozenset[str]) -> Item:
+    def _part(self, module: nn.Module, name: str, path: str, mentioned: frozenset[str], around: str) -> Item:
         reason = self._opaque.get(path) or obstacle(module)
         called, entered = path in self._calls, path in self._entered or self._failed[path.rpartition(".")[0]] > 0
         kept: dict[str, object] = {"target": class_name(module), "inputs": (), "outputs": ()}
@@ -175,6 +176,7 @@ class OpaqueModules:
                 reason = str(error)
             else:
                 return Item("Subgraph", name, member=(name,), inner=level, called=called)
+        reason = reason if reason == UNCALLED else with_line(reason, around)
         return Item("Module", name, kept, member=(name,), reason=reason, inner=self.inside(module, path, mentioned))
 
     def _called(self, module: nn.Module, path: str, mentioned: frozenset[str], *, entered: bool) -> Level:
