@@ -18,6 +18,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from pnne_nb.compiler.analysis.gradients import Gradients, collected, parameter_bytes
 from pnne_nb.compiler.lowering.attributes import whole_node
 from pnne_nb.compiler.module.call_errors import describe
 from pnne_nb.compiler.pipeline.compile import compile as compile_graph
@@ -25,6 +26,7 @@ from pnne_nb.compiler.weights.deepcopy import Copies, computed, untouched
 from pnne_nb.errors import CompileError, expect
 from pnne_nb.graph.document import NodeGraph, expect_graph
 from pnne_nb.graph.model.node import whole_of
+from pnne_nb.process.gc_pause import return_free_memory
 from pnne_nb.process.random_state import private_random_state
 
 Mode: TypeAlias = Literal["train", "eval"]
@@ -201,9 +203,14 @@ def _checks(
     """
 
     def run(calls: int, *, wanted: bool) -> tuple[list[Check] | None, bool]:
-        pair = ours.next().train(mode == "train"), others.next().train(mode == "train")
-        before = tuple(map(_numbers, pair))
-        found = _run_both(*pair, args, kwargs, mode, prefix, calls, wanted=wanted)
+        for whole in (False, True):  # what differs is told by its values
+            pair = ours.next().train(mode == "train"), others.next().train(mode == "train")
+            before = tuple(map(_numbers, pair))
+            return_free_memory(parameter_bytes(pair[0]))
+            with collected(*pair, whole=whole) as gradients:
+                found = _run_both(*pair, args, kwargs, mode, prefix, calls, gradients, wanted=wanted)
+            if found is None or all(check.equal for check in found):
+                break
         return found, any(map(_keeps_results, pair)) or tuple(map(_numbers, pair)) != before
 
     found, keeps = run(1, wanted=mode == "eval")
@@ -330,11 +337,12 @@ def _run_both(
     kwargs: dict[str, Any],
     mode: Mode,
     prefix: str,
-    calls: int = 1,
+    calls: int,
+    gradients: tuple[Gradients, Gradients],
     *,
-    wanted: bool = False,
+    wanted: bool,
 ) -> list[Check] | None:
-    """Compare `calls` calls with one backward pass, and another call without gradients.
+    """Compare `calls` calls with one backward pass, whose `gradients` are of both, and another call without gradients.
 
     Where gradients to the inputs are `wanted`, return None if both modules refuse to compute them.
     """
@@ -364,6 +372,8 @@ def _run_both(
                 backward.append(str(error))
         results.append(result)
         inputs.append(given)
+        if module is one:
+            return_free_memory(parameter_bytes(one))
     if refused:
         if wanted and not results:
             return None
@@ -385,7 +395,8 @@ def _run_both(
     if backward:  # how far a backward pass has come that fails means nothing
         detail = "only one of them has gradients" if len(backward) == 1 else ""
     else:
-        detail = difference(_gradients(one, inputs[0], prefix), _gradients(other, inputs[1]))
+        named = gradients[0].named(prefix), gradients[1].named()
+        detail = difference(*named) or difference(_input_gradients(inputs[0]), _input_gradients(inputs[1]))
     found.append(Check("gradients", mode, not detail, detail))
     # Parameters too: some are changed by the forward itself, as a moving average of others.
     kept = {f"{prefix}{name}": tensor for name, tensor in (*one.named_buffers(), *one.named_parameters())}
@@ -414,11 +425,9 @@ def _without_gradients(one: nn.Module, other: nn.Module, args: tuple[Any, ...], 
     return f"without gradients, {detail}" if detail else ""
 
 
-def _gradients(module: nn.Module, given: Any, prefix: str = "") -> dict[str, torch.Tensor | None]:
-    # Copies of scripted modules have parameters that are computed.
-    found = {f"{prefix}{name}": p.grad if p.is_leaf else None for name, p in module.named_parameters()}
+def _input_gradients(given: Any) -> dict[str, torch.Tensor | None]:
     leaves = [leaf for leaf in tensors_in(given) if leaf.is_leaf]  # not what the call has put into a cache
-    return {**found, **{f"input {index}": leaf.grad for index, leaf in enumerate(leaves)}}
+    return {f"input {index}": leaf.grad for index, leaf in enumerate(leaves)}
 
 
 def tensors_in(value: Any, known: set[int] | None = None) -> list[torch.Tensor]:

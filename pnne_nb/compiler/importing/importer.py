@@ -15,7 +15,8 @@ from torch.utils import _pytree as pytree
 
 from pnne_nb.catalog.operators import CHECK
 from pnne_nb.compiler.analysis.example_inputs import normal_inputs
-from pnne_nb.compiler.analysis.verify import call_arguments, whole_prefix
+from pnne_nb.compiler.analysis.gradients import parameter_bytes
+from pnne_nb.compiler.analysis.verify import call_arguments, key_prefix, whole_prefix
 from pnne_nb.compiler.importing.draft.draft import Item, Kind, Level, UntranslatableError
 from pnne_nb.compiler.importing.draft.layers import is_extensible, layer_spec, obstacle, read_properties
 from pnne_nb.compiler.importing.draft.source_lines import module_at, with_line, written_at
@@ -33,11 +34,12 @@ from pnne_nb.compiler.importing.verification.opaque_modules import Call, OpaqueM
 from pnne_nb.compiler.ir.node_settings import element_type
 from pnne_nb.compiler.lowering.attributes import node_at
 from pnne_nb.compiler.pipeline.compile import compile_for_proof
-from pnne_nb.compiler.weights.deepcopy import Copies, duplicate, untouched
+from pnne_nb.compiler.weights.deepcopy import Copies, Shared, duplicate, untouched
 from pnne_nb.compiler.weights.rename_log import follow
 from pnne_nb.errors import CompileError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.schema.structural import CHECKPOINT
+from pnne_nb.process.gc_pause import return_free_memory
 from pnne_nb.process.progress_line import ProgressLine, bar, is_watched
 from pnne_nb.process.random_state import private_random_state
 
@@ -196,18 +198,25 @@ def _check(
     graph: NodeGraph, net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], tell: _Steps, *, by_mode: bool
 ) -> ImportFault | None:
     tell("comparing what it compiles to", done=0.5)
-    try:
-        with private_random_state():  # fresh weights are drawn before those of `net` take their place
-            model = compile_for_proof(graph, net)
-    except CompileError as error:
-        place = next((d.node for d in error.diagnostics if d.node is not None), "")
-        return ImportFault(
-            _module_path(net, place.removeprefix(whole_prefix(graph))),
-            f"the imported graph does not compile: {error.diagnostics[0].message if error.diagnostics else error}",
-            again=any(d.code.startswith(f"{CHECKPOINT.name}-") for d in error.diagnostics),
-        )
-    copies = Copies(net), Copies(model)
-    fault = find_fault(graph, net, model, args, kwargs, copies)
+    used = parameter_bytes(net)
+    return_free_memory(used)
+    for together in (True, False):
+        try:
+            with private_random_state():  # fresh weights are drawn before those of `net` take their place
+                model = compile_for_proof(graph, net)
+        except CompileError as error:
+            place = next((d.node for d in error.diagnostics if d.node is not None), "")
+            return ImportFault(
+                _module_path(net, place.removeprefix(whole_prefix(graph))),
+                f"the imported graph does not compile: {error.diagnostics[0].message if error.diagnostics else error}",
+                again=any(d.code.startswith(f"{CHECKPOINT.name}-") for d in error.diagnostics),
+            )
+        shared = Shared(net, model, key_prefix(graph)) if together else None
+        copies = shared.copies if shared is not None else (Copies(net), Copies(model))
+        fault = find_fault(graph, net, model, args, kwargs, copies)
+        return_free_memory(used)
+        if shared is None or shared.is_intact:
+            break  # otherwise its code changes parameters, and each needs its own
     if fault is not None:
         return fault
     tell("comparing inputs of other sizes", done=0.7)
@@ -216,9 +225,14 @@ def _check(
     if other.differs:
         fault = find_fault(graph, net, model, *other.inputs, copies) or unknown
         return fault._replace(reason=f"with inputs of other sizes, {fault.reason}")
-    for each in converted(net, model, other.inputs):
-        tell(f"comparing {each.dtype}", done=0.9)
-        if tried(graph, each.net.eval(), each.model.eval(), each.inputs) is False:
+    for first in converted(net, model, other.inputs, shared.originals if shared is not None else {}):
+        tell(f"comparing {first.dtype}", done=0.9)
+        return_free_memory(used)
+        each, answer = first, tried(graph, first.net.eval(), first.model.eval(), first.inputs)
+        if not answer and first.whole is not None:
+            each = first.whole()
+            answer = tried(graph, each.net.eval(), each.model.eval(), each.inputs)
+        if answer is False:
             again = Copies(each.net), Copies(each.model)
             fault = find_fault(graph, each.net, each.model, *each.inputs, again) or unknown
             return fault._replace(reason=f"converted to {each.dtype}, {fault.reason}")

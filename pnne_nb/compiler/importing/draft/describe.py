@@ -75,6 +75,8 @@ def in_words(condition: fx.Node) -> str:
 def _demanded(asked: fx.Node, demand: str, wanted: int) -> tuple[Any, str]:
     """Return the size that a check is about, and what it must be."""
     size, by = asked.args if len(asked.args) == 2 else (None, None)
+    if asked.target in (operator.add, operator.sub) and isinstance(size, fx.Node) and type(by) is int:
+        return _demanded(size, demand, wanted - by if asked.target is operator.add else wanted + by)
     if asked.target is operator.mod and type(by) is int:
         if wanted == 0 and demand in ("", _DEMANDS["ne"]):
             return size, f"{'no' if demand else 'a'} multiple of {by}"

@@ -22,16 +22,13 @@ from torch import fx, nn
 from pnne_nb.catalog.operators import ATTRIBUTES
 from pnne_nb.compiler.importing.draft.draft import UntranslatableError
 from pnne_nb.compiler.importing.draft.variable_names import parts
-from pnne_nb.compiler.importing.tracing.call_effects import CREATORS
+from pnne_nb.compiler.importing.tracing.call_effects import CREATORS, TYPE
 from pnne_nb.compiler.importing.tracing.recorder import TraceRecorder
 from pnne_nb.compiler.ir.node_settings import Inside, casts
 from pnne_nb.compiler.shapes.fake_tensors import cast
 
 UNKNOWN = object()
 """The value of what depends on the data of a tensor."""
-
-TYPE = "type"
-"""Where a recorded call keeps the type of its result."""
 
 EXAMPLE = "example"
 """Where a recorded call keeps its result in the example, if that is known."""
@@ -40,6 +37,7 @@ _HEAP_TYPE = 1 << 9
 """Flag of classes that are written in Python."""
 
 _RECORDED = frozenset(ATTRIBUTES) - {"ndim", "is_cuda"}
+_OF_GRADIENTS = frozenset(("grad", "grad_fn", "is_leaf", "retains_grad"))
 _OWN = ("node", "tracer", "value", "parameter")
 
 
@@ -138,6 +136,8 @@ class Traced(fx.Proxy):
         names = getattr(kind, "_fields", getattr(kind, "__match_args__", ())) if issubclass(kind, tuple) else ()
         if name in names:
             return self[names.index(name)]
+        if name in _OF_GRADIENTS and type(self) is TracedTensor:
+            raise UntranslatableError(f"it asks for {name} of a tensor, which goes by whether gradients are recorded")
         self.tracer.assumptions.ranked |= name == "ndim"
         if name in ("is_cuda", "is_cpu") and isinstance(self.value, torch.Tensor):
             return self.tracer.kind_of(self.node) == name.removeprefix("is_")

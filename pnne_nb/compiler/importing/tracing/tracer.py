@@ -30,7 +30,15 @@ from pnne_nb.compiler.importing.draft.draft import UntranslatableError
 from pnne_nb.compiler.importing.draft.layers import obstacle
 from pnne_nb.compiler.importing.tracing import decompositions
 from pnne_nb.compiler.importing.tracing import recorder as recording
-from pnne_nb.compiler.importing.tracing.call_effects import CREATORS, SWAPPED, certain, changes, list_places, sweep
+from pnne_nb.compiler.importing.tracing.call_effects import (
+    CREATORS,
+    SWAPPED,
+    TYPE,
+    certain,
+    changes,
+    list_places,
+    sweep,
+)
 from pnne_nb.compiler.importing.tracing.call_site import (
     accepted,
     applied,
@@ -60,7 +68,6 @@ from pnne_nb.compiler.importing.tracing.objects import Objects, is_made
 from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCalls, fields_of, with_fields
 from pnne_nb.compiler.importing.tracing.patched_functions import Rebound
 from pnne_nb.compiler.importing.tracing.proxies import (
-    TYPE,
     UNKNOWN,
     Traced,
     TracedFloat,

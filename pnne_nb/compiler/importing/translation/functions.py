@@ -17,7 +17,7 @@ from pnne_nb.catalog.introspection.schemas import positions
 from pnne_nb.catalog.operators import CHECK, choose
 from pnne_nb.catalog.tables.function_list import METHOD_NAMES
 from pnne_nb.compiler.importing.draft.draft import UntranslatableError
-from pnne_nb.compiler.importing.tracing.proxies import TYPE
+from pnne_nb.compiler.importing.tracing.call_effects import TYPE
 from pnne_nb.errors import RegistrationError
 from pnne_nb.graph.schema.property_types import OptionalType, PropertyType, TupleType
 from pnne_nb.graph.schema.registry import registry

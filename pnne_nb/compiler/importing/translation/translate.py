@@ -13,10 +13,9 @@ from torch import fx, nn
 from pnne_nb.catalog.operators import RESULT, RESULTS
 from pnne_nb.compiler.importing.draft.draft import DifferingCallsError, Item, Kind, Level, Source, UntranslatableError
 from pnne_nb.compiler.importing.draft.source_lines import line_of, with_line
-from pnne_nb.compiler.importing.tracing.call_effects import changes, only_looks
+from pnne_nb.compiler.importing.tracing.call_effects import TYPE, changes, only_looks
 from pnne_nb.compiler.importing.tracing.calls import Arguments, Slot, parameter_names, port_names
 from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCalls, fields_of
-from pnne_nb.compiler.importing.tracing.proxies import TYPE
 from pnne_nb.compiler.importing.tracing.tracer import AGAIN, FRAMES, MODE, SPOT, VARIABLE, WITHIN
 from pnne_nb.compiler.importing.tracing.train_eval import trace_modes
 from pnne_nb.compiler.importing.translation.emit_ops import MAX_STORED, class_title, stored, values_of

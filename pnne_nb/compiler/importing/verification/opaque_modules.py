@@ -112,13 +112,16 @@ class OpaqueModules:
         for inner in frame.inner:
             self._collect(mode, inner, frame.path)
 
-    def inside(self, module: nn.Module, path: str, mentioned: frozenset[str] = frozenset()) -> Level | None:
+    def inside(
+        self, module: nn.Module, path: str, mentioned: frozenset[str] = frozenset(), around: str = ""
+    ) -> Level | None:
         """Return the draft of what an opaque module contains; None if nothing can be imported.
 
         Args:
             module: The module.
             path: Where it is.
             mentioned: Names in the code of the opaque modules around it.
+            around: Where that code is.
         """
         if path not in self._boxes:
             level = None
@@ -126,7 +129,7 @@ class OpaqueModules:
             # Of what is held at several places, a drawing would have several.
             closed = obstacle(module) or any(map(self._is_shared, within)) or _keeps_functions(module)
             if within and self._failed[path] < TRIES and not closed:
-                level = self._holding(module, path, mentioned | mentioned_by(type(module)))
+                level = self._holding(module, path, mentioned | mentioned_by(type(module)), around)
             self._boxes[path] = level if level is not None and _has_open(level) else None
             if self._boxes[path] is not None:
                 self.open.add(path)
@@ -135,7 +138,8 @@ class OpaqueModules:
     def _is_shared(self, module: nn.Module) -> bool:
         return self._places[id(module)] > 1
 
-    def _holding(self, module: nn.Module, path: str, mentioned: frozenset[str]) -> Level | None:
+    def _holding(self, module: nn.Module, path: str, mentioned: frozenset[str], around: str) -> Level | None:
+        around = module_at(module) or around
         level = Level(class_title(module), module)
         groups = (module._parameters, module._buffers, module._modules)
         taken = {name for group in groups for name in group}
@@ -147,7 +151,7 @@ class OpaqueModules:
                     return None
                 below = f"{path}.{name}" if path else name
                 if isinstance(value, nn.Module):
-                    item = level.add(self._part(value, name, below, mentioned, module_at(module)))
+                    item = level.add(self._part(value, name, below, mentioned, around))
                 else:
                     item = level.add(stored(module, (name,)))
                 if not is_possible(name):
@@ -166,7 +170,7 @@ class OpaqueModules:
             if spec is not None and properties is not None:
                 return Item(spec.type, name, properties, member=(name,), called=called)
             if type(module) in _CONTAINERS and (entered or not called):
-                inner = self._holding(module, path, mentioned)
+                inner = self._holding(module, path, mentioned, around)
                 if inner is not None and inner.items:
                     inner.title = name.capitalize() if not name.isdecimal() else inner.title
                     return Item("Module", name, kept, member=(name,), inner=inner)
@@ -177,7 +181,9 @@ class OpaqueModules:
             else:
                 return Item("Subgraph", name, member=(name,), inner=level, called=called)
         reason = reason if reason == UNCALLED else with_line(reason, around)
-        return Item("Module", name, kept, member=(name,), reason=reason, inner=self.inside(module, path, mentioned))
+        return Item(
+            "Module", name, kept, member=(name,), reason=reason, inner=self.inside(module, path, mentioned, around)
+        )
 
     def _called(self, module: nn.Module, path: str, mentioned: frozenset[str], *, entered: bool) -> Level:
         """Import a module that the code of an opaque module calls.
