@@ -1,6 +1,7 @@
 # make lab     set everything up and open JupyterLab on the quickstart
-# make test    set everything up, a Chromium included, and run every test (what CI runs)
+# make test    set everything up, a Chromium included, and run every test (CI runs this, and make check-wheel)
 # make check   linters, type checkers, import contracts, generated files
+# make check-wheel  build the wheel, install it into an empty environment without Node, train there
 # make bench   benchmarks: ratios measured in one run
 # make test-trainers  the callbacks against Lightning and Hugging Face's Trainer, in an environment of their own
 # make test-oldest    the Python tests on the oldest versions that pyproject.toml allows
@@ -31,11 +32,11 @@ IN_PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 AGAIN_ALONE := --last-failed --exitfirst
 FRONT_END_SOURCES := $(shell find js -name node_modules -prune -o -type f -print)
 
-.PHONY: help lab test test-python test-trainers test-oldest test-front-end check check-python check-front-end bench front-end format \
+.PHONY: help lab test test-python test-trainers test-oldest test-front-end check check-wheel check-python check-front-end bench front-end format \
     types notebooks screenshots chromium clean with-trainers
 
 help:
-	@sed -n '1,9p' Makefile
+	@sed -n '1,10p' Makefile
 
 $(STAMPS)/venv: scripts/create_venv.sh
 	@scripts/create_venv.sh $(VENV)
@@ -112,6 +113,9 @@ with-trainers: $(STAMPS)/dev
 $(OLDEST)/oldest.txt: pyproject.toml
 	@mkdir -p $(OLDEST)
 	grep -oE '"[a-z-]+>=[0-9.]+"' $< | tr -d '"' | sed 's/>=/==/' >$@
+
+check-wheel: front-end
+	$(PY) scripts/check_wheel.py -c $(abspath $(CONSTRAINTS))
 
 bench: front-end
 	$(PY) -m benchmarks

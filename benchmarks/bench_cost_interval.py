@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from benchmarks.models import MODELS, transformer
-from pnne_nb.telemetry.cost import Cost, PairedCost
+from pnne_nb.telemetry.overhead import Overhead, PairedOverhead
 
 SECONDS = 15.0
 """Of each training, in CPU time."""
@@ -55,9 +55,9 @@ def record(name: str) -> list[float]:
     return found
 
 
-def run(draw: random.Random, recorded: list[float], between: int, cost: float) -> tuple[Cost, float]:
+def run(draw: random.Random, recorded: list[float], between: int, cost: float) -> tuple[Overhead, float]:
     """Make a run in which each observation costs about `cost` seconds; return what is shown, and the truth."""
-    paired, spent, elapsed, stretch = PairedCost(), 0.0, 0.0, list[float]()
+    paired, spent, elapsed, stretch = PairedOverhead(), 0.0, 0.0, list[float]()
     for number in range(OBSERVED * (between + 1)):
         if not stretch:
             at = draw.randrange(len(recorded) - STRETCH)

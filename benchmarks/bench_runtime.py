@@ -1,8 +1,8 @@
 """The engine against a loop written by hand, and the kernel's latency while it trains.
 
 The two train the same model in one thread, in turns of one step, as `paired` says: with the thread's own CPU time,
-which holds on a shared machine better than the clock on the wall. Budgets: 1.02 for the CNN and the ResNet (the
-MLP's step of half a millisecond shows what the bookkeeping costs, without a budget), 100 ms for the latency.
+which holds on a shared machine better than the clock on the wall. Budgets: 1.02 for the CNN and the ResNet, 1.10 for
+the MLP, whose step of half a millisecond shows what the bookkeeping costs, and 100 ms for the latency.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pnne_nb.runtime.loop.loop_events import Stepped
 from pnne_nb.runtime.loop.step import NORMS_AT_FIRST
 from pnne_nb.runtime.session import announcer
 
-BUDGET = 1.02
+BUDGETS = {"mlp": 1.10, "cnn": 1.02, "resnet": 1.02}
 LATENCY_BUDGET = 100.0
 SECONDS = {"mlp": 30.0, "cnn": 90.0, "resnet": 240.0}
 """For each comparison, at most: what is to be found is half a percent, and a round of a shared machine is off by three. Of
@@ -166,7 +166,7 @@ def main() -> None:
     for name, make in MODELS.items():
         torch.manual_seed(0)
         found = ratio(name)
-        verdict = found.verdict(BUDGET) if name != "mlp" else "no budget"
+        verdict = found.verdict(BUDGETS[name])
         middle, late = latency(make)
         print(
             f"{name:7} engine / by hand {found}, {found.rounds} rounds: {verdict}   bare step"
@@ -175,7 +175,7 @@ def main() -> None:
             flush=True,
         )
         if verdict == "broken":
-            over.append(f"a step of {name} ({found.ratio} > {BUDGET})")
+            over.append(f"a step of {name} ({found.ratio} > {BUDGETS[name]})")
         if late > LATENCY_BUDGET:
             over.append(f"latency with {name} ({late:.0f} ms > {LATENCY_BUDGET:.0f} ms)")
     if over:

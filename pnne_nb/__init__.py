@@ -111,6 +111,7 @@ if TYPE_CHECKING:
     from pnne_nb.widgets.editor.editor import GraphEditor
     from pnne_nb.widgets.explorer.explorer import ModuleExplorer
     from pnne_nb.widgets.quantization.quantization_editor import QuantizationEditor
+    from pnne_nb.widgets.targets.target_dashboard import TargetDashboard
 
     # The package itself is the mapping: its module has a class of its own.
     catalog: Mapping[str, NodeSpec]
@@ -158,6 +159,7 @@ __all__ = [
     "RegistrationError",
     "ShapeError",
     "StaleVersionError",
+    "TargetDashboard",
     "TargetError",
     "TargetTable",
     "TensorSpec",
@@ -247,6 +249,7 @@ _MODULES = {
     "widgets.editor.editor": "GraphEditor",
     "widgets.explorer.explorer": "ModuleExplorer",
     "widgets.quantization.quantization_editor": "QuantizationEditor",
+    "widgets.targets.target_dashboard": "TargetDashboard",
     "protocol.messages": "NodeMark",
     "inspector.tools.checks": "check_gradients check_numerics",
     "inspector.diagnosis.rules": "Finding diagnose",
@@ -274,6 +277,8 @@ _SOON = (
     "pnne_nb.export.formats.onnx_writer",
     "torch.onnx._internal.exporter._core",
     "torch.onnx._internal.exporter._torchlib.ops",
+    "onnxscript.function_libs.torch_lib.ops",
+    "sympy.tensor.tensor",
 )
 _AHEAD = {
     **dict.fromkeys(("NodeGraph", "from_module", "sequential"), (_EDITOR, SYMBOLIC)),
@@ -286,21 +291,43 @@ Python of calls at each fork comes by itself: a fork that had waited for it woul
 """
 
 _ELSEWHERE = {
-    "Dashboard": "TrainingDashboard", "Editor": "GraphEditor", "Engine": "TrainingEngine", "Explorer": "ModuleExplorer",
-    "Graph": "NodeGraph", "Model": "NodeGraph", "Network": "NodeGraph", "Sequential": "sequential",
-    "Trainer": "TrainingEngine", "draw": "GraphEditor", "evaluate": "confusion", "fit": "TrainingEngine",
-    "from_torch": "from_module", "import_model": "from_module", "import_module": "from_module", "load_model": "load",
-    "plot_model": "GraphEditor", "predict": "InferenceEngine", "save_model": "save", "show": "GraphEditor",
-    "to_onnx": "export", "train": "TrainingEngine", "view": "ModuleExplorer", "visualize": "ModuleExplorer",
-}  # fmt: skip
-"""What people mean who know other libraries."""
+    "Module": "pn.NodeGraph(), or pn.from_module(net, args=(x,)) of a module that you have",
+    "DataLoader": "pn.TrainingEngine(net, (X, y), batch_size=64), which takes a DataLoader of torch as well",
+    "devices": "pn.DeviceManager().devices",
+    "evaluate": "engine.validate(), or pn.confusion(engine)",
+    "fit": "pn.TrainingEngine(net, (X, y)).start()",
+    "from_keras": "pn.from_module(net, args=(x,)) of the same model in PyTorch; nothing else is imported",
+    "from_onnx": "pn.InferenceEngine.load(path), which runs an ONNX file; it cannot be drawn",
+    "help": "help(pn.TrainingEngine); the README lists the pages",
+    "layers": 'graph.add("Linear", out_features=10); pn.catalog has all types',
+    "nn": 'torch.nn, or graph.add("Linear", out_features=10)',
+    "predict": "pn.InferenceEngine(model).predict(X)",
+    "seed": "pn.TrainingEngine(net, (X, y), seed=0)",
+    "seed_everything": "pn.TrainingEngine(net, (X, y), seed=0)",
+    "train": "pn.TrainingEngine(net, (X, y)).start()",
+    **dict.fromkeys(("Dashboard", "dashboard", "monitor"), "pn.TrainingDashboard(engine)"),
+    **dict.fromkeys(("Editor", "draw", "edit", "plot_model", "show"), "pn.GraphEditor(graph)"),
+    **dict.fromkeys(("Engine", "Learner", "NeuralNet", "Trainer"), "pn.TrainingEngine(net, (X, y))"),
+    **dict.fromkeys(("Explorer", "explore", "view", "visualize"), "pn.ModuleExplorer(net), or pn.GraphEditor(graph)"),
+    **dict.fromkeys(("Graph", "Model", "Network"), "pn.NodeGraph()"),
+    **dict.fromkeys(("from_pytorch", "from_torch", "import_model", "import_module"), "pn.from_module(net, args=(x,))"),
+    **dict.fromkeys(("Sequential", "chain"), 'pn.sequential("ReLU", nn.Linear(4, 3), input=("N", 4))'),
+    **dict.fromkeys(("load_graph", "open", "read"), "pn.NodeGraph.load(path)"),
+    "load_model": "pn.load(path)",
+    "save_model": "pn.save(graph, model, path)",
+    **dict.fromkeys(("code", "source", "to_code", "to_python"), "pn.to_source(graph)"),
+    **dict.fromkeys(("shapes", "shape"), "pn.infer_shapes(graph)"),
+    **dict.fromkeys(("confusion_matrix", "plot_confusion_matrix"), "pn.confusion(engine)"),
+    "to_onnx": 'pn.export(graph, "net.onnx")',
+}
+"""What to write instead of names of other libraries."""
 
 
 def __getattr__(name: str) -> object:
     if name in ("catalog", "export"):
         return import_module(f"pnne_nb.{name}")
     if name not in _HOMES:
-        meant = f" Did you mean pn.{_ELSEWHERE[name]}?" if name in _ELSEWHERE else near(name, __all__)
+        meant = f" Write {_ELSEWHERE[name]}." if name in _ELSEWHERE else near(name, __all__)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}.{meant}")
     value: object = getattr(import_module(f"pnne_nb.{_HOMES[name]}"), name)
     globals()[name] = value

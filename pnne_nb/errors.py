@@ -38,9 +38,11 @@ PnneError
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import UnionType
-from typing import Literal, TypeVar
+from typing import Literal, ParamSpec, TypeVar
 
 import msgspec
 
@@ -256,11 +258,14 @@ LONGEST = 80
 
 
 def shown(value: object, longest: int = LONGEST) -> str:
-    """Return the repr of what a person gave, cut short, for a message; it never fails."""
+    """Return the repr of what a person gave, cut short, for a message; its kind if that has several lines. It never fails."""
+    kind = f"a {type(value).__name__}"
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001  # a number of thousands of digits, or whatever a foreign class raises
-        text = f"a {type(value).__name__}"
+        return kind
+    if "\n" in text:
+        return kind
     return text if len(text) <= longest else f"{text[: longest - 3]}…"
 
 
@@ -333,3 +338,46 @@ def no_attribute(owner: object, name: str, elsewhere: Mapping[str, str]) -> Attr
     elif not name.startswith("_") and (meant := near(name, (known for known in dir(owner) if known[0] != "_"))):
         message += f".{meant}"
     return AttributeError(message)
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def answers_misuse(
+    usage: str, elsewhere: Mapping[str, str] | None = None, /, **further: str
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Have a function that is called in another way answer with how it is called.
+
+    Args:
+        usage: A call that works.
+        elsewhere: What to write, by names that its arguments have in other libraries.
+        further: More of these.
+    """
+    table = {**(elsewhere or {}), **further}
+
+    def answering(function: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(function)
+        known = [name for name in signature.parameters if name != "self"]
+        owner = usage.partition("(")[0]
+        takes_any = any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
+
+        @functools.wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                signature.bind(*args, **kwargs)
+            except TypeError as error:
+                answers: dict[str, list[str]] = {}
+                for name in () if takes_any else (name for name in kwargs if name not in known):
+                    answer = f" Write {table[name]}." if name in table else near(name, known)
+                    answers.setdefault(answer, []).append(repr(name))
+                said = [
+                    f"{owner} has no argument {' and no '.join(sorted(names))}.{answer}"
+                    for answer, names in answers.items()
+                ]
+                raise ArgumentError(" ".join(said) or f"{owner}: {error}. Write {usage}.") from None
+            return function(*args, **kwargs)
+
+        return checked
+
+    return answering

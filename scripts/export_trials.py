@@ -68,7 +68,7 @@ def main(format: str = "onnx", faults: int = 100, names: tuple[str, ...] = ()) -
     """Return the number of failed demands."""
     kinds = [name for name in names or KINDS if name in KINDS]
     architectures = [name for name in names or ARCHITECTURES if name in ARCHITECTURES]
-    cases: dict[str, Callable[[], Case]] = {name: partial(_drawn, name) for name in kinds}
+    cases: dict[str, Callable[[], Case]] = {f"drawn {name}": partial(_drawn, name) for name in kinds}
     cases |= {name: partial(_written, name) for name in architectures}
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -140,7 +140,7 @@ def _export_all(format: str, cases: Mapping[str, Callable[[], Case]], folder: Pa
             if agree
             else [f"DISAGREE: the check says {sorted(map(str, _told(findings)))}, the export {sorted(map(str, told))}"]
         )
-        print(f"{name:20} {said}, {time.perf_counter() - start:.1f} s", *faults, sep="\n    ", flush=True)
+        print(f"{name:24} {said}, {time.perf_counter() - start:.1f} s", *faults, sep="\n    ", flush=True)
     print(f"{len(cases)} graphs and networks as {format}: {dict(results)}")
     return (
         (results["silently wrong"] > 0)

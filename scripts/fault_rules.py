@@ -31,6 +31,15 @@ OPTIMIZERS: Final[tuple[tuple[str, dict[str, float]], ...]] = (
     ("NAdam", {"lr": 3e-3}),
     ("Adamax", {"lr": 5e-3}),
 )
+SCHEDULES: Final[tuple[dict[str, Any], ...]] = (
+    {},
+    {"scheduler": ("CosineAnnealingLR", {"T_max": 5})},
+    {},
+    {"scheduler": ("OneCycleLR", {"total_steps": 100, "cycle_momentum": False})},
+    {"scheduler": ("StepLR", {"step_size": 2, "gamma": 0.1})},
+    {"scheduler": ("ExponentialLR", {"gamma": 0.1})},
+    {"scheduler": ("LinearLR", {"start_factor": 0.01, "total_iters": 3})},
+)
 
 
 class Attending(nn.Module):
@@ -166,6 +175,65 @@ def _rare(setup: Setup) -> Setup:
     return setup._replace(train=(setup.train[0], y))
 
 
+def _behind(setup: Setup, *layers: nn.Module) -> Setup:
+    """With layers behind the scores that give four scores again."""
+    return _after(setup, nn.Sequential(nn.Linear(CLASSES, 16), *layers, nn.Linear(16, CLASSES)))
+
+
+def _dead(setup: Setup) -> Setup:
+    broken = _behind(setup, nn.ReLU())
+    with torch.no_grad():
+        broken.model[1][0].bias.fill_(-50.0)  # type: ignore[index, union-attr, operator]  # a Sequential of a Sequential
+    return broken
+
+
+def _saturated(setup: Setup) -> Setup:
+    broken = _behind(setup, nn.Tanh())
+    with torch.no_grad():
+        broken.model[1][0].weight.mul_(300.0)  # type: ignore[index, union-attr, operator]  # likewise
+    return broken
+
+
+def _zeros(setup: Setup) -> Setup:
+    broken = _behind(setup, nn.ReLU())
+    with torch.no_grad():
+        for parameter in broken.model[1].parameters():  # type: ignore[index]  # likewise
+            parameter.zero_()
+    return broken
+
+
+def _binary(setup: Setup, low: float = 0.0) -> Setup:
+    """With the classes 0 and 1 against 2 and 3, as `low` and 1."""
+    targets = [torch.where(y > 1, 1.0, low)[:, None] for _, y in (setup.train, setup.val)]
+    model = nn.Sequential(setup.model, nn.Linear(CLASSES, 1))
+    train, val = (setup.train[0], targets[0]), (setup.val[0], targets[1])
+    return _with(Setup(model, train, val, setup.options), loss="BCEWithLogitsLoss")
+
+
+def _spread(setup: Setup) -> Setup:
+    """With a quantity `[N]` and outputs `[N, 1]`."""
+    model = nn.Sequential(setup.model, nn.Linear(CLASSES, 1))
+    train, val = ((x, x[:, :4].sum(1)) for x, _ in (setup.train, setup.val))
+    return _with(Setup(model, train, val, setup.options), loss="MSELoss")
+
+
+def _column(setup: Setup, value: float) -> Setup:
+    x = setup.train[0].clone()
+    x[:, 3] = value
+    return setup._replace(train=(x, setup.train[1]))
+
+
+def _one_bad(setup: Setup) -> Setup:
+    x = setup.train[0].clone()
+    x[77, 5] = torch.nan
+    return setup._replace(train=(x, setup.train[1]))
+
+
+def _without_last(setup: Setup) -> Setup:
+    rows = setup.train[1] != CLASSES - 1
+    return setup._replace(train=(setup.train[0][rows], setup.train[1][rows]))
+
+
 class Silent(nn.BatchNorm1d):
     """Batch norm that stays in eval mode."""
 
@@ -228,6 +296,37 @@ FAULTS: Final[dict[str, tuple[str | tuple[str, ...], Callable[[Setup], Setup]]]]
         ("slow-progress", "loss-not-decreasing", "update-ratio-low"),
         lambda one: _with(one, optimizer=("Adam", {"lr": 3e-5}), epochs=20),
     ),
+    "sigmoid before its loss": ("sigmoid-before-loss", lambda one: _after(_binary(one), nn.Sigmoid())),
+    "-1 and 1 for a loss of 0 and 1": ("targets-out-of-range", lambda one: _binary(one, -1.0)),
+    "outputs [N, 1], targets [N]": ("spread-targets", _spread),
+    "one example is NaN": (("nan-loss", "not-finite"), _one_bad),
+    "a class is not trained": ("class-not-trained", _without_last),
+    "a constant column": ("constant-column", lambda one: _column(one, 3.0)),
+    "every example is the same": (
+        "constant-input",
+        lambda one: one._replace(train=(one.train[0][:1].expand(640, WIDTH).clone(), one.train[1])),
+    ),
+    "only training is standardised": (
+        "validation-scaled-otherwise",
+        lambda one: one._replace(val=(one.val[0] * 4 + 1, one.val[1])),
+    ),
+    "dead units": ("dead-relu", _dead),
+    "saturated units": ("saturated-activations", _saturated),
+    "ten sigmoids": (
+        ("vanishing-gradients", "saturated-activations"),
+        lambda one: _behind(one, *(layer for _ in range(10) for layer in (nn.Sigmoid(), nn.Linear(16, 16)))),
+    ),
+    "layers of zeros": ("zero-weights", _zeros),
+    "weight decay of 0.5 within the gradient": (
+        "weight-decay-dominates",
+        lambda one: _with(one, optimizer=("SGD", {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.5})),
+    ),
+    "an explosion in ten steps": (
+        ("divergence", "nan-loss", "nan-gradient", "update-ratio-high"),
+        lambda one: _with(
+            one._replace(train=(one.train[0][:320], one.train[1][:320])), epochs=1, optimizer=("SGD", {"lr": 300.0})
+        ),
+    ),
     "overfitting": (
         "overfitting",
         lambda one: _with(
@@ -243,12 +342,17 @@ What ends in NaN is found where that names it.
 
 
 def healthy(number: int) -> Setup:
-    """One of the healthy setups: models, data, optimizers, noises and seeds in turn."""
+    """One of the healthy setups: models, data, optimizers, schedules, noises and seeds in turn."""
     model, data = MODELS[number % len(MODELS)], DATA[number // len(MODELS) % len(DATA)]
     optimizer = OPTIMIZERS[number % len(OPTIMIZERS)]
     torch.manual_seed(number)
     noise = (0.3, 0.7, 1.0, 1.5)[number // (len(MODELS) * len(DATA)) % 4]
     options: dict[str, Any] = {"optimizer": optimizer, "batch_size": 32, "epochs": 5}
+    schedule = SCHEDULES[number // 8 % len(SCHEDULES)]
+    for name, (kind, arguments) in schedule.items():
+        # It begins at the optimizer's rate, or rises to it.
+        arguments = {**arguments, "max_lr": optimizer[1]["lr"]} if kind == "OneCycleLR" else arguments
+        options[name] = (kind, arguments)
     return Setup(model(), data(number, noise, 640), data(number + 10_000, noise, 192), options)
 
 

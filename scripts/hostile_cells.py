@@ -10,6 +10,7 @@ if one loss differs in one bit, if nobody is told of a cell that changes a train
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import random
 import subprocess
@@ -73,10 +74,17 @@ class Kernel:
                     text += content["data"]["text/plain"]
                 case "error":
                     text += f"{content['ename']}: {content['evalue']}"
+                    lost += text.startswith("Error in callback")  # IPython prints it, and runs the cell
                 case "status" if content["execution_state"] == "idle":
-                    while (reply := self.client.get_shell_msg(timeout=SECONDS))["parent_header"]["msg_id"] != asked:
-                        pass
-                    return reply["content"]["status"], text
+                    return self.reply(asked), text
+
+    def reply(self, asked: str) -> str:
+        """How a cell has ended, or "error" if the interrupt came after its end: the kernel forgets its reply then."""
+        with contextlib.suppress(queue.Empty):
+            while (reply := self.client.get_shell_msg(timeout=5))["parent_header"]["msg_id"] != asked:
+                pass
+            return str(reply["content"]["status"])
+        return "error"
 
     def close(self) -> None:
         self.client.stop_channels()

@@ -95,6 +95,8 @@ def test_the_page_about_faults_runs() -> None:
         "engine": engine,
         "model": model,
         "loader": DataLoader(TensorDataset(x[:32], y[:32]), 8),
+        "val_loader": DataLoader(TensorDataset(x[40:], y[40:]), 8),
+        "validate": lambda _: 2.3,
         "optimizer": torch.optim.SGD(model.parameters(), 0.1),
         "loss_fn": nn.CrossEntropyLoss(),
     }
@@ -102,6 +104,7 @@ def test_the_page_about_faults_runs() -> None:
     assert (done["fault"].step, done["fault"].stage, done["fault"].examples) == (10, "data", (1,))
     assert len(engine.history["loss"]) == 9, "eleven of twelve batches were trained, and two steps taken back"
     assert len(done["monitor"].history["loss"]) == 8
+    assert done["monitor"].history["val_loss"].tolist() == [2.3, 2.3]
 
 
 def test_the_page_about_hosts_runs() -> None:

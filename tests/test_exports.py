@@ -70,3 +70,15 @@ print(sorted(heavy))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
+
+
+def test_it_imports_in_a_tenth_of_a_second_beyond_torch_and_ipywidgets() -> None:
+    script = """
+import time
+import ipywidgets, torch
+before = time.process_time()
+import pnne_nb
+print(time.process_time() - before)
+"""
+    taken = [float(subprocess.check_output([sys.executable, "-c", script], text=True)) for _ in range(3)]
+    assert min(taken) < 0.1, taken

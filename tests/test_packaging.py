@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -110,6 +111,16 @@ def test_the_image_has_a_python_and_a_torch_that_are_allowed() -> None:
     assert users == ["person"]  # nothing runs as root
     command = json.loads(next(value for step, value in steps if step == "CMD"))
     assert (ROOT / command[-1]).exists()
+
+
+@pytest.mark.timeout(1800)
+def test_the_image_is_built_where_docker_is() -> None:
+    docker = shutil.which("docker")
+    if docker is None or subprocess.run([docker, "info"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("Docker does not run here: the recipe is only read, by the tests beside this one.")
+    subprocess.run([docker, "build", "--tag", "pnne_nb-tested", str(ROOT)], check=True)
+    use = [docker, "run", "--rm", "pnne_nb-tested", "python", "-c", "import pnne_nb as pn; pn.GraphEditor()"]
+    subprocess.run(use, check=True)
 
 
 def test_the_devcontainer_is_made_of_the_image() -> None:

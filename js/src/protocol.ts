@@ -1314,6 +1314,8 @@ export interface Notice {
   readonly message: string;
   readonly node: string | null;
   readonly hint: string | null;
+  /** How often its kind is wrong, in words, or None of an event. */
+  readonly alarms: string | null;
   readonly bars: readonly EvidenceBar[];
   readonly curves: readonly EvidenceCurve[];
 }

@@ -85,6 +85,7 @@ test("a finding that the error tells is not told twice", () => {
     message,
     node: null,
     hint: null,
+    alarms: null,
     bars: [],
     curves: [],
   }));
@@ -96,7 +97,9 @@ test("a finding that the error tells is not told twice", () => {
 
 test("the finding that quotes the error and says more stands for it", () => {
   const message = "The data failed while fetching batch 11: OSError: disk is gone. While reading example 333.";
-  const notices = [{ number: 0, step: 11, message, node: null, hint: "Try again.", bars: [], curves: [] }];
+  const notices = [
+    { number: 0, step: 11, message, node: null, hint: "Try again.", alarms: null, bars: [], curves: [] },
+  ];
   const failed: TrainingStatus = {
     ...status,
     state: "failed",

@@ -10,6 +10,7 @@ The package is a mapping from type name to spec, over the one process-wide regis
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from types import ModuleType
@@ -59,6 +60,15 @@ class _Catalog(ModuleType, Mapping[str, NodeSpec]):
 
     def __len__(self) -> int:
         return len(registry)
+
+    def __repr__(self) -> str:
+        counts = Counter(spec.category for spec in self.values())
+        listed = ", ".join(f"{category} {count}" for category, count in counts.items())
+        return f'Catalogue of {len(self)} node types: {listed}. catalog["Linear"] shows one.'
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """The types that ``pn.catalog["`` can be completed to."""
+        return list(self)
 
     # Tools keep modules in sets (hypothesis does): a module equals itself and nothing else.
     def __eq__(self, other: object) -> bool:

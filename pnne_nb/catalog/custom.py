@@ -449,7 +449,7 @@ def _outputs(label: str, result: object, names: Sequence[str] | None) -> tuple[P
 
 
 def _is_name(name: object) -> bool:
-    """Whether a type or one of its results may be called so: generated source is ASCII."""
+    """Return whether a type or one of its results may be called so: generated source is ASCII."""
     return (
         isinstance(name, str)
         and name.isascii()
@@ -465,7 +465,7 @@ def _result_kind(result: object) -> PortKind:
 
 
 def _is_rerun(spec: NodeSpec) -> bool:
-    """Whether the type of that name came from an earlier run of the same notebook cell."""
+    """Return whether the type of that name came from an earlier run of the same notebook cell."""
     before = registry.listed(spec.type)
     return before is not None and _origin(before) == _origin(spec) and _origin(spec)[0] == "__main__"
 
@@ -475,5 +475,5 @@ def _origin(spec: NodeSpec) -> tuple[object, object]:
 
 
 def is_autograd_function(spec: NodeSpec) -> bool:
-    """Whether a type stands for a ``torch.autograd.Function``, which is called through ``apply``."""
+    """Return whether a type stands for a ``torch.autograd.Function``, which is called through ``apply``."""
     return inspect.isclass(spec.torch) and issubclass(spec.torch, Function)

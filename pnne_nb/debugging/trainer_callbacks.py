@@ -32,10 +32,19 @@ def lightning_callback(monitor: TrainingMonitor) -> Any:
     class LightningMonitor(Callback):  # type: ignore[misc]  # an extra, which has no types here
         """Records a step where Lightning has made one."""
 
+        def on_train_start(self, trainer: Any, module: Any) -> None:
+            """Its loaders are open."""
+            monitor.watch(module, trainer.optimizers[0] if trainer.optimizers else None)
+            monitor.look_at_data(_one(trainer.train_dataloader), _one(trainer.val_dataloaders))
+
         def on_train_batch_start(self, trainer: Any, module: Any, *_: Any) -> None:
-            """The layers are watched from before the forward pass on."""
+            """Watch the layers from before the forward pass on."""
             if monitor.steps == 0 and trainer.global_step == 0:
                 monitor.watch(module, trainer.optimizers[0] if trainer.optimizers else None)
+
+        def on_before_backward(self, _trainer: Any, _module: Any, loss: Tensor) -> None:
+            """What a step tells of its loss later has no graph any more."""
+            monitor.differentiates(loss)
 
         def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, *_: Any) -> None:
             """Batches that are accumulated make one step."""
@@ -49,11 +58,11 @@ def lightning_callback(monitor: TrainingMonitor) -> Any:
             monitor.epoch(**_numbers(trainer.callback_metrics))
 
         def on_train_end(self, *_: Any) -> None:
-            """Nothing stays on the model."""
+            """Take everything off the model."""
             monitor.close()
 
         def on_exception(self, *_: Any) -> None:
-            """Likewise."""
+            """Take everything off the model."""
             monitor.close()
 
     return LightningMonitor()
@@ -82,15 +91,15 @@ def hugging_face_callback(monitor: TrainingMonitor) -> Any:
         """Counts the steps of a Trainer, and records its losses."""
 
         def on_train_begin(self, *_: Any, model: Any = None, optimizer: Any = None, **_more: Any) -> None:
-            """The layers are watched from before the first forward pass on."""
+            """Watch the layers from before the first forward pass on."""
             monitor.watch(model, getattr(optimizer, "optimizer", optimizer))
 
         def on_step_end(self, *_: Any, **_more: Any) -> None:
-            """An optimizer step was made."""
+            """Count an optimizer step."""
             monitor.observed(None)
 
         def on_log(self, _arguments: Any, _state: Any, _control: Any, logs: Any = None, **_more: Any) -> None:
-            """A loss, or metrics of an evaluation."""
+            """Record a loss, or the metrics of an evaluation."""
             if logs and "loss" in logs:
                 monitor.tell(float(logs["loss"]))
             measured = {f"val_{name[5:]}": value for name, value in (logs or {}).items() if name.startswith("eval_")}
@@ -98,10 +107,15 @@ def hugging_face_callback(monitor: TrainingMonitor) -> Any:
                 monitor.epoch(**_numbers(measured))
 
         def on_train_end(self, *_: Any, **_more: Any) -> None:
-            """Nothing stays on the model."""
+            """Take everything off the model."""
             monitor.close()
 
     return TrainerMonitor()
+
+
+def _one(loaders: Any) -> Any:
+    """The loader, where it is one alone."""
+    return loaders[0] if isinstance(loaders, list) and len(loaders) == 1 else loaders
 
 
 def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:

@@ -10,14 +10,16 @@ from typing import Any, Self, TypeVar, final
 import torch
 from torch import Tensor, nn
 
+from pnne_nb.debugging.first_look import FirstLook, faults_of_data
 from pnne_nb.errors import InspectionError, expect
+from pnne_nb.inspector.diagnosis.causes import rank
 from pnne_nb.inspector.diagnosis.evidence import Evidence, Finding
 from pnne_nb.inspector.diagnosis.rules import RULES, Rule, as_rules, diagnose
 from pnne_nb.inspector.inspector import Inspector, cadence
 from pnne_nb.inspector.manual_loop import HandwrittenLoop
 from pnne_nb.runtime.monitoring.history import History
 from pnne_nb.runtime.monitoring.reporter import Reports
-from pnne_nb.telemetry.frames import EpochFrame, Frame, NormsFrame, StepFrame
+from pnne_nb.telemetry.frames import AnomalyFrame, EpochFrame, Frame, NormsFrame, StepFrame
 
 Batch = TypeVar("Batch")
 _LOOK_EVERY = 50
@@ -67,6 +69,9 @@ class TrainingMonitor:
         self._model: nn.Module | None = None
         self._optimizer: torch.optim.Optimizer | None = None
         self._loop: HandwrittenLoop | None = None
+        self._first: FirstLook | None = None
+        self._batch: Any = None
+        self._looked = False
         self._steps = 0
         self._epochs = 0
         self._losses: list[float] = []
@@ -106,21 +111,30 @@ class TrainingMonitor:
         return self._reports.listeners.add(event, function)
 
     def track(
-        self, loader: Iterable[Batch], model: nn.Module | None = None, optimizer: torch.optim.Optimizer | None = None
+        self,
+        loader: Iterable[Batch],
+        model: nn.Module | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+        *,
+        val_data: object = None,
     ) -> Iterator[Batch]:
         """Yield the batches of one epoch; its end records the mean loss, and ends the watching until the next one.
 
         Args:
-            loader: Gives the batches.
+            loader: Gives the batches. Data in memory, as of a `TensorDataset` or a list of batches, are looked at once.
             model: The module that is trained, once for all.
             optimizer: What moves it, likewise.
+            val_data: A loader or a dataset of the validation, to be compared with that of the training.
         """
         self._know(model, optimizer)
+        self.look_at_data(loader, val_data)
         before = len(self._losses)
         self._watch()
         try:
-            yield from loader
+            for self._batch in loader:
+                yield self._batch
         finally:
+            self._batch = None
             self.close()
         if len(self._losses) > before:
             self.epoch()
@@ -149,10 +163,17 @@ class TrainingMonitor:
         self._know(model, optimizer)
         value = float(loss.detach() if isinstance(loss, Tensor) else loss)
         self._losses.append(value)
+        self._look_first(loss if isinstance(loss, Tensor) else None)
         self.observed(value, examples=examples)
+
+    def differentiates(self, loss: Tensor) -> None:
+        """Look at the loss `[]` of the first step before its backward pass; `step` does it, too, if it is given that tensor."""
+        if self._first is not None:
+            self._first.differentiates(loss)
 
     def observed(self, loss: float | None, *, examples: int = 1) -> None:
         """Count a step, with its loss if that is known; for loops that tell losses only now and then."""
+        self._look_first(None)
         self._steps += 1
         norm = None
         for frame in self._taken():
@@ -190,15 +211,17 @@ class TrainingMonitor:
         """Say what is wrong, where and why, and what to try, as `pnne_nb.diagnose` does of an engine.
 
         Returns:
-            What was told while it ran, then what the rules find now, each kind once for a layer.
+            What was told while it ran and what the rules find now, each kind once for a layer, the most probable cause first.
         """
         found = {(each.kind, each.layer): each for each in diagnose(self.history, rules=self._rules)}
         for finding in self._found():
             found.setdefault((finding.kind, finding.layer), finding)
-        return list(found.values())
+        return sorted(found.values(), key=lambda finding: rank(finding.kind))
 
     def close(self) -> None:
         """Look at no layer any more, until the next step; the history stays."""
+        if self._first is not None:
+            self._first.close()
         loop, self._loop = self._loop, None
         if loop is not None:
             loop.__exit__(None, None, None)
@@ -213,6 +236,17 @@ class TrainingMonitor:
         self._know(model, optimizer)
         self._watch()
 
+    def look_at_data(self, train: object, val: object = None) -> None:
+        """Look at data that lie in memory, once; `track` does it, too.
+
+        Args:
+            train: A loader, a dataset or a list of batches.
+            val: Likewise, of the validation.
+        """
+        if self._model is not None and not self._looked:
+            self._looked = True
+            self._tell(faults_of_data(self._model, train, val))
+
     def _know(self, model: nn.Module | None, optimizer: torch.optim.Optimizer | None) -> None:
         if model is not None and model is not self._model:
             expect(model, nn.Module, "model", "a module")
@@ -223,6 +257,7 @@ class TrainingMonitor:
                 )
             self._model = model
             self._evidence.kinds = Evidence.of(model).kinds
+            self._first = FirstLook(model)
         if optimizer is not None:
             expect(optimizer, torch.optim.Optimizer, "optimizer", "an optimizer of torch.optim")
             self._optimizer = optimizer
@@ -235,6 +270,17 @@ class TrainingMonitor:
         inspector.watch("*", what=("activations", "updates"))
         self._loop = HandwrittenLoop(self._model, inspector.probe(), cadence(self._hz, self._budget))
         self._loop.__enter__()
+
+    def _look_first(self, loss: Tensor | None) -> None:
+        first, self._first = self._first, None
+        if first is not None:
+            self._tell(first.of_step(self._steps + 1, loss, self._batch, self._optimizer))
+
+    def _tell(self, found: Iterable[AnomalyFrame]) -> None:
+        for frame in found:
+            if (frame.kind, frame.node) not in self._said:
+                self._said.add((frame.kind, frame.node))
+                self._reports.announce(frame)
 
     def _taken(self) -> Sequence[Frame]:
         loop = self._loop
@@ -250,8 +296,5 @@ class TrainingMonitor:
         return [finding for rule in self._rules for finding in rule.find(self._evidence)]
 
     def _look(self) -> None:
-        known = {(frame.kind, frame.node) for frame in self.history.anomalies}
-        for finding in self._found():
-            if (finding.kind, finding.layer) not in known | self._said:
-                self._said.add((finding.kind, finding.layer))
-                self._reports.announce(finding.frame(self._steps))
+        self._said |= {(frame.kind, frame.node) for frame in self.history.anomalies}
+        self._tell(finding.frame(self._steps) for finding in self._found())

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal, final
 
+from pnne_nb.errors import answers_misuse
+
 if TYPE_CHECKING:
     from pnne_nb.export.export_report import ExportReport
     from pnne_nb.export.subject.subject import Sizes
@@ -23,6 +25,15 @@ if TYPE_CHECKING:
 class _Export(ModuleType):
     """This package, which can be called."""
 
+    @answers_misuse(
+        'pn.export(graph, "net.onnx")',
+        dict.fromkeys(("args", "dummy_input", "example_inputs", "inputs"), "data=(x,)"),
+        dynamic_axes='sizes={"N": (1, 64)}; sizes that the Input nodes name stay free without it',
+        dynamic_shapes='sizes={"N": (1, 64)}; sizes that the Input nodes name stay free without it',
+        input_names="no names: those of the Input nodes are used",
+        output_names="no names: those of the Output nodes are used",
+        opset_version="opset=18",
+    )
     def __call__(
         self,
         graph_or_model_or_engine: object,

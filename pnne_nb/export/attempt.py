@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler import blame
+from pnne_nb.compiler.analysis.buffers import kept_buffers
 from pnne_nb.errors import Diagnostic, ExportError, PnneError, shown
 from pnne_nb.export.export_report import ExportReport
 from pnne_nb.export.formats.base import METADATA_PREFIX, ExportFormat, ExportRequest, FreeSize, TensorInfo, WrittenFile
@@ -163,7 +164,7 @@ def _with_named_outputs(subject: Subject, example: Sequence[Tensor]) -> Subject:
     Raises:
         ExportError: If an Output gives something else.
     """
-    with torch.no_grad():
+    with torch.no_grad(), kept_buffers(subject.model):
         result = plain_result(subject.model, subject.model(*example))
     if subject.graph is None:
         leaves = [leaf for leaf in pytree.tree_leaves(result) if leaf is not None]
@@ -211,22 +212,17 @@ def _example(subject: Subject, batch: Sequence[Tensor] | None) -> dict[str, int]
 
 
 def _write(format: ExportFormat, request: ExportRequest, path: Path) -> WrittenFile:
-    before = {name: tensor.clone() for name, tensor in request.model.state_dict().items()}
     try:
-        with with_repairs(request.graph):
+        with with_repairs(request.graph), kept_buffers(request.model):  # tracing may run what counts batches
             return format.write(request, path)
     except (PnneError, OSError):
         raise
     except Exception as error:
         said = str(error).strip().partition("\n")[0][:300]
-        if "PytorchStreamWriter" in said:
-            raise ExportError(f"{path.name!r} cannot be written, the disk may be full: {said}") from error
         node = blame(error)
         message = f"The model has no form as {format.name!r}{f', at node {node!r}' if node else ''}: {said}"
         hint = "Draw the node from others, or choose another format."
         raise ExportError(f"{message}. {hint}", [Diagnostic("not-exportable", message, node, hint=hint)]) from error
-    finally:
-        request.model.load_state_dict(before)  # tracing may have run what counts batches
 
 
 def _fitting(

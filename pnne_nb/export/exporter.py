@@ -74,6 +74,8 @@ def export_model(
     overwrite: bool = False,
 ) -> ExportReport:
     """Write a model to a file; see `pnne_nb.export`."""
+    hint = 'Write pn.export(model, "net.onnx", data=x).'
+    expect(path, (str, os.PathLike), "path", "the path of the file to write", hint)
     found = find_format(format, path)
     require_packages(found)
     target = check_destination(path, overwrite=overwrite)

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Self, final, get_args
 
-from pnne_nb.errors import GraphError, choose, expect
+from pnne_nb.errors import GraphError, answers_misuse, choose, expect
 from pnne_nb.graph.annotations import Frames
 from pnne_nb.graph.edits import group_plans
 from pnne_nb.graph.edits.add_node import addition, parts_of, place
@@ -92,6 +92,7 @@ class NodeGraph(ReadableGraph):
 
     # Editing
 
+    @answers_misuse('graph.add("Linear", name="fc", out_features=10)')
     def add(
         self,
         type: object,
@@ -141,7 +142,7 @@ class NodeGraph(ReadableGraph):
 
         ::
 
-            graph.chain(nn.Conv2d(1, 6, 5), "ReLU", ("Linear", 84), ("head", nn.Linear(84, 10)), ("Dropout", {"p": 0.2}))
+            graph.chain(nn.Conv2d(1, 6, 5), "ReLU", ("Linear", {"out_features": 84}), ("head", nn.Linear(84, 10)))
 
         Args:
             layers: Each is what `add` takes first; or a tuple of that and its arguments, the last of which may be a
@@ -174,6 +175,7 @@ class NodeGraph(ReadableGraph):
                 nodes.append(node)
             return tuple(nodes)
 
+    @answers_misuse('graph.set("fc", out_features=10)')
     def set(self, node: NodeRef, /, **properties: object) -> None:
         """Set property values.
 
@@ -229,6 +231,7 @@ class NodeGraph(ReadableGraph):
             found = [find_node(self._content, node) for node in nodes]
             self._ledger.apply([CollapseNode(node.name, collapsed, graph.id) for graph, node, _ in found])
 
+    @answers_misuse('graph.connect("x", "fc", "y")')
     def connect(self, source: NodeRef, target: NodeRef, *further: NodeRef) -> Edge:
         """Add an edge, and return it; with more than two ends, one from each to the next, and return the last.
 

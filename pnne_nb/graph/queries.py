@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn, Self
 
-from pnne_nb.errors import ArgumentError, Diagnostic, GraphError, expect, no_attribute, shown
+from pnne_nb.errors import ArgumentError, Diagnostic, GraphError, answers_misuse, expect, no_attribute, shown
 from pnne_nb.graph.edits.notify import Observer
 from pnne_nb.graph.edits.transactions import Ledger
 from pnne_nb.graph.edits.undo_stack import Step
@@ -94,6 +94,24 @@ class ReadableGraph:
             own = {} if name.startswith("_") or name not in self else {name: f'graph["{name}"]'}
             raise no_attribute(self, name, METHODS | own)
 
+    def __call__(self, *_args: object, **_kwargs: object) -> NoReturn:
+        """Refuse ``graph(x)``: a document is no module."""
+        raise TypeError("A graph is no module. Write model = pn.compile(graph), then model(x).")
+
+    def __setitem__(self, name: str, value: object) -> NoReturn:
+        """Refuse ``graph["act"] = nn.ReLU()``."""
+        raise TypeError(
+            f'A graph takes no assignment. Write graph.add(nn.ReLU(), name="{name}"), or graph.set("{name}", ...).'
+        )
+
+    def __delitem__(self, name: str) -> NoReturn:
+        """Refuse ``del graph["act"]``."""
+        raise TypeError(f'Write graph.remove("{name}").')
+
+    def __rshift__(self, other: object) -> NoReturn:
+        """Refuse ``graph >> nn.ReLU()``."""
+        raise TypeError('Write graph.chain(nn.ReLU()), which appends to the end, or graph.connect("a", "b").')
+
     def __contains__(self, path: object) -> bool:
         try:
             self[path]  # type: ignore[index]  # anything else is refused just below, as not contained
@@ -108,16 +126,16 @@ class ReadableGraph:
         return len(self.nodes)
 
     def __bool__(self) -> bool:
-        """Whether there is a document: True for an empty one too."""
+        """Return whether there is a document: True for an empty one too."""
         return True
 
     def _ipython_key_completions_(self) -> list[str]:
-        """The paths that ``graph["`` can be completed to, nested ones included."""
+        """Return the paths that ``graph["`` can be completed to, nested ones included."""
         with self._ledger.lock:
             return list(paths_in(self._content))
 
     def __eq__(self, other: object) -> bool:
-        """Whether name, graphs, nodes in their order and edges are the same; history and version do not matter."""
+        """Return whether name, graphs, nodes in their order and edges are equal; history and version do not matter."""
         if not isinstance(other, ReadableGraph):
             return NotImplemented
         return self is other or self.to_json() == other.to_json()
@@ -206,6 +224,7 @@ class ReadableGraph:
             "image/svg+xml": self.to_svg(shapes=shapes, resolved=resolved),
         }
 
+    @answers_misuse("graph.summary()", input_size="pn.summary(graph, args=(x,)); the Input nodes have the shapes")
     def summary(self) -> object:
         """Return parameters, shapes and multiply-adds by layer, as ``pn.summary(graph)``.
 

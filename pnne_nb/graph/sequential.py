@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
-from pnne_nb.errors import ArgumentError, shown
+from pnne_nb.errors import ArgumentError, answers_misuse, shown
 from pnne_nb.graph.document import NodeGraph
 
+_INPUT: Final = 'input=("N", 4)'
 
+
+@answers_misuse(
+    f'pn.sequential("ReLU", nn.Linear(4, 3), {_INPUT})',
+    dict.fromkeys(("in_shape", "input_dim", "input_shape", "input_size", "shape"), _INPUT),
+    layers=f"pn.sequential(*layers, {_INPUT})",
+)
 def sequential(
     *layers: object,
     input: Sequence[int | str] | Mapping[str, object] | None = None,

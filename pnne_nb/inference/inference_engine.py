@@ -9,14 +9,14 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeAlias, final
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, TypeAlias, final
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from pnne_nb.errors import ArgumentError, TrainingError, expect
+from pnne_nb.errors import ArgumentError, TrainingError, expect, no_attribute
 from pnne_nb.export.formats import FORMATS
 from pnne_nb.export.formats.base import TensorInfo
 from pnne_nb.export.package.load import open_package
@@ -169,6 +169,15 @@ class InferenceEngine:
     def __repr__(self) -> str:
         return f"InferenceEngine({self._file or type(self._model).__name__}, device='{self.device}', batch_size={self.batch_size})"
 
+    if not TYPE_CHECKING:  # for a type checker, the class would then have any attribute
+
+        def __call__(self, *_args: object, **_kwargs: object) -> NoReturn:
+            raise TypeError("Write engine.predict(X).")
+
+        def __getattr__(self, name: str) -> NoReturn:
+            probabilities = "engine.top_k(X, 3), or engine.predict(X).softmax(1) for all classes"
+            raise no_attribute(self, name, {"predict_proba": probabilities, "forward": "engine.predict(X)"})
+
     def _copied(self, model: nn.Module | NodeGraph) -> nn.Module:
         module = _copy(model) if isinstance(model, nn.Module) else as_module(model, 0)
         settle(module, self.device, placed_paths(model))
@@ -182,7 +191,7 @@ class InferenceEngine:
             self._graphs = None if self._graphs is None else CudaGraphs(fresh, self.device)
 
     def stream(self, data: Data | Array | Iterator[Any], *, progress: Progress | None = None) -> Iterator[Any]:
-        """The model's output for each batch, on the CPU, as soon as it is there.
+        """Yield the model's output for each batch, on the CPU, as soon as it is there.
 
         Args:
             data: An array of inputs, or a list of them; or a tuple of arrays, arrays by name, a Dataset, a DataLoader or
@@ -250,7 +259,7 @@ class InferenceEngine:
                 raise explained from error
 
     def predict(self, data: Data | Array | Iterator[Any], *, progress: Progress | None = None) -> Any:
-        """The model's outputs for all of `data`, joined along the first dimension; see `stream`.
+        """Return the model's outputs for all of `data`, joined along the first dimension; see `stream`.
 
         Of a model that gives a single number for a batch, the numbers of the batches.
         """
@@ -272,7 +281,7 @@ class InferenceEngine:
         return scores.sigmoid() if scores.dim() < 2 or scores.shape[1] == 1 else scores.softmax(1)
 
     def top_k(self, data: Data | Array | Iterator[Any], k: int = 5, *, progress: Progress | None = None) -> Prediction:
-        """The `k` likeliest classes of each example; fewer if there are fewer.
+        """Return the `k` likeliest classes of each example; fewer if there are fewer.
 
         Raises:
             TrainingError: `k` is no positive number, or the model returns something else than one tensor.
@@ -301,7 +310,7 @@ class InferenceEngine:
 
 
 def _has_format(path: Path) -> bool:
-    """Whether the end of a path means a format of exported files."""
+    """Return whether the end of a path means a format of exported files."""
     return any(path.name.lower().endswith(end) for format in FORMATS for end in format.suffixes) and not path.is_dir()
 
 
@@ -323,7 +332,7 @@ def _tensor(value: Any) -> Any:
 
 
 def _with_tensors(raw: Any) -> Any:
-    """A batch as generators and loaders make it, with tensors in the place of numpy's arrays of numbers."""
+    """Return a batch as generators and loaders make it, with tensors in the place of numpy's arrays of numbers."""
     match raw:
         case np.ndarray() if raw.dtype.kind in "fiubc":
             return from_numpy(raw, "data")
@@ -336,7 +345,7 @@ def _with_tensors(raw: Any) -> Any:
 
 
 def _copy(model: nn.Module) -> nn.Module:
-    """A copy as of one moment; what a forward pass has left in `model` with its gradient is copied without."""
+    """Return a copy as of one moment; what a forward pass has left in `model` with its gradient is copied without."""
     # Without no_grad, the copy of a scripted module has parameters that autograd has made.
     with between_steps(model), torch.no_grad():
         kept = [tensor for module in model.modules() for tensor in tensors_in(vars(module))]
@@ -357,7 +366,7 @@ def _parameters(model: nn.Module) -> Mapping[str, inspect.Parameter]:
 
 
 def _taken(named: dict[str, Any], model: nn.Module) -> dict[str, Any]:
-    """The parts of a batch that `model` takes, which a target may be among."""
+    """Return the parts of a batch that `model` takes, which a target may be among."""
     parameters = _parameters(model)
     if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
         return named

@@ -16,7 +16,12 @@ from pnne_nb.compiler.passes.graph_pass import PassSubject
 from pnne_nb.compiler.shapes.cost import state_bytes
 from pnne_nb.errors import ExportError, choose
 from pnne_nb.export.quantization.calibration import calibrate, correct_biases, require_calibration
-from pnne_nb.export.quantization.candidates import Candidate, find_candidates, require_inference_graph
+from pnne_nb.export.quantization.candidates import (
+    Candidate,
+    find_candidates,
+    require_inference_graph,
+    separate_uses,
+)
 from pnne_nb.export.quantization.node_error import PrecisionLoss, measure_nodes, replaced, total_multiply_adds
 from pnne_nb.export.quantization.quantization_report import QuantizationReport, QuantizedNode
 from pnne_nb.export.quantization.rewrite import rewrite
@@ -110,7 +115,7 @@ class PrecisionSearch:
             )
         inputs = examples.calibration[0].inputs
         steps = [RemoveDeadNodes(), RemoveIdentities(), FuseBatchNorm()]
-        fused = transform(drawn, steps, args=inputs, reuse=examples.subject.model)
+        fused = transform(separate_uses(drawn), steps, args=inputs, reuse=examples.subject.model)
         self._notes = list(examples.notes)
         norms = [change for report in fused.reports for change in report.changes if change.what == "fused"]
         if norms:
@@ -132,9 +137,8 @@ class PrecisionSearch:
             self._skipped |= unseen
             self._drop(unseen)
         self._layers: dict[str, ConvertedLayer] = {
-            held: convert(self._model.get_submodule(held), kind, ranges.get(each.path, InputRange()))
+            each.module: convert(self._model.get_submodule(each.module), kind, ranges.get(each.path, InputRange()))
             for each in self._candidates
-            for held in each.modules
         }
         if kind == "static":
             self._layers = correct_biases(self._model, self._candidates, self._layers, calls)
@@ -238,25 +242,21 @@ class PrecisionSearch:
         found: dict[str, QuantizedNode] = {}
         name = "int8" if self._kind in INT8 else self._kind
         known = {each.path: each for each in self._candidates}
-        for id, snapshot in self._subject.snapshots.items():
-            for node in snapshot.nodes.values():
-                for path in self._subject.paths(id, node.name):
-                    if path in known:
-                        error, reason = errors[path], left.get(path, "")
-                        held = known[path].modules
-                        size = sum(state_bytes(self._model.get_submodule(each)) for each in held)
-                        small = sum(state_bytes(self._modules[each]) for each in held)
-                        found[path] = QuantizedNode(
-                            path, node.type, "float32" if reason else name, reason, error.sqnr, error.worst, error.index,
-                            error.damage, size, size if reason else small,
-                            error.multiply_adds // max(1, examples),
-                        )  # fmt: skip
-                    elif path in self._skipped:
-                        module = dict(self._model.named_modules()).get(self._subject.module_path(path))
-                        size = state_bytes(module) if module is not None else 0
-                        found[path] = QuantizedNode(
-                            path, node.type, "float32", self._skipped[path], bytes_before=size, bytes_after=size
-                        )
+        modules = dict(self._model.named_modules())
+        for path, node in self._subject.walk():
+            held = modules.get(self._subject.module_path(path))
+            size = state_bytes(held) if held is not None else 0
+            if path in known:
+                error, reason = errors[path], left.get(path, "")
+                found[path] = QuantizedNode(
+                    path, node.type, "float32" if reason else name, reason, error.sqnr, error.worst, error.index,
+                    error.damage, size, size if reason else state_bytes(self._modules[known[path].module]),
+                    error.multiply_adds // max(1, examples),
+                )  # fmt: skip
+            elif path in self._skipped:
+                found[path] = QuantizedNode(
+                    path, node.type, "float32", self._skipped[path], bytes_before=size, bytes_after=size
+                )
         return found
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, NoReturn, final
 
 import numpy.typing as npt
 import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.errors import ArgumentError, InspectionError, expect, shown
+from pnne_nb.errors import ArgumentError, InspectionError, expect, no_attribute, shown
 from pnne_nb.inspector.capture.capture import Capture, LayerView
 from pnne_nb.inspector.capture.compiled import is_compiled, uncompiled, why_not_hookable
 from pnne_nb.inspector.capture.live import LiveProbe
@@ -29,6 +29,14 @@ from pnne_nb.inspector.statistics.sampling import to_array
 from pnne_nb.telemetry.frames import Frame, Quantity
 from pnne_nb.telemetry.plot_hook import installed_plots
 from pnne_nb.telemetry.probe import Cadence
+
+_ELSEWHERE = {
+    **dict.fromkeys(("forward", "inspect", "run"), "inspector.run_inspection(x)"),
+    **dict.fromkeys(("activations", "gradients"), "inspector.captured_data, after run_inspection(x)"),
+    "register_hook": 'inspector.watch("*", what=("activations", "gradients"))',
+    "show": 'inspector.plot("name of a layer"), or inspector.summary()',
+}
+"""What to write instead of methods that inspectors of other libraries have."""
 
 
 @final
@@ -56,6 +64,11 @@ class Inspector:
     def __repr__(self) -> str:
         run = "not run yet" if self._inspection is None else repr(self._inspection)
         return f"Inspector({type(self._model).__name__}, watching {len(self._watched)} layers, {run})"
+
+    if not TYPE_CHECKING:  # for a type checker, the class would then have any attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_attribute(self, name, _ELSEWHERE)
 
     # What to watch
 
@@ -181,7 +194,7 @@ class Inspector:
         }
 
     def to_numpy(self) -> dict[str, npt.NDArray[Any]]:
-        """The captured tensors as arrays on the host, as ``np.savez`` takes them; empty before the first run.
+        """Return the captured tensors as arrays on the host, as ``np.savez`` takes them; empty before the first run.
 
         The names are ``"layer.quantity"``, with ``".label"`` where a layer has several: ``"0.parameters.weight"``.
         What NumPy has no type for (bfloat16) becomes float32.
@@ -192,7 +205,7 @@ class Inspector:
         }
 
     def get_statistics(self, name: str, what: Quantity | None = None, label: str | None = None) -> Statistics:
-        """The statistics of one captured tensor: its activation, or what else was watched there.
+        """Return the statistics of one captured tensor: its activation, or what else was watched there.
 
         Args:
             name: Path of the layer; of a module that appears twice, any of its paths.
@@ -214,7 +227,7 @@ class Inspector:
         bins: Bins = "auto",
         log: bool = False,
     ) -> Histogram:
-        """The histogram of one captured tensor; arguments and errors as of `get_statistics` and `histograms`."""
+        """Return the histogram of one captured tensor; arguments and errors as of `get_statistics` and `histograms`."""
         [found] = histograms([self._find(name, what, label).tensor], bins, log=log)
         return found
 
@@ -227,7 +240,7 @@ class Inspector:
         bins: Bins = "auto",
         log: bool = False,
     ) -> object:
-        """A figure (bqplot) of the distribution of one captured tensor; arguments as of `histogram`."""
+        """Return a figure (bqplot) of the distribution of one captured tensor; arguments as of `histogram`."""
         capture = self._find(name, what, label)
         [found] = histograms([capture.tensor], bins, log=log)
         kind = type(self._model.get_submodule(capture.layer)).__name__
@@ -236,7 +249,7 @@ class Inspector:
         return drawn
 
     def summary(self) -> pd.DataFrame:
-        """One row per captured tensor: layer, type, quantity, label, and all its statistics."""
+        """Return one row per captured tensor: layer, type, quantity, label, and all its statistics."""
         modules = dict(self._model.named_modules())
         rows = []
         for capture in self.last_captures:
@@ -280,7 +293,7 @@ class Inspector:
     # Live
 
     def probe(self, gradient_scale: Callable[[], float] | None = None) -> LiveProbe:
-        """A probe of the watch list (every leaf layer's activations, if `watch` was never called).
+        """Return a probe of the watch list (every leaf layer's activations, if `watch` was never called).
 
         Args:
             gradient_scale: Tells the factor that the loss is multiplied by before the backward pass; None for 1.
@@ -406,7 +419,7 @@ def cadence(hz: float, budget: str | float) -> Cadence:
 
 
 def parse_share(budget: str | float) -> float:
-    """The share that ``"1%"`` or 0.01 stands for.
+    """Return the share that ``"1%"`` or 0.01 stands for.
 
     Raises:
         ArgumentError: If it is neither, or not within (0, 1].

@@ -15,8 +15,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils.hooks import RemovableHandle
 
 from pnne_nb.inspector.capture.live import LiveProbe
-from pnne_nb.telemetry.cost import Cost
 from pnne_nb.telemetry.frames import Frame, StepFrame
+from pnne_nb.telemetry.overhead import Overhead
 from pnne_nb.telemetry.probe import Cadence, Toll
 
 KEPT = 4096
@@ -77,7 +77,7 @@ class HandwrittenLoop:
         return self.cost.share
 
     @property
-    def cost(self) -> Cost:
+    def cost(self) -> Overhead:
         """The share with its 95 % interval: ``print(live.cost)`` shows "1.4 ± 0.3 %"."""
         return self._toll.paired.over(self._cadence.elapsed(time.monotonic()))
 

@@ -85,7 +85,7 @@ def file_at(path: Path) -> os.stat_result | None:
 
 
 def _held(path: Path) -> BinaryIO:
-    """A new file beside `path`, locked: what nobody has locked was left unfinished, and `remove_unfinished` takes it."""
+    """Return a new, locked file beside `path`: `remove_unfinished` takes unlocked ones for what a crash has left."""
     while True:
         file = path.with_name(f".{path.name}-{secrets.token_hex(4)}").open("xb")
         with contextlib.suppress(OSError):

@@ -6,8 +6,10 @@ import logging
 import os
 import sys
 import threading
+from collections.abc import Callable
+from functools import wraps
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
 from pnne_nb.process.fork import fork_safe
 
@@ -24,6 +26,13 @@ _asked: Final[dict[str, threading.Event]] = {}
 """Each module that was asked for, and whether it is there, or cannot be."""
 _waiting: Final[list[str]] = []
 _thread: list[threading.Thread] = []
+_here: Final = threading.local()
+"""Whether the calling thread, which forks, has both locks: by itself (`waits`), or since Python has begun to (`held`)."""
+_PATIENCE: Final = 60.0
+"""Seconds that a fork waits: a module may itself wait for something that whoever forks has."""
+_FORKS: Final = ("fork", "forkpty")
+_replaced: Final[dict[str, tuple[Callable[[], Any], Callable[[], Any]]]] = {}
+"""What stands for each of them while there is something to import, and what it was."""
 
 
 def import_in_background(*modules: str) -> None:
@@ -43,11 +52,12 @@ def import_in_background(*modules: str) -> None:
         _waiting.extend(new)
         if _waiting and not _thread:
             _thread.append(threading.Thread(target=_import, name="pnne-import", daemon=True))
+            _wait_in_forks()
             _thread[0].start()
 
 
 def in_notebook() -> bool:
-    """Whether this process is a kernel, or IPython in a terminal: it looks, and imports nothing."""
+    """Return whether this process is a kernel, or IPython in a terminal: it looks, and imports nothing."""
     get = getattr(sys.modules.get("IPython"), "get_ipython", None)
     return get is not None and get() is not None
 
@@ -71,6 +81,7 @@ def _import() -> None:
         with _starting:
             if not _waiting:
                 _thread.clear()
+                _wait_in_forks_no_longer()
                 return
             module = _waiting.pop(0)
         with _turn:
@@ -84,27 +95,86 @@ def _import() -> None:
         _asked[module].set()
 
 
-def _hold_for_fork() -> None:
+# Forks
+#
+# Python first calls what modules have registered for a fork, the latest first, and none of these may wait: filelock, for
+# one, then lets nobody define a lock, and a module that is being imported may be about to. A fork waits before that.
+
+
+def _wait_in_forks() -> None:
+    for name in _FORKS:
+        original = getattr(os, name)
+        _replaced[name] = _waiting_for_module(original), original
+        setattr(os, name, _replaced[name][0])
+
+
+def _wait_in_forks_no_longer() -> None:
+    for name, (own, original) in _replaced.items():
+        # Somebody else may have replaced it since.
+        if getattr(os, name) is own:
+            setattr(os, name, original)
+    _replaced.clear()
+
+
+def _waiting_for_module(fork: Callable[[], Any]) -> Callable[[], Any]:
+    @wraps(fork)
+    def waiting() -> Any:
+        if getattr(_here, "waits", False) or not _hold():
+            return fork()
+        _here.waits = True
+        try:
+            return fork()
+        finally:
+            _here.waits = False
+            _let_go()
+
+    return waiting
+
+
+def _hold() -> bool:
+    """Wait for the module under way, and let the next one wait; whether there is something to let go of."""
     # A module that forks while it is imported has its turn already.
-    if threading.current_thread() not in _thread:
-        _turn.acquire()
-    _importing.acquire()
+    if threading.current_thread() in _thread or not _turn.acquire(timeout=_PATIENCE):
+        return False
+    held = False
+    try:
+        held = _importing.acquire(timeout=_PATIENCE)
+    finally:
+        if not held:
+            _turn.release()
+    return held
 
 
-def _go_on_after_fork() -> None:
+def _let_go() -> None:
     _importing.release()
-    if threading.current_thread() not in _thread:
-        _turn.release()
+    _turn.release()
+
+
+def _before_fork() -> None:
+    # One of C, or that somebody has taken from ``os`` before.
+    _here.held = not getattr(_here, "waits", False) and _hold()
+
+
+def _after_fork() -> None:
+    held, _here.held = getattr(_here, "held", False), False
+    if held:
+        _let_go()
 
 
 def _forget_in_child() -> None:
-    """A forked child has no thread that imports: nobody waits for it, and what was to come can be asked for again."""
-    _go_on_after_fork()
+    """Forget the thread that imports, which a forked child lacks: waiting threads go on, and imports can be requested again."""
+    if not (getattr(_here, "waits", False) or _here.held):
+        # Nobody can let go of them here.
+        locks: tuple[Any, ...] = (_importing, _turn)
+        for lock in locks:
+            lock._at_fork_reinit()
+    _after_fork()
     _thread.clear()
     _waiting.clear()
+    _wait_in_forks_no_longer()
     for module in [module for module, there in _asked.items() if not there.is_set()]:
         _asked.pop(module).set()
 
 
 # A fork waits for the module that is being imported, and not for those behind it.
-os.register_at_fork(before=_hold_for_fork, after_in_parent=_go_on_after_fork, after_in_child=_forget_in_child)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_forget_in_child)

@@ -26,7 +26,7 @@ class Bell:
         return self._lock.acquire(timeout=seconds)
 
     def ring(self) -> None:
-        """Let whoever waits go on, or not wait at all."""
+        """Wake the thread that waits, or the next one that is about to."""
         if self._lock.locked():
             self._lock.release()
 
@@ -78,13 +78,13 @@ class Bells:
                     self._bells.remove(bell)
 
     def ring(self) -> None:
-        """Whoever waits looks again; called with the lock held."""
+        """Wake every waiting thread, so that it looks again; called with the lock held."""
         for bell in self._bells:
             bell.ring()
         self._bells.clear()
 
     def clear(self) -> None:
-        """Nobody waits: this process was forked."""
+        """Forget the waiting threads, which a forked child lacks."""
         self._bells.clear()
 
 
@@ -103,7 +103,7 @@ class Errand:
         self._work = work
 
     def run(self) -> None:
-        """Do it; whoever waits for it finds what it raises."""
+        """Do it, and keep what it raises for the thread that waits."""
         try:
             self._work()
         except BaseException as error:  # noqa: BLE001  it is raised where somebody has asked for it

@@ -73,7 +73,7 @@ class DirectButtons:
         self._thread.join(timeout)
 
     def renew_after_fork(self) -> None:
-        """The training is another process's, and so are its buttons."""
+        """Close in a forked child: the training and its buttons belong to the parent."""
         self._listener.close()
 
     def close(self) -> None:
@@ -125,7 +125,7 @@ class DirectButtons:
         connection.sendall(_ANSWER % (b"404 Not Found" if press is None else b"204 No Content"))
 
     def _press(self, request: bytes) -> Press | None:
-        """The button that a request means, which comes in one piece from any browser."""
+        """Return the button that a request means, which comes in one piece from any browser."""
         method, _, rest = request.partition(b" ")
         path = rest.partition(b" ")[0]
         if method != b"POST":

@@ -59,7 +59,7 @@ def idle_work(out_of_date: Callable[[], bool]) -> Iterator[None]:
 
 
 def breathe() -> None:
-    """Between two steps of a loop: take a break where the work is idle work, and one is due.
+    """Take a break between two steps of a loop, if the work is idle work and a break is due.
 
     Raises:
         OutOfDateError: If the work is to be given up. Leave everything so that it can be begun again.

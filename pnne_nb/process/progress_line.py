@@ -13,7 +13,7 @@ _CELLS: Final = 24
 
 
 def is_watched(stream: object) -> bool:
-    """Whether a person looks at `stream`: in a terminal or a notebook, not in a file or a test."""
+    """Return whether a person looks at `stream`: in a terminal or a notebook, not in a file or a test."""
     in_notebook = type(stream).__module__.startswith("ipykernel.")
     return in_notebook or bool(getattr(stream, "isatty", lambda: False)())
 
@@ -49,7 +49,7 @@ class ProgressLine:
         self._width = max(self._width, len(text))
 
     def is_due(self) -> bool:
-        """Whether it is time to write: from `FIRST` seconds on, and then every `EVERY`."""
+        """Return whether it is time to write: from `FIRST` seconds on, and then every `EVERY`."""
         now = time.monotonic()
         if now < self._next:
             return False

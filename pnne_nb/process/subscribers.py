@@ -1,8 +1,9 @@
-"""A list of subscribers that any thread may extend; whoever added one removes it."""
+"""Keeps lists of subscribers that any thread may extend, and methods that are called while their object lives."""
 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar, final
 
@@ -40,3 +41,15 @@ class Subscribers(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._entries)
+
+
+def weakly(method: Callable[..., None]) -> Callable[..., None]:
+    """Return a function that calls `method` for as long as its object lives, and does not keep it alive."""
+    reference = weakref.WeakMethod(method)
+
+    def call(*arguments: object) -> None:
+        target = reference()
+        if target is not None:
+            target(*arguments)
+
+    return call

@@ -118,13 +118,18 @@ class EvidenceCurve(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Notice(msgspec.Struct, frozen=True, rename="camel"):
-    """A finding: where it was made, what it means, what to do, and what shows it, for a small picture."""
+    """A finding: where it was made, what it means, what to do, and what shows it, for a small picture.
+
+    Attributes:
+        alarms: How often its kind is wrong, in words, or None of an event.
+    """
 
     number: int
     step: int
     message: str
     node: str | None
     hint: str | None
+    alarms: str | None
     bars: list[EvidenceBar]
     curves: list[EvidenceCurve]
 

@@ -8,12 +8,12 @@ from contextlib import AbstractContextManager
 from html import escape
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Never, NoReturn, Self, final
+from typing import TYPE_CHECKING, Any, NoReturn, Self, final
 
 import torch
 from torch import nn
 
-from pnne_nb.errors import expect, no_attribute
+from pnne_nb.errors import answers_misuse, expect, no_attribute
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.process.progress_line import is_watched
 from pnne_nb.runtime.checkpointing import files
@@ -38,7 +38,7 @@ from pnne_nb.runtime.session import training_registry
 from pnne_nb.runtime.session.launch import launched, packed
 from pnne_nb.runtime.session.live_source import EditedTraining
 from pnne_nb.runtime.session.session import Session
-from pnne_nb.runtime.setup.argument_names import METHODS, refuse_unknown
+from pnne_nb.runtime.setup.argument_names import ARGUMENTS, METHODS
 from pnne_nb.runtime.setup.cadence import EveryChoice
 from pnne_nb.runtime.setup.config import Config
 from pnne_nb.runtime.setup.recipe import Recipe
@@ -105,6 +105,7 @@ class TrainingEngine:
         ArgumentError: There is no such argument; the message says how it is spelled here.
     """
 
+    @answers_misuse("pn.TrainingEngine(model, (X, y))", ARGUMENTS)
     def __init__(  # noqa: PLR0913,PLR0917  names and order are the contract, and nearly all have defaults
         self,
         model: nn.Module | NodeGraph,
@@ -136,9 +137,7 @@ class TrainingEngine:
         min_delta: float = 0.0,
         restore_best_weights: bool = False,
         max_to_keep: int | None = 3,
-        **unknown: Never,
     ) -> None:
-        refuse_unknown(unknown, TrainingEngine)
         config = Config(
             loss=loss, optimizer=optimizer, scheduler=scheduler, metrics=metrics, epochs=epochs, batch_size=batch_size,
             shuffle=shuffle, device=str(device) if isinstance(device, torch.device) else device, precision=precision,
@@ -356,6 +355,12 @@ class TrainingEngine:
 
     # Commands
 
+    @answers_misuse(
+        "engine.start()",
+        dict.fromkeys(
+            ("epochs", "max_epochs", "num_epochs"), "epochs=3 when the engine is made; start() makes as many again"
+        ),
+    )
     def start(self, *, process: bool = False) -> None:
         """Train in the background.
 
@@ -440,12 +445,13 @@ class TrainingEngine:
         return self._session.awaited().__await__()
 
     def paused(self) -> AbstractContextManager[nn.Module]:
-        """A block with the model to itself, to look at or to change: ``with engine.paused() as model: ...``.
+        """Return a block with the model to itself, to look at or to change: ``with engine.paused() as model: ...``.
 
         Training waits between two steps meanwhile; its state stays what it is.
         """
         return self._session.lent()
 
+    @answers_misuse("engine.validate(); the data are the val_data=(X, y) that the engine was made with")
     def validate(self, *, wait: bool = True) -> dict[str, float]:
         """Validate now, between two steps; training waits, and goes on as if nothing was.
 
@@ -501,7 +507,7 @@ class TrainingEngine:
         self._session.go_back(steps)
 
     def skip_batch(self) -> None:
-        """After a `fault`: leave its batch out; `start` goes on with the next one.
+        """Leave out the batch of a `fault`; `start` goes on with the next one.
 
         Raises:
             TrainingError: No fault has ended the training in its last step.

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pnne_nb.errors import TrainingError, expect, shown
+from pnne_nb.errors import TrainingError, answers_misuse, expect, shown
 from pnne_nb.runtime.data.batches import Batch, as_batch, to_device
 from pnne_nb.runtime.data.open_data import Data, open_source, require_count
 from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, StreamSource, TensorSource
@@ -49,7 +49,7 @@ class ConfusionMatrix:
         return float(np.trace(self.counts)) / total if total else float("nan")
 
     def to_frame(self) -> pd.DataFrame:
-        """The counts as a table."""
+        """Return the counts as a table."""
         index, columns = (pd.Index(self.labels, name=name) for name in ("true", "predicted"))
         return pd.DataFrame(self.counts, index=index, columns=columns)
 
@@ -72,7 +72,7 @@ class ConfusionMatrix:
     def _repr_html_(self) -> str:
         if len(self.labels) > _MOST:
             return f"<p>{escape(self._said)}</p>{self.to_frame().to_html()}"
-        head = "".join(f"<th>{escape(label)}</th>" for label in self.labels)
+        head = "".join(f"<th style='padding:2px 8px'>{escape(label)}</th>" for label in self.labels)
         rows = "".join(
             f"<tr><th style='text-align:left'>{escape(label)}</th>{''.join(map(_cell, row, row / max(1, row.sum())))}</tr>"
             for label, row in zip(self.labels, self.counts, strict=True)
@@ -84,7 +84,7 @@ class ConfusionMatrix:
 
 
 def _cell(count: int, share: float) -> str:
-    return f"<td style='text-align:right;background:rgba(47,134,201,{0.75 * share:.2f})'>{count or ''}</td>"
+    return f"<td style='text-align:right;padding:2px 8px;background:rgba(47,134,201,{0.75 * share:.2f})'>{count or ''}</td>"
 
 
 @final
@@ -120,7 +120,7 @@ class WorstExamples:
         return len(self.indices)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row for each example."""
+        """Return one row for each example."""
         columns = {"loss": self.losses, "target": map(_brief, self.targets), "predicted": map(_brief, self.predictions)}
         return pd.DataFrame(
             {name: list(values) for name, values in columns.items()}, index=pd.Index(self.indices, name="example")
@@ -137,6 +137,11 @@ class WorstExamples:
         return f"<p>{escape(caption)}</p>{pictures}{self.to_frame().to_html()}"
 
 
+@answers_misuse(
+    "pn.confusion(engine)",
+    dict.fromkeys(("class_names", "display_labels", "labels", "names", "target_names"), 'classes=["cat", "dog"]'),
+    normalize="pn.confusion(engine).by_class() for the shares",
+)
 def confusion(
     engine: TrainingEngine, data: Data | None = None, *, classes: Sequence[str] | None = None
 ) -> ConfusionMatrix:
@@ -175,6 +180,7 @@ def confusion(
     return ConfusionMatrix(counts.numpy(), labels, _named(engine, data))
 
 
+@answers_misuse("pn.worst(engine, 10)", dict.fromkeys(("count", "k", "top", "top_k"), "n=10"))
 def worst(engine: TrainingEngine, n: int = 10, data: Data | None = None) -> WorstExamples:
     """Find the examples with the greatest loss; a running training waits meanwhile.
 
@@ -215,7 +221,7 @@ def _named(engine: TrainingEngine, data: Data | None) -> str:
 
 
 def _outputs(engine: TrainingEngine, data: Data | None) -> Generator[tuple[Batch, Any]]:
-    """Each batch of the data in its own order, and what the model gives for it."""
+    """Yield each batch of the data in its own order, and what the model gives for it."""
     expect(engine, TrainingEngine, "engine", "a TrainingEngine", "pn.TrainingEngine(model, data) makes one.")
     recipe = engine._loop.recipe
     if not recipe.compares:
@@ -242,7 +248,7 @@ def _opened(engine: TrainingEngine, data: Data) -> BatchSource:
 
 
 def in_order(source: BatchSource) -> BatchSource:
-    """The same data in its own order, for whoever reads it beside the training."""
+    """Return the same data in its own order, for whoever reads it beside the training."""
     match source:
         case TensorSource():
             return TensorSource(source.tensors, batch_size=source.batch_size, shuffle=False, seed=0)
@@ -255,7 +261,7 @@ def in_order(source: BatchSource) -> BatchSource:
 
 
 def _loss_of_each(loss: Callable[[Any, Any], Tensor], output: Any, batch: Batch) -> Tensor:
-    """The loss of each example alone, `[n]`."""
+    """Return the loss of each example alone, `[n]`."""
     if isinstance(loss, nn.Module) and getattr(loss, "reduction", None) in {"mean", "sum"}:
         single: Any = copy.copy(loss)
         single.reduction = "none"
@@ -268,7 +274,7 @@ def _loss_of_each(loss: Callable[[Any, Any], Tensor], output: Any, batch: Batch)
 
 
 def _at(value: Any, place: int) -> Any:
-    """One example of a batch, as a batch."""
+    """Return one example of a batch as a batch."""
     match value:
         case Tensor():
             return value[place : place + 1]
@@ -281,7 +287,7 @@ def _at(value: Any, place: int) -> Any:
 
 
 def _unbatched(value: Any) -> Any:
-    """A batch of one example, as the example on the CPU; one input alone is no tuple."""
+    """Return a batch of one example, as the example on the CPU; one input alone is no tuple."""
     match value:
         case Tensor():
             return value[0].cpu()
@@ -296,7 +302,7 @@ def _unbatched(value: Any) -> Any:
 
 
 def _brief(value: Any) -> Any:
-    """A number as a number, a larger tensor by its shape."""
+    """Return a number as a number, a larger tensor by its shape."""
     if not isinstance(value, Tensor):
         return value if isinstance(value, str | int | float) else type(value).__name__
     if value.numel() == 1:
@@ -308,7 +314,7 @@ def _brief(value: Any) -> Any:
 
 
 def _tile(given: Any) -> NDArray[np.float32] | None:
-    """An input as a picture `[h, w]`, if it is one."""
+    """Return an input as a picture `[h, w]`, if it is one."""
     if not isinstance(given, Tensor) or not given.is_floating_point():
         return None
     grey = given.float().mean(0) if given.dim() == 3 and given.shape[0] in {1, 3} else given.float()

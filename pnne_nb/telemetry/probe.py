@@ -13,8 +13,8 @@ from typing import Generic, Protocol, TypeVar, final, runtime_checkable
 
 import msgspec
 
-from pnne_nb.telemetry.cost import PairedCost
 from pnne_nb.telemetry.frames import Frame, Quantity
+from pnne_nb.telemetry.overhead import PairedOverhead
 
 
 class Probe(Protocol):
@@ -40,6 +40,14 @@ class Timed(Protocol):
     @property
     def hooked(self) -> float:
         """Seconds of processor time that its hooks took since `open`."""
+
+
+@runtime_checkable
+class Concluding(Protocol):
+    """A probe that has something to say when a training ends."""
+
+    def conclude(self) -> Sequence[Frame]:
+        """Return what has not been published yet; called in the training thread, between two steps."""
 
 
 _Wrapped = TypeVar("_Wrapped", bound=Probe)
@@ -140,7 +148,7 @@ class Cadence:
         self._since: float | None = None
 
     def due(self, now: float) -> bool:
-        """Whether the step that starts at `now` (seconds, monotonic) should be observed."""
+        """Return whether the step that starts at `now` (seconds, monotonic) should be observed."""
         if self._since is None:
             self._since = now
         if self.hz <= 0 or now < self._next:
@@ -163,14 +171,14 @@ class Cadence:
         return 1.0 / pause if 0 < pause < float("inf") else 0.0
 
     def share(self, now: float) -> float:
-        """The share of the time since the first step that observing took, 0 to 1.
+        """Return the share of the time since the first step that observing took, 0 to 1.
 
-        By what `spent` was told, which is what the pauses are made of; `PairedCost` estimates what it truly was.
+        By what `spent` was told, which is what the pauses are made of; `PairedOverhead` estimates what it truly was.
         """
         return min(1.0, self._cost / self.elapsed(now)) if self._cost else 0.0
 
     def elapsed(self, now: float) -> float:
-        """Seconds since the first step.
+        """Return the seconds since the first step.
 
         The pause that an observation was paid for with counts as soon as it begins, so that the first one is not
         compared with the few milliseconds before it.
@@ -203,7 +211,7 @@ class Toll:
     """
 
     def __init__(self) -> None:
-        self.paired = PairedCost()
+        self.paired = PairedOverhead()
         self._bare: deque[float] = deque(maxlen=_REMEMBERED)
         # Nothing, until a few steps agree on something.
         self._longer: deque[float] = deque([0.0] * 3, maxlen=_REMEMBERED)
@@ -211,17 +219,17 @@ class Toll:
         self._next = float("-inf")
 
     def wants_bare(self, now: float) -> bool:
-        """Whether the step that starts at `now` (seconds, monotonic) should be timed if it is not observed."""
+        """Return whether the step that starts at `now` (seconds, monotonic) should be timed if it is not observed."""
         return now >= self._next
 
     def bare(self, seconds: float, now: float) -> None:
-        """A step that started at `now` was not observed, and took `seconds`."""
+        """Take in a step that started at `now`, was not observed, and took `seconds`."""
         self._next = now + _BARE_EVERY
         self._bare.append(seconds)
         self.paired.bare(seconds)
 
     def observed(self, seconds: float, known: float) -> float:
-        """A step was observed, and took `seconds`, of which the probes are known to have taken `known`.
+        """Return a step was observed, and took `seconds`, of which the probes are known to have taken `known`.
 
         Returns:
             What observing it cost. The first one pays for what is loaded and set up once, says nothing about the

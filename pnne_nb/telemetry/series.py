@@ -82,7 +82,7 @@ class Series:
             self._seen, self._low, self._high = 0, None, None
 
     def _lower(self, new: _Point, old: _Point | None) -> _Point:
-        """The one of two points whose value is less, the older one of two equal ones."""
+        """Return the one of two points whose value is less, the older one of two equal ones."""
         if old is None or new[1] < old[1]:
             return new
         return self._of_numbers_and_nan(new, old)
@@ -122,7 +122,7 @@ class Series:
             self._seen, self._low, self._high, self._last = 0, None, None, None
 
     def points(self) -> tuple[array[int], array[float], array[float]]:
-        """Steps, values and companions, oldest first, the newest value always among them; all are copies."""
+        """Return steps, values and companions, oldest first, the newest value always among them; all are copies."""
         steps, values, companions = self._steps[:], self._values[:], self._companions[:]
         pending = sorted({point for point in (self._low, self._high, self._last) if point is not None})
         if self._seen == 0 and pending and pending[0][0] == steps[-1]:

@@ -166,7 +166,9 @@ class Notebook:
 
     def _note(self, message: ConsoleMessage) -> None:
         if message.type == "error":
-            self.console_errors.append(message.text)
+            place = message.location.get("url", "").partition("?")[0]
+            is_named = not message.text.startswith("Failed to load resource")
+            self.console_errors.append(message.text if is_named else f"{message.text}: {place}")
 
     def _evaluate(self, body: str, argument: object = None) -> Any:
         return self.page.evaluate(f"async (argument) => {{ {PANEL} {body} }}", argument)

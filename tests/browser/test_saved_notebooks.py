@@ -85,4 +85,5 @@ def test_a_page_that_cannot_fetch_its_widgets_shows_their_pictures(
     page = shown(offline, with_state, tmp_path)
     picture = page.locator(".pnne-kept img")
     assert picture.is_visible()
+    assert page.get_by_text("This is a picture. Run the cell to work with the widget.").is_visible()
     assert "Training finished: epoch 2 of 2" in (picture.get_attribute("alt") or "")

@@ -75,6 +75,36 @@ def test_steps_and_epochs_of_lightning_are_recorded(monkeypatch: pytest.MonkeyPa
     assert not any(layer._forward_hooks for layer in model.modules())
 
 
+def test_the_first_step_and_the_data_of_lightning_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    library(monkeypatch, "lightning.pytorch.callbacks", Callback=object)
+    monitor, model = pn.TrainingMonitor(), nn.Sequential(tasks.network(), nn.Softmax(1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    pictures, classes = tasks.images()
+    data = torch.utils.data.TensorDataset(1000 * pictures, classes)
+    trainer = SimpleNamespace(
+        global_step=0,
+        optimizers=[optimizer],
+        accumulate_grad_batches=1,
+        callback_metrics={},
+        train_dataloader=torch.utils.data.DataLoader(data, 16),
+        val_dataloaders=[torch.utils.data.DataLoader(data, 16)],
+    )
+    callback = pn.lightning_callback(monitor)
+    callback.on_train_start(trainer, model)
+    loss = nn.functional.cross_entropy(model(pictures[:16]), classes[:16])
+    callback.on_before_backward(trainer, model, loss)
+    torch.autograd.backward(loss)
+    optimizer.step()
+    trainer.global_step += 1
+    callback.on_train_batch_end(trainer, model, {"loss": loss.detach()}, None, 0)
+    callback.on_train_end(trainer, model)
+    assert [finding.kind for finding in monitor.diagnose()] == [
+        "softmax-before-loss",
+        "large-input",
+        "validation-in-training",
+    ]
+
+
 def test_batches_that_lightning_accumulates_are_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
     library(monkeypatch, "lightning.pytorch.callbacks", Callback=object)
     monitor, model = pn.TrainingMonitor(), tasks.network()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
 
 import pnne_nb as pn
 from pnne_nb.debugging.training_monitor import TrainingMonitor
@@ -70,6 +73,84 @@ def test_layers_in_trouble_are_found() -> None:
     assert ("dead-relu", "2") in {(finding.kind, finding.layer) for finding in monitor.diagnose()}
     assert "dead-relu" in told
     assert told.count("dead-relu") == 1
+
+
+def softmaxed(model: nn.Module) -> nn.Module:
+    return nn.Sequential(model, nn.Softmax(1))
+
+
+def frozen(model: nn.Module) -> nn.Module:
+    layers = [layer for layer in model.modules() if [*layer.parameters(recurse=False)]]
+    layers[-1].requires_grad_(False)
+    return model
+
+
+def too_large(model: nn.Module) -> nn.Module:
+    with torch.no_grad():
+        [layer for layer in model.modules() if isinstance(layer, nn.Linear)][-1].weight.mul_(200.0)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        (lambda model: model, None),
+        (softmaxed, "softmax-before-loss"),
+        (frozen, "frozen-layer"),
+        (too_large, "first-loss-high"),
+    ],
+)
+def test_the_first_step_is_looked_at_as_the_engine_looks_at_it(
+    change: Callable[[nn.Module], nn.Module], kind: str | None
+) -> None:
+    monitor, model = TrainingMonitor(), change(tasks.network())
+    train(monitor, model, epochs=1, rate=1e-3)
+    assert [finding.kind for finding in monitor.diagnose()] == ([] if kind is None else [kind])
+    assert not any(layer._forward_hooks for layer in model.modules())
+
+
+def test_data_in_memory_are_looked_at() -> None:
+    x, y = torch.randn(200, 6), torch.arange(200) % 3
+    model = nn.Linear(6, 3)
+    loader = DataLoader(TensorDataset(x * 1000, y), 50)
+    monitor = TrainingMonitor()
+    for _ in monitor.track(loader, model, val_data=TensorDataset(x, y)):
+        pass
+    assert [finding.kind for finding in monitor.diagnose()] == ["large-input", "validation-scaled-otherwise"]
+    batched = TrainingMonitor()
+    for _ in batched.track([(x[:100], y[:100] * 0), (x[100:], y[100:] * 0)], nn.Linear(6, 3)):
+        pass
+    assert [finding.kind for finding in batched.diagnose()] == ["constant-target"]
+
+
+def test_a_loss_that_the_model_returns_is_recognised() -> None:
+    class Scored(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = nn.Linear(4, 3)
+
+        def forward(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+            scores = self.net(x).softmax(1)
+            return {"loss": nn.functional.cross_entropy(scores, y), "logits": scores}
+
+    monitor, model = TrainingMonitor(), Scored()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    monitor.watch(model, optimizer)
+    torch.autograd.backward(model(torch.randn(9, 4), torch.arange(9) % 3)["loss"])
+    optimizer.step()
+    monitor.observed(None)
+    monitor.close()
+    assert [finding.kind for finding in monitor.diagnose()] == ["softmax-before-loss"]
+
+
+def test_a_validation_told_after_its_epoch_belongs_to_it() -> None:
+    monitor = TrainingMonitor()
+    for epoch in range(1, 7):
+        for _ in monitor.track(range(3)):
+            monitor.step(1.0 / epoch)
+        monitor.epoch(val_loss=float(epoch))
+    assert monitor.history["val_loss"].tolist() == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    assert [finding.kind for finding in monitor.diagnose()] == ["overfitting"]
 
 
 def test_a_loss_that_is_no_number_is_found() -> None:

@@ -61,6 +61,32 @@ def test_a_training_of_lightning_is_recorded(tmp_path: Path, monkeypatch: pytest
     assert not any(layer._forward_hooks for layer in task.modules())
 
 
+def test_a_softmax_before_the_loss_is_found_in_lightning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+    lightning = importlib.import_module("lightning.pytorch")
+
+    class Task(lightning.LightningModule):  # type: ignore[misc, name-defined]  # an extra, without types here
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = nn.Sequential(tasks.network(), nn.Softmax(1))
+
+        def training_step(self, batch: Any, _: int) -> Tensor:
+            return nn.functional.cross_entropy(self.net(batch[0]), batch[1])
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.parameters(), lr=0.05)
+
+    pictures, classes = tasks.images()
+    data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(1000 * pictures, classes), batch_size=16)
+    monitor = pn.TrainingMonitor()
+    trainer = lightning.Trainer(
+        max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, callbacks=[pn.lightning_callback(monitor)], default_root_dir=tmp_path,
+    )  # fmt: skip
+    trainer.fit(Task(), data)
+    assert [finding.kind for finding in monitor.diagnose()][:2] == ["softmax-before-loss", "large-input"]
+
+
 def test_a_training_of_transformers_is_recorded(tmp_path: Path) -> None:
     transformers = importlib.import_module("transformers")
 

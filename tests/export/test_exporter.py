@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +22,7 @@ from pnne_nb.export import attempt, exporter, formats
 from pnne_nb.export.formats.onnx import OnnxFormat
 from pnne_nb.export.proof.prove import Proof, WrongSize, prove
 from tests.export.faults import Exported
-from tests.export.kinds import chained, cnn, conv, linear, lstm, mlp, vae
+from tests.export.kinds import chained, cnn, conv, draw, linear, lstm, mlp, vae
 
 
 class Done(NamedTuple):
@@ -260,6 +262,103 @@ class Unrolled(nn.Module):
         return state
 
 
+class Counting(nn.Module):
+    """Changes its buffers with each call, in place and by assignment."""
+
+    count: Tensor
+    mean: Tensor
+    passing: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        self.register_buffer("count", torch.zeros(1))
+        self.register_buffer("mean", torch.zeros(4))
+        self.register_buffer("passing", torch.zeros(4), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.count += 1
+        self.mean = 0.9 * self.mean + 0.1 * x.mean(0)
+        self.passing.add_(x.mean(0))
+        found: Tensor = self.fc(x - self.mean) * self.count + self.passing
+        return found
+
+
+@pytest.mark.parametrize("format", ["onnx", "pt2", "torchscript", "safetensors"])
+def test_a_file_begins_with_the_buffers_as_they_are(folder: Path, format: str) -> None:
+    net = Counting().eval()
+    found = formats.find_format(format, "")
+    report = pn.export(net, folder / f"counting{found.suffixes[0]}", data=torch.randn(5, 4))
+    assert report.ok, report
+    assert report.inferences == 4
+    assert net.count.item() == 0
+    told = "The model changes count, mean, passing with each call. The file does not"
+    assert (told in " ".join(report.notes)) == (format == "onnx")
+    x = torch.randn(3, 4)
+    engine = pn.InferenceEngine.load(report.path, device="cpu", trust=True)
+    torch.testing.assert_close(engine.predict(x), net(x).detach())
+    if format != "onnx":
+        torch.testing.assert_close(engine.predict(x), net(x).detach())
+    engine.close()
+
+
+def test_results_that_are_inputs_weights_or_the_same_have_names_of_their_own(folder: Path) -> None:
+    class Passing(nn.Module):
+        table: Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = nn.Parameter(torch.randn(3))
+            self.register_buffer("table", torch.arange(3.0))
+
+        def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+            h = x * self.scale
+            return self.scale, x, self.table, h, h, x
+
+    report = pn.export(Passing(), folder / "passing.onnx", data=torch.randn(4, 3))
+    assert report.ok, report
+    opened = formats.open(report.path)
+    assert [info.name for info in opened.inputs] == ["x"]
+    assert [info.name for info in opened.outputs] == [f"output_{number}" for number in range(6)]
+    opened.close()
+
+
+def test_an_output_may_have_the_name_of_a_tensor_inside(folder: Path) -> None:
+    nodes = (("Input", "relu", {"shape": ("N", 3)}), linear("fc", 3, 2), ("ReLU", "act"), linear("fc2", 2, 2))
+    graph = draw("names", (*nodes, ("Output", "linear"), ("Output", "same")), "relu fc act fc2 linear", "fc2 same")
+    report = pn.export(graph, folder / "names.onnx")
+    assert report.ok, report
+    assert [each.node for each in report.nodes.values() if each.difference is not None] == ["fc", "act", "fc2"]
+
+
+def test_what_the_runtime_has_in_float32_only_is_named_with_a_repair(folder: Path) -> None:
+    net = nn.Sequential(nn.ReLU(), nn.Conv1d(3, 4, 3)).double()
+    data = torch.randn(4, 3, 9, dtype=torch.float64)
+    with pytest.raises(pn.ExportError, match=r"not in float64: export model\.float") as caught:
+        pn.export(net, folder / "double.onnx", data=data)
+    (finding,) = caught.value.diagnostics
+    assert finding.node == "1"
+    assert pn.check_export(net, "onnx", data=data) == [finding]
+
+
+def test_a_model_in_bfloat16(folder: Path) -> None:
+    net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).bfloat16()
+    report = pn.export(net, folder / "bfloat16.pt2", data=torch.randn(5, 8).bfloat16())
+    assert report.ok, report
+    assert len(report.nodes) == 3
+
+
+def test_an_engine_that_is_paused_is_compared_at_each_layer(folder: Path) -> None:
+    net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+    engine = pn.TrainingEngine(net, (torch.randn(32, 8), torch.randint(0, 3, (32,))), epochs=2, batch_size=8)
+    engine.step(2)
+    try:
+        report = pn.export(engine, folder / "paused.onnx")
+    finally:
+        engine.stop()
+    assert [each.node for each in report.nodes.values() if each.difference is not None] == ["0", "1", "2"]
+
+
 def test_a_length_that_python_loops_over_is_fixed_and_told(folder: Path) -> None:
     report = pn.export(Unrolled(), folder / "unrolled.pt2", sizes={"x": ("N", "T", 3)})
     assert report.ok
@@ -345,7 +444,7 @@ def test_an_output_that_is_no_tensor_is_refused(tmp_path: Path) -> None:
 
 def test_data_that_proves_little_is_told(tmp_path: Path) -> None:
     report = pn.export(mlp(), tmp_path / "net.pt", data=torch.full((3, 8), float("nan")))
-    assert "Of the data, the model gives nothing finite, so that little is proved by it." in report.notes
+    assert "The model gives no finite value for the data, so that run proves little." in report.notes
 
 
 def test_what_no_library_explains_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,6 +470,33 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(OnnxFormat, "write", full)
     with pytest.raises(pn.ExportError, match="cannot be written: No space left on device"):
         pn.export(mlp(), tmp_path / "net.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+FULL = """
+import resource, signal, sys
+import pnne_nb as pn
+from tests.export.kinds import chained, linear
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+graph = chained("wide", ("N", 8), linear("fc", 8, 4096))
+_, limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, limit))
+for name in sys.argv[1:]:
+    try:
+        pn.export(graph, name)
+    except pn.ExportError as error:
+        print(error)
+"""
+
+
+def test_a_real_full_disk_leaves_nothing_and_ends_nothing(tmp_path: Path) -> None:
+    names = ["net.onnx", "net.pt2", "net.safetensors", "net.pt", "net.ts"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-W", "ignore", "-c", FULL, *names]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"{name!r} cannot be written: File too large." for name in names]
     assert not list(tmp_path.iterdir())
 
 

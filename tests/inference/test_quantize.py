@@ -241,6 +241,22 @@ def test_data_that_does_not_fit_is_told_at_the_input() -> None:
     assert [found.node for found in caught.value.diagnostics] == ["x"]
 
 
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (torch.randn(64, 5), r"cannot be called with \(\[16, 5\] float32\): 0.layer: mat1 and mat2 shapes cannot"),
+        (
+            torch.ones(64, 6, dtype=torch.int64),
+            r"cannot be called with \(\[16, 6\] int64\): 0.layer: mat1 and mat2 must",
+        ),
+    ],
+)
+def test_data_that_a_module_does_not_take_is_told_at_its_layer(data: Tensor, message: str) -> None:
+    with pytest.raises(pn.ExportError, match=f"The model does not take the data: Sequential {message}") as caught:
+        pn.quantize(nn.Sequential(Doubled(), nn.Linear(6, 2)), data)
+    assert [found.node for found in caught.value.diagnostics] == ["0.layer"]
+
+
 @pytest.mark.parametrize(("example", "what"), [(2, "input"), (3, "output")])  # one calibrates, the other judges
 def test_values_that_are_not_finite_are_told_at_the_node(example: int, what: str) -> None:
     x = torch.randn(64, 4)
@@ -309,9 +325,55 @@ def test_equal_blocks_keep_their_own_weights(kind: Kind) -> None:
     net = nn.Sequential(Doubled(), Doubled(), nn.Linear(6, 2)).eval()
     x = torch.rand(64, 6)
     found = pn.quantize(net, (x, torch.randint(0, 2, (64,))), ("val_accuracy", 100), kind=kind)
-    assert len([node for node in found.graph.graphs.values() if "layer" in node.nodes]) == 1, "one definition for both"
+    assert found.converted == ("0.layer", "1.layer", "2")
     assert (found.nodes["0.layer"].sqnr or 0) > 25
-    assert found.nodes["0.layer"].bytes_before == 2 * 4 * (36 + 6)
+    assert found.nodes["0.layer"].bytes_before == found.nodes["1.layer"].bytes_before == 4 * (36 + 6)
     with torch.no_grad():
         exact = net(x)
         assert (found.model(x) - exact).norm() < 0.1 * exact.norm()
+
+
+def test_one_of_two_equal_blocks_stays_in_float_alone() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(Doubled(), Doubled(), nn.Linear(6, 2)).eval()
+    x = torch.rand(64, 6)
+    x[:, :3] *= 10
+    found = pn.quantize(net, x, keep=("1.layer",))
+    assert found.converted == ("0.layer", "2")
+    assert found.graph["0.layer"].type == "QuantizedLinear"
+    assert found.graph["1.layer"].type == "Linear"
+    assert list(found.nodes) == ["0.layer", "1.layer", "2"]
+    (first,) = pn.quantize(net, x, keep=("1.layer", "2")).converted
+    alone = nn.Sequential(net[0], nn.Identity(), nn.Linear(6, 2)).eval()
+    expected = pn.quantize(alone, x).graph["0.layer"].properties["scale"]
+    assert found.graph[first].properties["scale"] == expected, "the range of one block alone"
+
+
+class Tied(nn.Module):
+    """Blocks that are called twice each, with the same weights both times."""
+
+    def __init__(self, blocks: int) -> None:
+        super().__init__()
+        self.blocks, self.last = nn.ModuleList(Doubled() for _ in range(blocks)), nn.Linear(6, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = block(block(x))
+        result: Tensor = self.last(x)
+        return result
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_blocks_that_share_weights_share_them_still(blocks: int) -> None:
+    torch.manual_seed(0)
+    net, x = Tied(blocks).eval(), torch.rand(64, 6)
+    found = pn.quantize(net, x)
+    assert "last" in found.converted
+    torch.testing.assert_close(found.model(x), net(x), atol=0.02, rtol=0.05)
+    if blocks == 1:
+        assert found.share == 1.0
+        assert {type(part).__name__ for part in found.model.modules() if not list(part.children())} == {
+            "QuantizedLinear"
+        }
+    else:
+        assert found.nodes["blocks.0.layer"].reason.startswith("its block is drawn once for several pairs of blocks")

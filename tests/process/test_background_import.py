@@ -101,6 +101,36 @@ behind.set()
 background_import.wait_for_imports()
 """
 
+GATE = """
+import os, sys, threading
+from types import ModuleType
+kernel = ModuleType("IPython")
+kernel.get_ipython = object
+sys.modules["IPython"] = kernel
+from pnne_nb.process import background_import
+begun, gate = threading.Event(), threading.Event()
+gate.set()
+os.register_at_fork(before=gate.clear, after_in_parent=gate.set)
+forks = os.fork, os.forkpty
+
+def import_module(name):
+    begun.set()
+    threading.Event().wait(0.05)
+    gate.wait(60)
+
+background_import.import_module = import_module
+background_import.import_in_background("first", "second")
+begun.wait(60)
+replaced = os.fork is not forks[0]
+child = os.fork()
+if child == 0:
+    os._exit(0 if (os.fork, os.forkpty) == forks else 1)
+print("forked", replaced, os.waitpid(child, 0)[1])
+background_import.wait_for_imports()
+print((os.fork, os.forkpty) == forks)
+"""
+"""As filelock does: until a fork is over, nobody goes on who is about to define a lock."""
+
 USES = """
 import os, sys
 from IPython.core.interactiveshell import InteractiveShell
@@ -153,6 +183,11 @@ A module that registers calls at each fork comes by itself: a fork that waits fo
 def test_a_fork_waits_for_the_module_under_way_and_no_longer() -> None:
     ended = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=120, check=False)
     assert ended.stdout.strip() == "forked True False 0", ended.stderr
+
+
+def test_a_fork_waits_before_anybody_prepares_for_it() -> None:
+    ended = subprocess.run([sys.executable, "-c", GATE], capture_output=True, text=True, timeout=50, check=False)
+    assert ended.stdout.split() == ["forked", "True", "0", "True"], ended.stderr
 
 
 def test_after_an_editor_no_first_use_waits_for_an_import_nor_does_a_fork_make_half_of_its_calls() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pnne_nb.process.subscribers import Subscribers
+from pnne_nb.process.subscribers import Subscribers, weakly
 
 
 def test_each_is_taken_out_once_by_its_own_function() -> None:
@@ -33,3 +33,17 @@ def test_who_goes_through_them_sees_those_of_the_beginning() -> None:
     for subscriber in subscribers:
         subscriber()
     assert called == ["first", "second"]
+
+
+def test_a_weak_subscriber_is_called_while_its_object_lives() -> None:
+    class Listener:
+        def hear(self, said: str) -> None:
+            heard.append(said)
+
+    heard: list[str] = []
+    listener = Listener()
+    tell = weakly(listener.hear)
+    tell("first")
+    del listener
+    tell("second")
+    assert heard == ["first"]

@@ -124,6 +124,7 @@ TOLD: dict[str, str] = {
     "a weight through out": "torch.mul(net.rest[0].weight.data, 2, out=net.rest[0].weight.data)",
     "a weight as NumPy": "net.rest[0].weight.detach().numpy()[:] = 0",
     "a number of a weight as NumPy": "net.rest[0].weight.detach().numpy()[3, 3] += 1",
+    "a weight in vmap": "torch.func.vmap(lambda w: w.mul_(2))(net.rest[0].weight.data)",
     "a weight by DLPack": "np.from_dlpack(net.rest[0].weight.detach())[:] = 0",
     "a weight by its pointer": "ctypes.memset(net.rest[0].weight.data_ptr(), 0, 64)",
     "the storage of a weight": "net.rest[0].weight.untyped_storage().fill_(0)",
@@ -224,6 +225,23 @@ for _ in range(20): functional_call(net, other, (X[:8],))
 from torch.func import grad, vmap, functional_call
 own = {n: p.detach() for n, p in net.rest.named_parameters()}
 vmap(grad(lambda w, x: functional_call(net.rest, w, (x,)).sum()), (None, 0))(own, torch.randn(5, 64))
+""",
+    "grad of torch.func": "net.eval(); torch.func.grad(lambda x: net(x).sum())(X[:8]); net.train()",
+    "grad of torch.func, failing": "quiet(lambda: torch.func.grad(lambda x: net(x).sum())(X[:8]), RuntimeError)",
+    "grad of torch.func, in threads": """
+in_threads(lambda: quiet(lambda: torch.func.grad(lambda x: net(x).sum())(X[:8]), RuntimeError))
+""",
+    "jvp of torch.func": "torch.func.jvp(net.rest, (torch.randn(4, 64),), (torch.randn(4, 64),))",
+    "hessian of torch.func": "torch.func.hessian(lambda x: net.rest(x).sum())(torch.randn(2, 64))",
+    "vmap over a weight": "[torch.func.vmap(lambda w: w.sum())(net.fc1.weight) for _ in range(20)]",
+    "grad by a weight": "[torch.func.grad(lambda w: (X[:8] @ w.t()).sum())(net.fc1.weight) for _ in range(20)]",
+    "saved tensors elsewhere": """
+with torch.autograd.graph.save_on_cpu():
+    net(X[:8]).sum().backward()
+""",
+    "make_fx": """
+from torch.fx.experimental.proxy_tensor import make_fx
+make_fx(lambda x: net(x))(X[:4])
 """,
     "hooks": """
 h = net.fc1.register_forward_hook(lambda m, a, o: None)

@@ -881,7 +881,7 @@ def test_without_data_it_says_what_to_give(model: Callable[[], nn.Module | NodeG
 
 
 def test_something_else_than_a_model() -> None:
-    with pytest.raises(TrainingError, match=r"Give a NodeGraph or an nn.Module to train, not a str"):
+    with pytest.raises(TrainingError, match=r"Give a NodeGraph or an nn.Module, not a str"):
         TrainingEngine("resnet", images())  # type: ignore[arg-type]  # wrong on purpose
 
 
@@ -938,7 +938,7 @@ def test_a_callback_that_raises_is_named_and_the_data_is_not_blamed(event: Liter
     with pytest.raises(KeyError, match="mine") as caught:
         trained.wait(60)
     (where, when) = caught.value.__notes__
-    assert where.endswith(f"mine, which on('{event}', ...) has asked for.")
+    assert where.endswith(f"mine, which on('{event}', ...) has registered.")
     assert when == "Between two steps."
     assert trained.history.anomalies == []
 

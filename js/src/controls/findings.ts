@@ -98,13 +98,14 @@ function curvesPicture(curves: readonly EvidenceCurve[]): HTMLElement {
 }
 
 export function noticeItem(
-  { number, step, message, node, hint, bars, curves }: Notice,
+  { number, step, message, node, hint, alarms, bars, curves }: Notice,
   onDismiss: (number: number) => void,
 ) {
   const words = element("div", { class: "pnne-notice-words" }, `Step ${step.toLocaleString("en-US")}: `);
   if (node) words.append(element("code", {}, node), " ");
   words.append(message);
   if (hint) words.append(" ", element("span", { class: "pnne-hint" }, hint));
+  if (alarms) words.append(" ", element("small", { class: "pnne-alarms" }, alarms));
   const dismiss = element(
     "button",
     { type: "button", class: "pnne-dismiss", title: "Dismiss this finding", "aria-label": `Dismiss: ${message}` },

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import nn
@@ -80,6 +80,21 @@ def normal_inputs(input_size: object, args: object) -> tuple[torch.Tensor, ...]:
         )
     generator = torch.Generator().manual_seed(0)
     return tuple(torch.randn(tuple(shape), generator=generator) for shape in shapes)
+
+
+def sizes_among(args: tuple[object, ...]) -> tuple[int, ...] | None:
+    """Return the shape that somebody gave in the place of an input, with a batch if it lacks one; None if it is none."""
+    sizes = args[0] if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
+    if not sizes or not all(type(size) is int for size in sizes):
+        return None
+    # A vector or an image alone: the shapes of batches have two or four sizes.
+    return (2, *sizes) if len(sizes) in {1, 3} else (*sizes,)
+
+
+EXAMPLES: Final = dict.fromkeys(
+    ("dummy_input", "example_input", "example_inputs", "input", "input_data", "inputs", "sample", "x"), "args=(x,)"
+)
+"""What to write for an example of the inputs, by what other libraries call it."""
 
 
 def call_inputs(

@@ -57,12 +57,14 @@ class MemoryPlan(msgspec.Struct, frozen=True):
         live: The most bytes in use during each step, beside what is there all the time.
         lifetimes: Results of nodes and what is kept with them, in the order in which they were taken.
         fixed: Bytes of parameters, buffers and inputs, there all the time.
+        devices: Most bytes in use at once on each device, parameters and inputs included.
     """
 
     steps: tuple[str, ...]
     live: tuple[int, ...]
     lifetimes: tuple[Lifetime, ...]
     fixed: int
+    devices: dict[str, int] = {}
 
     @property
     def peak(self) -> int:
@@ -90,14 +92,20 @@ class MemoryPlan(msgspec.Struct, frozen=True):
         return sorted(rows, key=lambda row: -row[1])
 
     def __repr__(self) -> str:
-        return f"MemoryPlan({len(self.steps)} steps, peak {size(self.peak)} at {self.peak_at or 'rest'})"
+        return f"MemoryPlan({len(self.steps)} steps, peak {size(self.peak)} at {self.peak_at or 'rest'}{self._spread})"
+
+    @property
+    def _spread(self) -> str:
+        """The peak on each device, if there are several."""
+        if len(self.devices) < 2:
+            return ""
+        return "; " + ", ".join(f"{device}: {size(bytes)}" for device, bytes in self.devices.items())
 
     def __str__(self) -> str:
         width = max((len(step) for step in self.steps), default=0)
         top = max(self.live, default=0) or 1
-        lines = [
-            f"peak {size(self.peak)} at {self.peak_at or 'rest'}: {size(self.fixed)} always, {size(top)} while it runs"
-        ]
+        running = f"{size(top)} while it runs{self._spread}"
+        lines = [f"peak {size(self.peak)} at {self.peak_at or 'rest'}: {size(self.fixed)} always, {running}"]
         for step, live in zip(self.steps, self.live, strict=True):
             lines.append(
                 f"  {step:<{width}} {size(live):>9} {'█' * round(24 * live / top)}{' ← peak' if live == top else ''}"
@@ -118,7 +126,7 @@ class MemoryPlan(msgspec.Struct, frozen=True):
             for node, bytes, born, died in self.table()[:10]
         )
         return (
-            f"<b>Peak {size(self.peak)}</b> at {escape(self.peak_at)}; {size(self.fixed)} of it always"
+            f"<b>Peak {size(self.peak)}</b> at {escape(self.peak_at)}; {size(self.fixed)} of it always{escape(self._spread)}"
             "<div style='max-height:32em;overflow:auto'>"
             f"<table><tr><th>step</th><th>in use</th><th></th></tr>{rows}</table></div>"
             f"<table><caption>The largest</caption><tr><th>node</th><th>bytes</th><th>lives</th></tr>{longest}</table>"
@@ -135,8 +143,8 @@ def plan_memory(
     """Plan the memory of a forward pass or of a training step: lifetimes, and the peak with its node.
 
     The model runs on tensors without data, so this costs no memory itself, and works for a model that would not fit.
-    Counted is what tensors hold, as torch's own bookkeeping would for each device together; what kernels use inside
-    for a moment is not.
+    Counted is what tensors hold, on all devices together and, in ``devices``, on each; what kernels use inside for a
+    moment is not.
 
     Args:
         model: A document, or a model compiled from one.
@@ -183,7 +191,9 @@ def measure_memory(
     """
     tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     inputs = [leaf for leaf in pytree.tree_leaves((args, dict(kwargs))) if isinstance(leaf, torch.Tensor)]
-    fixed = sum(tensor.nbytes for tensor in (*tensors.values(), *inputs))
+    fixed: dict[str, int] = {}
+    for tensor in (*tensors.values(), *inputs):
+        fixed[str(tensor.device)] = fixed.get(str(tensor.device), 0) + tensor.nbytes
     with (_copies if data else imitation)(model, (args, dict(kwargs))) as (twin, given):
         twin.train(training)
         del tensors, inputs
@@ -223,7 +233,7 @@ def backward(result: Any) -> None:
         torch.autograd.backward(leaves, [torch.ones_like(leaf) for leaf in leaves])
 
 
-def _plan(observer: Observer, forward: int, alive: set[int], fixed: int) -> MemoryPlan:
+def _plan(observer: Observer, forward: int, alive: set[int], fixed: Mapping[str, int]) -> MemoryPlan:
     steps: list[str] = []
     live: list[int] = []
     step_of: list[int] = []
@@ -245,7 +255,9 @@ def _plan(observer: Observer, forward: int, alive: set[int], fixed: int) -> Memo
         for kept in observer.kept
         if kept.bytes
     )
-    return MemoryPlan(tuple(steps), tuple(live), lifetimes, fixed)
+    places = dict.fromkeys((*fixed, *sorted(observer.devices())))
+    devices = {each: fixed.get(each, 0) + max(observer.live(each), default=0) for each in places}
+    return MemoryPlan(tuple(steps), tuple(live), lifetimes, sum(fixed.values()), devices)
 
 
 def size(bytes: float) -> str:

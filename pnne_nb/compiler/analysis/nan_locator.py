@@ -99,7 +99,7 @@ def _watched_operations(model: nn.Module) -> Iterator[None]:
 
 def _raise(origin: NanOrigin) -> None:
     where = f"Submodule {origin.node!r}" if origin.node is not None else "The model"
-    if origin.stage == "loss":
+    if origin.stage == "loss" or origin.outside:
         where = "The loss, or code outside of the model,"
     if origin.stage in {"data", "weights"}:
         message = f"{origin.name!r} holds {origin.made} before {where[0].lower()}{where[1:]} has run."
@@ -122,7 +122,7 @@ class _Watch:
         self._passes = threading.local()  # each thread has a forward pass of its own
 
     def returned(self, _model: nn.Module, _given: object, output: object) -> None:
-        """An infinity that nobody has absorbed reaches the model's output: tell who has made it."""
+        """Raise, with the node that made it, if an infinity that no later call has absorbed reaches the model's output."""
         infinite = vars(self._passes).get("infinite")
         leaves = pytree.tree_leaves(output)
         if infinite is not None and any(_found(leaf) for leaf in leaves):
@@ -193,7 +193,7 @@ class _Watch:
                 return
             if found := next(filter(None, map(_found, given)), ""):
                 raise _error(
-                    f"The gradient that reaches node {node!r} holds already {found}: it was produced after the model, "
+                    f"The gradient that reaches node {node!r} already holds {found}: it was produced after the model, "
                     "by the loss.",
                     node,
                 )

@@ -114,6 +114,7 @@ class NanOrigin(msgspec.Struct, frozen=True):
         shape: See there.
         name: The input, target, parameter or buffer that held it before, or ``""``.
         by_hand: Whether an infinity was there on purpose and became a NaN here.
+        outside: Whether it was made outside of the model, as in the loss; of a backward pass, where the function was called.
     """
 
     stage: Stage
@@ -128,6 +129,7 @@ class NanOrigin(msgspec.Struct, frozen=True):
     shape: tuple[int, ...] = ()
     name: str = ""
     by_hand: bool = False
+    outside: bool = False
 
     def rows(self, examples: int) -> tuple[int, ...]:
         """Return the examples of a batch whose values are bad, where a dimension of the result tells.
@@ -402,7 +404,10 @@ class OriginTrace(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
     def _of_event(self, event: _Event) -> NanOrigin:
         place = event.place
         stage: Stage = "backward" if event.backward else "forward" if place.inside else "loss"
-        return NanOrigin(stage, place.node, _spoken(event.operation), _source(place.file, place.line), **event.told)
+        # A backward pass without a place tells nothing of where its function was called.
+        outside = not place.inside and bool(place.file)
+        source = _source(place.file, place.line)
+        return NanOrigin(stage, place.node, _spoken(event.operation), source, outside=outside, **event.told)
 
 
 def found(tensor: Tensor) -> str:
@@ -419,7 +424,7 @@ def found(tensor: Tensor) -> str:
 
 
 def described(operand: Operand) -> str:
-    """An operand in words: ``"[8, 4] float32, from 0 to 3, 2 of them 0"``."""
+    """Return an operand in words: ``"[8, 4] float32, from 0 to 3, 2 of them 0"``."""
     between = f", from {operand.low:.4g} to {operand.high:.4g}" if operand.low == operand.low else ""
     zeros = f", {operand.zeros} of them 0" if operand.zeros else ""
     return f"{list(operand.shape)} {operand.dtype}{between}{zeros}"
@@ -436,7 +441,7 @@ def _spoken(operation: str) -> str:
 
 
 def _snake(name: str) -> str:
-    """``"LogSoftmaxBackward0"`` is ``"log_softmax"``."""
+    """Return the name of a function from its autograd node: ``"log_softmax"`` for ``"LogSoftmaxBackward0"``."""
     plain = re.sub(r"Backward\d*$", "", name.rpartition("::")[2])
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", plain).lower()
 

@@ -21,16 +21,18 @@ class Allocation:
     Attributes:
         node: Path of the node that made it; ``""`` outside of any, as in the backward pass.
         bytes: Its size.
+        device: Where it is.
         born: Number of the operation that made it.
         died: Number of the last operation that ran before it was released; None if it outlived the run.
         users: Paths of the nodes that had a tensor in it.
     """
 
-    __slots__ = ("born", "bytes", "died", "node", "users")
+    __slots__ = ("born", "bytes", "device", "died", "node", "users")
 
-    def __init__(self, node: str, bytes: int, born: int) -> None:
+    def __init__(self, node: str, bytes: int, device: str, born: int) -> None:
         self.node = node
         self.bytes = bytes
+        self.device = device
         self.born = born
         self.died: int | None = None
         self.users: set[str] = {node}
@@ -80,10 +82,16 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch doe
                 self.changed |= users
         return result
 
-    def live(self) -> Iterator[int]:
-        """Yield the bytes in use after each operation."""
+    def devices(self) -> set[str]:
+        """Return the devices on which memory was taken."""
+        return {kept.device for kept in self.kept}
+
+    def live(self, device: str | None = None) -> Iterator[int]:
+        """Yield the bytes in use after each operation, on one device or on all."""
         changes = [0] * (len(self.nodes) + 1)
         for kept in self.kept:
+            if device is not None and kept.device != device:
+                continue
             changes[kept.born] += kept.bytes
             if kept.died is not None:
                 changes[kept.died + 1] -= kept.bytes
@@ -96,7 +104,9 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch doe
         storage = tensor.untyped_storage()
         found = self._by_storage.get(id(storage))
         if found is None:
-            found = self._by_storage[id(storage)] = Allocation(maker or "", storage.nbytes(), len(self.nodes) - 1)
+            place = str(tensor.device)
+            found = Allocation(maker or "", storage.nbytes(), place, len(self.nodes) - 1)
+            self._by_storage[id(storage)] = found
             if maker is not None:
                 # Without a maker it is an argument, a parameter or a constant, which was there before.
                 self.kept.append(found)

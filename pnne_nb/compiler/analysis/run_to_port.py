@@ -120,7 +120,7 @@ class _Cutter:
             definition = node.properties.get("definition")
             if node.type != "Subgraph" or not isinstance(definition, str):
                 raise UnknownNodeError(
-                    f"{whole!r} stands inside {node.name!r}, which runs code of its own: only its outputs can be seen."
+                    f"{whole!r} is inside {node.name!r}, which runs code of its own: only its outputs can be seen."
                 )
             self._part(nodes, kept, node.name, above)
             inner = self._cut_graph(definition, path[1:], output, whole, f"{above}{node.name}.")

@@ -72,7 +72,7 @@ class VerificationReport(msgspec.Struct, frozen=True):
 
     @property
     def equal(self) -> bool:
-        """Whether all comparisons are equal, bit for bit."""
+        """Return whether all comparisons are equal, bit for bit."""
         return all(check.equal for check in self.checks)
 
     @property
@@ -223,7 +223,7 @@ def _checks(
 
 
 def _keeps_results(module: nn.Module) -> bool:
-    """Whether a later call could be given what an earlier one has computed, with its gradients."""
+    """Return whether a later call could be given what an earlier one has computed, with its gradients."""
     return next(computed(module), None) is not None
 
 
@@ -310,7 +310,7 @@ _COMPARED = (bool, int, float, complex, str, bytes, set, frozenset, range, slice
 
 
 def _is_made_of_attributes(value: Any) -> bool:
-    """Whether a result is an object of a plain class, such as a cache."""
+    """Return whether a result is an object of a plain class, such as a cache."""
     has_attributes = hasattr(value, "__dict__") or hasattr(type(value), "__slots__")
     return has_attributes and not isinstance(value, (type, nn.Module, *_COMPARED)) and not callable(value)
 

@@ -61,7 +61,7 @@ class CustomSource:
         """Add what `name` stands for, once."""
         if name in self.names:
             if self.names[name] is not value:
-                raise self._fault(f"uses two things by the name {name!r}", "Rename one of them.")
+                raise self._fault(f"uses two different objects by the name {name!r}", "Rename one of them.")
             return
         if name in _KNOWN and value is sys.modules.get(_KNOWN[name]):
             self.used.add(name)

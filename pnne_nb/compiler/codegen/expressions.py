@@ -45,13 +45,13 @@ _DRAWN = {"zeros": "zeros", "ones": "ones", "uniform": "rand"}
 
 
 def is_known(target: str) -> bool:
-    """Whether source can name `target` without an import: it is torch's or Python's."""
+    """Return whether source can name `target` without an import: it is torch's or Python's."""
     return target.startswith(("torch.", "operator.", "math.")) or target in {*_BUILTINS, ORDERED, SET_ATTRIBUTES}
 
 
 @functools.cache
 def takes_device(target: str) -> bool:
-    """Whether the constructor of a torch layer has a ``device`` argument."""
+    """Return whether the constructor of a torch layer has a ``device`` argument."""
     cls = getattr(nn, target.removeprefix("torch.nn."), None)
     return cls is not None and "device" in inspect.signature(cls).parameters
 

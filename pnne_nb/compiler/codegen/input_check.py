@@ -83,7 +83,7 @@ def misfits(
 
 
 def _fits(actual: Sequence[int], wanted: Sequence[int | str], known: dict[str, int]) -> bool:
-    """Whether sizes are the declared ones; a symbol has one size wherever it occurs."""
+    """Return whether sizes are the declared ones; a symbol has one size wherever it occurs."""
     return len(actual) == len(wanted) and all(
         size == (want if isinstance(want, int) else known.setdefault(want, size))
         for size, want in zip(actual, wanted, strict=True)

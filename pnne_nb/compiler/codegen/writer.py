@@ -71,7 +71,7 @@ def _plain(text: str) -> str:
 
 
 def _runs_alike(one: Program, other: Program) -> bool:
-    """Whether two programs have the same ``forward``: what their members are made of is another thing."""
+    """Return whether two programs have the same ``forward``: what their members are made of is another thing."""
     return (
         len(one.calls) == len(other.calls)
         # repr tells 1 from 1.0 and True.

@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from pnne_nb.catalog.operators import CHECK
-from pnne_nb.compiler.analysis.example_inputs import normal_inputs
+from pnne_nb.compiler.analysis.example_inputs import EXAMPLES, normal_inputs
 from pnne_nb.compiler.analysis.gradients import parameter_bytes
 from pnne_nb.compiler.analysis.verify import call_arguments, key_prefix, whole_prefix
 from pnne_nb.compiler.importing.draft.draft import Item, Kind, Level, UntranslatableError
@@ -36,7 +36,7 @@ from pnne_nb.compiler.lowering.attributes import node_at
 from pnne_nb.compiler.pipeline.compile import compile_for_proof
 from pnne_nb.compiler.weights.deepcopy import Copies, Shared, duplicate, untouched
 from pnne_nb.compiler.weights.rename_log import follow
-from pnne_nb.errors import CompileError
+from pnne_nb.errors import CompileError, answers_misuse
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.schema.structural import CHECKPOINT
 from pnne_nb.process.gc_pause import return_free_memory
@@ -46,6 +46,7 @@ from pnne_nb.process.random_state import private_random_state
 _NOTHING: Mapping[str, Any] = {}
 
 
+@answers_misuse("pn.from_module(net, args=(x,))", EXAMPLES, input_shape="input_size=(2, 3)")
 def from_module(
     net: nn.Module,
     args: Sequence[Any] | torch.Tensor = (),
@@ -466,7 +467,7 @@ def _check_ranks(level: Level, called: Mapping[str, Any]) -> None:
         rank = called[item.argument].dim()
         found = Item("getattr", "ndim", {"name": "ndim"}, {"input": (item, "output")}, kinds={"output": "value"})
         same = Item("operator_eq", "same", {"b": rank}, {"a": (found, "output")}, kinds={"output": "value"})
-        said = f"imported for {item.argument}.ndim == {rank}; else import again"
+        said = f"imported for {item.argument}.ndim == {rank}; otherwise import again"
         checks += [found, same, Item(CHECK, CHECK, {"message": said}, {"condition": (same, "output")})]
     place = len(list(level.of_type("Input")))
     level.items[place:place] = checks

@@ -158,7 +158,7 @@ def variadic_items(port: Port, wires: Mapping[str, object]) -> list[str]:
 
 
 def _reads_well_by_position(spec: NodeSpec, name: str) -> bool:
-    """Whether people write this typed-in argument without its name: ``flatten(x, 1)``, but ``softmax(x, dim=1)``."""
+    """Return whether this typed-in argument is usually unnamed: ``flatten(x, 1)``, but ``softmax(x, dim=1)``."""
     prop = spec.property_named(name)
     if prop is None or name in ("start_dim", "end_dim") or is_autograd_function(spec):
         return True
@@ -166,7 +166,7 @@ def _reads_well_by_position(spec: NodeSpec, name: str) -> bool:
 
 
 def _same(value: object, default: object) -> bool:
-    """Whether a value is its property's default; 1, 1.0 and True are different values."""
+    """Return whether a value is its property's default; 1, 1.0 and True are different values."""
     if type(value) is not type(default) or value != default:
         return False
     if isinstance(value, (tuple, list)) and isinstance(default, (tuple, list)):

@@ -60,7 +60,7 @@ def numbers(program: Program) -> set[str]:
 
 
 def gives_number(call: Call, known: Container[str]) -> bool:
-    """Whether a call returns numbers, tuples of numbers, or an attribute of a tensor such as its dtype.
+    """Return whether a call returns numbers, tuples of numbers, or an attribute of a tensor such as its dtype.
 
     Args:
         call: The call.
@@ -97,14 +97,14 @@ def _is_number(argument: Argument, known: Container[str]) -> bool:
 
 
 def changes_in_place(call: Call) -> bool:
-    """Whether a call changes its first argument: ``add_``, ``inplace=True``, ``x[0] = y``."""
+    """Return whether a call changes its first argument: ``add_``, ``inplace=True``, ``x[0] = y``."""
     if call.target in STATEMENTS:
         return True
     return (call.target.endswith("_") and not call.target.endswith("__")) or _says_so(call.keywords)
 
 
 def is_inplace_layer(layer: Layer) -> bool:
-    """Whether a layer changes its input: ``ReLU(inplace=True)``."""
+    """Return whether a layer changes its input: ``ReLU(inplace=True)``."""
     return _says_so(layer.construction.keywords)
 
 

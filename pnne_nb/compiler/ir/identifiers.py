@@ -23,12 +23,12 @@ RESERVED = frozenset(
 
 @functools.lru_cache(maxsize=10_000)
 def is_identifier(name: str) -> bool:
-    """Whether `name` can be written after ``self.``."""
+    """Return whether `name` can be written after ``self.``."""
     return bool(_IDENTIFIER.fullmatch(name)) and not keyword.iskeyword(name)
 
 
 def is_attribute(name: str) -> bool:
-    """Whether a generated class can hold a tensor or module under `name`, which ``getattr`` may have to ask for."""
+    """Return whether a generated class can hold a tensor or module under `name`; ``getattr`` may be needed to read it."""
     return name.isprintable() and "." not in name and not name.startswith("__") and 0 < len(name) <= MAX_LENGTH
 
 
@@ -45,7 +45,7 @@ def check_target(target: str) -> str:
 
 
 def is_dotted(name: str) -> bool:
-    """Whether `name` is a dotted name, such as that of a class."""
+    """Return whether `name` is a dotted name, such as that of a class."""
     return all(is_identifier(part) for part in name.split("."))
 
 

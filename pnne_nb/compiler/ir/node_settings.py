@@ -67,7 +67,7 @@ def _live(value: Value) -> object:
 
 
 def casts(names: Sequence[str]) -> bool:
-    """Whether contexts cast floating-point tensors on the CPU."""
+    """Return whether contexts cast floating-point tensors on the CPU."""
     found = [name for name in names if name.startswith("autocast cpu")]
     return bool(found) and not found[-1].endswith(" off")
 

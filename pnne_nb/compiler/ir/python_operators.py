@@ -77,7 +77,7 @@ GETATTR = "getattr"
 
 
 def is_operator(target: str, operands: int) -> bool:
-    """Whether a call of `target` with that many positional arguments, and no others, is written as an operator."""
+    """Return whether a call of `target` with that many positional arguments and no others is written as an operator."""
     return target in (BINARY, UNARY)[operands == 1] and operands in (1, 2)
 
 

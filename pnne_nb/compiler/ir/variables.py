@@ -199,7 +199,7 @@ class Variables:
 
 
 def is_variable(name: str) -> bool:
-    """Whether a value may be named so."""
+    """Return whether a value may be named so."""
     return is_identifier(name) and name not in RESERVED and name not in _BUILTINS and not name.startswith("__")
 
 

@@ -106,7 +106,7 @@ def frozen(snapshots: Mapping[str, GraphSnapshot], snapshot: GraphSnapshot) -> I
 
 
 def _is_module(snapshots: Mapping[str, GraphSnapshot], snapshot: GraphSnapshot, path: str) -> bool:
-    """Whether a node inside a graph makes the module of a path."""
+    """Return whether a node inside a graph makes the module of a path."""
     places = {place: name for name, place in module_paths(snapshot).items()}
     parts = path.split(".")
     length = next((n for n in range(len(parts), 0, -1) if ".".join(parts[:n]) in places), 0)

@@ -313,7 +313,7 @@ def _values(
 
 
 def _is_same(one: Program, other: Program) -> bool:
-    """Whether two programs are the same; not only equal, for 1 equals 1.0 and True."""
+    """Return whether two programs are the same; not only equal, for 1 equals 1.0 and True."""
     return (
         len(one.members) == len(other.members)
         and len(one.calls) == len(other.calls)

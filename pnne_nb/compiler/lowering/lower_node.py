@@ -173,7 +173,7 @@ def author_variables(node: Node, spec: NodeSpec) -> AuthorVariables:
 
 
 def _is_named(node: Node, variable: str) -> bool:
-    """Whether a person has given a function's node a name that is neither the variable's nor its type's."""
+    """Return whether a person has given a function's node a name that is neither the variable's nor its type's."""
     plain = node.name.rstrip("0123456789").rstrip("_")
     return node.name != variable and plain not in (node.type.rstrip("_"), node.type.removeprefix("operator_"))
 

@@ -144,7 +144,7 @@ def _draws_its_own(member: Member) -> bool:
 
 
 def _has_buffers(member: Member) -> bool:
-    """Whether computing a member again may change its buffers; unknown classes may."""
+    """Return whether computing a member again may change its buffers; unknown classes may."""
     match member:
         case Opaque():
             return True

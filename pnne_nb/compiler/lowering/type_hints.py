@@ -31,7 +31,7 @@ class Annotations:
         self._taken: dict[tuple[str, str], bool] = {}
 
     def takes_tensor(self, snapshot: GraphSnapshot, name: str) -> bool:
-        """Whether the value of an Input is known to be a tensor: by its shape, or because every use passes one."""
+        """Return whether the value of an Input is known to be a tensor: it has a shape, or every use passes one."""
         if snapshot.nodes[name].properties.get("shape") is not None:
             return True
         key = (snapshot.id, name)
@@ -45,7 +45,7 @@ class Annotations:
         return self._taken[key]
 
     def gives_tensor(self, snapshot: GraphSnapshot, ref: Ref) -> bool:
-        """Whether the value at an output port is known to be a tensor, or a tensor or None."""
+        """Return whether the value at an output port is known to be a tensor, or a tensor or None."""
         made = self._made_by(snapshot, ref)
         if isinstance(made, bool):
             return made
@@ -54,7 +54,7 @@ class Annotations:
         return found is not None and found.kind == "tensor"
 
     def may_be_none(self, snapshot: GraphSnapshot, ref: Ref) -> bool:
-        """Whether torch annotates the value at an output port as ``Optional[Tensor]``."""
+        """Return whether torch annotates the value at an output port as ``Optional[Tensor]``."""
         return self._made_by(snapshot, ref) in OPTIONAL_OUTPUTS
 
     def _made_by(self, snapshot: GraphSnapshot, ref: Ref) -> bool | tuple[str, str]:

@@ -60,7 +60,7 @@ def _shorten(error: BaseException, around: CodeType) -> None:
 
 
 def _hides(step: TracebackType, around: CodeType) -> bool:
-    """Whether a step only calls the next one: by what torch calls modules with, or by its own word, as pytest knows it."""
+    """Return whether a frame only calls the next one: it is torch's, or says so itself, as pytest's frames do."""
     frame = step.tb_frame
     return frame.f_code in (*_CALLING, around) or frame.f_locals.get("__tracebackhide__") is True
 
@@ -150,7 +150,7 @@ def find_failure(error: BaseException) -> Failure | None:
 
 
 def _is_drawn_box(model: object, box: object) -> bool:
-    """Whether a module is opaque and has nodes of the document inside."""
+    """Return whether a module is opaque and has nodes of the document inside."""
     loaded = loader.loaded_from(model) if isinstance(model, nn.Module) else None
     if loaded is None or not isinstance(model, nn.Module) or not isinstance(box, nn.Module):
         return False

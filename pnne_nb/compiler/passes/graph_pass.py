@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, final
 
 import torch
@@ -19,7 +19,7 @@ from pnne_nb.compiler.passes.equivalence import Promise
 from pnne_nb.compiler.passes.report import Change, Gain
 from pnne_nb.compiler.shapes.fake_tensors import imitation
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.graph.model.node import split_port
+from pnne_nb.graph.model.node import Node, split_port
 from pnne_nb.graph.model.ops import Connect, Disconnect, Op
 from pnne_nb.process.random_state import private_random_state
 
@@ -54,6 +54,14 @@ class PassSubject:
         """Return the paths of a node from the root, one for each use of its graph."""
         return tuple(f"{prefix}{node}" for prefix in self.prefixes[graph])
 
+    def walk(self, id: str = "", prefix: str = "") -> Iterator[tuple[str, Node]]:
+        """Yield each node with its path, in the order in which the nodes run; blocks before what is inside them."""
+        for name in self.snapshots[id].order:
+            node = self.snapshots[id].nodes[name]
+            yield f"{prefix}{name}", node
+            if node.definition in self.snapshots and node.definition is not None:
+                yield from self.walk(node.definition, f"{prefix}{name}.")
+
     def module_path(self, path: str) -> str:
         """Return the path of a node's module or tensor in the model; for a shared one, that of its owner."""
         names: list[str] = []
@@ -65,7 +73,7 @@ class PassSubject:
         return ".".join(filter(None, names))
 
     def owns(self, path: str) -> bool:
-        """Whether a node owns its module or tensor, rather than sharing it."""
+        """Return whether a node owns its module or tensor, rather than sharing it."""
         snapshot = self.snapshots[""]
         for name in path.split("."):
             node = snapshot.nodes[name]
@@ -75,7 +83,7 @@ class PassSubject:
         return True
 
     def is_called_by_code(self, id: str) -> bool:
-        """Whether opaque code calls a graph, so that its inputs and outputs are fixed."""
+        """Return whether opaque code calls a graph, so that its inputs and outputs are fixed."""
         users = [
             snapshot.id for snapshot in self._all.values() for node in snapshot.nodes.values() if node.definition == id
         ]
@@ -90,15 +98,15 @@ class PassSubject:
         return tuple(observed(self.model, self.args, self.kwargs, train=train) for train in (True, False))
 
     def draws(self, graph: str, node: str) -> bool:
-        """Whether a node uses random numbers in either mode."""
+        """Return whether a node uses random numbers in either mode."""
         return any(self._is_among(observer.random, graph, node) for observer in self._observers)
 
     def writes(self, graph: str, node: str) -> bool:
-        """Whether a node changes memory in place that is not its own: inputs, statistics."""
+        """Return whether a node changes memory in place that is not its own: inputs, statistics."""
         return any(self._is_among(observer.writing, graph, node) for observer in self._observers)
 
     def is_pure(self, graph: str, node: str) -> bool:
-        """Whether a node has no effect beside its results."""
+        """Return whether a node has no effect beside its results."""
         changed = any(self._is_among(observer.changed, graph, node) for observer in self._observers)
         return not (changed or self.draws(graph, node) or self.writes(graph, node))
 

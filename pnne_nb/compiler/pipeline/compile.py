@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping
 from types import NoneType
+from typing import Final
 
 import msgspec
 from torch import nn
@@ -27,7 +28,7 @@ from pnne_nb.compiler.module.instantiate import make, make_indexable
 from pnne_nb.compiler.module.pickled_model import PickledModel, empty, make_portable
 from pnne_nb.compiler.shapes import trial
 from pnne_nb.compiler.shapes.infer import failure, infer
-from pnne_nb.errors import Diagnostic, ShapeError, expect
+from pnne_nb.errors import Diagnostic, ShapeError, answers_misuse, expect
 from pnne_nb.graph.document import NodeGraph, expect_graph
 from pnne_nb.graph.model.lint import MAX_NODES
 from pnne_nb.graph.schema.registry import registry
@@ -71,6 +72,17 @@ def forget(_: object = None) -> None:
 registry.observe(forget)
 
 
+_TRAINED: Final = "pn.TrainingEngine(graph, (X, y), loss=..., optimizer=..., metrics=...), which trains"
+_FASTER: Final = "torch.compile(pn.compile(graph), ...)"
+
+
+@answers_misuse(
+    "pn.compile(graph)",
+    {
+        **dict.fromkeys(("loss", "metrics", "optimizer"), _TRAINED),
+        **dict.fromkeys(("backend", "dynamic", "fullgraph", "mode"), _FASTER),
+    },
+)
 def compile(graph: NodeGraph, reuse: nn.Module | None = None) -> nn.Module:
     """Return a new model of the class that `graph` describes.
 
@@ -178,7 +190,7 @@ def _compiled(graph: NodeGraph) -> _Compiled:
 
 
 def _has_automatic(snapshots: Mapping[str, GraphSnapshot]) -> bool:
-    """Whether any node leaves a property to shape inference."""
+    """Return whether any node leaves a property to shape inference."""
     return any(
         spec.kind == "module" and spec.inferable and automatic_properties(spec, node.properties)
         for snapshot in snapshots.values()

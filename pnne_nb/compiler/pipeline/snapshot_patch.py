@@ -92,7 +92,7 @@ class _Draft:
             self._wires, self._followers = self._wires.copy(), self._followers.copy()
 
     def snapshot(self, graph: NodeGraph) -> GraphSnapshot:
-        """The snapshot as it is now."""
+        """Return the snapshot as it is now."""
         edges = graph.graphs[self._id].edges
         return GraphSnapshot(self._id, self._nodes, self._wires, self._followers, self._order, edges)
 
@@ -154,5 +154,5 @@ class _Draft:
 
 
 def _joins_others(node: Node) -> bool:
-    """Whether more than its edges joins a node with the rest of the document."""
+    """Return whether more than its edges joins a node with the rest of the document."""
     return node.type in _PORTS or node.definition is not None or node.shares is not None

@@ -18,7 +18,7 @@ from pnne_nb.compiler.shapes.symbolic import Trials
 
 
 def _recurrent_flops(inputs: torch.Tensor, by_input: torch.Tensor, by_state: torch.Tensor, *_: Any, **__: Any) -> int:
-    """Of one recurrent layer on `[t, n, c]`: two matrix products for every element of the sequences."""
+    """Return the operations of a recurrent layer on `[t, n, c]`: two matrix products for every element of the sequences."""
     return 2 * math.prod(inputs.shape[:-1]) * (by_input.numel() + by_state.numel())
 
 

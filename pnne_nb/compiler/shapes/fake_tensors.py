@@ -6,7 +6,7 @@ import copy
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, final
 
 import torch
 from torch import nn
@@ -14,6 +14,7 @@ from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from pnne_nb.compiler.ir.node_settings import entered
 
@@ -38,8 +39,25 @@ def imitation(model: nn.Module, inputs: Any) -> Iterator[tuple[nn.Module, Any]]:
     memo: dict[int, Any] = {id(tensor): fake(tensor) for tensor in tensors}
     twin = without_counting(copy.deepcopy(model, memo))
     given = pytree.tree_map(lambda leaf: fake(leaf) if isinstance(leaf, torch.Tensor) else leaf, inputs)
-    with unlogged(), mode:
+    with unlogged(), mode, _OneCpu():
         yield twin, given
+
+
+@final
+class _OneCpu(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not say
+    """Has fake tensors of ``cpu:0`` on ``cpu``: those with data are told apart by nothing, and fake ones could not be mixed."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch does not say
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        given = kwargs or {}
+        device = given.get("device")
+        if isinstance(device, torch.device) and device.type == "cpu":
+            given = {**given, "device": torch.device("cpu")}
+        return func(*args, **given)
 
 
 def without_counting(module: nn.Module) -> nn.Module:

@@ -212,7 +212,7 @@ class Scope:
         findings: list[NodeFinding] = []
         first = passed_on(self.snapshot, snapshots, name)
         if first is None:
-            findings.append(_not_ablated("nothing is connected to it that could be given on", "Connect its input"))
+            findings.append(_not_ablated("nothing is connected to it that could be passed on", "Connect its input"))
         used = sorted(
             {
                 ref.port
@@ -224,7 +224,8 @@ class Scope:
         if len(used) > 1:
             findings.append(
                 _not_ablated(
-                    f"its outputs {' and '.join(used)} are in use, and there is one input to give on", "Use one output"
+                    f"its outputs {' and '.join(used)} are in use, and there is only one input to pass on",
+                    "Use one output",
                 )
             )
         value = None if first is None or len(used) > 1 else self.value(first)

@@ -43,7 +43,7 @@ _V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 
 
 def require_room(unit: Unit, make: Callable[[], nn.Module], absent: Collection[str] = ()) -> None:
-    """See whether the weights that a model would make on the CPU fit into memory.
+    """Refuse a model whose weights do not fit into the memory of the CPU.
 
     Args:
         unit: The program.

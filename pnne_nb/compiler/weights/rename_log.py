@@ -204,7 +204,7 @@ def former_paths(graph: NodeGraph, model: nn.Module) -> Former:
 
 
 def is_known(graph: NodeGraph, model: nn.Module) -> bool:
-    """Whether a model was made of a document, so that all that became of its nodes is known."""
+    """Return whether a model was made of a document, so that all that became of its nodes is known."""
     known, _ = _made.get(model, (None, 0))
     return known is _track(graph)
 
@@ -271,7 +271,7 @@ def _is_whole(step: _Step) -> bool:
 
 
 def _is_new(path: tuple[_Step, ...], changes: Sequence[_Change]) -> bool:
-    """Whether a node, or what it is in, was added by some changes."""
+    """Return whether a node, or what it is in, was added by some changes."""
     for place in range(len(changes) - 1, -1, -1):
         match changes[place]:
             case _Added(graph, names):

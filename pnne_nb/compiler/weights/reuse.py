@@ -170,5 +170,5 @@ def _adapted(tensor: torch.Tensor, device: torch.device | None, dtype: torch.dty
 
 
 def _has_default_type(tensor: torch.Tensor) -> bool:
-    """Whether a new tensor has the element type that it has if its node says nothing else."""
+    """Return whether a new tensor has the element type that it has if its node says nothing else."""
     return tensor.dtype == torch.get_default_dtype()

@@ -12,7 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pnne_nb.errors import Diagnostic, ExportError
-from pnne_nb.export.formats.base import CONTENT, ExportRequest, NodeTensor, TensorInfo, WrittenFile, as_array
+from pnne_nb.export.formats.base import (
+    CONTENT,
+    ExportRequest,
+    NodeTensor,
+    TensorInfo,
+    WrittenFile,
+    as_array,
+    as_tensor,
+    in_memory,
+)
 from pnne_nb.process.quiet import quiet
 
 NOTES = (
@@ -46,12 +55,14 @@ class AotiFormat:
         traced = trace(request)
         content = json.dumps({key: value for key, value in describe(request, traced).items() if key != "nodes"})
         try:
-            with quiet(), torch.no_grad():
+            with quiet(), torch.no_grad(), in_memory(path) as buffer:
                 torch._inductor.aoti_compile_and_package(
                     traced.program,
-                    package_path=str(path),
+                    package_path=buffer,
                     inductor_configs={"aot_inductor.metadata": {CONTENT: content}},
                 )
+        except OSError:
+            raise
         except Exception as error:
             message = f"AOTInductor cannot compile the model: {str(error).strip().partition(chr(10))[0][:300]}"
             raise ExportError(
@@ -88,9 +99,7 @@ class AotiModel:
 
         try:
             with torch.no_grad():
-                found = self._model(
-                    *(torch.from_numpy(np.ascontiguousarray(inputs[info.name])) for info in self.inputs)
-                )
+                found = self._model(*(as_tensor(inputs[info.name], info.dtype) for info in self.inputs))
         except Exception as error:
             said = str(error).strip().partition("\n")[0][:300]
             raise ExportError(f"torch cannot run the AOTInductor package: {said}") from error

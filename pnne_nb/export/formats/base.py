@@ -6,7 +6,9 @@ process holds no torch unless the runtime is torch's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -207,8 +209,28 @@ class ExportFormat(Protocol):
         """
 
 
+@contextmanager
+def in_memory(path: Path) -> Iterator[io.BytesIO]:
+    """Give a buffer for torch to write to, and put it into a file at the end: where the disk is full, torch ends Python.
+
+    Raises:
+        OSError: If the file cannot be written.
+    """
+    buffer = io.BytesIO()
+    yield buffer
+    path.write_bytes(buffer.getbuffer())
+
+
 def as_array(value: Tensor) -> NDArray[np.generic]:
     """Return a tensor as an array; numpy has no bfloat16, so that those come as float32."""
     plain = value.detach().cpu()
     array: NDArray[np.generic] = (plain.float() if str(plain.dtype) == "torch.bfloat16" else plain).numpy()
     return array
+
+
+def as_tensor(array: NDArray[np.generic], dtype: str) -> Tensor:
+    """Return an array as a tensor of an element type, which `as_array` may have replaced."""
+    import torch  # noqa: PLC0415  # a process that proves a file imports torch only where that is the runtime
+
+    tensor: Tensor = torch.from_numpy(np.ascontiguousarray(array))
+    return tensor.to(getattr(torch, dtype))

@@ -13,7 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pnne_nb.errors import Diagnostic, ExportError
-from pnne_nb.export.formats.base import ExportRequest, FreeSize, NodeTensor, TensorInfo, WrittenFile, as_array
+from pnne_nb.export.formats.base import (
+    ExportRequest,
+    FreeSize,
+    NodeTensor,
+    TensorInfo,
+    WrittenFile,
+    as_array,
+    as_tensor,
+)
 from pnne_nb.process.quiet import quiet
 
 CONTENT = "pnne_nb"
@@ -64,7 +72,7 @@ class ExecuTorchFormat:
             ) from error
         path.write_bytes(written.buffer)
         sizes = _sizes_taken(written.executorch_program.execution_plan, request, traced.sizes)
-        return WrittenFile(sizes, notes=("What XNNPACK has no kernel for runs by ExecuTorch's portable kernels.",))
+        return WrittenFile(sizes, notes=("Operations without an XNNPACK kernel run on ExecuTorch's portable kernels.",))
 
     def node_tensors(self, path: Path) -> tuple[NodeTensor, ...]:  # noqa: ARG002  # of the protocol
         return ()
@@ -127,10 +135,8 @@ class ExecuTorchModel:
         self.outputs = tuple(TensorInfo(name, dtype, tuple(shape)) for name, dtype, shape in content["outputs"])
 
     def run(self, inputs: Mapping[str, NDArray[np.generic]]) -> dict[str, NDArray[np.generic]]:
-        import torch  # noqa: PLC0415  # as above
-
         try:
-            found = self._method.execute([torch.from_numpy(np.ascontiguousarray(inputs[i.name])) for i in self.inputs])
+            found = self._method.execute([as_tensor(inputs[info.name], info.dtype) for info in self.inputs])
         except Exception as error:
             said = str(error).strip().partition("\n")[0][:300]
             raise ExportError(f"ExecuTorch cannot run the program: {said}") from error

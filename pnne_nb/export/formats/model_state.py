@@ -253,7 +253,7 @@ def _made_module(root: nn.Module, name: str) -> tuple[nn.Module, str]:
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have the same bits, NaN included."""
+    """Return whether two tensors have the same bits, NaN included."""
     one, other = one.detach().cpu().contiguous(), other.contiguous()
     return torch.equal(one.reshape(-1).view(torch.uint8), other.reshape(-1).view(torch.uint8))
 

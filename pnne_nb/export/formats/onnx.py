@@ -21,8 +21,8 @@ _DTYPES = {
 }  # fmt: skip
 
 
-_OPERATOR = re.compile(r"Name:'([^']*)'")
-"""How ONNX Runtime names the operator that failed."""
+_OPERATOR = re.compile(r"(?:Name:|node with name )'([^']*)'")
+"""How ONNX Runtime names the operator that failed, or that it has no code for."""
 
 
 @final
@@ -72,7 +72,8 @@ class OnnxModel:
         try:
             self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as error:
-            raise ExportError(f"{path.name} is no ONNX file that ONNX Runtime can run: {_first(error)}") from error
+            foreign = f"{path.name} is no ONNX file that ONNX Runtime can run: {_first(error)}"
+            raise self._failure(error) or ExportError(foreign) from error
         outputs = self._session.get_outputs()
         self.metadata: Mapping[str, str] = dict(self._session.get_modelmeta().custom_metadata_map)
         self.inputs = tuple(map(_info, self._session.get_inputs()))
@@ -82,16 +83,18 @@ class OnnxModel:
         try:
             values = self._session.run(None, {info.name: inputs[info.name] for info in self.inputs})
         except Exception as error:
-            raise self._failure(error) from error
+            raise self._failure(error) or ExportError(f"ONNX Runtime cannot run the file: {_first(error)}") from error
         return {value.name: found for value, found in zip(self._session.get_outputs(), values, strict=True)}
 
-    def _failure(self, error: Exception) -> ExportError:
-        """Return what ONNX Runtime says, at the drawn node whose operator it names."""
+    def _failure(self, error: Exception) -> ExportError | None:
+        """Return what ONNX Runtime says of an operator, at its drawn node; None if it names no operator."""
         import onnx  # noqa: PLC0415  # an extra
 
         named = _OPERATOR.search(str(error))
-        operators = onnx.load(str(self._path), load_external_data=False).graph.node if named is not None else ()
-        node = next((_node(each) for each in operators if named is not None and each.name == named[1]), "")
+        if named is None:
+            return None
+        operators = onnx.load(str(self._path), load_external_data=False).graph.node
+        node = next((_node(each) for each in operators if each.name == named[1]), "")
         message = f"ONNX Runtime cannot run the file{f' at node {node!r}' if node else ''}: {_first(error)}"
         return ExportError(message, [Diagnostic("not-runnable", message, node or None)])
 

@@ -123,5 +123,5 @@ def _name(call: torch.fx.Node) -> str:
 
 
 def _is_assertion(call: torch.fx.Node) -> bool:
-    """Whether a call only asserts, or computes a size for that: no such call is written."""
+    """Return whether a call only asserts, or computes a size for that: no such call is written."""
     return not isinstance(call.target, torch._ops.OpOverload) or "assert" in _name(call) or "sym_" in _name(call)

@@ -10,8 +10,10 @@ from typing import Any
 import onnx
 import onnxscript.optimizer
 import torch
+from onnxscript import ir
 
 from pnne_nb.compiler import infer_shapes
+from pnne_nb.compiler.analysis.buffers import kept_buffers
 from pnne_nb.errors import Diagnostic, ExportError, PnneError
 from pnne_nb.export.formats.base import METADATA_PREFIX, ExportRequest, FreeSize, WrittenFile
 from pnne_nb.export.formats.node_places import node_at
@@ -44,7 +46,7 @@ def write_onnx(request: ExportRequest, path: Path) -> WrittenFile:
     for key, value in request.metadata.items():
         proto.metadata_props.add(key=key, value=value)
     onnx.save_model(proto, str(path))
-    return WrittenFile(sizes, tuple(decomposed(operators(traced.program, request.opset))))
+    return WrittenFile(sizes, tuple(decomposed(operators(traced.program, request.opset))), _lost_state(request))
 
 
 def _check_weights(request: ExportRequest) -> None:
@@ -78,8 +80,6 @@ def _translate(request: ExportRequest, traced: TracedProgram) -> Any:
             program = torch.onnx.export(
                 traced.program,
                 opset_version=request.opset,
-                input_names=[info.name for info in request.inputs],
-                output_names=list(request.outputs),
                 external_data=False,
                 verbose=False,
                 # torch's own optimisation also fuses layers, after which a drawn node has no tensor to compare.
@@ -89,10 +89,45 @@ def _translate(request: ExportRequest, traced: TracedProgram) -> Any:
             assert program is not None, "torch returns None for its older exporter only"
             onnxscript.optimizer.fold_constants(program.model)
             onnxscript.optimizer.remove_unused_nodes(program.model)
+            _name_values(request, program.model.graph)
             return program.model_proto
     except Exception as error:
         findings = _untranslated(request, traced) or [_finding(traced, error)]
         raise ExportError(f"The model has no form in ONNX: {'; '.join(map(str, findings))}", findings) from error
+
+
+def _lost_state(request: ExportRequest) -> tuple[str, ...]:
+    """Return what to say of buffers that the model changes as it computes: an ONNX file keeps nothing between two calls."""
+    with torch.no_grad(), kept_buffers(request.model) as changed:
+        request.model(*(tensor.clone() for tensor in request.example))
+    if not changed:
+        return ()
+    names = ", ".join(sorted(changed))
+    return (f"The model changes {names} with each call. The file does not: each call begins with what they are now.",)
+
+
+def _name_values(request: ExportRequest, graph: ir.Graph) -> None:
+    """Give inputs and outputs the names of the document, each its own: a result may be given twice, or be an input."""
+    names = [*(info.name for info in request.inputs), *request.outputs]
+    for value in tuple(graph.initializers.values()):
+        if value.name in names:
+            value.name = f"{value.name}.value"
+    for node in graph:
+        for number, value in enumerate(node.outputs):
+            if value.name in names:
+                value.name = f"{value.name}.{node.name}.{number}"
+    for info, value in zip(request.inputs, graph.inputs, strict=True):
+        value.name = info.name
+    named = {*graph.inputs}
+    for place, (name, value) in enumerate(zip(request.outputs, tuple(graph.outputs), strict=True)):
+        if value in named or value.is_initializer():
+            copied = ir.node("Identity", [value])
+            graph.append(copied)
+            (output,) = copied.outputs
+            output.type, output.shape = value.type, value.shape
+            graph.outputs[place] = output
+        graph.outputs[place].name = name
+        named.add(graph.outputs[place])
 
 
 def _untranslated(request: ExportRequest, traced: TracedProgram) -> list[Diagnostic]:

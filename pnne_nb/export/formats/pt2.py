@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pnne_nb.errors import ExportError
-from pnne_nb.export.formats.base import CONTENT, ExportRequest, NodeTensor, TensorInfo, WrittenFile, as_array
+from pnne_nb.export.formats.base import CONTENT, ExportRequest, NodeTensor, TensorInfo, WrittenFile, as_array, as_tensor
 
 
 @final
@@ -55,16 +55,15 @@ class Pt2Model:
     def run(self, inputs: Mapping[str, NDArray[np.generic]]) -> dict[str, NDArray[np.generic]]:
         import torch  # noqa: PLC0415  # this module is imported before it is known which runtime is needed
 
-        tensors = {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in inputs.items()}
-        arguments = [tensors[info.name] for info in self.inputs]
+        arguments = [as_tensor(inputs[info.name], info.dtype) for info in self.inputs]
         values: dict[str, Any] = {}
         try:
             with torch.no_grad():
-                found = self._module(*arguments)
                 if self._watched or self._given:
-                    found = _watching(
-                        self._module, self._watched, {n: tensors[n] for n in self._given}, values, arguments
-                    )
+                    given = {name: torch.from_numpy(inputs[name]) for name in self._given}
+                    found = _watching(self._module, self._watched, given, values, arguments)
+                else:
+                    found = self._module(*arguments)
         except Exception as error:
             said = str(error).strip().partition("\n")[0][:300]
             raise ExportError(f"torch cannot run the exported program: {said}") from error

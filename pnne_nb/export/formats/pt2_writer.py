@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-from pnne_nb.export.formats.base import CONTENT, ExportRequest, FreeSize, WrittenFile
+from pnne_nb.export.formats.base import CONTENT, ExportRequest, FreeSize, WrittenFile, in_memory
 from pnne_nb.export.formats.node_places import Operation, leaving, node_at
 from pnne_nb.export.formats.traced_program import TracedProgram, trace
 from pnne_nb.process.quiet import quiet
@@ -24,8 +24,8 @@ def write_pt2(request: ExportRequest, path: Path) -> WrittenFile:
     """Write an exported program; see `ExportFormat.write`."""
     traced = trace(request)
     content = json.dumps(describe(request, traced))
-    with quiet():
-        torch.export.save(without_places(traced.program), path, extra_files={CONTENT: content})
+    with quiet(), in_memory(path) as buffer:
+        torch.export.save(without_places(traced.program), buffer, extra_files={CONTENT: content})
     return WrittenFile(traced.sizes, notes=(NOTE,))
 
 

@@ -11,7 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pnne_nb.errors import Diagnostic, ExportError
-from pnne_nb.export.formats.base import CONTENT, ExportRequest, FreeSize, NodeTensor, TensorInfo, WrittenFile, as_array
+from pnne_nb.export.formats.base import (
+    CONTENT,
+    ExportRequest,
+    FreeSize,
+    NodeTensor,
+    TensorInfo,
+    WrittenFile,
+    as_array,
+    as_tensor,
+    in_memory,
+)
 from pnne_nb.process.quiet import quiet
 
 
@@ -31,6 +41,8 @@ class TorchScriptFormat:
     def write(self, request: ExportRequest, path: Path) -> WrittenFile:
         import torch  # noqa: PLC0415  # imported late, as everywhere in this folder
 
+        from pnne_nb.compiler.analysis.buffers import kept_buffers  # noqa: PLC0415  # as above
+
         content = {
             "metadata": dict(request.metadata),
             "inputs": [(info.name, info.dtype, info.shape) for info in request.inputs],
@@ -39,17 +51,17 @@ class TorchScriptFormat:
         try:
             with quiet(), torch.no_grad():
                 example = tuple(tensor.clone() for tensor in request.example)
-                traced = torch.jit.trace(request.model, example, check_trace=False)  # type: ignore[no-untyped-call]  # torch's
-                torch.jit.save(traced, str(path), _extra_files={CONTENT: json.dumps(content)})
+                with kept_buffers(request.model):  # tracing runs the model, and the file has its buffers
+                    traced = torch.jit.trace(request.model, example, check_trace=False)  # type: ignore[no-untyped-call]  # torch's
         except Exception as error:
-            if "PytorchStreamWriter" in str(error):
-                raise
             message = f"torch.jit cannot trace the model: {str(error).strip().partition(chr(10))[0][:300]}"
             raise ExportError(
                 message, [Diagnostic("not-traceable", message, hint="Export as 'pt2' or 'onnx'.")]
             ) from error
+        with quiet(), in_memory(path) as buffer:
+            torch.jit.save(traced, buffer, _extra_files={CONTENT: json.dumps(content)})
         free = dict.fromkeys(size for info in request.inputs for size in info.shape if isinstance(size, str))
-        note = "TorchScript refuses no size: keep to those that the report names."
+        note = "TorchScript checks no sizes: use only those that the report names."
         return WrittenFile(tuple(FreeSize(name, "automatic") for name in free), notes=(note,))
 
     def node_tensors(self, path: Path) -> tuple[NodeTensor, ...]:  # noqa: ARG002  # of the protocol
@@ -83,8 +95,7 @@ class TorchScriptModel:
 
         try:
             with torch.no_grad():
-                arrays = [np.ascontiguousarray(inputs[info.name]) for info in self.inputs]
-                found = self._module(*map(torch.from_numpy, arrays))
+                found = self._module(*(as_tensor(inputs[info.name], info.dtype) for info in self.inputs))
         except Exception as error:
             said = str(error).strip().splitlines()[-1][:300]
             raise ExportError(f"torch cannot run the TorchScript file: {said}") from error

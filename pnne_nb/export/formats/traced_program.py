@@ -314,7 +314,7 @@ class _Bakers:
 
 
 def _is_one_number(size: Any) -> bool:
-    """Whether a symbolic size can be one number only by now."""
+    """Return whether a symbolic size can be one number only by now."""
     if not isinstance(size, torch.SymInt):
         return False
     expression = size.node.expr

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 from numpy.typing import NDArray
 
-from pnne_nb.export.formats.base import ExportRequest, FreeSize, NodeTensor, TensorInfo, WrittenFile, as_array
+from pnne_nb.export.formats.base import (
+    ExportRequest,
+    FreeSize,
+    NodeTensor,
+    TensorInfo,
+    WrittenFile,
+    as_array,
+    as_tensor,
+)
 
 if TYPE_CHECKING:
     from pnne_nb.export.formats.weights_file import WeightsFile
@@ -76,11 +84,9 @@ class WeightsModel:
         self.outputs = tuple(TensorInfo(name, "", ()) for name in names)
 
     def run(self, inputs: Mapping[str, NDArray[np.generic]]) -> dict[str, NDArray[np.generic]]:
-        import torch  # noqa: PLC0415  # as above
-
         from pnne_nb.export.formats.weights_file import results  # noqa: PLC0415  # as above
 
-        given = [torch.from_numpy(np.ascontiguousarray(inputs[info.name])) for info in self.inputs]
+        given = [as_tensor(inputs[info.name], info.dtype) for info in self.inputs]
         found = results(self._model, given)
         return {info.name: as_array(value) for info, value in zip(self.outputs, found, strict=True)}
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from pnne_nb.catalog.custom import HOME
 from pnne_nb.compiler.analysis.verify import tensors_in
 from pnne_nb.errors import CompileError, Diagnostic, ExportError, GraphFileError
-from pnne_nb.export.formats.base import METADATA_PREFIX, ExportRequest, TensorInfo
+from pnne_nb.export.formats.base import METADATA_PREFIX, ExportRequest, TensorInfo, in_memory
 from pnne_nb.export.formats.model_state import ModelState, make_model, read_state, require_closed
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.schema.registry import registry
@@ -85,7 +85,8 @@ def _write_pt(file: WeightsFile, path: Path) -> None:
     named = {**{name: name for name in file.tensors}, **file.state.tied}
     lasting = {name: file.tensors[stored] for name, stored in named.items() if name not in file.state.transient}
     transient = {name: file.tensors[stored] for name, stored in named.items() if name in file.state.transient}
-    torch.save({"state_dict": lasting, "transient": transient, "metadata": dict(file.metadata)}, path)
+    with in_memory(path) as buffer:
+        torch.save({"state_dict": lasting, "transient": transient, "metadata": dict(file.metadata)}, buffer)
 
 
 def _read_safetensors(path: Path) -> WeightsFile:

@@ -149,6 +149,11 @@ def _require_digest(part: bytes, wanted: PartDigest, place: str) -> None:
         raise GraphFileError(f"{place} is damaged or was changed: it is not what the manifest says. {_AGAIN}")
 
 
+def _starts_as_a_graph(file: BinaryIO) -> bool:
+    file.seek(0)
+    return file.read(_DIGEST).lstrip().startswith(b"{")
+
+
 _AGAIN = "Get the package again from where it comes."
 
 
@@ -160,6 +165,8 @@ def _read_zip(path: Path) -> dict[str, bytes]:
             raise GraphFileError(f"{place} is no package: it has {size} bytes.")
         file.seek(size - _DIGEST)
         seal, found = file.read(_DIGEST), _digest(file, size - _DIGEST)
+        if seal != found.encode() and _starts_as_a_graph(file):
+            raise GraphFileError(f"{place} is no package, but a graph file: pn.NodeGraph.load({place}) opens it.")
         if seal != found.encode():
             raise GraphFileError(f"{place} is damaged, was changed, or is no package: {_damage(file)} {_AGAIN}")
         try:
@@ -252,7 +259,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def _is_name(name: str) -> bool:
-    """Whether a part may have a name: one of a file in this folder, on any system."""
+    """Return whether a part may have a name: one of a file in this folder, on any system."""
     return (
         0 < len(name) <= 100
         and name.isascii()

@@ -25,6 +25,7 @@ from pnne_nb.errors import (
     ExportError,
     GraphFileError,
     PnneError,
+    answers_misuse,
     expect,
     shown,
 )
@@ -56,6 +57,7 @@ class TrainingSource(Protocol):
     def arguments(self) -> Mapping[str, Any]: ...
 
 
+@answers_misuse('pn.save(graph, model, "net.pnne"); graph.save("net.pnne.json") keeps the graph alone')
 def save(
     graph: NodeGraph,
     model: nn.Module,

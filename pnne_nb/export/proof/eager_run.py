@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from pnne_nb.catalog.quantized import LAYERS
+from pnne_nb.compiler.analysis.buffers import kept_buffers
 from pnne_nb.compiler.analysis.interpreter import NodeExecution, stepping
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.export.formats.base import as_array
@@ -55,11 +56,13 @@ class Reference:
         outputs: By name.
         nodes: The tensors that each drawn node gives, by path, in the order in which the nodes ran.
         random: Paths of the nodes that draw random numbers.
+        changed: Paths of the buffers that the run has changed; they are as before again.
     """
 
     outputs: Mapping[str, Value]
     nodes: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     random: frozenset[str] = frozenset()
+    changed: frozenset[str] = frozenset()
 
 
 class Model:
@@ -88,12 +91,13 @@ class Model:
             self._perturbed = [_perturbed(self.model, generator) for _ in range(TRIALS)]
         arguments = [batch[name] for name in self._inputs]
         generator = torch.Generator().manual_seed(SEED + 1)
-        outputs, steps, random = _run(self.model, arguments, nodes=nodes)
+        with kept_buffers(self.model) as changed:
+            outputs, steps, random = _run(self.model, arguments, nodes=nodes)
         with MovedCoordinates(generator):
-            others = [
-                _run(twin, [_nudged(tensor, generator) for tensor in arguments], nodes=nodes)
-                for twin in self._perturbed
-            ]
+            others = []
+            for twin in self._perturbed:
+                with kept_buffers(twin):
+                    others.append(_run(twin, [_nudged(tensor, generator) for tensor in arguments], nodes=nodes))
         values = [_value(value, [other[0][place] for other in others]) for place, value in enumerate(outputs)]
         at_nodes = {
             node: tuple(
@@ -102,7 +106,8 @@ class Model:
             )
             for node, tensors in steps.items()
         }
-        return Reference(dict(zip(self._outputs, values, strict=True)), at_nodes, frozenset(random))
+        named = dict(zip(self._outputs, values, strict=True))
+        return Reference(named, at_nodes, frozenset(random), frozenset(changed))
 
 
 def _run(

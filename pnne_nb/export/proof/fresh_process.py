@@ -31,11 +31,13 @@ class ProofProcess:
         batches: The inputs by name, and the values of given tensors.
         watched: Names of tensors inside the file that are returned too.
         given: Names of tensors inside the file that are given instead of computed.
+        fresh: Whether the file is opened again for each batch, because it may keep something from one to the next.
     """
 
     batches: Sequence[Arrays]
     watched: Sequence[str] = ()
     given: Sequence[str] = ()
+    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,9 @@ def run_file(format: ExportFormat, path: Path, sessions: Sequence[ProofProcess])
             for number, batch in zip(numbers, session.batches, strict=True):
                 np.savez(folder / f"inputs{number}.npz", **batch)  # type: ignore[arg-type]  # by name
             numbered.append(numbers)
-            wanted.append({"runs": numbers, "watched": list(session.watched), "given": list(session.given)})
+            wanted.append({
+                "runs": numbers, "watched": list(session.watched), "given": list(session.given), "fresh": session.fresh
+            })  # fmt: skip
             count += len(numbers)
         document = {"path": str(path.resolve()), "format": format.name, "sessions": wanted}
         (folder / "runs.json").write_text(json.dumps(document), encoding="utf-8")
@@ -75,6 +79,29 @@ def run_file(format: ExportFormat, path: Path, sessions: Sequence[ProofProcess])
         results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
         runs = {each["run"]: _read(folder, each) for each in results}
         return [[runs[number] for number in numbers] for numbers in numbered]
+
+
+def peak_memory(format: ExportFormat, path: Path, batch: Arrays) -> int:
+    """Return the bytes that a process needs at most to open a file and run it once, beside its runtime's own code.
+
+    A first process tells which modules that imports, and a second one imports them before it begins to count.
+
+    Raises:
+        ExportError: If the file does not run.
+    """
+    with tempfile.TemporaryDirectory(prefix="pnne-memory-") as name:
+        folder = Path(name)
+        np.savez(folder / "inputs0.npz", **batch)  # type: ignore[arg-type]  # by name
+        sessions = [{"runs": [0], "watched": [], "given": [], "fresh": False}]
+        document = {"path": str(path.resolve()), "format": format.name, "sessions": sessions, "imported": []}
+        for _ in range(2):
+            (folder / "runs.json").write_text(json.dumps(document), encoding="utf-8")
+            _run(format, folder)
+            (result,) = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+            if result["error"] is not None:
+                raise ExportError(str(result["error"]))
+            document["imported"] = result["modules"]
+        return int(result["memory"])
 
 
 def _read(folder: Path, result: Mapping[str, object]) -> Run:

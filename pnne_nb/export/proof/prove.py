@@ -25,9 +25,6 @@ from pnne_nb.export.subject.subject import Subject
 BATCH_SIZES = (1, 2, 7)
 """Numbers of samples that every file is run with, if its batch size is free."""
 
-_REPAIR = "Draw the node from others, export as 'pt2', or fix a size: sizes={...}."
-"""What to do about a node that the runtime cannot run."""
-
 
 class WrongSize(NamedTuple):
     """A value of a free size at which a file fails or differs.
@@ -116,19 +113,19 @@ def prove(
     others = _other_batches(maker, subject, sizes, example, notes)
     reference = model.run(_named(names, main.tensors), nodes=True)
     if not any(np.isfinite(value.value).any() for value in reference.outputs.values()):
-        notes.append(f"Of the {main.what}, the model gives nothing finite, so that little is proved by it.")
+        notes.append(f"The model gives no finite value for the {main.what}, so that run proves little.")
     tensors = format.node_tensors(path)
     given, exempt = _random_tensors(reference, tensors, subject.outputs)
     batches = [*others, main]
     references = [*(model.run(_named(names, each.tensors), nodes=bool(given)) for each in others), reference]
     fed = [_arrays(names, batch, each, given) for batch, each in zip(batches, references, strict=True)]
-    sessions = [ProofProcess(fed, (), tuple(given))]
+    sessions = [ProofProcess(fed, (), tuple(given), bool(reference.changed))]
     if tensors:
         watched = tuple(each.tensor for each in tensors if each.tensor not in given)
         sessions.append(ProofProcess([fed[-1]], watched, tuple(given)))
     runs = run_file(format, path, sessions)
     if (failed := runs[0][-1]).error is not None and not main.sizes:
-        raise ExportError(failed.error, [Diagnostic("not-runnable", failed.error, failed.node, hint=_REPAIR)])
+        raise _refusal(subject, failed.error, failed.node)
     comparisons = [
         _compare_outputs(batch.what, run, each, tolerance, uncompared=bool(exempt))
         for batch, run, each in zip(batches, runs[0], references, strict=True)
@@ -153,6 +150,17 @@ def prove(
         len(batches),
         len(sessions) - 1,
     )
+
+
+def _refusal(subject: Subject, said: str, node: str | None) -> ExportError:
+    """Return what a person is told about a file that its runtime cannot run, and what to do."""
+    tensors = [*subject.model.parameters(), *subject.model.buffers()]
+    found = {str(tensor.dtype).removeprefix("torch.") for tensor in tensors if tensor.is_floating_point()}
+    others = sorted((found | {info.dtype for info in subject.inputs}) & {"float64", "float16", "bfloat16"})
+    hint = "Draw the node from others, export as 'pt2', or fix a size: sizes={...}."
+    if others:
+        hint = f"The runtime may have it in float32 only, not in {others[0]}: export model.float(), or export as 'pt2'."
+    return ExportError(f"{said}. {hint}", [Diagnostic("not-runnable", said, node, hint=hint)])
 
 
 def _other_batches(
@@ -264,9 +272,9 @@ def _wrong_sizes(
     given, _ = _random_tensors(references[0], tensors, subject.outputs)
     fed = [_arrays(names, batch, each, given) for batch, each in zip(batches, references, strict=True)]
     watched = tuple(each.tensor for each in tensors if each.tensor not in given)
-    (runs,) = run_file(format, path, [ProofProcess(fed, watched, tuple(given))])
+    (runs,) = run_file(format, path, [ProofProcess(fed, watched, tuple(given), bool(references[0].changed))])
     if runs[0].error is not None:
-        raise ExportError(runs[0].error, [Diagnostic("not-runnable", runs[0].error, runs[0].node, hint=_REPAIR)])
+        raise _refusal(subject, runs[0].error, runs[0].node)
     if not _compare_outputs("", runs[0], references[0], tolerance, uncompared=False).ok:
         return {}
     wrong: dict[str, WrongSize] = {}
@@ -313,7 +321,7 @@ def compare_nodes(
             continue
         if type in UNWRITTEN:
             compared[node] = NodeParity(
-                node, type, None, "gives memory that nobody has written yet: what it holds is chance"
+                node, type, None, "gives memory that was never written, whose values are arbitrary"
             )
             continue
         found = [run.outputs[name] for name in by_node.get(node, ()) if name in run.outputs]

@@ -6,11 +6,16 @@ outputs and ``results.json`` there. `proof.fresh_process` writes the one and rea
 
 from __future__ import annotations
 
+import gc
+import importlib
 import json
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
 
 from pnne_nb.errors import PnneError
 from pnne_nb.export import formats
@@ -22,6 +27,7 @@ def main(folder: Path) -> None:
     path = Path(wanted["path"])
     format = formats.find_format(wanted["format"], path)
     results: list[dict[str, object]] = []
+    before = _memory_with(wanted["imported"]) if "imported" in wanted else None
     for session in wanted["sessions"]:
         model = None
         for number in session["runs"]:
@@ -33,12 +39,37 @@ def main(folder: Path) -> None:
                 outputs = model.run(inputs)
                 np.savez(folder / f"outputs{number}.npz", **outputs)  # type: ignore[arg-type]  # by name
                 results.append({"run": number, "error": None, "node": None})
+                if before is not None:
+                    results[-1] |= {"memory": max(0, _most_memory() - before), "modules": list(sys.modules)}
+                if session["fresh"]:
+                    model.close()
+                    model = None
             except PnneError as error:
                 node = next((finding.node for finding in error.diagnostics), None)
                 results.append({"run": number, "error": error.message, "node": node})
         if model is not None:
             model.close()
     (folder / "results.json").write_text(json.dumps(results), encoding="utf-8")
+
+
+def _memory_with(modules: Sequence[str]) -> int:
+    """Return the bytes of this process once it has imported modules; names that are none by themselves are left out."""
+    for module in modules:
+        with suppress(Exception):
+            importlib.import_module(module)
+    gc.collect()
+    bytes: int = psutil.Process().memory_info().rss
+    return bytes
+
+
+def _most_memory() -> int:
+    """Return the most bytes that this process has had; where the system does not tell, what it has."""
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+            if line.startswith("VmHWM:"):
+                return 1024 * int(line.split()[1])
+    bytes: int = psutil.Process().memory_info().rss
+    return bytes
 
 
 if __name__ == "__main__":

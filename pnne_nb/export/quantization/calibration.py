@@ -37,9 +37,8 @@ def calibrate(
     seen = {candidate.path: _Observed(candidate.path) for candidate in candidates}
     with ExitStack() as stack:
         for candidate in candidates:
-            for held in candidate.modules:
-                hook = model.get_submodule(held).register_forward_pre_hook(seen[candidate.path].observe)
-                stack.callback(hook.remove)
+            hook = model.get_submodule(candidate.module).register_forward_pre_hook(seen[candidate.path].observe)
+            stack.callback(hook.remove)
         with torch.inference_mode():
             for call in calls:
                 call(model)
@@ -64,10 +63,9 @@ def correct_biases(
         calls: As in `calibrate`.
     """
     seen = {
-        held: _Shift(layers[held].module())
-        for candidate in candidates
-        for held in candidate.modules
-        if "bias" in layers[held].tensors
+        each.module: _Shift(layers[each.module].module())
+        for each in candidates
+        if "bias" in layers[each.module].tensors
     }
     with ExitStack() as stack:
         for held, shift in seen.items():

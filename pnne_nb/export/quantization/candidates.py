@@ -22,19 +22,19 @@ _PRODUCTS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node that can be converted. In a nested graph with several uses it is one node with several modules.
+    """A node that can be converted.
 
     Attributes:
-        path: Path of its first use.
+        path: Its path; of a node in a block that is used with the same weights again, that of its first use.
         graph: The graph that holds it.
         name: Its name there.
-        modules: Paths of its modules in the model, one for each use.
+        module: Path of its module in the model.
     """
 
     path: str
     graph: str
     name: str
-    modules: tuple[str, ...]
+    module: str
 
 
 def require_inference_graph(graph: NodeGraph) -> None:
@@ -53,6 +53,25 @@ def require_inference_graph(graph: NodeGraph) -> None:
         raise ExportError(
             f"{message}. Train it with pn.TrainingEngine.from_graph(graph), and pass the engine.", findings
         )
+
+
+def separate_uses(graph: NodeGraph) -> NodeGraph:
+    """Return a copy of a document in which each block has a definition of its own: its nodes may differ from its twins'.
+
+    A block that takes the weights of another one keeps its definition, because both compute with the same numbers.
+    """
+    graph = NodeGraph.from_json(graph.to_json())
+    pending = [("", "")]
+    while pending:
+        id, prefix = pending.pop()
+        nodes = graph.graphs[id].nodes
+        lenders = {node.shares for node in nodes.values()}
+        for name, node in nodes.items():
+            if node.type == "Subgraph" and node.shares is None and name not in lenders:
+                own = graph.make_own(f"{prefix}{name}")
+                assert own.definition is not None, "it is a block"
+                pending.append((own.definition, f"{prefix}{name}."))
+    return graph
 
 
 def find_candidates(subject: PassSubject, kind: Kind) -> tuple[list[Candidate], dict[str, str]]:
@@ -76,7 +95,7 @@ def find_candidates(subject: PassSubject, kind: Kind) -> tuple[list[Candidate], 
             if why:
                 skipped.update(dict.fromkeys(paths, why))
             else:
-                found.append(Candidate(paths[0], id, name, tuple(subject.module_path(path) for path in paths)))
+                found.append(Candidate(paths[0], id, name, subject.module_path(paths[0])))
     return found, skipped
 
 
@@ -95,9 +114,11 @@ def _refusal(subject: PassSubject, node: Node, paths: tuple[str, ...], lent: set
         return "other nodes compute with its weights, so they are needed as they are"
     if node.type in {"Subgraph", "Module"}:
         return "it is a module that is kept as it is, because its code is not drawn"
-    return next((why for layer in layers if (why := unfit(layer, kind))), "")
+    if len(layers) > 1:
+        return "its block is drawn once for several pairs of blocks that share weights: ungroup them"
+    return unfit(layers[0], kind)
 
 
 def _modules(subject: PassSubject, paths: tuple[str, ...]) -> list[nn.Module]:
     known: Mapping[str, nn.Module] = dict(subject.model.named_modules())
-    return [known[held] for path in paths if (held := subject.module_path(path)) in known]
+    return [known[held] for held in dict.fromkeys(map(subject.module_path, paths)) if held in known]

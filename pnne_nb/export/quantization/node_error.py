@@ -42,7 +42,7 @@ class PrecisionLoss:
 
 @final
 class _Difference:
-    """Sums what converted modules of one node give in the place of the float ones."""
+    """Sums what the converted module of a node gives in the place of the float one."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -82,9 +82,8 @@ def measure_nodes(
     with torch.inference_mode():
         with ExitStack() as stack:
             for each in candidates:
-                for held in each.modules:
-                    observe = functools.partial(seen[each.path].observe, converted[held])
-                    stack.callback(model.get_submodule(held).register_forward_hook(observe).remove)
+                observe = functools.partial(seen[each.path].observe, converted[each.module])
+                stack.callback(model.get_submodule(each.module).register_forward_hook(observe).remove)
             exact = [_floats(call(model)) for call in calls]
         damages = {}
         for each in candidates:
@@ -101,11 +100,10 @@ def measure_nodes(
 @contextmanager
 def replaced(model: nn.Module, candidates: Sequence[Candidate], converted: Mapping[str, nn.Module]) -> Iterator[None]:
     """Have a model compute with converted layers during the ``with`` block."""
-    before = {held: model.get_submodule(held) for each in candidates for held in each.modules}
+    before = {each.module: model.get_submodule(each.module) for each in candidates}
     try:
-        for each in candidates:
-            for held in each.modules:
-                model.set_submodule(held, converted[held])
+        for held in before:
+            model.set_submodule(held, converted[held])
         yield
     finally:
         for held, module in before.items():

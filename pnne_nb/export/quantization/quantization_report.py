@@ -59,7 +59,7 @@ class QuantizationReport:
         graph: The new document, with converted nodes.
         model: What it compiles to, in eval mode: ``pn.compile(report.graph, reuse=report.model)``.
         kind: What was converted to.
-        nodes: Every node with weights or products, by path, in the order of the document.
+        nodes: Every node with weights or products, by path, in the order in which they run.
         metric: What was measured on held-out data, such as ``"val_accuracy"``; empty if there was nothing to measure.
         before: Its value with the float model.
         after: Its value with the new model.

@@ -24,19 +24,17 @@ def rewrite(
     Args:
         subject: The document and its float model.
         candidates: The nodes to convert.
-        converted: What takes the place of their modules, by path of the module. A node with several modules, in a block
-            that is used several times, has the same properties in all of them, and weights of its own in each.
+        converted: What takes the place of their modules, by path of the module.
     """
     graph = NodeGraph.from_json(subject.graph.to_json())
     for each in candidates:
-        _replace(graph, subject, each, converted[each.modules[0]])
+        _replace(graph, subject, each, converted[each.module])
     model = compile_graph(graph, reuse=subject.model)
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     with torch.no_grad():
         for each in candidates:
-            for held in each.modules:
-                for name, value in converted[held].tensors.items():
-                    tensors[f"{held}.{name}"].copy_(value)
+            for name, value in converted[each.module].tensors.items():
+                tensors[f"{each.module}.{name}"].copy_(value)
     return graph, model.eval().requires_grad_(False)
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 from pnne_nb.compiler import blame
+from pnne_nb.compiler.analysis.buffers import kept_buffers
 from pnne_nb.errors import Diagnostic, ExportError, shown
 from pnne_nb.export.formats.base import TensorInfo
 
@@ -153,10 +154,10 @@ class Maker:
         )
 
     def accepts(self, sizes: Mapping[str, int]) -> bool:
-        """Whether the model runs with these sizes; the first time, with the first range of whole numbers that it takes."""
+        """Return whether the model runs with these sizes; the first call finds a range of whole numbers that it takes."""
         for place, _ in enumerate(self._ranges[:1] if self._settled else self._ranges):
             try:
-                with torch.no_grad():
+                with torch.no_grad(), kept_buffers(self._model):
                     self._model(*self._made(sizes, self._ranges[place]))
             except Exception as error:  # noqa: BLE001  # whatever it is, other numbers and sizes are tried
                 self._failed = self._failed if place else error

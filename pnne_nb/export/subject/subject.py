@@ -38,7 +38,7 @@ class HasExamples(Protocol):
     """An engine with data of its own."""
 
     def examples(self, count: int) -> Any:
-        """The first examples of its data as one batch, or None."""
+        """Return the first examples of its data as one batch, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +156,7 @@ def _of_module(net: nn.Module, batch: Sequence[Tensor] | None, sizes: Sizes | No
         for name, shape in (sizes or {}).items()
         if isinstance(shape, (tuple, list)) and name in names
     }
+    data = batch is not None
     if batch is None and declared:
         batch = [_zeros(declared[name]) for name in names if name in declared]
     if batch is None:
@@ -167,6 +168,9 @@ def _of_module(net: nn.Module, batch: Sequence[Tensor] | None, sizes: Sizes | No
         with torch.no_grad():
             graph = from_module(net, args=tuple(tensor.clone() for tensor in batch))
     except CompileError as error:
+        refused = [each for each in error.diagnostics if each.code == "bad-inputs"]
+        if data and refused:
+            raise ExportError(f"The model does not take the data: {error.message}", refused) from error
         note = f"Nodes are not compared one by one, because the module has no drawing: {error.message}"
         inputs = tuple(
             TensorInfo(name, _dtype(tensor), declared.get(name, ("N", *tensor.shape[1:]) if tensor.ndim else ()))

@@ -46,6 +46,12 @@ def addition(
         IllegalNameError: If the name is no text.
         ArgumentError: If arguments are given twice, or by position where there is no order.
     """
+    if isinstance(type, str) and type not in types and arguments and arguments[0] in types:
+        raise ArgumentError(f'{shown(type)} is no node type. Write graph.add("{arguments[0]}", name={shown(type)}).')
+    if isinstance(type, str) and type not in types and arguments and callable(arguments[0]):
+        raise ArgumentError(
+            f"{shown(type)} is no node type. Write graph.add({_written(arguments[0])}, name={shown(type)})."
+        )
     spec, read = _meant(types, type)
     if name is None and arguments and isinstance(arguments[0], str):
         name, *arguments = arguments  # type: ignore[assignment]  # it is a text
@@ -57,6 +63,7 @@ def addition(
                 f"{spec.type} has {key} twice: {shown(value)} by position, {shown(given[key])} by name."
             )
         given[key] = value
+    _require_all(spec, arguments, given)
     prefix, dot, last = ("", "", "") if name is None else split_path(name)
     graph = enter(content, prefix)
     if name is None:
@@ -85,12 +92,22 @@ def _meant(types: Types, type: object) -> tuple[NodeSpec, Mapping[str, object]]:
     raise UnknownTypeError(_unknown(types, type, name))
 
 
+def _written(layer: object) -> str:
+    """Return ``"nn.Linear"`` for a class, ``"nn.Linear(...)"`` for a layer that is made."""
+    made = not inspect.isclass(layer)
+    kind = layer.__class__ if made else layer
+    name = getattr(kind, "__name__", "...")
+    home = "nn." if str(getattr(kind, "__module__", "")).startswith("torch.nn") else ""
+    return f"{home}{name}{'(...)' if made else ''}"
+
+
 def _unknown(types: Types, type: object, name: object) -> str:
     """Say why something stands for no type, and what to write."""
     if isinstance(name, str):
         advice = habit(name, types) or (f" pn.register_node({name}) makes one." if name.isidentifier() else "")
         return f"There is no node type for {name}.{advice or ' pn.register_node(name=...) makes one of a function.'}"
     name = type.__class__.__name__
+    advice = habit(name, types)
     if name in types and types[name].torch is type.__class__:
         return (
             f"A {name} does not keep the arguments that it was made with: give its type and properties, "
@@ -98,7 +115,9 @@ def _unknown(types: Types, type: object, name: object) -> str:
         )
     if not callable(type):
         return f'{shown(type)} is no node type: give the name of one, such as "Linear", its class nn.Linear, or nn.Linear(3, 4).'
-    advice = habit(name, types) or f" pn.register_node({name}) makes one of its class."
+    advice = advice or (
+        f" pn.from_module(net, args=(x,)) draws what is in it; pn.register_node({name}) makes one node of its class."
+    )
     return f"There is no node type for a {name}.{advice}"
 
 
@@ -133,6 +152,23 @@ def _order(spec: NodeSpec, arguments: Sequence[object], read: Mapping[str, objec
     return order
 
 
+def _require_all(spec: NodeSpec, arguments: Sequence[object], given: Mapping[str, object]) -> None:
+    """Insist on what torch's constructor insists on: ``("Linear", 10)`` would take 10 for the size of the input.
+
+    Raises:
+        ArgumentError: Arguments are given by position, and one without a default is not among them.
+    """
+    known = all(spec.property_named(name) is not None for name in given)  # if not, that is said first
+    lacking = [prop.name for prop in spec.required if prop.name not in given and prop.role == "init"]
+    if arguments and known and lacking:
+        inferred = ", ".join(prop.name for prop in spec.inferable)
+        values = ", ".join(f"{name}={shown(arguments[-1])}" for name in lacking)
+        raise ArgumentError(
+            f"{spec.type} needs {' and '.join(lacking)} as well where arguments are given by position, as in torch. "
+            f'Write graph.add("{spec.type}", {values}){f"; {inferred} is inferred" if inferred else ""}.'
+        )
+
+
 def _require_layer(spec: NodeSpec, types: Types, arguments: Sequence[object], given: Mapping[str, object]) -> None:
     """Insist on the layer where somebody gives the arguments of the layer to the function of its name.
 
@@ -158,9 +194,16 @@ def parts_of(layer: object) -> tuple[object, tuple[object, ...], Mapping[str, ob
         ArgumentError: If it is an empty tuple.
     """
     match layer:
+        case list():
+            raise ArgumentError("A list is no layer of a chain. Write graph.chain(*layers).")
+        case bool() | int() | float() | Mapping():
+            raise ArgumentError(
+                f"A layer of a chain cannot be {shown(layer)}. A layer with its arguments is one tuple: "
+                'graph.chain(("Conv2d", 3, 16, 3), ("Linear", {"out_features": 10})).'
+            )
         case ():
             raise ArgumentError(
-                'A layer of a chain cannot be (): give a type, a layer, or a tuple such as ("Linear", 128).'
+                'A layer of a chain cannot be (): give a type, a layer, or a tuple such as ("Linear", 784, 128).'
             )
         # No property takes a class, a function or a layer.
         case (str() as name, made) if callable(made):

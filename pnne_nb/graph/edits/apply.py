@@ -116,7 +116,10 @@ def apply_op(content: Content, op: Op, *, restoring: bool = False) -> list[Op]: 
         case ops.RenameDocument():
             name: object = op.name
             if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 100:
-                raise IllegalNameError(f"A graph cannot be named {shown(name)}: use 1 to 100 printable characters.")
+                hint = "" if isinstance(name, str) else " pn.from_module(net, args=(x,)) draws a module."
+                raise IllegalNameError(
+                    f"A graph cannot be named {shown(name)}: use 1 to 100 printable characters.{hint}"
+                )
             old, content.name = content.name, name
             return [ops.RenameDocument(old)]
         case _:
@@ -248,7 +251,7 @@ def _change_property(content: Content, op: ops.SetProperty | ops.ResetProperty) 
 
 
 def _lost_edges(content: Content, graph: GraphIndex, node: Node) -> list[Edge]:
-    """The edges at ports that the definition of a Subgraph node does not have."""
+    """Return the edges at ports that the definition of a Subgraph node does not have."""
     inputs, outputs = content.graphs[node.definition].interface if node.definition is not None else ((), ())
     lost = [edge for edge in graph.edges_into(node.name) if split_port(edge.target)[1] not in inputs]
     return lost + [edge for edge in graph.edges_out_of(node.name) if split_port(edge.source)[1] not in outputs]
@@ -272,7 +275,7 @@ def _check_definition(content: Content, graph: GraphIndex, node: Node) -> None:
 
 
 def _outer_edges(content: Content, graph: GraphIndex, node: Node) -> list[tuple[GraphIndex, Edge]]:
-    """The edges at the port that an Input or Output node is on every Subgraph node showing its graph."""
+    """Return the edges at the port that an Input or Output node is on every Subgraph node showing its graph."""
     if node.type == "Input":
         fed = ((user, user.feeding(name, node.name)) for user, name in content.blocks_of(graph.id))
         return [(user, edge) for user, edge in fed if edge is not None]

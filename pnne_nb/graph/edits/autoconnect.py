@@ -56,7 +56,7 @@ def loose_end(content: Content, types: Types) -> Node | None:
         else "every output leads somewhere"
     )
     raise GraphError(
-        f'Where the chain begins is open, because {ends}: name the node, as in graph.chain(..., after="{giving[-1].name}").'
+        f'It is not clear where the chain begins, because {ends}: name the node, as in graph.chain(..., after="{giving[-1].name}").'
     )
 
 

@@ -68,7 +68,7 @@ def own_definition(content: Content, graph: GraphIndex, node: Node, definition: 
 
 
 def _inside_out(content: Content, definition: str) -> list[str]:
-    """The definition and all that it shows, each after those that it shows itself."""
+    """Return the definition and all that it shows, each after those that it shows itself."""
     found: dict[str, None] = {}
     pending = [(definition, False)]
     while pending:

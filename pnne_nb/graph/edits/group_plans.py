@@ -190,7 +190,7 @@ class _Border:
         self._across = _runs_right(graph, (*self.entering, *self.internal, *self.leaving))
 
     def interior(self, definition: str, nodes: list[Node]) -> list[Op]:
-        """The ops that fill the new definition."""
+        """Return the ops that fill the new definition."""
         ops: list[Op] = []
         for name, position in self._row(self.inputs.values(), nodes, -1):
             ops.append(AddNode(name, "Input", {}, position, definition))
@@ -239,7 +239,7 @@ def _first_output(content: Content, node: Node) -> str | None:
 
 
 def _runs_right(graph: GraphIndex, edges: Iterable[Edge]) -> bool:
-    """Whether edges lead further to the right than down."""
+    """Return whether edges lead further to the right than down."""
     right = down = 0.0
     for edge in edges:
         start, end = (graph.nodes[split_port(port)[0]].position for port in (edge.source, edge.target))
@@ -250,7 +250,7 @@ def _runs_right(graph: GraphIndex, edges: Iterable[Edge]) -> bool:
 
 
 def _frames_of(graph: GraphIndex, nodes: set[str]) -> list[Frame]:
-    """The frames in which some of the nodes stand and no others."""
+    """Return the frames in which some of the nodes stand and no others."""
     centres = {name: node.position for name, node in graph.nodes.items() if node.position is not None}
     found = [(graph.frames[name], held(graph.frames[name], centres, ()).nodes) for name in sorted(graph.frames)]
     return [frame for frame, inside in found if inside and nodes.issuperset(inside)]
@@ -288,7 +288,7 @@ def _refuse_border_crossers(graph: GraphIndex, nodes: Iterable[Node], inside: se
 
 
 def _rejoined(graph: GraphIndex, block: str, inner: GraphIndex, names: dict[str, str]) -> list[Edge]:
-    """The edges of an ungrouped block, in the outer graph."""
+    """Return the edges of an ungrouped block, in the outer graph."""
     outer_source = {split_port(edge.target)[1]: edge.source for edge in graph.edges_into(block)}
     outer_targets: dict[str, list[str]] = {}
     for edge in graph.edges_out_of(block):

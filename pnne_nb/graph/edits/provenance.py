@@ -85,7 +85,7 @@ def disproved(content: Content, done: Sequence[Op], inverses: Sequence[Sequence[
 
 
 def _fed(inverse: Sequence[Op]) -> list[_Place]:
-    """The nodes that an op took an edge from."""
+    """Return the nodes that an op took an edge from."""
     return [(op.graph, split_port(op.target)[0]) for op in inverse if isinstance(op, Connect)]
 
 
@@ -101,7 +101,7 @@ def _rename(places: dict[_Place, None] | set[_Place], old: _Place, name: _Place)
 
 
 def _shows_the_same(content: Content, op: SetProperty | ResetProperty, inverse: Sequence[Op]) -> bool:
-    """Whether a block has got a definition of its own that is a copy of the one that it had."""
+    """Return whether a block has got a definition of its own that is a copy of the one that it had."""
     if not isinstance(op, SetProperty) or op.property != "definition":
         return False
     before = next((other.value for other in inverse if isinstance(other, SetProperty)), None)

@@ -53,7 +53,7 @@ class UndoStack:
         self._undone.clear()
 
     def last_done(self) -> Step:
-        """The step that undo takes back.
+        """Return the step that undo takes back.
 
         Raises:
             GraphError: If there is none.
@@ -63,7 +63,7 @@ class UndoStack:
         return self._done[-1]
 
     def last_undone(self) -> Step:
-        """The step that redo brings back.
+        """Return the step that redo brings back.
 
         Raises:
             GraphError: If there is none.

@@ -102,7 +102,7 @@ def _beside(
 
 
 def drawn_right(index: GraphIndex, places: Mapping[str, Point]) -> bool:
-    """Whether a graph whose nodes stand at `places` is drawn from left to right; nodes without a place do not count."""
+    """Return whether a graph with nodes at `places` is drawn from left to right; nodes without a place do not count."""
     inlined = inlining(index)
     away, heads = inlined.hidden - inlined.picks.keys(), inlined.heads
     pairs = ((inlined.giver(edge.source)[0], split_port(edge.target)[0]) for edge in index.edges.values())
@@ -189,7 +189,7 @@ def _laid_out(things: Mapping[str, _Whole], links: list[LayeredEdge], direction:
 
 
 def _outside(links: list[LayeredEdge], members: tuple[str, ...]) -> set[str] | None:
-    """The things that links join to members; None if a path leaves the members and comes back."""
+    """Return the things that links join to members; None if a path leaves the members and comes back."""
     inside = set(members)
     pending = [link.target for link in links if link.source in inside and link.target not in inside]
     followers: dict[str, list[str]] = {}

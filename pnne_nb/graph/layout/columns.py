@@ -37,7 +37,7 @@ def columns(places: Mapping[str, Point], sizes: Mapping[str, Size], links: Seque
 
 
 def _rows(places: Mapping[str, Point], sizes: Mapping[str, Size]) -> list[list[str]]:
-    """The nodes in rows between which a horizontal line meets none."""
+    """Return the nodes in rows between which a horizontal line meets none."""
     rows: list[list[str]] = []
     end = 0.0
     for name in sorted(places, key=lambda name: places[name][1] - sizes[name].height / 2):
@@ -69,7 +69,7 @@ def _parts(
     sizes: Mapping[str, Size],
     places: Mapping[str, Point],
 ) -> list[list[str]]:
-    """The rows in `count` parts of about the same height."""
+    """Return the rows in `count` parts of about the same height."""
     bottoms = [max(_span(name, places, sizes)[1] for name in names) for names in rows]
     start = min(_span(name, places, sizes)[0] for name in rows[0])
     height = (bottoms[-1] - start) / count

@@ -59,7 +59,7 @@ class Geometry(NamedTuple):
 
 
 def runs_right(ends: Iterable[tuple[Point, Point]]) -> bool:
-    """Whether a graph is drawn from left to right: more of its edges lead clearly to the right than clearly down.
+    """Return whether a graph is drawn from left to right: more edges lead clearly to the right than clearly down.
 
     Args:
         ends: The centres of the nodes that each edge joins.
@@ -113,7 +113,7 @@ def geometry(
 
 
 def needs_labels(names: Collection[str], plain: str) -> bool:
-    """Whether the names of ports are shown: a single one whose name says nothing new has no label."""
+    """Return whether the names of ports are shown: a single one whose name says nothing new has no label."""
     return len(names) > 1 or (len(names) == 1 and plain not in names)
 
 

@@ -115,7 +115,7 @@ def inlining(graph: GraphIndex) -> Inlining:
 
 
 def is_given(name: str, type: str) -> bool:
-    """Whether a name says more than its type: ``conv2`` is what a Conv2d is called by itself, ``stem`` is not."""
+    """Return whether a person has chosen a name: ``conv2`` is the automatic name of a Conv2d, ``stem`` is not."""
     return _plain(name) != _plain(type)
 
 
@@ -152,7 +152,7 @@ class _Reader:
         return Inlining(frozenset(self.hidden), texts, self.picks, self._chains())
 
     def _feeding(self, name: str) -> dict[str, str]:
-        """The nodes that feed a node, by port."""
+        """Return the nodes that feed a node, by port."""
         return {port: split_port(self.graph.edges[key].source)[0] for port, key in self.graph.incoming[name].items()}
 
     def _users(self, name: str) -> list[str]:
@@ -164,7 +164,7 @@ class _Reader:
         return bool(users) and all(user in self.hidden or self.graph.nodes[user].type != "Output" for user in users)
 
     def _is_value(self, name: str) -> bool:
-        """Whether a node gives no tensor, but a number or several that are made of sizes and constants."""
+        """Return whether a node gives no tensor, but a number or several that are made of sizes and constants."""
         node = self.graph.nodes[name]
         if node.type == "getattr":
             return node.properties.get("name") in VALUE_ATTRIBUTES
@@ -173,7 +173,7 @@ class _Reader:
         return node.type in SIZES_OF_TENSORS or (made and all(one in self.values for one in feeding))
 
     def _giver(self, name: str) -> str | None:
-        """The node whose result a node takes one part of: it is then an output of that."""
+        """Return the node whose result a node takes one part of: it is then an output of that."""
         node = self.graph.nodes[name]
         if node.type != "getitem" or type(node.properties.get("index")) is not int:
             return None
@@ -184,7 +184,7 @@ class _Reader:
         return giver if self.graph.nodes[giver].type in SPLITS and name != port else None
 
     def _term(self, name: str, level: int) -> str:
-        """The name of a node, or what it computes; in brackets if it binds less than `level`."""
+        """Return the name of a node, or what it computes; in brackets if it binds less than `level`."""
         if name not in self.formulas or is_given(name, self.graph.nodes[name].type):
             return name
         text, binds = self.formulas[name]
@@ -249,7 +249,7 @@ class _Reader:
         return tuple(found)
 
     def _next(self, name: str) -> str | None:
-        """The step that follows one of an expression: it alone uses what that gives, and takes nothing else drawn."""
+        """Return the next step of an expression: the only user of this one's result, without other drawn inputs."""
         if not self._is_step(name):
             return None
         users = [user for user in self._users(name) if user not in self.hidden]

@@ -32,7 +32,7 @@ _SIZE = re.compile(r"[\w.]+")
 
 
 def summary(node: Node, spec: NodeSpec | None, resolved: Mapping[str, object]) -> str:
-    """The few values of a node that matter: ``"1→6 · 5×5 · stride 2"``."""
+    """Return the few values of a node that matter: ``"1→6 · 5×5 · stride 2"``."""
     return BETWEEN.join(parts(node, spec, resolved))
 
 
@@ -82,7 +82,7 @@ def lines(told: Sequence[str]) -> list[str]:
 
 
 def shape_label(shape: Sequence[int | str], dtype: str) -> str:
-    """The label of an edge: ``"N×6×24×24"``; a dtype is named only when it is not the usual one."""
+    """Return the label of an edge: ``"N×6×24×24"``; a dtype is named only when it is not the usual one."""
     sizes = [text if _SIZE.fullmatch(text) else f"({text})" for text in map(str, shape)]
     label = "×".join(sizes) or "scalar"
     return label if dtype == "float32" else f"{label} {dtype}"
@@ -172,7 +172,7 @@ def subscript(value: object) -> str:
 
 
 def inner(value: object) -> str:
-    """A value as Python shows it inside a tuple."""
+    """Return a value as Python shows it inside a tuple."""
     if isinstance(value, TorchConstant):
         return f"torch.{value.name}"
     if value is Ellipsis:

@@ -153,16 +153,16 @@ class GraphIndex:
         return [self.edges[key] for key in self.outgoing[name]]
 
     def edges_at(self, name: str) -> list[Edge]:
-        """Every edge at a node, in the order of edges."""
+        """Return every edge at a node, in the order of edges."""
         return [self.edges[key] for key in sorted((*self.incoming[name].values(), *self.outgoing[name]))]
 
     def feeding(self, node: str, port: str) -> Edge | None:
-        """The edge into an input port, or None."""
+        """Return the edge into an input port, or None."""
         key = self.incoming[node].get(port)
         return None if key is None else self.edges[key]
 
     def reaches(self, start: str, goal: str) -> bool:
-        """Whether a path leads from `start` to `goal`.
+        """Return whether a path leads from `start` to `goal`.
 
         Searches from both ends in turn, so that the shorter side decides the cost: a new node at the end
         of a long chain costs one step.
@@ -232,15 +232,15 @@ class Content:
         return _kept(self.graphs, id, UnknownGraphError, "definition")
 
     def users_of(self, definition: str) -> list[tuple[GraphIndex, str]]:
-        """The nodes that show a definition, as (graph, node name)."""
+        """Return the nodes that show a definition, as (graph, node name)."""
         return [(self.graphs[graph], node) for graph, node in self.users.get(definition, {})]
 
     def blocks_of(self, definition: str) -> list[tuple[GraphIndex, str]]:
-        """The Subgraph nodes among them: their ports are the definition's Input and Output nodes."""
+        """Return the Subgraph nodes among them: their ports are the definition's Input and Output nodes."""
         return [(graph, name) for graph, name in self.users_of(definition) if graph.nodes[name].type == "Subgraph"]
 
     def is_box(self, definition: str) -> bool:
-        """Whether a graph holds what is inside a Module node, whose own code runs it."""
+        """Return whether a graph holds what is inside a Module node, whose own code runs it."""
         graph, name = next(iter(self.users.get(definition, {})), ("", ""))  # lint says if others are of another kind
         return bool(name) and self.graphs[graph].nodes[name].is_box
 
@@ -261,7 +261,7 @@ class Content:
                 del shown[node.definition]
 
     def contains(self, definition: str, wanted: str) -> bool:
-        """Whether the graph `definition` is, or shows at any depth, the graph `wanted`."""
+        """Return whether the graph `definition` is, or shows at any depth, the graph `wanted`."""
         seen: set[str] = set()
         pending = [definition]
         while pending:
@@ -301,13 +301,13 @@ KEYWORDS = "*"
 
 
 def input_ports(content: Content, node: Node, types: Mapping[str, NodeSpec]) -> tuple[Port, ...] | None:
-    """The inputs of a node in the order of the call; None if its type is not registered."""
+    """Return the inputs of a node in the order of the call; None if its type is not registered."""
     spec = types.get(node.type)
     return None if spec is None else _ports(content, node, spec, outputs=False)
 
 
 def output_ports(content: Content, node: Node, types: Mapping[str, NodeSpec]) -> tuple[Port, ...] | None:
-    """The outputs of a node; None if its type is not registered."""
+    """Return the outputs of a node; None if its type is not registered."""
     spec = types.get(node.type)
     return None if spec is None else _ports(content, node, spec, outputs=True)
 
@@ -357,7 +357,7 @@ def _own_names(content: Content, node: Node, spec: NodeSpec, *, outputs: bool) -
 
 
 def _listed(spec: NodeSpec, node: Node, prop: str) -> tuple[str, ...]:
-    """The port names that a property lists; a damaged file may have anything there."""
+    """Return the port names that a property lists; a damaged file may have anything there."""
     declared = spec.property_named(prop)
     names = node.properties.get(prop, declared.default if declared is not None else ())
     listed = names if isinstance(names, tuple) else ()

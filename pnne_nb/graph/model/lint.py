@@ -232,14 +232,14 @@ def _lint_inputs(
 
 
 def _explained(doc: str) -> str:
-    """A description as the end of a sentence: torch writes them with a full stop and without, large and small."""
+    """Return a description as the end of a sentence: torch's differ in their first letter and their full stop."""
     text = doc.strip().rstrip(".")
     lowered = text[:1].lower() + text[1:] if text[1:2].islower() else text
     return f": {lowered}" if text else ""
 
 
 def _can_be_typed(spec: NodeSpec, port: str) -> bool:
-    """Whether a value may be typed in instead (``add.other``): its absence is a missing property."""
+    """Return whether a value may be typed in instead (``add.other``): its absence is a missing property."""
     prop = spec.property_named(port)
     return prop is not None and prop.role == "call"
 

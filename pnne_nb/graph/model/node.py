@@ -71,6 +71,11 @@ class Node(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         return self.path
 
+    def __repr__(self) -> str:
+        """Return what a person reads where ``graph.add(...)`` is the last line of a cell."""
+        values = "".join(f", {name}={shown(value)}" for name, value in self.properties.items())
+        return f"Node({self.path!r}, {self.type}{values})"
+
     def __getattr__(self, name: str) -> object:
         """Say where the property is that somebody looks for."""
         if not name.startswith("_") and name in self.properties:
@@ -83,6 +88,19 @@ class Node(msgspec.Struct, frozen=True):
         """Refuse ``a >> b``: a node does not know its graph, and could not tell which one to change."""
         raise TypeError(f'Nodes are connected by their graph: graph.connect("{self.path}", "{other}").')
 
+    def __getitem__(self, name: str) -> object:
+        """Refuse ``node["out_features"]``."""
+        raise TypeError(f'A property is read by node.properties["{name}"].')
+
+    def __setitem__(self, name: str, value: object) -> None:
+        """Refuse ``node["out_features"] = 8``."""
+        _refuse_change(self, name, value)
+
+    def __call__(self, *sources: object) -> object:
+        """Refuse ``linear(x)`` on nodes, as Keras connects layers."""
+        source = str(sources[0]) if sources and isinstance(sources[0], Node) else "x"
+        raise TypeError(f'Nodes are connected by their graph: graph.connect("{source}", "{self.path}").')
+
 
 def _refuse_change(node: Node, name: str, value: object) -> None:
     raise AttributeError(f'A node is read only: graph.set("{node.path}", {name}={shown(value)}) changes the graph.')
@@ -93,7 +111,7 @@ Node.__setattr__ = _refuse_change  # type: ignore[method-assign, assignment]  # 
 
 
 def is_uncalled(node: Node) -> bool:
-    """Whether a node stands for an imported layer that is not called: it need not be connected."""
+    """Return whether a node stands for an imported layer that is not called: it need not be connected."""
     return node.origin is not None and not node.origin.called
 
 

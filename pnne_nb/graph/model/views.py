@@ -43,7 +43,7 @@ class Nodes(Mapping[str, Node]):
         return list(self)
 
     def copy(self) -> dict[str, Node]:
-        """The nodes as they are now, which no later change reaches."""
+        """Return the nodes as they are now, which no later change reaches."""
         with self._lock:
             graph = self._graph()
             return {name: graph.nodes[name] for name in graph.order}
@@ -111,7 +111,7 @@ class GraphView:
         return dict(sorted(pairs, key=lambda pair: _place(pair[0])))
 
     def consumers(self, node: str) -> tuple[Edge, ...]:
-        """The edges that leave a node, in their order.
+        """Return the edges that leave a node, in their order.
 
         Raises:
             UnknownNodeError: If there is no such node.
@@ -122,17 +122,17 @@ class GraphView:
             return tuple(index.edges_out_of(node))
 
     def input_ports(self, node: str) -> tuple[Port, ...] | None:
-        """The inputs that a node has here and now, in the order of the call; None if its type is not registered."""
+        """Return the inputs that a node has now, in the order of the call; None if its type is not registered."""
         with self._lock:
             return input_ports(self._content(), self._index().require(node), self._types)
 
     def output_ports(self, node: str) -> tuple[Port, ...] | None:
-        """The outputs that a node has here and now; None if its type is not registered."""
+        """Return the outputs that a node has here and now; None if its type is not registered."""
         with self._lock:
             return output_ports(self._content(), self._index().require(node), self._types)
 
     def order(self) -> tuple[str, ...]:
-        """Names of all nodes, each after everything that feeds it; otherwise in the order of `nodes`."""
+        """Return the names of all nodes, each after everything that feeds it; otherwise in the order of `nodes`."""
         with self._lock:
             return tuple(topological_order(self._index())[0])
 

@@ -57,16 +57,16 @@ class Theme(NamedTuple):
     tint_chroma: float
 
     def ink(self, category: Category) -> str:
-        """The colour of a category's pictogram."""
+        """Return the colour of a category's pictogram."""
         return oklch(self.ink_lightness, category.chroma, category.hue)
 
     def frame(self, colour: str) -> str:
-        """The colour of a frame's edge and title; its inside is a breath of it."""
+        """Return the colour of a frame's edge and title; its inside is a breath of it."""
         hue, chroma = FRAME_HUES[colour]
         return oklch(self.ink_lightness + (0.1 if self.ink_lightness < 0.5 else -0.1), chroma, hue)
 
     def tint(self, category: Category) -> str:
-        """The colour behind a category's pictogram."""
+        """Return the colour behind a category's pictogram."""
         return oklch(self.tint_lightness, category.chroma * self.tint_chroma, category.hue)
 
 

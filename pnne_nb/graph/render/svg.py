@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 from xml.etree.ElementTree import Element, SubElement, tostring  # nothing is parsed
 
-from pnne_nb.errors import choose
+from pnne_nb.errors import ArgumentError, choose, shown
 from pnne_nb.graph.layout.geometry import COLLAPSED_HEIGHT, HEADER_HEIGHT, LINE_HEIGHT, needs_labels
 from pnne_nb.graph.layout.texts import fitted
 from pnne_nb.graph.model.annotation import TITLE_HEIGHT, Frame
@@ -23,6 +23,12 @@ from pnne_nb.graph.schema.categories import Category, category_named
 from pnne_nb.process.idle import breathe
 
 ThemeName = Literal["auto", "light", "dark"]
+_WRITTEN = {
+    "svg": "write_text(graph.to_svg())",
+    "html": "write_text(graph.to_html())",
+    "png": "write_bytes(editor.to_png())",
+}
+"""How a picture becomes a file, by the ending of its name."""
 
 MARGIN = 28.0
 NAMED = 2000
@@ -36,6 +42,18 @@ _CODE = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
+def require_theme(theme: object) -> None:
+    """Refuse anything but the name of a theme.
+
+    Raises:
+        ArgumentError: If it is none; of the name of a file, the message says how a picture is written to one.
+    """
+    ending = theme.rpartition(".")[2] if isinstance(theme, str) else ""
+    if isinstance(theme, str) and ending in _WRITTEN:
+        raise ArgumentError(f"A theme cannot be {shown(theme)}. Write Path({shown(theme)}).{_WRITTEN[ending]}.")
+    choose(theme, get_args(ThemeName), "theme")
+
+
 def svg(scene: Scene, theme: ThemeName) -> str:
     """Return the picture of a scene: the same text for the same scene.
 
@@ -46,7 +64,7 @@ def svg(scene: Scene, theme: ThemeName) -> str:
     Raises:
         ArgumentError: If `theme` is none of them.
     """
-    choose(theme, get_args(ThemeName), "theme")
+    require_theme(theme)
     left, top, width, height = _frame(scene)
     looks = {card.category: category_named(card.category) for card in scene.cards}
     names = {category: f"k{place}" for place, category in enumerate(sorted(looks))}
@@ -57,6 +75,8 @@ def svg(scene: Scene, theme: ThemeName) -> str:
     SubElement(root, "rect", {"class": "canvas", **_box(left, top, width, height), "rx": "10"})
     for frame in scene.frames:
         _frame_of(root, frame)
+    if not scene.cards and not scene.frames:
+        _text(root, "port-name", left + width / 2, top + height / 2 + 3.5, "empty graph")
     if not scene.detailed:
         _overview(root, scene, names)
     else:
@@ -108,7 +128,7 @@ def _named(scene: Scene, type: str) -> str:
 
 
 def _frame(scene: Scene) -> tuple[float, float, float, float]:
-    """The rectangle around everything, edge labels included: left, top, width, height."""
+    """Return the rectangle around everything, edge labels included: left, top, width, height."""
     if not scene.cards and not scene.frames:
         return 0.0, 0.0, 240.0, 80.0
     corners = [(card.x, card.y) for card in scene.cards] or [scene.frames[0].box[:2]]

@@ -9,6 +9,11 @@ from pnne_nb.errors import near
 from pnne_nb.graph.schema.spec import NodeSpec
 
 _ELSEWHERE: Final = {
+    "*": ("mul",),
+    "+": ("add",),
+    "-": ("sub",),
+    "/": ("div",),
+    "@": ("matmul",),
     "activation": ("ReLU", "GELU", "Sigmoid", "Softmax"),
     "attention": ("MultiheadAttention", "scaled_dot_product_attention"),
     "avgpool": ("AvgPool1d", "AvgPool2d", "AvgPool3d"),
@@ -35,6 +40,8 @@ _ELSEWHERE: Final = {
     "multiply": ("mul",),
     "norm": ("BatchNorm2d", "LayerNorm", "GroupNorm"),
     "pool": ("MaxPool2d", "AvgPool2d"),
+    "residual": ("add",),
+    "skip": ("add",),
     "transformerblock": ("TransformerEncoderLayer",),
     "swish": ("SiLU",),
     "upsampling2d": ("Upsample",),
@@ -67,28 +74,60 @@ _PROPERTIES: Final = {
 
 METHODS: Final = {
     **dict.fromkeys(("add_layer", "add_module", "add_node"), 'graph.add("Linear", out_features=10)'),
+    **dict.fromkeys(("append", "extend"), 'graph.chain("ReLU", ("Linear", {"out_features": 10}))'),
+    **dict.fromkeys(("clone", "copy"), "copy.deepcopy(graph)"),
     **dict.fromkeys(("add_edge", "link"), 'graph.connect("a", "b")'),
     **dict.fromkeys(("delete", "remove_node", "pop"), 'graph.remove("a")'),
     **dict.fromkeys(("forward", "predict"), "pn.compile(graph)(x)"),
     **dict.fromkeys(
-        ("cpu", "cuda", "eval", "load_state_dict", "named_parameters", "parameters", "state_dict", "to"),
+        (
+            "build",
+            "children",
+            "cpu",
+            "cuda",
+            "eval",
+            "load_state_dict",
+            "model",
+            "modules",
+            "named_children",
+            "named_modules",
+            "named_parameters",
+            "parameters",
+            "state_dict",
+            "to",
+            "to_model",
+            "to_module",
+            "to_torch",
+        ),
         "model = pn.compile(graph), which is an nn.Module",
     ),
-    **dict.fromkeys(("display", "draw", "plot", "show", "view"), "pn.GraphEditor(graph); graph.to_svg() is a picture"),
+    **dict.fromkeys(
+        ("display", "draw", "plot", "render", "show", "view", "visualize"),
+        "pn.GraphEditor(graph); graph.to_svg() is a picture",
+    ),
     **dict.fromkeys(("fit", "train"), "pn.TrainingEngine(graph, (X, y)).start()"),
-    **dict.fromkeys(("code", "to_code", "to_source"), "pn.to_source(graph)"),
+    **dict.fromkeys(("get_layer", "get_node", "node"), 'graph["name"]'),
+    **dict.fromkeys(("code", "source", "to_code", "to_source"), "pn.to_source(graph)"),
     **dict.fromkeys(("export", "to_onnx"), 'pn.export(graph, "net.onnx")'),
     "compile": "pn.compile(graph); loss and optimizer belong to pn.TrainingEngine(graph, (X, y), loss=..., optimizer=...)",
+    "insert": 'graph.add("ReLU", name="act"), graph.disconnect("a", "b") and graph.connect("a", "act", "b")',
     "layers": "graph.nodes",
+    "output_shape": "pn.infer_shapes(graph)",
+    "shapes": "pn.infer_shapes(graph)",
+    "to_png": "pn.GraphEditor(graph).to_png(); graph.to_svg() needs no further package",
 }
 """What to write instead of methods that models and graphs of other libraries have."""
 
 _CONTAINERS: Final = {
-    "sequential": 'A graph is drawn layer by layer: pn.sequential(..., input=("N", 3)) makes one, graph.chain(...) appends',
+    "sequential": (
+        'A graph is drawn layer by layer: pn.sequential(*net, input=("N", 3)) draws those of a Sequential, graph.chain(...) '
+        "appends, pn.from_module(net, args=(x,)) draws any module"
+    ),
     "modulelist": "A graph is drawn layer by layer: add() each of them, or graph.chain(*layers) if they run one after another",
     "moduledict": "A graph is drawn layer by layer: add() each of them under its own name",
     "parameterlist": 'Each parameter is a node of its own: graph.add("Parameter", shape=(3, 4))',
     "parameterdict": 'Each parameter is a node of its own: graph.add("Parameter", shape=(3, 4))',
+    "nodegraph": 'Draw both in one graph; graph.group([...], name="block") makes a nested graph of nodes',
     "module": "pn.from_module(net, args=(x,)) draws a module of yours; pn.register_node makes a node type of its class",
 }
 
@@ -114,7 +153,7 @@ def habit(name: str, types: Mapping[str, NodeSpec]) -> str:
         return f" Write {_alternatives(found)}."
     if name in types:
         return f" Did you mean {name!r}?"
-    same = [known for known in types if _plain(known) == plain]
+    same = [known for known in types if _plain(known) == plain and not known.endswith("_")]
     # Of a layer and a function of one name, a person who adds a node means the layer.
     layers = [known for known in same if types[known].kind == "module"]
     return f" Did you mean {' or '.join(map(repr, layers or same))}?" if same else ""

@@ -60,11 +60,11 @@ class Named(tuple[Item, ...]):
         return next((each for each in self if each.name == name), default)
 
     def keys(self) -> tuple[str, ...]:
-        """The names, in their order."""
+        """Return the names, in their order."""
         return tuple(each.name for each in self)
 
     def values(self) -> tuple[Item, ...]:
-        """The items, in their order."""
+        """Return the items, in their order."""
         return tuple(self)
 
     def items(self) -> Iterator[tuple[str, Item]]:

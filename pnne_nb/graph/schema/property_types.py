@@ -209,7 +209,7 @@ def check(kind: PropertyType, value: object) -> Value:  # noqa: C901,PLR0911,PLR
 
 
 def admits(kind: PropertyType, choice: str) -> bool:
-    """Whether `choice` is one of the texts that `kind` lists, as in ``int | Literal["auto"]``."""
+    """Return whether `choice` is one of the texts that `kind` lists, as in ``int | Literal["auto"]``."""
     match kind:
         case EnumType(choices):
             return choice in choices
@@ -221,7 +221,7 @@ def admits(kind: PropertyType, choice: str) -> bool:
 
 
 def range_of(kind: PropertyType) -> tuple[float | None, float | None] | None:
-    """The smallest and the largest number that `kind` takes, each None where open; None if it takes no numbers.
+    """Return the smallest and the largest number that `kind` takes, each None where open; None if it takes no numbers.
 
     Of several kinds, the first that takes numbers counts; of a tuple or list, its items.
     """
@@ -239,7 +239,7 @@ def range_of(kind: PropertyType) -> tuple[float | None, float | None] | None:
 
 
 def holds_tensor(kind: PropertyType) -> bool:
-    """Whether `kind` takes the numbers of a tensor."""
+    """Return whether `kind` takes the numbers of a tensor."""
     return isinstance(kind.item if isinstance(kind, OptionalType) else kind, TensorType)
 
 
@@ -332,13 +332,13 @@ def _is_size(size: object) -> bool:
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether `value` is a real number, NumPy's included, but not a bool."""
+    """Return whether `value` is a real number, NumPy's included, but not a bool."""
     # Asked for every value of a document: the test of the abstract class costs ten times that of the class.
     return type(value) in (int, float) or (isinstance(value, Real) and not isinstance(value, bool))
 
 
 def _is_whole(value: object) -> TypeGuard[int]:
-    """Whether `value` is an integer, NumPy's included, but not a bool."""
+    """Return whether `value` is an integer, NumPy's included, but not a bool."""
     return type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool))
 
 

@@ -266,6 +266,6 @@ class NodeSpec(msgspec.Struct, frozen=True, dict=True):  # dict: for what is der
 
 
 def kinds_fit(source: PortKind, target: PortKind) -> bool:
-    """Whether an edge may run from a port of kind `source` to one of kind `target`."""
+    """Return whether an edge may run from a port of kind `source` to one of kind `target`."""
     forward = ("tensor", "value")
     return source == target or (source in forward and target in (*forward, "loss"))

@@ -64,7 +64,7 @@ CATEGORY = STRUCTURE.name
 
 
 def _property(name: str, kind: PropertyType, doc: str, default: Value | Required = REQUIRED) -> Property:
-    """A property of the node itself, not of a call."""
+    """Return a property of the node itself, not of a call."""
     return Property(name, kind, default, "node", doc)
 
 
@@ -152,7 +152,7 @@ STRUCTURAL: tuple[NodeSpec, ...] = (
     _spec(
         "Constant",
         "A fixed Python value.",
-        _property("value", ConstantType(), "What the node gives out."),
+        _property("value", ConstantType(), "The value of the node."),
         outputs=_VALUE,
     ),
     _spec(

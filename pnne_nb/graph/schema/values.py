@@ -170,7 +170,7 @@ class Array(Protocol):
 
 
 def is_array(value: object) -> TypeGuard[Array]:
-    """Whether `value` is a tensor, an array, or one element of an array."""
+    """Return whether `value` is a tensor, an array, or one element of an array."""
     # Asked of every default of the catalogue: for a runtime-checkable protocol, Python walks its members each time.
     return hasattr(value, "tolist") and hasattr(value, "dtype")
 

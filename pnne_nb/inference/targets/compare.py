@@ -7,8 +7,9 @@ import math
 import os
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import NoneType
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch.utils import _pytree as pytree
 
 from pnne_nb.errors import ArgumentError, expect, near, shown
 from pnne_nb.export.quantization.quantization_report import QuantizationReport
+from pnne_nb.export.quantization.scheme import INT8
 from pnne_nb.inference.held_out import Budget, Criterion, Examples, joined, read_examples
 from pnne_nb.inference.quantize import quantize
 from pnne_nb.inference.targets.forms import FORMS, Built, Form, Run, largest_gap, largest_value, why_not, workshop
@@ -25,6 +27,8 @@ from pnne_nb.inference.targets.target_table import TargetRow, TargetTable
 from pnne_nb.process.random_state import private_random_state
 from pnne_nb.runtime.data.batches import Batch
 from pnne_nb.runtime.data.open_data import Array, Data, require_count
+
+WAITING = "It has not been built yet."
 
 TIMING_SECONDS = 0.5
 """What each form is timed for."""
@@ -45,6 +49,7 @@ def compare_targets(
     quantized: QuantizationReport | None = None,
     include_slow: bool = False,
     seconds: float = 180.0,
+    tell: Callable[[TargetTable], bool] = lambda _: True,
 ) -> TargetTable:
     """Build a model in every form that could be shipped, and measure each beside the model itself.
 
@@ -64,6 +69,8 @@ def compare_targets(
         include_slow: Whether forms that take minutes to build are built too: ExecuTorch and AOTInductor.
         seconds: Time for building; a form whose turn comes later is left out, and the table says so. A form that has begun
             is finished.
+        tell: Called with the table as it is so far, before each form is built and before all are timed; ``recommendation``
+            says what is done now. If it returns False, no further form is built.
 
     Returns:
         The table: ``rows``, ``best``, ``recommendation``, ``to_svg()``.
@@ -74,19 +81,27 @@ def compare_targets(
     """
     require_count("batch_size", batch_size)
     expect(seconds, (int, float), "seconds", "a number of seconds")
-    forms = _chosen(targets)
+    expect(quantized, (QuantizationReport, NoneType), "quantized", "what pn.quantize returns")
+    forms = _chosen(_forms(quantized), targets)
     with private_random_state():
         examples = read_examples(graph, data, val_data, reuse)
         criterion = Criterion(budget, examples)
         inputs = _first(examples, batch_size)
         convert = functools.cache(functools.partial(_convert, quantized, examples, budget))
-        rows: dict[str, TargetRow] = {}
+        rows = {form.name: TargetRow(form.name, form.needs, WAITING) for form in forms}
         built: dict[str, Built] = {}
+
+        def table(best: str, said: str, notes: Sequence[str]) -> TargetTable:
+            size = inputs[0].shape[0] if inputs[0].dim() else 1
+            return TargetTable(dict(rows), best, said, criterion.name, size, _machine(), tuple(notes))
+
         start = time.monotonic()
         with workshop(examples.subject.model, inputs, convert) as shop:
             try:
                 for form in forms:
                     missing = _left_out(form, include_slow or targets is not None, time.monotonic() - start, seconds)
+                    if not missing and not tell(table("", f"Building {form.name} …", examples.notes)) and built:
+                        missing, seconds = "It was stopped before this one was built.", -math.inf
                     if not missing or not built:
                         try:
                             built[form.name] = form.build(shop)
@@ -95,40 +110,42 @@ def compare_targets(
                                 raise  # what the others are compared with
                             missing = why_not(error)
                     rows[form.name] = TargetRow(form.name, form.needs, missing)
+                tell(table("", "Timing all forms in turns, and judging them on held-out data …", examples.notes))
                 _measure(rows, built, examples, criterion, inputs)
             finally:
                 for each in built.values():
                     each.close()
     _rank(rows)
     best, said = _recommend(rows, criterion)
-    return TargetTable(
-        rows,
-        best,
-        said,
-        criterion.name,
-        inputs[0].shape[0] if inputs[0].dim() else 1,
-        _machine(),
-        tuple(examples.notes),
-    )
+    return table(best, said, [*examples.notes, *_of_low_precision(rows, criterion)])
 
 
 def _left_out(form: Form, wants_slow: bool, spent: float, seconds: float) -> str:
     """Return why a form is not built; empty if it is."""
     if form.slow and not wants_slow:
         return "It takes minutes to build: include_slow=True."
+    if seconds < 0:
+        return "It was stopped before this one was built."
     return f"The {seconds:g} seconds for building were over: give more with seconds=." if spent > seconds else ""
 
 
-def _chosen(targets: Sequence[str] | None) -> list[Form]:
-    names = [form.name for form in FORMS]
-    if targets is None:
+def _forms(quantized: QuantizationReport | None) -> list[Form]:
+    """Return all forms; those of lower precision are called after what the model was converted to."""
+    if quantized is None or quantized.kind in INT8:
         return list(FORMS)
+    return [replace(form, name=form.name.replace("int8", quantized.kind)) for form in FORMS]
+
+
+def _chosen(forms: Sequence[Form], targets: Sequence[str] | None) -> list[Form]:
+    names = [form.name for form in forms]
+    if targets is None:
+        return list(forms)
     expect(targets, (list, tuple), "targets", "a list of names of forms")
     for name in targets:
         if name not in names:
             raise ArgumentError(f"There is no target {shown(name)}.{near(name, names)} There are {', '.join(names)}.")
     # The model itself is what the others are compared with.
-    return [form for form in FORMS if form.name in targets or form.name == names[0]]
+    return [form for form in forms if form.name in targets or form.name == names[0]]
 
 
 def _convert(quantized: QuantizationReport | None, examples: Examples, budget: Budget | None) -> QuantizationReport:
@@ -244,13 +261,51 @@ def _recommend(rows: Mapping[str, TargetRow], criterion: Criterion) -> tuple[str
     return best.name, f"{said}; it needs {best.needs}."
 
 
+def _of_low_precision(rows: Mapping[str, TargetRow], criterion: Criterion) -> list[str]:
+    """Return what int8 is worth here, if it was timed: against the fastest form in float32, in a sentence."""
+    timed = [row for row in rows.values() if row.latency is not None]
+    low = [row for row in timed if "int8" in row.name]
+    high = [row for row in timed if "int8" not in row.name]
+    if not low:
+        return []
+    fastest, other = (
+        min(each, key=lambda row: row.latency.ratio.value if row.latency else 0.0) for each in (low, high)
+    )
+    assert fastest.latency is not None, "chosen above"
+    assert other.latency is not None, "chosen above"
+    gain = other.latency.ratio.value / fastest.latency.ratio.value
+    if fastest.latency.ratio.high < other.latency.ratio.low:
+        notes = [f"{fastest.name} is {_times(1 / gain)} times as fast as {other.name}, the fastest form in float32."]
+    else:
+        notes = [f"Int8 is not surely faster here than {other.name}, the fastest form in float32."]
+    if not criterion.name:
+        notes.append(
+            "Without targets, nothing tells whether int8 is good enough, and it is not recommended: give (X, y)."
+        )
+    elif not _is_good(fastest, criterion):
+        notes.append(f"{fastest.name} loses more than the budget allows.")
+    known = _capabilities()
+    if "avx512_vnni" in known and not any(known.get(name) for name in _INT8_INSTRUCTIONS):
+        notes.append("This processor has no instructions for products of int8 numbers (VNNI), which make int8 fast.")
+    return notes
+
+
+_INT8_INSTRUCTIONS = ("avx512_vnni", "avx_vnni", "amx_int8")
+
+
 def _is_good(row: TargetRow, criterion: Criterion) -> bool:
     return row.loss is None or (math.isfinite(row.loss) and row.loss <= criterion.budget)
 
 
 def _machine() -> str:
-    name = platform.processor() or platform.machine()
+    name = _capabilities().get("cpu_name") or platform.processor() or platform.machine()
     return f"{name}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, PyTorch {torch.__version__}"
+
+
+def _capabilities() -> Mapping[str, Any]:
+    """Return what torch says of the processor; nothing before it did so."""
+    found: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return found
 
 
 def _times(ratio: float) -> str:

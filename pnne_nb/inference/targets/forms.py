@@ -8,22 +8,24 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
 import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from pnne_nb.compiler.analysis.memory_plan import measure_memory
 from pnne_nb.compiler.shapes.cost import state_bytes
 from pnne_nb.errors import ExportError, PnneError
 from pnne_nb.export.attempt import attempt
 from pnne_nb.export.formats import find_format, require_packages
+from pnne_nb.export.formats.base import as_array
+from pnne_nb.export.proof.fresh_process import peak_memory
 from pnne_nb.export.quantization.quantization_report import QuantizationReport
+from pnne_nb.inference.cuda_graphs import CudaGraphs
 from pnne_nb.inference.exported import ExportedModule, open_exported
+from pnne_nb.inspector.tools.profile import peak_allocated
 from pnne_nb.process.quiet import quiet
 
 Outputs = Any
@@ -102,7 +104,7 @@ def _eager(shop: Workshop) -> Built:
         with torch.no_grad():
             return shop.model(*inputs)
 
-    return Built(run, state_bytes(shop.model), _tensors(shop.model, shop.inputs))
+    return Built(run, state_bytes(shop.model), _tensors(shop, shop.model, run))
 
 
 def _channels_last(shop: Workshop) -> Built:
@@ -115,7 +117,7 @@ def _channels_last(shop: Workshop) -> Built:
         with torch.inference_mode():
             return model(*laid)
 
-    return Built(run, state_bytes(model), _tensors(model, shop.inputs), _distance(shop, run))
+    return Built(run, state_bytes(model), _tensors(shop, model, run), _distance(shop, run))
 
 
 def _compiled(model: nn.Module, shop: Workshop) -> Built:
@@ -133,7 +135,7 @@ def _compiled(model: nn.Module, shop: Workshop) -> Built:
     # Constants such as int8 weights become part of the kernels; the setting is put back after the first call.
     with config.patch(freezing=True), quiet():
         run(*shop.inputs)
-    return Built(run, state_bytes(model), None, _distance(shop, run))
+    return Built(run, state_bytes(model), _tensors(shop, model, run), _distance(shop, run))
 
 
 def _torch_compile(shop: Workshop) -> Built:
@@ -141,17 +143,36 @@ def _torch_compile(shop: Workshop) -> Built:
 
 
 def _int8_compiled(shop: Workshop) -> Built:
-    return _compiled(_converted(shop).model, shop)
+    report = _converted(shop)
+    return _with_worst_node(shop, _compiled(report.model, shop), report)
 
 
-def _weight_only(shop: Workshop) -> Built:
-    model = _converted(shop).model
+def _cuda_graphs(shop: Workshop) -> Built:
+    if not torch.cuda.is_available():
+        raise ExportError("There is no CUDA device here.")
+    device = torch.device("cuda")
+    model = copy.deepcopy(shop.model).to(device)
+    graphs = CudaGraphs(model, device)
 
     def run(*inputs: Tensor) -> Outputs:
         with torch.inference_mode():
-            return model(*inputs)
+            found = graphs(*(part.to(device) for part in inputs))
+            return pytree.tree_map(lambda leaf: leaf.cpu() if isinstance(leaf, Tensor) else leaf, found)
 
-    return Built(run, state_bytes(model), _tensors(model, shop.inputs), _distance(shop, run))
+    torch.cuda.reset_peak_memory_stats(device)
+    run(*shop.inputs)
+    return Built(run, state_bytes(model), torch.cuda.max_memory_allocated(device), _distance(shop, run))
+
+
+def _int8_eager(shop: Workshop) -> Built:
+    report = _converted(shop)
+
+    def run(*inputs: Tensor) -> Outputs:
+        with torch.inference_mode():
+            return report.model(*inputs)
+
+    built = Built(run, state_bytes(report.model), _tensors(shop, report.model, run))
+    return _with_worst_node(shop, built, report)
 
 
 def _converted(shop: Workshop) -> QuantizationReport:
@@ -167,8 +188,14 @@ def _file(format: str, name: str) -> Callable[[Workshop], Built]:
 
 
 def _int8_onnx(shop: Workshop) -> Built:
-    built = _exported(shop, _converted(shop).model, "onnx", "int8.onnx")
-    return Built(built.run, built.bytes, built.memory, _distance(shop, built.run), built.close)
+    report = _converted(shop)
+    return _with_worst_node(shop, _exported(shop, report.model, "onnx", "int8.onnx"), report)
+
+
+def _with_worst_node(shop: Workshop, built: Built, report: QuantizationReport) -> Built:
+    """Return a form of lower precision with the largest error of a converted node, or of the outputs if that is larger."""
+    nodes = [NodeDistance(node.worst or 0.0, path) for path, node in report.nodes.items() if path in report.converted]
+    return replace(built, error=max([_distance(shop, built.run), *nodes], key=lambda each: each.value))
 
 
 def _exported(shop: Workshop, model: nn.Module, format: str, name: str) -> Built:
@@ -178,19 +205,17 @@ def _exported(shop: Workshop, model: nn.Module, format: str, name: str) -> Built
     with warnings.catch_warnings(), quiet():
         warnings.simplefilter("ignore")
         report = attempt(model, found, path, shop.inputs)
-        before = psutil.Process().memory_info().rss
         opened = open_exported(path, format, trust=True)
     known = [node for node in report.nodes.values() if node.difference is not None]
     worst = max(known, key=lambda node: node.difference.error if node.difference else 0.0, default=None)
     run = _runner(opened)
-    run(*shop.inputs)
-    grown = psutil.Process().memory_info().rss - before
+    batch = {info.name: as_array(part) for info, part in zip(opened.inputs, shop.inputs, strict=True)}
     error = (
         _distance(shop, run)
         if worst is None or worst.difference is None
         else NodeDistance(worst.difference.error, worst.node)
     )
-    return Built(run, report.bytes, max(grown, 0), error, opened.close)
+    return Built(run, report.bytes, peak_memory(found, path, batch), error, opened.close)
 
 
 def _runner(opened: ExportedModule) -> Run:
@@ -203,9 +228,10 @@ def _runner(opened: ExportedModule) -> Run:
 FORMS: tuple[Form, ...] = (
     Form("eager", "PyTorch", _eager),
     Form("inference_mode, channels_last", "PyTorch", _channels_last),
+    Form("CUDA graphs", "PyTorch and a CUDA device", _cuda_graphs),
     Form("ONNX Runtime", "ONNX Runtime", _file("onnx", "model.onnx")),
     Form("ONNX Runtime, int8", "ONNX Runtime", _int8_onnx),
-    Form("int8 in eager PyTorch", "PyTorch", _weight_only),
+    Form("int8 in eager PyTorch", "PyTorch", _int8_eager),
     Form("torch.compile", "PyTorch and a C++ compiler", _torch_compile),
     Form("torch.compile, int8", "PyTorch and a C++ compiler", _int8_compiled),
     Form("ExecuTorch", "the ExecuTorch runtime", _file("executorch", "model.pte"), slow=True),
@@ -250,9 +276,8 @@ def _leaves(value: Outputs) -> list[Tensor]:
     return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, Tensor)]
 
 
-def _tensors(model: nn.Module, inputs: tuple[Tensor, ...]) -> int | None:
-    """Return the bytes of all tensors at the peak of one call; None for a model that looks at its data."""
-    try:
-        return measure_memory(model, inputs, {}, training=False).peak
-    except Exception:  # noqa: BLE001  # the figure is left out
-        return None
+def _tensors(shop: Workshop, model: nn.Module, run: Run) -> int | None:
+    """Return the bytes of weights, inputs, and what a call allocates at most; None while something else is profiled."""
+    run(*shop.inputs)  # a first call allocates what stays
+    allocated = peak_allocated(lambda: run(*shop.inputs))
+    return None if allocated is None else state_bytes(model) + sum(part.nbytes for part in shop.inputs) + allocated

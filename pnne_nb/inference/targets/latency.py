@@ -38,7 +38,7 @@ class Measured:
     high: float
 
     def overlaps(self, other: Measured) -> bool:
-        """Whether the intervals have a value in common."""
+        """Return whether the intervals have a value in common."""
         return self.low <= other.high and other.low <= self.high
 
 
@@ -103,9 +103,11 @@ def _latency(rounds: Sequence[Sequence[float]], first: Sequence[float], chance: 
     pooled = [sorted(time for place in sample for time in rounds[place]) for sample in samples]
     timed = sorted(time for each in rounds for time in each)
     return Latency(
-        _interval(_quantile(timed, 0.5), [_quantile(each, 0.5) for each in pooled]),
+        _interval(_quantile(timed, 0.5), [_quantile(each, 0.5) for each in pooled], medians),
         _interval(_quantile(timed, 0.95), [_quantile(each, 0.95) for each in pooled]),
-        _interval(statistics.median(ratios), [statistics.median(ratios[place] for place in each) for each in samples]),
+        _interval(
+            statistics.median(ratios), [statistics.median(ratios[place] for place in each) for each in samples], ratios
+        ),
         count,
     )
 
@@ -114,8 +116,19 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-def _interval(value: float, resampled: Sequence[float]) -> Measured:
-    """Return where the same figure of a later run lies: it varies as this one does, so what counts is one resample ÷ another."""
+def _interval(value: float, resampled: Sequence[float], rounds: Sequence[float] = ()) -> Measured:
+    """Return where the same figure of a later run lies: it varies as this one does, so what counts is one resample ÷ another.
+
+    The median of a later run, which is made of such rounds too, is not beyond those of all rounds. Where these are far apart,
+    because other programs have stopped some calls, the resamples alone would reach much further.
+
+    Args:
+        value: The figure.
+        resampled: The same of resamples of the rounds.
+        rounds: The medians of the rounds, if it is a median.
+    """
     pairs = zip(resampled, [*resampled[1:], resampled[0]], strict=True)
     changes = sorted((one / other) ** FEW for one, other in pairs)
-    return Measured(value, value * min(1.0, _quantile(changes, 0.025)), value * max(1.0, _quantile(changes, 0.975)))
+    low, high = value * _quantile(changes, 0.025), value * _quantile(changes, 0.975)
+    least, most = min(rounds, default=0.0), max(rounds, default=float("inf"))
+    return Measured(value, min(value, max(low, least)), max(value, min(high, most)))

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Literal, final, get_args
 
 from pnne_nb.compiler.passes.report import amount
+from pnne_nb.errors import choose
 from pnne_nb.inference.targets.latency import Latency, Measured
-from pnne_nb.telemetry.bar_chart import Bar, bar_chart
+from pnne_nb.telemetry.bar_chart import Bar, Column, Row, bar_table
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Order = Literal["latency", "size", "memory", "metric", "error"]
+"""What the forms of a table can be sorted by."""
+
+ORDERS: tuple[Order, ...] = get_args(Order)
 
 
 @final
@@ -32,7 +39,8 @@ class TargetRow:
         metric: The metric on the held-out data; None if there is none.
         loss: What that is worse than the model's, in the unit of the budget. Without a metric: 0 if the outputs are the
             model's but for rounding, else infinite.
-        error: The largest distance to what the model computes, in the unit of the values.
+        error: The largest distance to what the model computes, in the unit of the values; of nodes in lower precision, that
+            of each one alone.
         error_at: The drawn node with it, or ``"output"``.
         rank: From 1, the fastest; forms whose intervals overlap with the fastest of their rank share it.
     """
@@ -110,25 +118,72 @@ class TargetTable:
         rows = "".join(_html(row, recommended=row.name == self.best) for row in _ordered(self.rows))
         notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
         return (
-            f"<p><b>{escape(self.recommendation)}</b></p>"
-            f"<table><caption>Batches of {self.batch_size} on {escape(self.machine)}; "
-            f"in brackets, 95 % intervals</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-            f"<ul>{notes}</ul>{self.to_svg()}"
+            f"<p><b>{escape(self.recommendation)}</b></p>{self.to_svg()}<ul>{notes}</ul>"
+            f"<details><summary>Figures with intervals</summary><table>"
+            f"<caption>Batches of {self.batch_size} on {escape(self.machine)}; "
+            f"in brackets, 95 % intervals</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></details>"
         )
 
-    def to_svg(self) -> str:
-        """Return a picture of the times: a bar for each form with its interval, the recommended one filled."""
-        timed = [(row.name, row.latency.p50) for row in _ordered(self.rows) if row.latency is not None]
-        bars = [
-            Bar(name, time.value, time.low, time.high, amount(time.value, "s"), name == self.best)
-            for name, time in timed
+    def to_svg(self, by: Order = "latency") -> str:
+        """Return a picture of the table: in each cell a figure with its bar, and for times their 95 % intervals.
+
+        Args:
+            by: What the forms are sorted by, the best one first.
+
+        Raises:
+            ArgumentError: If there is no such order.
+        """
+        choose(by, ORDERS, "by")
+        rows = _ordered(self.rows, by)
+        shown = [Row(row.name, row.missing or row.needs, row.name == self.best and not row.missing) for row in rows]
+        titles = ("p50", "p95", "examples/s", "size", "memory", self.metric or "metric", "worst error")
+        cells = [_bars(row, strong=row.name == self.best) for row in rows]
+        columns = [
+            Column(title, [each[place] for each in cells])
+            for place, title in enumerate(titles)
+            if any(each[place] is not None for each in cells)
         ]
-        return bar_chart(f"Median time of one batch of {self.batch_size}, with 95 % intervals", bars)
+        return bar_table(f"Batches of {self.batch_size} on {self.machine}", shown, columns)
 
 
-def _ordered(rows: Mapping[str, TargetRow]) -> list[TargetRow]:
-    """Return the forms that were built, the fastest first, and then those that were not."""
-    return sorted(rows.values(), key=lambda row: (row.latency is None, row.latency.ratio.value if row.latency else 0.0))
+def _bars(row: TargetRow, *, strong: bool) -> tuple[Bar | None, ...]:
+    def bar(value: float | None, text: str) -> Bar | None:
+        return None if value is None else Bar(row.name, max(value, 0.0), max(value, 0.0), max(value, 0.0), text, strong)
+
+    def time(found: Measured | None) -> Bar | None:
+        return found and Bar(row.name, found.value, found.low, found.high, amount(found.value, "s"), strong)
+
+    known = row.latency
+    return (
+        time(known and known.p50),
+        time(known and known.p95),
+        bar(row.throughput, f"{row.throughput or 0:,.0f}"),
+        bar(row.bytes, amount(row.bytes or 0, "B")),
+        bar(row.memory, amount(row.memory or 0, "B")),
+        bar(row.metric, f"{row.metric or 0:.4g}"),
+        bar(row.error, f"{row.error or 0:.2g} at {row.error_at}"),
+    )
+
+
+def _ordered(rows: Mapping[str, TargetRow], by: Order = "latency") -> list[TargetRow]:
+    """Return the forms that were built, the best first, and then those that were not."""
+
+    def key(row: TargetRow) -> tuple[bool, float]:
+        found: float | None
+        match by:
+            case "latency":
+                found = row.latency and row.latency.ratio.value
+            case "size":
+                found = row.bytes
+            case "memory":
+                found = row.memory
+            case "metric":
+                found = row.loss
+            case "error":
+                found = row.error
+        return row.latency is None, math.inf if found is None else found
+
+    return sorted(rows.values(), key=key)
 
 
 def _html(row: TargetRow, *, recommended: bool) -> str:

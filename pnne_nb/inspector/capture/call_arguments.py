@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from pnne_nb.compiler.analysis.example_inputs import sizes_among
 from pnne_nb.errors import InspectionError, expect
 
 
 def as_arguments(args: object) -> tuple[object, ...]:
-    """`args` as positional arguments: a tuple is what it says, anything else is the only argument.
+    """Return `args` as positional arguments: a tuple as it is, anything else as the only argument.
 
     A named tuple (a ``PackedSequence``) is one argument.
     """
@@ -22,7 +23,7 @@ def as_arguments(args: object) -> tuple[object, ...]:
 
 
 def call_arguments(args: object) -> tuple[tuple[object, ...], dict[str, object]]:
-    """`args` as positional and keyword arguments: a tuple, a mapping of keywords, None for none, or the only argument."""
+    """Return positional and keyword arguments from a tuple, a mapping of keywords, None for none, or the only argument."""
     if args is None:
         return (), {}
     if isinstance(args, Mapping):
@@ -31,7 +32,7 @@ def call_arguments(args: object) -> tuple[tuple[object, ...], dict[str, object]]
 
 
 def as_keywords(kwargs: object) -> dict[str, Any]:
-    """`kwargs` as keyword arguments.
+    """Return `kwargs` as keyword arguments.
 
     Raises:
         ArgumentError: If they are no mapping.
@@ -54,9 +55,11 @@ def fitting(model: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, obj
     except TypeError as error:
         misfit = why_not_callable(model.forward, args, kwargs)
         if misfit is not None:
+            sizes = sizes_among(args)
+            such = "" if sizes is None else f", such as torch.randn{sizes!r}"
             raise InspectionError(
                 f"{type(model).__name__}.forward{_signature(model.forward)} cannot be called with"
-                f" {_given(args, kwargs)}: {misfit}. Pass an example of its input: one argument as it is, several as"
+                f" {_given(args, kwargs)}: {misfit}. Pass an example of its input{such}: one argument as it is, several as"
                 " a tuple."
             ) from error
         if any(isinstance(value, np.ndarray) for value in (*args, *kwargs.values())):
@@ -69,7 +72,7 @@ def fitting(model: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, obj
 def why_not_callable(
     function: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]
 ) -> str | None:
-    """Why `function` does not take these arguments, or None if it does, or does not tell."""
+    """Return why `function` does not take these arguments, or None if it does, or does not tell."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -82,7 +85,7 @@ def why_not_callable(
 
 
 def _signature(function: Callable[..., object]) -> str:
-    """The names of the arguments, without types: ``(x, mask=None)``."""
+    """Return the names of the arguments, without types: ``(x, mask=None)``."""
     parameters = [
         parameter.replace(annotation=inspect.Parameter.empty)
         for parameter in inspect.signature(function).parameters.values()

@@ -9,7 +9,7 @@ from pnne_nb.errors import expect
 
 
 def uncompiled(model: nn.Module) -> nn.Module:
-    """The module that ``torch.compile(module)`` wraps, or the module itself.
+    """Return the module that ``torch.compile(module)`` wraps, or the module itself.
 
     Raises:
         ArgumentError: It is no module.
@@ -19,12 +19,12 @@ def uncompiled(model: nn.Module) -> nn.Module:
 
 
 def is_compiled(model: nn.Module) -> bool:
-    """Whether `model` or a part of it was compiled by ``torch.compile``."""
+    """Return whether `model` or a part of it was compiled by ``torch.compile``."""
     return any(_compiled(module) for module in model.modules())
 
 
 def why_not_hookable(model: nn.Module) -> str | None:
-    """Why the calls of the layers inside `model` cannot be seen, or None if they can."""
+    """Return why the calls of the layers inside `model` cannot be seen, or None if they can."""
     for name, module in model.named_modules():
         where = f"The layer {name!r}" if name else "The model"
         if isinstance(module, torch.jit.ScriptModule):

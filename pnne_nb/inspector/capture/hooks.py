@@ -25,7 +25,7 @@ _DEPTH = 8
 
 
 def in_backward() -> bool:
-    """Whether this thread is inside a backward pass: a forward hook that fires then sees a recomputation."""
+    """Return whether this thread is inside a backward pass: a forward hook that fires then sees a recomputation."""
     return bool(_backward.is_bw)
 
 
@@ -50,7 +50,7 @@ def tensors_in(value: object, label: str = "", depth: int = 0) -> Iterator[tuple
 
 
 def primary_tensor(value: object) -> Tensor | None:
-    """The first floating or complex tensor in a nested output, else the first tensor, else None."""
+    """Return the first floating or complex tensor in a nested output, else the first tensor, else None."""
     if isinstance(value, Tensor):
         return _unwrapped(value)
     first: Tensor | None = None
@@ -101,7 +101,7 @@ class _InputsHook:
 
 
 def _unwrapped(tensor: Tensor) -> Tensor:
-    """The tensor behind those that ``torch.vmap`` and ``torch.func.grad`` pass around: of all examples at once."""
+    """Return the tensor, of all examples at once, behind those that ``torch.vmap`` and ``torch.func.grad`` pass around."""
     while _functorch.is_functorch_wrapped_tensor(tensor):
         tensor = _functorch.get_unwrapped(tensor)
     return tensor

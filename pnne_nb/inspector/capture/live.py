@@ -117,7 +117,7 @@ class LiveProbe:
 
     @classmethod
     def of(cls, model: nn.Module, watch: Watch, gradient_scale: Callable[[], float]) -> LiveProbe:
-        """A probe of `model` that measures what another one was made for; see there for what it raises."""
+        """Return a probe of `model` that measures what another one was made for; see there for what it raises."""
         return cls(
             model,
             watch.layers,

@@ -19,7 +19,7 @@ DEFAULT: tuple[Quantity, ...] = ("activations", "gradients")
 
 
 def as_quantities(what: object) -> tuple[Quantity, ...]:
-    """One quantity or several, in the order of `QUANTITIES`.
+    """Return one quantity or several as a tuple, in the order of `QUANTITIES`.
 
     Raises:
         ArgumentError: If one is unknown, or there is none.

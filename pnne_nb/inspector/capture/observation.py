@@ -58,7 +58,7 @@ class Pool:
         self.total += total
 
     def joined(self) -> Tensor:
-        """All samples in one."""
+        """Return all samples in one."""
         if len(self.samples) == 1:
             return values_of(self.samples[0])
         return sample(torch.cat(self.samples), self.sampler.limit)
@@ -146,7 +146,7 @@ class Observation:
 
 
 def _ratio(changes: list[tuple[Tensor, Tensor]]) -> Tensor:
-    """The norm of the change relative to the norm of what was changed, over all parameters of a layer, as `[1]`."""
+    """Return the norm of a layer's change divided by the norm of its parameters before the change, as `[1]`."""
     change = torch.stack([change.float().square().sum() for change, _ in changes]).sum().sqrt()
     before = torch.stack([before.float().square().sum() for _, before in changes]).sum().sqrt()
     return (change / before).reshape(1)

@@ -133,7 +133,7 @@ def _copied(value: object, *, needs_grad: bool = False) -> object:
 
 
 def _detached(value: object) -> object:
-    """`value` without its graph, which would otherwise live as long as the inspection."""
+    """Return `value` without its autograd graph, which would otherwise live as long as the inspection."""
     if isinstance(value, Tensor):
         return value.detach()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -166,7 +166,7 @@ def _check_loss_fn(loss_fn: object) -> None:
 
 
 def _loss_of(loss_fn: Callable[..., Tensor], output: object, target: object) -> Tensor:
-    """The loss of `output`; an error of `loss_fn` says what it was given."""
+    """Return the loss of `output`; an error of `loss_fn` says what it was given."""
     given = (output,) if target is None else (output, target)
     name = type(loss_fn).__name__ if isinstance(loss_fn, nn.Module) else getattr(loss_fn, "__name__", "loss_fn")
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 CAUSES: Final = (
@@ -10,12 +11,14 @@ CAUSES: Final = (
     "constant-input",
     "classes-under-distance",
     "softmax-before-loss",
+    "sigmoid-before-loss",
+    "targets-out-of-range",
     "spread-targets",
     # How the model is made.
     "batch-norm-in-eval",
     "zero-weights",
+    "not-trained",
     "frozen-layer",
-    "unchanged-weights",
     "large-input",
     # How it is trained.
     "weight-decay-dominates",
@@ -27,6 +30,8 @@ CAUSES: Final = (
     "one-class",
     "validation-scaled-otherwise",
     "validation-in-training",
+    "class-not-trained",
+    "constant-column",
     # What follows from these, and from a learning rate that does not fit.
     "nan-loss",
     "nan-gradient",
@@ -37,6 +42,7 @@ CAUSES: Final = (
     "oscillation",
     "saturated-activations",
     "dead-relu",
+    "unchanged-weights",
     "vanishing-gradients",
     "update-ratio-low",
     "slow-progress",
@@ -46,14 +52,26 @@ CAUSES: Final = (
 )
 """Kinds of findings, the most probable cause first. `scripts/fault_rules.py` measures how often that is right."""
 
+HEALTHY: Final = 600
+"""Healthy trainings of `scripts/fault_rules.py`: half with everything watched, half with the dashboard's default settings."""
+FALSE_ALARMS: Final[Mapping[str, int]] = {}
+"""How many of them were accused, by kind of finding; of a kind that is not here, none."""
+
 _RANKS: Final = {kind: rank for rank, kind in enumerate(CAUSES)}
 
 
 def rank(kind: str) -> int:
-    """The place of a kind of finding among those of one training: what has a smaller one explains what has a larger."""
+    """Return the rank of a kind of finding: findings of smaller ranks explain those of larger ones."""
     return _RANKS.get(kind, len(CAUSES))
 
 
 def is_finding(kind: str) -> bool:
-    """Whether it says what is wrong with a training, and not what has happened to it."""
+    """Return whether it says what is wrong with a training, and not what has happened to it."""
     return kind in _RANKS
+
+
+def false_alarms(kind: str) -> str | None:
+    """Say how often a kind of finding was wrong where all was well, as measured; None of what is no finding."""
+    if not is_finding(kind):
+        return None
+    return f"False alarms: {FALSE_ALARMS.get(kind, 0)} in {HEALTHY} healthy trainings."

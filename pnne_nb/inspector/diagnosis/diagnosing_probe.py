@@ -42,6 +42,7 @@ class DiagnosingProbe(Wrapping[LiveProbe]):
         self._rules = tuple(rules)
         self._evidence = Evidence.of(probe.model)
         self._observed = 0
+        self._step = 0
         self._said: set[tuple[str, str | None]] = set()
 
     def hear(self, frame: StepFrame | EpochFrame | AnomalyFrame) -> None:
@@ -57,17 +58,22 @@ class DiagnosingProbe(Wrapping[LiveProbe]):
         return self._probe.watch
 
     def take(self, frames: Sequence[Frame]) -> Sequence[Frame]:
-        """The frames of a step, measured here or in another process, and now and then what they mean."""
+        """Return the frames of a step, measured here or in another process, and now and then what they mean."""
         if not frames:
             return frames
         for frame in frames:
             self._evidence.add(frame)
+        self._step = next((frame.step for frame in frames if isinstance(frame, _OF_A_STEP)), self._step)
         self._observed += 1
-        if self._observed % EVERY:
-            return frames
+        return frames if self._observed % EVERY else [*frames, *self._look()]
+
+    def conclude(self) -> Sequence[Frame]:
+        """Look once more at the end of a training: the last observations, or all of a short one, were not looked at."""
+        return self._look() if self._observed else []
+
+    def _look(self) -> list[Frame]:
         self._evidence.keep_recent()
-        step = next((frame.step for frame in frames if isinstance(frame, _OF_A_STEP)), 0)
         found = [finding for rule in self._rules for finding in rule.find(self._evidence)]
         new = [finding for finding in found if (finding.kind, finding.layer) not in self._said]
         self._said |= {(finding.kind, finding.layer) for finding in new}
-        return [*frames, *(finding.frame(step) for finding in new)]
+        return [finding.frame(self._step) for finding in new]

@@ -12,6 +12,7 @@ import msgspec
 from torch import nn
 
 from pnne_nb.inspector.capture.run import Inspection
+from pnne_nb.inspector.diagnosis.causes import false_alarms
 from pnne_nb.inspector.statistics.gradients import GradientNorms
 from pnne_nb.inspector.statistics.units import UnitCounts
 from pnne_nb.telemetry.frames import (
@@ -42,6 +43,8 @@ class Evidence:
         losses: Training losses by step, or means over `stride` steps each.
         stride: Steps that each of the losses stands for.
         not_finite: The first step whose loss is NaN or infinite, or None.
+        rate: The learning rate of the last step, or NaN if it is not known.
+        highest_rate: The highest so far, likewise.
         epochs: Metrics by epoch.
         norms: Gradient norms by observed step.
         statistics: By layer and quantity.
@@ -52,13 +55,16 @@ class Evidence:
     stride: int = 1
     not_finite: int | None = None
     _pending: list[float] = field(default_factory=list)
+    rate: float = math.nan
+    highest_rate: float = math.nan
     epochs: list[Mapping[str, float]] = field(default_factory=list)
+    _epoch: tuple[int, int] | None = None
     norms: list[NormsFrame] = field(default_factory=list)
     statistics: dict[tuple[str, Quantity], list[StatisticsFrame]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, model: nn.Module | None) -> Evidence:
-        """Nothing yet, about `model`; without one, about no layers."""
+        """Return empty evidence about the layers of `model`; about no layers without one."""
         named = () if model is None else model.named_modules()
         return cls({name: type(module).__name__ for name, module in named})
 
@@ -67,8 +73,11 @@ class Evidence:
         match frame:
             case StepFrame():
                 self._add_loss(frame)
-            case EpochFrame():
-                self.epochs.append(frame.metrics)
+            case EpochFrame(epoch=epoch, step=step, metrics=metrics):
+                if self._epoch == (epoch, step):
+                    metrics = {**self.epochs.pop(), **metrics}
+                self._epoch = epoch, step
+                self.epochs.append(metrics)
             case NormsFrame():
                 self.norms.append(frame)
             case StatisticsFrame():
@@ -79,6 +88,9 @@ class Evidence:
     def _add_loss(self, frame: StepFrame) -> None:
         if self.not_finite is None and not math.isfinite(frame.loss):
             self.not_finite = frame.step
+        if math.isfinite(frame.learning_rate):
+            self.rate = frame.learning_rate
+            self.highest_rate = self.rate if math.isnan(self.highest_rate) else max(self.highest_rate, self.rate)
         self._pending.append(frame.loss)
         if len(self._pending) == self.stride:
             self.losses.append(statistics.fmean(self._pending))
@@ -95,28 +107,40 @@ class Evidence:
         for frames in self.statistics.values():
             del frames[:-RECENT]
 
+    @property
+    def pace(self) -> float:
+        """The share of the highest learning rate that is left, 0 to 1: a schedule may have lowered it on purpose."""
+        return self.rate / self.highest_rate if self.highest_rate > 0 else 1.0
+
     def layers(self, quantity: Quantity) -> list[str]:
         """Layers with statistics of `quantity`, in the model's order."""
         return [layer for layer in self.kinds if (layer, quantity) in self.statistics]
 
+    def observed(self, step: int, quantity: Quantity) -> bool:
+        """Whether `quantity` was measured in `step`, of some layer."""
+        return any(
+            of == quantity and any(frame.step == step for frame in frames)
+            for (_, of), frames in self.statistics.items()
+        )
+
     def recent(self, layer: str, quantity: Quantity, name: str) -> float | None:
-        """The median of a statistic over the last observations, or None where it was never finite."""
+        """Return the median of a statistic over the last observations, or None where it was never finite."""
         frames = self.statistics.get((layer, quantity), [])[-RECENT:]
         return median(frame.values[name] for frame in frames if name in frame.values)
 
     def recent_norm(self, layer: str) -> float | None:
-        """The median of a layer's gradient norm over the last observations, or None where it was never finite."""
+        """Return the median of a layer's gradient norm over the last observations, or None if it was never finite."""
         return median(frame.norms[layer] for frame in self.norms[-RECENT:] if layer in frame.norms)
 
 
 def median(values: Iterable[float]) -> float | None:
-    """The median of the finite values, or None if there is none."""
+    """Return the median of the finite values, or None if there is none."""
     finite = [value for value in values if math.isfinite(value)]
     return statistics.median(finite) if finite else None
 
 
 def ends(losses: Sequence[float]) -> tuple[float | None, float | None]:
-    """The median of the first and of the last fifth of the finite losses, or None where there are none."""
+    """Return the median of the first and of the last fifth of the finite losses, or None where there are none."""
     finite = [loss for loss in losses if math.isfinite(loss)]
     width = max(1, len(finite) // 5)
     return median(finite[:width]), median(finite[-width:])
@@ -137,18 +161,20 @@ def gather(model: nn.Module | None, frames: Iterable[Frame]) -> Evidence:
 
 
 def frames_of(inspection: Inspection) -> list[Frame]:
-    """The frames that one inspection would be as an observed step; of several outputs or calls, each is one."""
+    """Return the frames that one inspection would be as an observed step; of several outputs or calls, each is one."""
     frames: list[Frame] = [
         StatisticsFrame(0, capture.layer, capture.quantity, _values(capture.statistics.to_row(), capture.units))
         for capture in inspection.captures
     ]
     if inspection.norms.by_layer:
         frames.append(norms_frame(inspection.norms, 0))
+    if inspection.loss is not None:
+        frames.append(StepFrame(0, 0, inspection.loss, math.nan, 0, 0.0))
     return frames
 
 
 def norms_frame(norms: GradientNorms, step: int) -> NormsFrame:
-    """`norms` as a frame."""
+    """Return `norms` as a frame."""
     return NormsFrame(step, norms.by_layer, norms.total)
 
 
@@ -161,7 +187,7 @@ def _values(row: Mapping[str, object], units: UnitCounts | None) -> dict[str, fl
 
 
 def first_layer(evidence: Evidence, quantity: Quantity, names: Sequence[str]) -> StatisticsFrame | None:
-    """The earliest frame in which one of the counts is not 0; within a step, of the first layer in the model.
+    """Return the earliest frame in which one of the counts is not 0; within a step, of the first layer in the model.
 
     Containers come after the layers inside them, because theirs is the same tensor later.
     """
@@ -171,7 +197,7 @@ def first_layer(evidence: Evidence, quantity: Quantity, names: Sequence[str]) ->
 
 
 def last_layer(evidence: Evidence, quantity: Quantity, names: Sequence[str]) -> StatisticsFrame | None:
-    """The earliest frame in which one of the counts is not 0; within a step, of the last layer in the model.
+    """Return the earliest frame in which one of the counts is not 0; within a step, of the last layer in the model.
 
     The backward pass comes to that layer first.
     """
@@ -208,10 +234,20 @@ class Finding(msgspec.Struct, frozen=True):
     evidence: Numbers = ()
 
     def __str__(self) -> str:
+        return f"{self.told} {self.false_alarms}" if self.false_alarms else self.told
+
+    @property
+    def told(self) -> str:
+        """Where, what was seen and what to try."""
         return f"{f'{self.layer}: ' if self.layer else ''}{self.reason} {self.hint}"
 
+    @property
+    def false_alarms(self) -> str | None:
+        """How often this kind was found in healthy trainings, in words; None for a kind that nobody has measured."""
+        return false_alarms(self.kind)
+
     def frame(self, step: int) -> AnomalyFrame:
-        """The finding as a frame, to be shown at its layer."""
+        """Return the finding as a frame, to be shown at its layer."""
         return AnomalyFrame(step, self.kind, self.reason, self.layer, self.hint, self.evidence)
 
 

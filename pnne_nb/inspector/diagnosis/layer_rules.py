@@ -38,10 +38,21 @@ class NotFinite:
                 Finding(
                     "not-finite",
                     frame.layer,
-                    f"Its output has {_count(frame.values)} at step {frame.step}, first of all layers.",
+                    f"Its output has {_count(frame.values)}{_at(frame.step)}, first of all layers.",
                     "Look at its inputs: a division by zero, the log or root of a negative number, an overflow in"
                     " half precision, or a learning rate that is too high.",
                     _counts(frame.values),
+                )
+            ]
+        if evidence.not_finite is not None and evidence.observed(evidence.not_finite, "activations"):
+            # Gradients that are not finite follow from it.
+            return [
+                Finding(
+                    "not-finite",
+                    None,
+                    f"The loss is NaN or infinite{_at(evidence.not_finite)}, while the outputs of the watched layers are"
+                    " finite: it is made outside of them, most probably in the loss.",
+                    "Look at the target, and at what the loss takes the log or the root of, or divides by.",
                 )
             ]
         gradients = last_layer(evidence, "gradients", ("nan", "inf"))
@@ -64,11 +75,16 @@ class NotFinite:
         return []
 
 
+def _at(step: int) -> str:
+    """Return which step, in words; an inspection is no step of a training."""
+    return f" at step {step}" if step else ""
+
+
 def _bad_gradient(layer: str | None, what: str, step: int) -> Finding:
     return Finding(
         "not-finite",
         layer,
-        f"Its gradient {what} at step {step}, while the outputs are finite.",
+        f"Its gradient {what}{_at(step)}, while the outputs are finite.",
         "Check the loss for log(0), division by zero and sqrt at 0; clip gradients; lower the learning rate.",
     )
 
@@ -86,7 +102,7 @@ class ExplodingGradients:
     limit: float = 1000.0
 
     def norms(self, evidence: Evidence) -> dict[str, float]:
-        """The norms that are too large, by layer."""
+        """Return the norms that are too large, by layer."""
         norms = {layer: evidence.recent_norm(layer) for layer in evidence.kinds}
         return {layer: norm for layer, norm in norms.items() if norm is not None and norm > self.limit}
 
@@ -122,16 +138,25 @@ class VanishingGradients:
     converged: float = 0.1
 
     def norms(self, evidence: Evidence) -> dict[str, float]:
-        """The norms that are too small, by layer."""
+        """Return the norms that are too small, by layer; none of a model that has learnt what there is to learn."""
+        total = median(frame.total for frame in evidence.norms[-RECENT:])
+        began, (_, last) = beginning(evidence.losses), ends(evidence.losses)
+        if total is None:
+            return {}
+        limit = self.limit
+        if began is not None and last is not None:
+            if last < self.converged * began:
+                return {}
+            if len(evidence.losses) == 1:
+                # One look does not show where the loss began: gradients shrink with it, and at a minimum all are small.
+                limit *= min(1.0, abs(last))
+                if 0.0 < total < self.limit:
+                    return {}
         norms = {layer: evidence.recent_norm(layer) for layer in evidence.kinds}
-        return {layer: norm for layer, norm in norms.items() if norm is not None and norm < self.limit}
+        return {layer: norm for layer, norm in norms.items() if norm is not None and norm < limit}
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
         """Name the first such layer: gradients vanish towards the input."""
-        total = median(frame.total for frame in evidence.norms[-RECENT:])
-        began, (_, last) = beginning(evidence.losses), ends(evidence.losses)
-        if total is None or (began is not None and last is not None and last < self.converged * began):
-            return []
         norms = self.norms(evidence)
         small = list(norms)
         if not small:
@@ -236,7 +261,8 @@ class UpdateRatio:
     both sides, as biases and normalisation begin near 0 and move relatively more.
 
     Attributes:
-        low: Euclidean norm of the last update, relative to that of the weights, below which it is too small.
+        low: Euclidean norm of the last update, relative to that of the weights, below which it is too small; as much less as
+            the learning rate has been lowered since it was highest.
         high: The same, above which it is too large.
         least: Observations before it says anything.
         begun: Steps whose updates may be large without any harm, as Adagrad's are, while the loss falls.
@@ -256,7 +282,8 @@ class UpdateRatio:
             if len(frames) >= self.least and ratio is not None:
                 ratios[layer] = ratio
         found = []
-        still = [layer for layer in ratios if _never_moved(evidence, layer)]
+        pace = evidence.pace
+        still = [layer for layer in ratios if pace > 0 and _never_moved(evidence, layer)]
         if still:
             found.append(
                 Finding(
@@ -268,7 +295,7 @@ class UpdateRatio:
                     (("layers that have not changed", len(still)), ("layers that are watched", len(ratios))),
                 )
             )
-        slow = [layer for layer, ratio in ratios.items() if ratio < self.low and layer not in still]
+        slow = [layer for layer, ratio in ratios.items() if ratio < self.low * pace and layer not in still]
         if slow:
             worst = min(slow, key=lambda layer: ratios[layer])
             found.append(
@@ -297,7 +324,7 @@ class UpdateRatio:
         return found
 
     def _harms(self, evidence: Evidence, layer: str) -> bool:
-        """Whether most of the observations that decide are of steps after the first ones, or the loss has not fallen in them."""
+        """Return whether most of the deciding observations come after the first steps, or the loss has not fallen in them."""
         recent = evidence.statistics[layer, "updates"][-RECENT:]
         if statistics.median(frame.step for frame in recent) > self.begun:
             return True
@@ -326,7 +353,7 @@ class ZeroWeights:
 
 
 def _most(values: Mapping[str, float], *, largest: bool) -> Numbers:
-    """The most extreme of `values`, by layer."""
+    """Return the most extreme of `values`, by layer."""
     ordered = sorted(values.items(), key=lambda item: -item[1] if largest else item[1])
     return tuple((layer or "the model", value) for layer, value in ordered[:_SHOWN])
 

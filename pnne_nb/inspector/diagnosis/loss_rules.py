@@ -115,18 +115,18 @@ class Overfitting:
     def find(self, evidence: Evidence) -> Sequence[Finding]:
         """Compare the last epoch with the best one."""
         pairs = [
-            (metrics["train_loss"], metrics["val_loss"])
-            for metrics in evidence.epochs
-            if "train_loss" in metrics and "val_loss" in metrics
+            (number, metrics["train_loss"], metrics["val_loss"])
+            for number, metrics in enumerate(evidence.epochs, 1)
+            if math.isfinite(metrics.get("train_loss", math.nan)) and math.isfinite(metrics.get("val_loss", math.nan))
         ]
         if len(pairs) <= self.epochs:
             return []
-        best = min(range(len(pairs)), key=lambda index: pairs[index][1])
-        (train_then, val_then), (train_now, val_now) = pairs[best], pairs[-1]
+        best = min(range(len(pairs)), key=lambda index: pairs[index][2])
+        (epoch, train_then, val_then), (_, train_now, val_now) = pairs[best], pairs[-1]
         since = len(pairs) - 1 - best
         if since < self.epochs or train_now >= train_then:
             return []
-        after = [val for _, val in pairs[best + 1 :]]
+        after = [val for _, _, val in pairs[best + 1 :]]
         began = max(abs(val_then), beginning(evidence.losses) or 0.0)
         # One that jumps is as likely to come back.
         if min(after[-self.epochs :]) < val_then + self.growth * began or val_now < statistics.median(after):
@@ -135,9 +135,9 @@ class Overfitting:
             Finding(
                 "overfitting",
                 None,
-                f"The validation loss was lowest in epoch {best + 1} ({val_then:.4g}) and is {val_now:.4g} now, while"
+                f"The validation loss was lowest in epoch {epoch} ({val_then:.4g}) and is {val_now:.4g} now, while"
                 f" the training loss went on falling from {train_then:.4g} to {train_now:.4g}.",
-                f"Stop at epoch {best + 1}, get more data or augment it, use dropout or weight decay, or a smaller model.",
+                f"Stop at epoch {epoch}, get more data or augment it, use dropout or weight decay, or a smaller model.",
             )
         ]
 
@@ -236,7 +236,7 @@ def _quantile(values: Sequence[float], share: float) -> float:
 
 
 def _slope(values: Sequence[float]) -> tuple[float, float]:
-    """The slope of the line through `values` in the order in which they came, and its standard error."""
+    """Return the slope of the line through `values` in the order in which they came, and its standard error."""
     places = range(len(values))
     slope, intercept = statistics.linear_regression(places, values)
     rest = sum((value - intercept - slope * place) ** 2 for place, value in zip(places, values, strict=True))

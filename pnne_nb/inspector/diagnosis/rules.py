@@ -135,7 +135,7 @@ def diagnose(
 
 
 def as_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    """`rules`, looked through.
+    """Return `rules` as a tuple, each of them checked.
 
     Raises:
         ArgumentError: If one is no rule.

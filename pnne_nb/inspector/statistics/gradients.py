@@ -72,7 +72,7 @@ def launch_norms(parameters: Iterable[tuple[str, str, nn.Parameter]]) -> Pending
 
 
 def gradient_norms(model: nn.Module) -> GradientNorms:
-    """The norm of the gradient of each layer's own parameters, and of all together.
+    """Return the norm of the gradient of each layer's own parameters, and of all together.
 
     Half-precision gradients are summed in float32. A NaN or infinite gradient gives a NaN or infinite norm.
     """

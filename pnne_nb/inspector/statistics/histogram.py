@@ -85,7 +85,7 @@ def _histogram(array: FloatArray, total: int, bins: Bins, *, log: bool) -> Histo
 
 
 def automatic_bins(finite: npt.NDArray[np.float64]) -> int:
-    """The number of bins that the Freedman-Diaconis rule gives, between 8 and 128."""
+    """Return the number of bins that the Freedman-Diaconis rule gives, between 8 and 128."""
     if finite.size == 0:
         return _FEWEST
     q25, q75 = np.percentile(finite, (25, 75))

@@ -85,7 +85,7 @@ class Statistics(Mapping[str, object]):
         return len(_NAMES)
 
     def to_row(self) -> dict[str, object]:
-        """One flat row for a table: percentiles become columns ``"p1"`` … ``"p99"``."""
+        """Return one flat row for a table: percentiles become columns ``"p1"`` … ``"p99"``."""
         row = asdict(self)
         del row["percentiles"]
         return row | {f"p{percent:g}": value for percent, value in self.percentiles.items()}
@@ -150,7 +150,7 @@ def _stored(tensor: Tensor) -> Tensor:
 
 
 def _measure(tensor: Tensor) -> Tensor:
-    """All scalars of `tensor` as one float64 vector on its device, without waiting for the device."""
+    """Return all scalars of `tensor` as one float64 vector on its device, without waiting for the device."""
     # MPS has no float64.
     flat = (tensor.cpu() if tensor.device.type == "mps" else tensor).reshape(-1)
     count = flat.numel()

@@ -21,18 +21,18 @@ QuantityT = TypeVar("QuantityT")
 
 
 def layers(model: nn.Module) -> dict[str, nn.Module]:
-    """Every submodule once, by its first path; the model itself, as ``""``, only if it has no submodule."""
+    """Return every submodule once, by its first path; the model itself, as ``""``, only if it has no submodule."""
     found = {name: module for name, module in model.named_modules() if name}
     return found or {"": model}
 
 
 def leaf_layers(model: nn.Module) -> dict[str, nn.Module]:
-    """The layers that contain no other layer."""
+    """Return the layers that contain no other layer."""
     return {name: module for name, module in layers(model).items() if not any(module.children())}
 
 
 def first_paths(model: nn.Module) -> dict[str, str]:
-    """For every path, also those of modules that appear twice, the first path of the same module."""
+    """Return the first path of the same module for every path; modules that appear twice have several."""
     first: dict[int, str] = {}
     return {path: first.setdefault(id(module), path) for path, module in model.named_modules(remove_duplicate=False)}
 
@@ -86,7 +86,7 @@ def match_layers(
 
 
 def resolve_watch(model: nn.Module, watch: Mapping[str, Iterable[QuantityT]]) -> dict[str, tuple[QuantityT, ...]]:
-    """From patterns to layers, joining what is watched where several patterns match the same layer.
+    """Return the layers that patterns match, with what is watched of each by any of its patterns.
 
     Args:
         model: The module to search.

@@ -24,7 +24,7 @@ _SPARSE = 16
 
 
 def measurable(tensor: Tensor) -> bool:
-    """Whether a tensor `[*]` has values in memory to read: it is not on the meta device, sparse, nested or quantized."""
+    """Return whether a tensor `[*]` has readable values: none on the meta device, sparse, nested or quantized has."""
     dense = tensor.layout == torch.strided and not tensor.is_nested and not tensor.is_quantized
     return dense and tensor.device.type != "meta"
 
@@ -46,7 +46,7 @@ def values_of(tensor: Tensor) -> Tensor:
 
 
 def sample_stride(count: int, limit: int) -> int:
-    """The step that takes at most `limit` of `count` elements and visits every row, column and channel evenly.
+    """Return the step that takes at most `limit` of `count` elements and visits every row, column and channel evenly.
 
     A step that shares a factor with a dimension would see only some of its indices (every 64th element of a
     tensor with 64 channels last is always the same channel), so the step is coprime to the number of elements.
@@ -98,7 +98,7 @@ class Sampler:
         self._places: Tensor | None = None
 
     def __call__(self, tensor: Tensor) -> Tensor | None:
-        """A new 1-D tensor of at most `limit` elements, evenly spread, or None where there are no values to read.
+        """Return a new 1-D tensor of at most `limit` elements, evenly spread, or None if there are no values to read.
 
         Those of a complex tensor may be complex.
         """
@@ -160,6 +160,6 @@ def to_array(tensor: Tensor) -> npt.NDArray[Any]:
 
 
 def _is_dense(tensor: Tensor) -> bool:
-    """Whether the elements fill one block of memory without gaps or overlaps, in whatever order of dimensions."""
+    """Return whether the elements fill one block of memory without gaps or overlaps, in any order of dimensions."""
     order = sorted(range(tensor.dim()), key=lambda dim: (tensor.stride(dim), tensor.size(dim)), reverse=True)
     return tensor.permute(order).is_contiguous()

@@ -55,7 +55,7 @@ def measure_segments(samples: Sequence[FloatArray], bins: int) -> Segments:
     starts = np.cumsum(n) - n
 
     def along(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """One value a row, for each element of it."""
+        """Return the value of its row for each element."""
         return np.repeat(values, n)
 
     def rows_of(values: npt.NDArray[np.floating[Any]], empty: float = np.nan) -> npt.NDArray[np.float64]:
@@ -94,7 +94,7 @@ def measure_segments(samples: Sequence[FloatArray], bins: int) -> Segments:
 def bin_edges(
     low: npt.NDArray[np.float64], high: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """The outer edges for values from `low` to `high`; a single value gets bins around it."""
+    """Return the outer edges for values from `low` to `high`; a single value gets bins around it."""
     single = (high - low) <= 1e-12 * np.maximum(1e-30, np.abs(high))
     half = np.where(single, np.maximum(0.5, np.abs(low) * 1e-3), 0.0)
     return low - half, high + half

@@ -86,7 +86,7 @@ class Layouts:
             self._known[id(output)] = ref(output)
 
     def channels_first(self, tensor: Tensor) -> bool:
-        """Whether `tensor` is known to be `[n, c, l]`."""
+        """Return whether `tensor` is known to be `[n, c, l]`."""
         known = self._known.get(id(tensor))
         return known is not None and known() is tensor
 

@@ -213,6 +213,6 @@ def _timed(
 
 
 def sum_of_outputs(output: object) -> Tensor:
-    """A scalar that depends on every floating output that has a gradient; 0 if none has."""
+    """Return a scalar that depends on every floating output that has a gradient; 0 if none has."""
     parts = [tensor.sum() for _, tensor in tensors_in(output) if tensor.requires_grad and tensor.is_floating_point()]
     return torch.stack(parts).sum() if parts else torch.zeros((), requires_grad=True)

@@ -16,6 +16,7 @@ from torch.autograd.gradcheck import GradcheckError
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.overrides import TorchFunctionMode
 
+from pnne_nb.compiler.analysis.nan_origin import OriginTrace
 from pnne_nb.errors import ArgumentError, InspectionError, expect
 from pnne_nb.inspector.capture.call_arguments import as_arguments, as_keywords
 from pnne_nb.inspector.capture.compiled import uncompiled
@@ -176,7 +177,7 @@ class NumericsReport:
         return self.ok
 
     def __repr__(self) -> str:
-        found = "".join(f"\n  {finding}" for finding in self.findings)
+        found = "".join(f"\n  {finding.told}" for finding in self.findings)
         return f"NumericsReport({'all finite' if self.ok else 'not finite'}){found}"
 
 
@@ -225,7 +226,7 @@ def check_numerics(
     masks = _absorbed_masks(inspection)
     seen = dataclasses.replace(inspection, captures=tuple(one for one in inspection.captures if one.layer not in masks))
     found = NotFinite().find(gather(model, frames_of(seen)))
-    outputs = (tensor for _, tensor in tensors_in(inspection.output))
+    outputs = [tensor for _, tensor in tensors_in(inspection.output)]
     if inspection.loss is not None and not math.isfinite(inspection.loss) and all(map(_finite, outputs)):
         # Gradients that are not finite follow from it.
         name = type(loss_fn).__name__ if isinstance(loss_fn, nn.Module) else getattr(loss_fn, "__name__", "loss_fn")
@@ -237,7 +238,38 @@ def check_numerics(
                 "Look at the target, and at what the loss takes the log or the root of, or divides by.",
             )
         ]
+    elif found and all(map(_finite, outputs)):
+        found = _made_backward(model, watched, data, target, loss_fn) or found
     return NumericsReport((*findings, *found))
+
+
+def _made_backward(
+    model: nn.Module,
+    watched: Mapping[str, tuple[Quantity, ...]],
+    data: object,
+    target: object,
+    loss_fn: Callable[..., Tensor] | None,
+) -> list[Finding]:
+    """Run once more, and name what makes a gradient that is not finite: it shows first at the layer before."""
+    trace = OriginTrace(model)
+    try:
+        with trace:
+            again = run_once(model, watched, data, target, loss_fn)
+    except Exception:  # noqa: BLE001  # a module that cannot be traced has been looked at without
+        return []
+    origin = trace.origin(capture.tensor for capture in again.captures if capture.quantity == "gradients")
+    if origin is None or origin.stage != "backward":
+        return []
+    where = " The loss calls it, or other code outside of the model." if origin.outside else ""
+    source = "" if origin.source is None else f" At {origin.source}."
+    return [
+        Finding(
+            "not-finite",
+            origin.node,
+            f"In the backward pass, {origin.operation} made {origin.made}, while the outputs are finite.{source}{where}",
+            "Look at what it is given: a root or a logarithm at 0, or a division by 0; clamp that, or add a small number.",
+        )
+    ]
 
 
 def _absorbed_masks(inspection: Inspection) -> set[str]:

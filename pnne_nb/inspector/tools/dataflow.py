@@ -205,7 +205,7 @@ class _Tracer(TorchFunctionMode):
         return result
 
     def enter(self, name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-        """A layer is called."""
+        """Note that a layer is called."""
         tensors = [tensor for _, tensor in tensors_in((args, kwargs))]
         if not self._stack:
             for label, tensor in [*_positional(args), *tensors_in(kwargs)]:
@@ -216,7 +216,7 @@ class _Tracer(TorchFunctionMode):
         self._stack.append(_Call(self._made_by((args, kwargs))))
 
     def leave(self, name: str, output: object) -> None:
-        """It returns: if it called no other layer, it made its outputs; otherwise those inside did."""
+        """Note that it returns: a layer that called no other has made its outputs itself."""
         call = self._stack.pop()
         self.calls[name] = self.calls.get(name, 0) + 1
         tensors = [tensor for _, tensor in tensors_in(output)]
@@ -240,7 +240,7 @@ class _Tracer(TorchFunctionMode):
                 self._makers[tensor] = {f"{JOIN}{name}": tuple(tensor.shape)}
 
     def results(self, output: object) -> None:
-        """The model has returned."""
+        """Note what the model has returned."""
         for label, tensor in tensors_in(output):
             for source, shape in self._makers.get(tensor, {}).items():
                 self.links.setdefault((source, f"{OUTPUT}{label}"), shape)
@@ -261,13 +261,13 @@ class _Call:
 
 
 def _positional(args: tuple[object, ...]) -> list[tuple[str, Tensor]]:
-    """The tensors of positional arguments, without a number where there is only one."""
+    """Return the tensors of positional arguments, without a number where there is only one."""
     found = list(tensors_in(args))
     return [("", found[0][1])] if len(found) == 1 else found
 
 
 def _times(model: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, float]:
-    """Seconds of every layer in the fastest of a few passes in which nothing else is recorded."""
+    """Return the seconds of every layer in the fastest of a few passes in which nothing else is recorded."""
     found: list[dict[str, float]] = []
     until = time.perf_counter() + _TIMING
     while len(found) < _PASSES and (not found or time.perf_counter() < until):

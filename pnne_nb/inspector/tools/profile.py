@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import html
+import os
 import statistics
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,11 +16,14 @@ from typing import Any, final
 import pandas as pd
 import torch
 from torch import nn
+from torch._C._autograd import _disable_profiler_legacy, _enable_profiler_legacy
+from torch._C._profiler import ProfilerConfig, ProfilerState, _ExperimentalConfig
 from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import profile as torch_profile
 from torch.profiler import record_function
 
-from pnne_nb.errors import ArgumentError, InspectionError, expect
+from pnne_nb.compiler.analysis.example_inputs import EXAMPLES
+from pnne_nb.errors import ArgumentError, InspectionError, answers_misuse, expect
 from pnne_nb.inspector.capture.call_arguments import as_arguments, as_keywords
 from pnne_nb.inspector.capture.compiled import uncompiled
 from pnne_nb.inspector.capture.error_location import placed
@@ -75,6 +80,7 @@ class Profile:
         return f"<h4>By layer</h4>{layers}<h4>By operator</h4>{operators}"
 
 
+@answers_misuse("pn.profile(model, x)", EXAMPLES, input_size="args=torch.randn(2, 3)")
 def profile(
     model: nn.Module,
     args: object = (),
@@ -122,6 +128,31 @@ def profile(
         _one_at_a_time.release()
 
 
+def peak_allocated(run: Callable[[], object]) -> int | None:
+    """Return the most bytes that torch allocates at once on the CPU for one call; None while something else is profiled.
+
+    The profiler of old is at hand at once and in any thread; the present one takes seconds to begin, and wants its first use
+    to be in the main thread.
+    """
+    if not _one_at_a_time.acquire(blocking=False):
+        return None
+    memory_alone = (False, True, False, False, False)
+    try:
+        _enable_profiler_legacy(ProfilerConfig(ProfilerState.CPU, *memory_alone, _ExperimentalConfig()))
+        try:
+            run()
+        finally:
+            records = _disable_profiler_legacy()
+    finally:
+        _one_at_a_time.release()
+    total = most = 0
+    for record in (each for thread in records for each in thread):
+        if str(record.kind()) == "memory_alloc":
+            total += record.cpu_memory_usage()
+            most = max(most, total)
+    return most
+
+
 def _profile(
     model: nn.Module,
     args: tuple[object, ...],
@@ -155,8 +186,25 @@ def _profile(
         return _median([_measure(model, run, accelerator, each) for each in traces])
 
 
+@contextmanager
+def _without_lines_of_kineto() -> Iterator[None]:
+    """Keep the C++ library of the profiler from writing two lines to the cell for each call; it looks once, at its start."""
+    if "KINETO_LOG_LEVEL" in os.environ:
+        yield
+        return
+    os.environ["KINETO_LOG_LEVEL"] = "6"  # above every level that it has
+    try:
+        yield
+    finally:
+        os.environ.pop("KINETO_LOG_LEVEL", None)
+
+
 def _measure(model: nn.Module, run: Callable[[], None], accelerator: str | None, trace: str | Path | None) -> Profile:
-    with HookOwner() as hooks, torch_profile(profile_memory=True, acc_events=True) as profiler:
+    with (
+        _without_lines_of_kineto(),
+        HookOwner() as hooks,
+        torch_profile(profile_memory=True, acc_events=True) as profiler,
+    ):
         marks: list[record_function] = []
         for name, module in model.named_modules():
             hooks.on_inputs(module, partial(_enter, marks, name))
@@ -242,12 +290,12 @@ def _on_cpu(event: FunctionEvent) -> bool:
 
 
 def _spent(event: FunctionEvent, *, on_device: bool) -> float:
-    """Microseconds of what ran within `event`."""
+    """Return the microseconds of what ran within `event`."""
     return float(event.device_time_total if on_device else event.cpu_time_total)
 
 
 def _backward_by_layer(events: Iterable[FunctionEvent], *, on_device: bool) -> dict[str, float]:
-    """Microseconds of the backward pass by layer, layers inside included.
+    """Return the microseconds of the backward pass by layer, layers inside included.
 
     Autograd gives each node the number that it showed to the operation that made it, and to those that began before
     without making one: the last of them is its maker.
@@ -280,7 +328,7 @@ def _backward_by_layer(events: Iterable[FunctionEvent], *, on_device: bool) -> d
 
 
 def _bars(layers: pd.DataFrame) -> str:
-    """A table with a bar for each layer: the forward pass, and behind it the backward pass."""
+    """Return a table with a bar for each layer: the forward pass, and behind it the backward pass."""
     longest = max(float(layers["total_ms"].max()), 1e-9)
     rows = []
     for row in layers.itertuples():

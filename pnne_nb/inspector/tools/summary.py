@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from pnne_nb.compiler import compile as compile_graph
-from pnne_nb.compiler.analysis.example_inputs import example_inputs, normal_inputs
+from pnne_nb.compiler.analysis.example_inputs import EXAMPLES, example_inputs, normal_inputs, sizes_among
 from pnne_nb.compiler.shapes.cost import MultiplyAdds
-from pnne_nb.errors import ArgumentError, expect
+from pnne_nb.errors import ArgumentError, InspectionError, answers_misuse, expect
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.inspector.capture.call_arguments import as_arguments, as_keywords
 from pnne_nb.inspector.capture.compiled import uncompiled
@@ -100,7 +100,7 @@ class Summary:
     optimizer_memory: int | None = None
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per layer, indexed by path."""
+        """Return one row per layer, indexed by path."""
         return pd.DataFrame([asdict(row) for row in self.rows]).set_index("layer")
 
     def __repr__(self) -> str:
@@ -117,10 +117,9 @@ class Summary:
         return "\n".join([lines[0], rule, *lines[1:], rule, *self._totals()])
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in self._header())
+        head = "".join(f'<th style="padding:2px 8px">{html.escape(name)}</th>' for name in self._header())
         body = "".join(
-            f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in self._cells(row, '  ' * row.depth))}</tr>"
-            for row in self.rows
+            f"<tr>{''.join(_cell(cell) for cell in self._cells(row, '  ' * row.depth))}</tr>" for row in self.rows
         )
         totals = "<br>".join(html.escape(line) for line in self._totals())
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{totals}</p>"
@@ -161,6 +160,12 @@ _HEADER = ("Layer", "Type", "Input", "Output", "Parameters", "Mult-adds", "Memor
 _NUMBERS = frozenset(range(4, len(_HEADER) + 2))
 
 
+@answers_misuse(
+    "pn.summary(net, x)",
+    EXAMPLES,
+    input_shape="input_size=(2, 3)",
+    depth=".to_frame() on the result, and choose rows there",
+)
 def summary(
     net: nn.Module | NodeGraph,
     args: object = (),
@@ -220,10 +225,10 @@ def summary(
         stack.enter_context(placed(model, positional, named))
         try:
             model(*positional, **named)
-        except TypeError as error:
-            if not positional or not all(type(value) is int for value in positional):
+        except (TypeError, InspectionError) as error:
+            sizes = sizes_among(positional)
+            if sizes is None:
                 raise
-            sizes = (2, *positional)
             raise ArgumentError(f"args are inputs, not sizes. Write pn.summary(net, input_size={sizes!r}).") from error
     rows = _rows(model, seen)
     if times:
@@ -281,6 +286,11 @@ class _Seen:
         self.mult_adds[name] = self.mult_adds.get(name, 0) + counter.count - self._before.pop()
         size = sum(_size(tensor) for _, tensor in tensors_in(output))
         self.output_bytes[name] = self.output_bytes.get(name, 0) + size
+
+
+def _cell(text: str) -> str:
+    # Spaces before a name show how deep the layer is.
+    return f'<td style="padding:2px 8px;white-space:pre">{html.escape(text)}</td>'
 
 
 def _rows(model: nn.Module, seen: _Seen) -> tuple[LayerSummary, ...]:

@@ -94,12 +94,12 @@ def _reason(error: Exception) -> str:
 
 
 def is_refused(error: CheckpointError) -> bool:
-    """Whether it was the file system that would not have a checkpoint: another time, it may."""
+    """Return whether it was the file system that would not have a checkpoint: another time, it may."""
     return isinstance(error.__cause__, OSError)
 
 
 def signed(content: bytes) -> bytes:
-    """A file that has zeros for its checksum, with the checksum."""
+    """Return a file that has zeros for its checksum, with the checksum."""
     return _with_checksum(content, _UNSIGNED, hashlib.blake2b(content, digest_size=_DIGEST).hexdigest())
 
 
@@ -140,7 +140,7 @@ def read(path: Path) -> Stored:
 
 
 def stored_in(content: bytes, path: Path) -> Stored:
-    """The same of what was read from `path` already.
+    """Return the same of what was read from `path` already.
 
     Raises:
         CheckpointError: It is damaged, or no checkpoint.
@@ -169,7 +169,7 @@ def _dict(state: Any) -> dict[str, Any]:
 
 
 def _understood(path: Path, stored: Stored) -> tuple[dict[str, Any], list[str]]:
-    """The state in the present format, and what to say of it if it was in another.
+    """Return the state in the present format, and what to say of it if it was in another.
 
     Raises:
         CheckpointError: It is none.
@@ -265,12 +265,12 @@ def _candidates(path: Path) -> list[Path]:
 
 
 def _series(directory: Path) -> list[Path]:
-    """The numbered checkpoints, the newest first."""
+    """Return the numbered checkpoints, the newest first."""
     return sorted(filter(_number, directory.glob(f"[0-9]*-step-*{SUFFIX}")), key=_number, reverse=True)
 
 
 def _number(path: Path) -> int:
-    """The how manieth checkpoint in its directory this is, from 1; 0 if it is none of them."""
+    """Return the how manieth checkpoint in its directory this is, from 1; 0 if it is none of them."""
     number, _, step = path.name.partition("-step-")
     return int(number) if number.isdecimal() and step.removesuffix(SUFFIX).isdecimal() else 0
 

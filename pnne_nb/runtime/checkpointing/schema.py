@@ -167,7 +167,7 @@ _STEPS: Final[tuple[Callable[[dict[str, Any]], list[str]], ...]] = (_from_1,)
 
 
 def up_to_date(state: dict[str, Any], written_in: int) -> tuple[dict[str, Any], list[str]]:
-    """The state of a training as this version knows it.
+    """Return the state of a training as this version knows it.
 
     Args:
         state: As a file has it; it is used up.

@@ -33,7 +33,7 @@ def pack(state: Mapping[str, Any]) -> tuple[str, dict[str, Tensor]]:
 
 
 def unpack(text: str, tensors: Mapping[str, Tensor]) -> Any:
-    """The state that `pack` took apart.
+    """Return the state that `pack` took apart.
 
     Raises:
         ValueError: The text is no such JSON.
@@ -97,7 +97,7 @@ _MAPPINGS = {"dict": dict, "OrderedDict": OrderedDict, "Counter": Counter}
 
 
 def _kind(value: Any, place: str) -> str:
-    """The name of the nearest type that is known; a named tuple counts as a tuple."""
+    """Return the name of the nearest type that is known; a named tuple counts as a tuple."""
     for kind in type(value).__mro__:
         if kind.__name__ in {*_SEQUENCES, *_MAPPINGS}:
             return kind.__name__

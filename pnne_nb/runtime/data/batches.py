@@ -121,7 +121,7 @@ def examples_in(value: Any) -> int | None:
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Every tensor in a collection of collections."""
+    """Yield every tensor in a collection of collections."""
     match value:
         case Tensor():
             yield value
@@ -136,7 +136,7 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
 
 
 def to_device(value: Any, device: torch.device) -> Any:
-    """The same value with every tensor in it on `device`, complete as soon as somebody there reads it."""
+    """Return the same value with every tensor in it on `device`, complete as soon as somebody there reads it."""
     match value:
         case Tensor():
             # A copy to the CPU that nobody waits for would be read before it has arrived.
@@ -181,7 +181,7 @@ def expect_shapes(batch: Batch, expected: InputShapes) -> None:
     for index, (name, shape) in enumerate(expected):
         value = batch.named.get(name) if batch.named else batch.inputs[index]
         if value is None:
-            raise _unfit(name, f"The data has no part called {name!r}, which Input node {name!r} waits for.", "")
+            raise _unfit(name, f"The data has no part called {name!r}, which Input node {name!r} takes.", "")
         if isinstance(value, Tensor) and shape is not None and not _fits(tuple(value.shape), shape):
             raise _unfit(
                 name,

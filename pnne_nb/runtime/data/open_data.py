@@ -30,7 +30,7 @@ class Table(Protocol):
     """What numpy can read, as a pandas DataFrame or Series."""
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """The values."""
+        """Return the values."""
 
 
 Array: TypeAlias = "Tensor | NDArray[Any] | Table | list[Any]"
@@ -69,6 +69,11 @@ def open_source(
         ArgumentError: There is none.
     """
     match data:
+        case list() if are_samples(data):
+            data = Samples(data)
+        case Mapping() | (*_, tuple() | Mapping()):
+            data = Arrays(_tree(data, name))
+    match data:
         case DataLoader():
             return _from_loader(data, seed, name)
         case TensorDataset():
@@ -77,26 +82,6 @@ def open_source(
         case IterableDataset():
             loader: DataLoader[Any] = DataLoader(data, batch_size, num_workers=num_workers, pin_memory=pin_memory)
             return StreamSource(loader)
-        case list() if are_samples(data):
-            return open_source(
-                Samples(data),
-                batch_size=batch_size,
-                shuffle=shuffle,
-                seed=seed,
-                num_workers=num_workers,
-                name=name,
-                pin_memory=pin_memory,
-            )
-        case Mapping() | (*_, tuple() | Mapping()):
-            return open_source(
-                Arrays(_tree(data, name)),
-                batch_size=batch_size,
-                shuffle=shuffle,
-                seed=seed,
-                num_workers=num_workers,
-                name=name,
-                pin_memory=pin_memory,
-            )
         case Dataset():
             require_examples(_length(data, name), name)
             template = DataLoader(
@@ -168,7 +153,7 @@ def require_examples(count: int, name: str) -> None:
 
 
 def as_tensors(arrays: tuple[Array, ...] | list[Array], name: str) -> tuple[Tensor, ...]:
-    """As tensors of equal length, of the types that layers and losses expect.
+    """Return tensors of equal length, of the types that layers and losses expect.
 
     Raises:
         TrainingError: Something is no array of numbers, or they hold different numbers of examples, or none.
@@ -202,7 +187,7 @@ def as_tensors(arrays: tuple[Array, ...] | list[Array], name: str) -> tuple[Tens
 
 
 def _tree(data: Any, name: str) -> Any:
-    """As tensors of equal length, in the tuples and mappings that hold them; see `as_tensors`."""
+    """Return tensors of equal length, in the tuples and mappings that hold them; see `as_tensors`."""
     data = tuple(data) if isinstance(data, list) else data
     flat: list[Any] = []
     _mapped(data, flat.append)
@@ -228,8 +213,33 @@ def _values(table: Table | list[Any], name: str) -> NDArray[Any]:
         raise TrainingError(f"{name} is a list whose items differ in length, so it is no array: {error}") from error
 
 
+def _not_numbers(array: NDArray[Any], name: str) -> str:
+    """Say what stands among numbers, or that there are none, and what to do."""
+    values = array.reshape(-1).tolist()
+    kinds = [_is_number(value) for value in values]
+    if kinds and all(kinds):
+        return f"{name} holds numbers as texts: give np.asarray(values, dtype=float)."
+    if any(kinds):
+        place = kinds.index(False)
+        among = f"{shown(values[place])} among numbers, first at place {place}"
+        return f"{name} holds {among}. Leave such examples out, or give them a number."
+    return (
+        f"{name} holds elements of type {array.dtype}, which is no number. Of names of classes, "
+        "np.unique(names, return_inverse=True) gives the numbers."
+    )
+
+
+def _is_number(value: object) -> bool:
+    # NumPy makes texts of all where one is a text.
+    try:
+        float(value)  # type: ignore[arg-type]  # whatever it is
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
 def from_numpy(array: NDArray[Any], name: str) -> Tensor:
-    """As a tensor of the types that layers and losses expect: float64 becomes float32, small integers int64.
+    """Return a tensor of the types that layers and losses expect: float64 becomes float32, small integers int64.
 
     Raises:
         TrainingError: It holds no numbers; the message calls it `name`.
@@ -244,7 +254,4 @@ def from_numpy(array: NDArray[Any], name: str) -> Tensor:
         case "b" | "c":
             return torch.tensor(array)
         case _:
-            raise TrainingError(
-                f"{name} holds elements of type {array.dtype}, which is no number. Of names of classes, "
-                "np.unique(names, return_inverse=True) gives the numbers."
-            )
+            raise TrainingError(_not_numbers(array, name))

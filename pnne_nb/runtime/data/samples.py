@@ -35,17 +35,20 @@ class Arrays(Dataset[Any]):
     """Tensors in tuples and mappings, as ``{"input": X, "target": y}`` or ``(X, (y0, y1))``.
 
     The first dimension of each counts the examples.
+
+    Attributes:
+        arrays: All of them.
     """
 
     def __init__(self, arrays: Any) -> None:
-        self._arrays = arrays
+        self.arrays = arrays
         self._count = len(next(tensors_in(arrays)))
 
     def __len__(self) -> int:
         return self._count
 
     def __getitem__(self, index: int) -> Any:
-        return _example(self._arrays, index)
+        return _example(self.arrays, index)
 
 
 def _example(arrays: Any, index: int) -> Any:
@@ -59,7 +62,7 @@ def _example(arrays: Any, index: int) -> Any:
 
 
 def are_samples(data: Sequence[Any]) -> bool:
-    """Whether a list holds examples, not arrays with all examples in them."""
+    """Return whether a list holds examples, not arrays with all examples in them."""
     return bool(data) and all(isinstance(item, tuple | list | Mapping) for item in data)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Iterator, Sized
 from typing import Any, Protocol, final
@@ -9,7 +10,18 @@ from typing import Any, Protocol, final
 import msgspec
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, default_collate, get_worker_info
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    Sampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+    default_collate,
+    get_worker_info,
+)
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.data.batches import StandIn, said
@@ -18,7 +30,6 @@ from pnne_nb.runtime.data.workers import (
     dismiss_workers,
     end_workers,
     explained,
-    workers_live,
 )
 from pnne_nb.runtime.thread.foreign_calls import kept, require_not_left
 from pnne_nb.runtime.thread.rng import key_of, seeded_globals
@@ -36,7 +47,7 @@ class BatchSource(Protocol):
     draws: bool
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
-        """The batches of `epoch` (from 1), beginning with number `start` (from 0)."""
+        """Return the batches of `epoch` (from 1), beginning with number `start` (from 0)."""
 
     def close(self) -> None:
         """End workers; the source can be used again."""
@@ -88,15 +99,15 @@ class TensorSource:
         return self._count % self.batch_size or self.batch_size
 
     def first(self, count: int = 1) -> tuple[Tensor, ...]:
-        """A batch of the first examples, one or `count`, to look at its shapes."""
+        """Return a batch of the first examples, one or `count`, to look at its shapes."""
         return tuple(tensor[:count].clone() for tensor in self.tensors)
 
     def order(self, epoch: int) -> Tensor:
-        """The numbers of all examples `[N]` in the order of `epoch` (from 1)."""
+        """Return the numbers of all examples `[N]` in the order of `epoch` (from 1)."""
         return _permutation(self._count, self._seed, epoch) if self._shuffle else torch.arange(self._count)
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
-        """The batches of `epoch` (from 1), beginning with number `start` (from 0)."""
+        """Yield the batches of `epoch` (from 1), beginning with number `start` (from 0)."""
         step = self.batch_size
         if self._shuffle:
             order = self.order(epoch)
@@ -111,10 +122,10 @@ class TensorSource:
                 yield tuple([tensor[at : at + step].clone() for tensor in self.tensors])
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     def forget(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 @final
@@ -161,11 +172,11 @@ class DatasetSource:
         return self._order.last
 
     def first(self, count: int = 1) -> Any:
-        """A batch of the first examples, one or at most `count`, read in this process."""
+        """Return a batch of the first examples, one or at most `count`, read in this process."""
         return _first(self.template, count)
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
-        """The batches of `epoch` (from 1), beginning with number `start` (from 0)."""
+        """Return the batches of `epoch` (from 1), beginning with number `start` (from 0)."""
         if self._loader is None:
             self._loader = self._build()
         self._order.epoch, self._order.start = epoch, start
@@ -176,7 +187,7 @@ class DatasetSource:
         return batches if self._order.share == _ALL else self._marked(batches, start)
 
     def order(self, epoch: int) -> Tensor:
-        """The numbers of all examples `[N]` in the order of `epoch` (from 1)."""
+        """Return the numbers of all examples `[N]` in the order of `epoch` (from 1)."""
         return self._order.of(epoch)
 
     def _marked(self, batches: Iterator[Any], start: int) -> Iterator[Any]:
@@ -184,7 +195,7 @@ class DatasetSource:
             yield raw if self._order.has_part(position) else StandIn(raw)
 
     def shared(self, share: Share) -> DatasetSource:
-        """The same source for one of several processes: it loads its part of each batch only."""
+        """Return the same source for one of several processes: it loads its part of each batch only."""
         return DatasetSource(self.template, shuffle=self.shuffle, seed=self._seed, share=share)
 
     def close(self) -> None:
@@ -219,12 +230,16 @@ class DatasetSource:
 class StreamSource:
     """Batches of a loader that decides itself: resuming means reading again what was read.
 
+    It reads through a copy of the loader: workers and generators that the loader keeps are shared by whoever reads it, as a
+    cell may do meanwhile.
+
     Attributes:
         loader: As it was given.
     """
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         self.loader = loader
+        self._own: DataLoader[Any] | None = None
         self._reading: Iterator[Any] | None = None
         self.draws = True
         self.size: int | None = None
@@ -232,13 +247,15 @@ class StreamSource:
             self.size = len(loader)
 
     def first(self, count: int = 1) -> Any:
-        """A batch of the first examples, at most `count`; None of data that is read only once."""
+        """Return a batch of the first examples, at most `count`; None of data that is read only once."""
         return None if isinstance(self.loader.dataset, IterableDataset) else _first(self.loader, count)
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
-        """The batches of the loader's next pass, without the first `start`."""
+        """Return the batches of the loader's next pass, without the first `start`."""
         del epoch
-        reading = self._start()
+        if self._own is None:
+            self._own = _own_copy(self.loader)
+        reading = iter(self._own)
         require_not_left()
         self._reading = reading
         batches = explained(reading)
@@ -246,27 +263,43 @@ class StreamSource:
             next(batches, None)
         return batches
 
-    def _start(self) -> Iterator[Any]:
-        """The loader's next pass, with workers that start as ours do; the loader itself stays as it was given."""
-        given = self.loader.worker_init_fn
-        self.loader.worker_init_fn = WorkerStart(given)
-        try:
-            return iter(self.loader)
-        finally:
-            self.loader.worker_init_fn = given
-
     def close(self) -> None:
-        """End the workers of a pass that is left; those that the loader keeps belong to whoever gave it."""
-        if not self.loader.persistent_workers or not workers_live(self._reading):
-            end_workers(self._reading)
+        """End the workers, also if the traceback of an error still holds on to them."""
+        end_workers(self._reading)
         require_not_left()
         self.forget()
 
     def forget(self) -> None:
-        """The next pass has workers of its own, if those that the loader keeps have died."""
-        if self.loader.persistent_workers and not workers_live(self._reading):
-            self.loader._iterator = None
+        """The next pass has workers of its own."""
+        if self._own is not None:
+            self._own._iterator = None
         self._reading = None
+
+
+def _own_copy(loader: DataLoader[Any]) -> DataLoader[Any]:
+    """A loader like the given one, which shares no workers with it, nor a generator with it or a sampler of torch."""
+    generators: dict[int, torch.Generator] = {}
+
+    def own(part: Any, **replaced: Any) -> Any:
+        copied = copy.copy(part)
+        if isinstance(generator := getattr(part, "generator", None), torch.Generator):
+            replaced["generator"] = generators.setdefault(id(generator), generator.clone_state())
+        # The loader refuses some of these as attributes.
+        vars(copied).update(replaced)
+        return copied
+
+    sampler, batches = loader.sampler, loader.batch_sampler
+    if type(sampler) in _SAMPLERS:
+        sampler = own(sampler)
+    if type(batches) is BatchSampler and type(batches.sampler) in _SAMPLERS:
+        batches = own(batches, sampler=sampler if batches.sampler is loader.sampler else own(batches.sampler))
+    start = WorkerStart(loader.worker_init_fn)
+    copied: DataLoader[Any] = own(loader, sampler=sampler, batch_sampler=batches, worker_init_fn=start, _iterator=None)
+    return copied
+
+
+_SAMPLERS = {RandomSampler, SubsetRandomSampler, WeightedRandomSampler}
+"""Those that draw from a generator that they are given."""
 
 
 def _first(loader: DataLoader[Any], count: int) -> Any:
@@ -276,7 +309,7 @@ def _first(loader: DataLoader[Any], count: int) -> Any:
 
 
 def collated(examples: list[Any]) -> Any:
-    """One batch of examples, as torch makes it.
+    """Return one batch of examples, as torch makes it.
 
     Raises:
         TrainingError: They do not fit together; says which two do not.
@@ -326,11 +359,11 @@ class _KeyedOrder(Sampler[Any]):
             yield key_of(self._seed, epoch, position, *own), chosen[self.share.of(len(chosen))] or chosen[:1]
 
     def of(self, epoch: int) -> Tensor:
-        """The numbers of all examples `[N]` in the order of `epoch`."""
+        """Return the numbers of all examples `[N]` in the order of `epoch`."""
         return _permutation(self._count, self._seed, epoch) if self._shuffle else torch.arange(self._count)
 
     def has_part(self, position: int) -> bool:
-        """Whether the share of that batch has an example."""
+        """Return whether the share of that batch has an example."""
         part = self.share.of(min(self._batch_size, self._count - position * self._batch_size))
         return bool(part.start < part.stop)
 
@@ -377,7 +410,7 @@ def named(source: BatchSource) -> str:
 
 
 def dismiss(source: BatchSource | None, *, at_once: bool) -> None:
-    """From another thread: let whoever waits for the next batch of workers wait no longer, but fail.
+    """Make the thread that waits for the next batch of workers fail; called from another thread.
 
     Args:
         source: What is read.
@@ -392,7 +425,7 @@ _SILENT = (StopIteration, KeyboardInterrupt, SystemExit, GeneratorExit)
 
 
 def _reaches_people() -> bool:
-    """Whether an interrupt here may come from a keyboard: workers ignore it, and other threads are never told."""
+    """Return whether an interrupt may arrive here: workers ignore it, and other threads than the main one get none."""
     return get_worker_info() is None and threading.current_thread() is threading.main_thread()
 
 

@@ -96,7 +96,7 @@ def _send_instead(queue: Queue[Any], error: Exception, unsent: tuple[Any, Any]) 
 
 
 def explained(batches: Iterator[Any]) -> Iterator[Any]:
-    """The same batches; if a worker process dies, its death is told at once, not the broken connection that it leaves.
+    """Yield the same batches; a worker process that dies is reported as such, not as a broken connection.
 
     Raises:
         WorkerDiedError: A worker has died.
@@ -139,13 +139,6 @@ def dismiss_workers(batches: Iterator[Any] | None, *, at_once: bool) -> None:
                 worker.terminate()
 
 
-def workers_live(batches: Iterator[Any] | None) -> bool:
-    """Whether no worker of a pass over a loader has died."""
-    return not isinstance(batches, _MultiProcessingDataLoaderIter) or all(
-        worker.is_alive() for worker in batches._workers
-    )
-
-
 def _watched(batches: _MultiProcessingDataLoaderIter) -> Iterator[Any]:
     try:
         yield from batches
@@ -159,7 +152,7 @@ def _watched(batches: _MultiProcessingDataLoaderIter) -> Iterator[Any]:
 
 
 def _exit_codes(workers: Sequence[BaseProcess]) -> list[int]:
-    """Of those that have died, or are about to; what has died badly comes first."""
+    """Return the exit codes of workers that have died or are about to, failures first."""
     dying = wait([worker.sentinel for worker in workers], _SECONDS_TO_DIE)
     for worker in workers:
         if worker.sentinel in dying:

@@ -54,12 +54,12 @@ def hear(
 
 
 def is_cut_off(complaint: Broke) -> bool:
-    """Whether it may be the fault of a process that is not heard here."""
+    """Return whether it may be the fault of a process that is not heard here."""
     return complaint.kind in _CUT_OFF
 
 
 def cause(said: Sequence[Broke]) -> Broke:
-    """Of several complaints, the first; or one that says the same and knows more."""
+    """Return the first of several complaints, or one that says the same and knows more."""
     same = [broke for broke in said if broke.kind == said[0].kind]
     return max(same, key=lambda broke: (broke.found, any(found.node for found in broke.diagnostics)))
 

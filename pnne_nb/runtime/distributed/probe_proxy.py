@@ -30,7 +30,7 @@ class Spectators:
         self._look_at = 0.0
 
     def forget(self) -> None:
-        """Nobody has heard of any order: the group starts, or starts again."""
+        """Forget which orders were sent: the group starts, or starts again."""
         self._ordered, self._look_at = [], 0.0
 
     def news(self) -> Orders | None:

@@ -314,7 +314,7 @@ class TrainingGroup:
         return Restarted(AnomalyFrame(step=self.steps, kind="worker-restarted", message=message))
 
     def _adopt(self, kept: Kept) -> dict[str, Any]:
-        """The engine's loop becomes what the group has kept.
+        """Bring the engine's loop to what the group has kept.
 
         Raises:
             CheckpointError: It could not be kept.
@@ -340,7 +340,7 @@ class TrainingGroup:
         status = self._open[1].exit_status
         if status is not None and not self._ended:
             tries, log = f" after {self.restarts} restarts" if self.restarts else "", self._open[1].log()
-            ends = f" The ends of its logs:\n{log}" if log else " Somebody has ended it: its logs say nothing."
+            ends = f" The ends of its logs:\n{log}" if log else " It was ended from outside: its logs say nothing."
             raise TrainingError(
                 f"The group of {self._plan.nproc} processes ended{tries} (torchrun: exit status {status}).{ends}"
             )
@@ -382,7 +382,7 @@ class TrainingGroup:
         self._waits = False
 
     def _go_back(self) -> None:
-        """After a failure, the engine is at the newest checkpoint, and so is its history."""
+        """Bring the engine and its history back to the newest checkpoint, after a failure."""
         try:
             state = self._adopt(Kept(written=True))
         except CheckpointError:

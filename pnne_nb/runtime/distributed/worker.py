@@ -221,7 +221,7 @@ class Worker:
             self._lifeline.tell(message)
 
     def _verdict(self) -> Verdict:
-        """To go on, or to stop; saves and loads on the way."""
+        """Return whether to go on or to stop; saves and loads on the way."""
         while True:
             # The others say GO, which is 0 and changes nothing in the sum.
             own, asked = self._wanted() if self._leads else (Verdict.GO, False)

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.runtime.data.sources import BatchSource, TensorSource
 from pnne_nb.telemetry.frames import AnomalyFrame, Evidence
 
 SAMPLE = 10_000
@@ -20,36 +19,45 @@ LARGE = 100.0
 arXiv:1502.01852)."""
 ONE_CLASS = 0.98
 """Share of the most frequent class that is told: a model that always answers it is right that often."""
-SHIFT = 3.0
+SHIFT = 2.0
 """Training standard deviations between the two means, and ratio of the two deviations, that are told."""
+_MIDDLE = (0.05, 0.95)
+"""Quantiles whose distance must differ as much: a single outlier makes another deviation, too."""
 _CLASSES = 4
 """Classes whose counts are given as evidence, at most."""
 REPEATED = 0.1
 """Share of validation examples that also train, from which on it is told."""
+COLUMNS = 32
+"""Columns of a table, at most: inputs with more are often flattened pictures, whose corners are the same in all of them."""
+UNTRAINED = 0.01
+"""Share of validation examples of classes that the training data does not have, from which on it is told."""
+_PER_CLASS = 10
+"""Training examples for each different whole number from which on they are classes."""
 _ROWS_AT_MOST = 100_000_000
 """Elements of the training inputs up to which equal rows are looked for: a tenth of a second."""
 _NORMALISATIONS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
 
 def data_faults(
-    model: nn.Module, train: BatchSource, val: BatchSource | None, *, has_target: bool
+    model: nn.Module, train: Sequence[Tensor] | None, val: Sequence[Tensor] | None, *, has_target: bool
 ) -> list[AnomalyFrame]:
-    """Return what is wrong with data in memory; data of other kinds are not looked at.
+    """Return what is wrong with data in memory.
 
     Args:
         model: What is trained; inputs of a large scale are no fault if it normalises them first.
-        train: The training data. Its tensors are inputs and, if `has_target`, the target behind them, each ``[N, ...]``.
-        val: The validation data likewise, or None.
+        train: All training data: inputs and, if `has_target`, the target behind them, each ``[N, ...]``. None of data that
+            cannot be looked at.
+        val: The validation data likewise.
         has_target: Whether the last tensor is the target.
     """
-    if not isinstance(train, TensorSource) or train.tensors[0].shape[0] < FEW:
+    if not train or train[0].shape[0] < FEW:
         return []
-    inputs, target = _parts(train.tensors, has_target)
+    inputs, target = _parts(train, has_target)
+    held_out, judged = ((), None) if val is None or len(val) != len(train) else _parts(val, has_target)
     found = [*_of_target(target), *_of_inputs(model, inputs)]
-    if isinstance(val, TensorSource) and len(val.tensors) == len(train.tensors):
-        held_out, _ = _parts(val.tensors, has_target)
-        if val.tensors[0].shape[0] >= FEW:
-            found += [*_shifted(inputs, held_out), *_repeated(inputs, held_out)]
+    if held_out and held_out[0].shape[0] >= FEW:
+        found += [*_shifted(inputs, held_out), *_repeated(inputs, held_out), *_never_trained(target, judged)]
+    found += _still_columns(inputs)
     return [AnomalyFrame(0, kind, message, None, hint, evidence) for kind, message, hint, evidence in found]
 
 
@@ -128,7 +136,8 @@ def _shifted(inputs: Sequence[Tensor], held_out: Sequence[Tensor]) -> _Said:
         there, spread = _moments(_sample(other).float())
         if deviation == 0.0 or not all(map(math.isfinite, (mean, deviation, there, spread))):
             continue
-        if abs(there - mean) > SHIFT * deviation or not 1 / SHIFT <= spread / deviation <= SHIFT:
+        wider = _apart(spread / deviation) and _apart(_between(other) / (_between(tensor) or math.inf))
+        if abs(there - mean) > SHIFT * deviation or wider:
             yield (
                 "validation-scaled-otherwise",
                 (
@@ -143,6 +152,18 @@ def _shifted(inputs: Sequence[Tensor], held_out: Sequence[Tensor]) -> _Said:
                     ("validation, deviation", spread),
                 ),
             )
+
+
+def _apart(ratio: float) -> bool:
+    return not 1 / SHIFT <= ratio <= SHIFT
+
+
+def _between(tensor: Tensor) -> float:
+    """The distance of two quantiles of some inputs `[N, ...]`; of a sample that is spread over them."""
+    values = _sample(tensor).flatten()
+    some = values[:: -(-len(values) // 100_000)].float()
+    low, high = some.quantile(torch.tensor(_MIDDLE, device=some.device)).tolist()
+    return float(high - low)
 
 
 def _repeated(inputs: Sequence[Tensor], held_out: Sequence[Tensor]) -> _Said:
@@ -166,6 +187,50 @@ def _repeated(inputs: Sequence[Tensor], held_out: Sequence[Tensor]) -> _Said:
             "Split before examples are copied or augmented; until then, the validation is too good to be true.",
             (("also in training", share), ("all of the validation", 1.0)),
         )
+
+
+def _never_trained(target: Tensor | None, judged: Tensor | None) -> _Said:
+    if target is None or judged is None or target.ndim != 1 or judged.ndim != 1:
+        return
+    if any(each.is_floating_point() or each.is_complex() or each.dtype == torch.bool for each in (target, judged)):
+        return
+    known = target.unique()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    unknown, counts = judged[~torch.isin(judged, known)].unique(return_counts=True)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    share = float(counts.sum()) / judged.shape[0]
+    if _PER_CLASS * len(known) <= target.shape[0] and share >= UNTRAINED:
+        named = ", ".join(map(str, unknown[:_CLASSES].tolist())) + " …" * (len(unknown) > _CLASSES)
+        yield (
+            "class-not-trained",
+            f"{share:.0%} of the validation targets are of classes that no training example has: {named}.",
+            "Split the data at random or by class, and look at how the classes are numbered in both parts.",
+            (
+                *(
+                    (f"class {int(each)} in validation", float(count))
+                    for each, count in zip(unknown[:2], counts, strict=False)
+                ),
+                ("in training", 0.0),
+            ),
+        )
+
+
+def _still_columns(inputs: Sequence[Tensor]) -> _Said:
+    for label, tensor in _floating(inputs):
+        if tensor.ndim != 2 or not 2 <= tensor.shape[1] <= COLUMNS:
+            continue
+        still = (tensor == tensor[:1]).all(0)
+        columns = still.nonzero().flatten().tolist()
+        if 0 < len(columns) < tensor.shape[1]:
+            named = ", ".join(map(str, columns[:_CLASSES])) + " …" * (len(columns) > _CLASSES)
+            values = ", ".join(f"{tensor[0, at].item():.4g}" for at in columns[:_CLASSES])
+            yield (
+                "constant-column",
+                (
+                    f"Column{'s' * (len(columns) > 1)} {named} of {label} {'are' if len(columns) > 1 else 'is'} the same in"
+                    f" every training example ({values})."
+                ),
+                "Leave such columns out, or look at how they were read; divided by their deviation, they become NaN.",
+                (("constant columns", len(columns)), ("columns", tensor.shape[1])),
+            )
 
 
 def _floating(inputs: Sequence[Tensor]) -> Iterator[tuple[str, Tensor]]:

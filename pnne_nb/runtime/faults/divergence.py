@@ -156,7 +156,7 @@ class Trends:
         before, self._judged = self._judged, math.isfinite(loss)
         if self._judged or not before:
             return None
-        message = f"The validation loss after step {frame.step} is {loss}: nothing can go by it."
+        message = f"The validation loss after step {frame.step} is {loss}: it cannot be compared with others."
         hint = (
             "Look for NaN in the validation data, and in the running statistics of batch normalisation, which nothing else "
             "uses."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from pnne_nb.runtime.data.batches import Batch, said
 from pnne_nb.runtime.faults.fault_location import node_of
 from pnne_nb.runtime.faults.oom_recovery import is_out_of_memory
 from pnne_nb.runtime.objective.objective import WeighedLoss
+from pnne_nb.telemetry.frames import AnomalyFrame
 
 _CLASSES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)
 """Losses whose targets are numbers of classes."""
@@ -73,7 +75,7 @@ def model_failed(error: Exception, model: nn.Module, batch: Batch) -> TrainingEr
 
 
 def compares_one(error: BaseException) -> bool:
-    """Whether batch norm has refused a single example."""
+    """Return whether batch norm has refused a single example."""
     return _ALONE in str(error)
 
 
@@ -110,7 +112,7 @@ def _of_rows(error: Exception, layer: nn.Embedding) -> str:
 
 
 def _locals_of(error: Exception, layer: nn.Module) -> Iterator[tuple[str, Any]]:
-    """The variables of the methods of `layer` that `error` came through."""
+    """Yield the variables of the methods of `layer` that `error` came through."""
     place = error.__traceback__
     while place is not None:
         variables = place.tb_frame.f_locals
@@ -154,8 +156,8 @@ def loss_failed(error: Exception, loss: Any, output: Any, target: Any) -> Target
     return TargetError(f"{message}{_advice(loss, output, target)}")
 
 
-def spread(loss: Any, output: Any, target: Any) -> tuple[str, str] | None:
-    """Explain a loss that has compared each output with several targets, and say what to do; None if it has not.
+def spread(step: int, loss: Any, output: Any, target: Any) -> AnomalyFrame | None:
+    """Tell of a loss that has compared each output with several targets in `step`, and what to do; None if it has not.
 
     Torch only warns of it, in the thread that trains; the training goes on, towards something else than what was meant.
     """
@@ -171,10 +173,11 @@ def spread(loss: Any, output: Any, target: Any) -> tuple[str, str] | None:
         f"{name} compares the model's output {shapes[0]} with the target {shapes[1]}, both spread to {both}: outputs are "
         "compared with targets of other examples."
     )
-    if output.numel() != target.numel():
-        return message, "Give both the same shape."
     sizes = ", ".join(map(str, (-1, *shapes[0][1:])))
-    return message, f"Give the targets the output's shape: y.reshape({sizes})."
+    alike = output.numel() == target.numel()
+    hint = f"Give the targets the output's shape: y.reshape({sizes})." if alike else "Give both the same shape."
+    evidence = (("outputs", output.numel()), ("targets", target.numel()), ("comparisons", math.prod(both)))
+    return AnomalyFrame(step, "spread-targets", message, hint=hint, evidence=evidence)
 
 
 def metric_failed(error: Exception, name: str, output: Any, target: Any) -> TrainingError | None:
@@ -192,7 +195,7 @@ def metric_failed(error: Exception, name: str, output: Any, target: Any) -> Trai
 
 
 def in_brief(error: BaseException) -> str:
-    """An exception with its notes on one line; of one that came from a worker process, without the traceback in it."""
+    """Return an exception with its notes on one line; of a worker process's exception, without its traceback."""
     text = "\n".join([f"{type(error).__name__}: {error}".rstrip(": "), *getattr(error, "__notes__", ())])
     lines = text.splitlines()
     if "Original Traceback" in text:
@@ -317,7 +320,7 @@ def _compared(loss: Any) -> list[str]:
 
 
 def _is_torch_s(error: BaseException) -> bool:
-    """Whether a line of torch's has raised it, not one of the model's own."""
+    """Return whether a line of torch's has raised it, not one of the model's own."""
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next

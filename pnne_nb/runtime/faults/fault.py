@@ -40,6 +40,7 @@ class Fault(msgspec.Struct, frozen=True):
         operands: What went into it.
         given: The batch: tensors `[N, ...]` by name; of a batch in pieces, the one with these examples.
         first: Its first example's row in the batch.
+        outside: Whether the operation was called outside of the model, as in the loss.
     """
 
     step: int
@@ -60,6 +61,7 @@ class Fault(msgspec.Struct, frozen=True):
     operands: tuple[Operand, ...] = ()
     given: Mapping[str, Tensor] = {}
     first: int = 0
+    outside: bool = False
 
     def __str__(self) -> str:
         return "\n".join([f"Step {self.step}: {self.cause}", *self.facts, f"What to do: {self.advice}"])
@@ -79,7 +81,7 @@ class Fault(msgspec.Struct, frozen=True):
                 else "the model"
                 if self.stage == "forward"
                 else "the loss"
-                if self.stage == "loss"
+                if self.stage == "loss" or self.outside
                 else "the model or the loss"
             )
             passed = "backward" if self.stage == "backward" else "forward"
@@ -117,7 +119,7 @@ class Fault(msgspec.Struct, frozen=True):
         return "\n".join([f"Batch {self.batch} of epoch {self.epoch}{self._numbers}:", *lines])
 
     def _shown(self, rows: Sequence[int]) -> Iterator[tuple[str, str]]:
-        """The values of the first of some examples, by the name of the tensor with the row."""
+        """Yield the values of the first of some examples, by the name of the tensor with the row."""
         for row in rows[:_SHOWN]:
             for name, tensor in self.given.items():
                 if tensor.dim() and 0 <= row - self.first < tensor.shape[0]:
@@ -125,7 +127,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 def listed(numbers: tuple[int, ...]) -> str:
-    """The first of some numbers in words: ``"3, 5 and 9 others"``."""
+    """Return the first of some numbers in words: ``"3, 5 and 9 others"``."""
     shown = ", ".join(map(str, numbers[:_SHOWN]))
     return shown if len(numbers) <= _SHOWN else f"{shown} and {len(numbers) - _SHOWN} others"
 

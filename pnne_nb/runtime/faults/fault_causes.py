@@ -65,7 +65,7 @@ def cause_of(origin: NanOrigin, losses: Sequence[float], rate: float) -> Cause:
         told = "" if grew is None else f" The loss has grown by a factor of {grew:.3g} in the steps before."
         return Cause(
             "exploding",
-            f"The numbers have grown out of float32: {operation} was given values up to {largest:.3g}.{told}",
+            f"The numbers have outgrown float32: {operation} was given values up to {largest:.3g}.{told}",
             f"Lower the learning rate (it is {rate:g}), warm it up, or give grad_clip=1.0; rewind() goes back before it.",
         )
     return Cause(
@@ -167,7 +167,7 @@ def _of_root(operation: str, low: float, *, backward: bool) -> Cause:
 
 
 def _grew(losses: Sequence[float]) -> float | None:
-    """The factor between the least of some losses and the last one; None of fewer than two."""
+    """Return the factor between the least of some losses and the last one; None of fewer than two."""
     finite = [abs(loss) for loss in losses if math.isfinite(loss)]
     least = min(finite, default=0.0)
     return finite[-1] / least if len(finite) > 1 and least > 0 else None

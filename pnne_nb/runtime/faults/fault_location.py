@@ -12,7 +12,7 @@ from pnne_nb.compiler import blame, generated
 
 
 def node_of(error: BaseException, model: nn.Module) -> str | None:
-    """Path of the node that `error` names or came through, as on screen; None if it came from elsewhere.
+    """Return the path of the node that `error` names or came through, as on screen; None if it came from elsewhere.
 
     In a module that was not made from a graph, the deepest of its submodules on the traceback is meant.
     """
@@ -31,7 +31,7 @@ def node_of(error: BaseException, model: nn.Module) -> str | None:
 
 
 def output_not_finite(model: nn.Module, inputs: Sequence[Any], named: Mapping[str, Any]) -> str | None:
-    """Path of the first module whose output is NaN or infinite in a forward pass that is made again for this."""
+    """Return the path of the first module whose output is NaN or infinite in a forward pass that is made again for this."""
     found: list[str] = []
 
     def watcher(path: str) -> Callable[[nn.Module, Any, Any], None]:
@@ -56,7 +56,7 @@ def output_not_finite(model: nn.Module, inputs: Sequence[Any], named: Mapping[st
 
 
 def gradient_not_finite(model: nn.Module) -> str | None:
-    """Path of the last node, in the order of the model, with a gradient that is NaN or infinite."""
+    """Return the path of the last node, in the order of the model, with a gradient that is NaN or infinite."""
     found = [
         name
         for name, parameter in model.named_parameters()
@@ -66,12 +66,12 @@ def gradient_not_finite(model: nn.Module) -> str | None:
 
 
 def parameters_not_finite(model: nn.Module) -> list[str]:
-    """Names of the parameters that are NaN or infinite themselves."""
+    """Return the names of the parameters that are NaN or infinite themselves."""
     return [name for name, parameter in model.named_parameters() if not parameter.isfinite().all()]
 
 
 def _node_with(parameter: str, model: nn.Module) -> str:
-    """Path of the layer that a parameter belongs to; a Parameter node is one itself."""
+    """Return the path of the layer that a parameter belongs to; a Parameter node is one itself."""
     path = parameter.rpartition(".")[0]
     drawn = type(model.get_submodule(path)).__module__.startswith(f"{generated.__name__}.")
     return path if path and not drawn else parameter

@@ -22,13 +22,19 @@ FAR: Final = 4.0
 FEW: Final = 4
 """Examples of a batch whose statistics are too noisy for batch norm (Wu and He 2018, arXiv:1803.08494)."""
 DECAY: Final = 0.5
-"""Weight decay that is called large: 1e-5 to 0.1 are usual."""
+"""Weight decay that is called large where it is apart from the gradient (AdamW): 0.01 to 0.3 are usual."""
+L2: Final = 0.1
+"""The same where it is added to the gradient (SGD, Adam): 1e-5 to 0.01 are usual."""
 MOMENTUM: Final = 0.995
 """Momentum that is called large: it averages over 200 steps."""
 CLIPPED: Final = 300.0
 """How many times the largest allowed norm a gradient may be."""
 _TOUCHED: Final = 20
 """Different values of a target that look like classes, at most."""
+_ADDING: Final = (
+    torch.optim.SGD, torch.optim.RMSprop, torch.optim.Adagrad, torch.optim.Adadelta, torch.optim.Adamax, torch.optim.ASGD,
+)  # fmt: skip
+"""Optimizers that add weight decay to the gradient; those that can do either say which."""
 _DISTANCES: Final = (nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss)
 
 _Fault = tuple[str, str | None, str, str, Evidence]
@@ -42,8 +48,9 @@ def first_step_faults(
     output: Any,
     target: Any,
     value: float,
-    optimizer: torch.optim.Optimizer,
+    optimizer: torch.optim.Optimizer | None,
     clip: tuple[float, float] | None,
+    function: str = "",
 ) -> list[AnomalyFrame]:
     """Return what is wrong, most probable cause first.
 
@@ -54,14 +61,15 @@ def first_step_faults(
         output: Of the model: tensors `[N, C, ...]` for classes; others are not looked at.
         target: What it is compared with.
         value: The loss.
-        optimizer: What moves the parameters.
+        optimizer: What moves the parameters, or None if it is not known.
         clip: The norm of the gradients, and what it is clipped to, or None without clipping.
+        function: Name of the autograd function that has made the output, or "".
     """
     if isinstance(loss, WeighedLoss):
         loss, target = loss.layer, target[0] if isinstance(target, tuple) and len(target) == 1 else target
-    found = [*_of_layers(model, output), *_of_options(optimizer, clip)]
+    found = [*_of_layers(model, output), *_of_weights(model), *_of_options(optimizer, clip)]
     if isinstance(output, Tensor) and output.is_floating_point():
-        found = [*_of_outputs(loss, output.detach(), target, value), *found]
+        found = [*_of_bits(loss, output, target, function), *_of_outputs(loss, output.detach(), target, value), *found]
     return [AnomalyFrame(step, kind, message, node, hint, evidence) for kind, node, message, hint, evidence in found]
 
 
@@ -107,12 +115,36 @@ def _of_outputs(loss: Any, output: Tensor, target: Any, value: float) -> Iterato
         )
 
 
+def _of_bits(loss: Any, output: Tensor, target: Any, function: str) -> Iterator[_Fault]:
+    if not (isinstance(loss, nn.BCEWithLogitsLoss) or loss is nn.functional.binary_cross_entropy_with_logits):
+        return
+    # Scores may lie between 0 and 1 by chance, so that what made them decides.
+    if function.startswith("SigmoidBackward"):
+        yield (
+            "sigmoid-before-loss",
+            None,
+            "The outputs are probabilities already: they went through a sigmoid and the loss applies another one.",
+            "Return the scores without sigmoid; apply it after the training, where probabilities are wanted.",
+            (("smallest output", float(output.detach().min())), ("largest output", float(output.detach().max()))),
+        )
+    if isinstance(target, Tensor) and target.is_floating_point() and target.numel():
+        low, high = map(float, torch.aminmax(target.detach()))
+        if low < 0 or high > 1:
+            yield (
+                "targets-out-of-range",
+                None,
+                f"BCEWithLogitsLoss takes targets between 0 and 1, and these go from {low:.4g} to {high:.4g}.",
+                "Make them 0 and 1: (y > 0).float() of -1 and 1; a loss of quantities is MSELoss.",
+                (("smallest target", low), ("largest target", high)),
+            )
+
+
 def _frequent(target: Tensor) -> list[tuple[int, int]]:
     return Counter(target.flatten()[:1000].tolist()).most_common(4)
 
 
 def _softmax_axis(output: Tensor) -> int | None:
-    """The dimension that a softmax went over, or None."""
+    """Return the dimension that a softmax went over, or None."""
     if bool((output < 0).any()) or bool((output > 1).any()):
         return None
     for axis in (1, 0):
@@ -165,18 +197,39 @@ def _of_layers(model: nn.Module, output: Any) -> Iterator[_Fault]:
         )
 
 
-def _of_options(optimizer: torch.optim.Optimizer, clip: tuple[float, float] | None) -> Iterator[_Fault]:
-    options = optimizer.param_groups[0]
+def _of_weights(model: nn.Module) -> Iterator[_Fault]:
+    """Layers of zeros that get no gradient: one whose gradient is not 0 leaves 0, as the last of a residual branch does."""
+    still = [
+        path
+        for path, layer in model.named_modules()
+        for weight in (getattr(layer, "weight", None),)
+        if isinstance(weight, nn.Parameter) and weight.dim() > 1 and weight.layout == torch.strided
+        if weight.grad is not None and weight.grad.layout == torch.strided
+        if not weight.detach().any() and not weight.grad.any()
+    ]
+    if still:
+        yield (
+            "zero-weights",
+            still[0],
+            f"Its weights are all 0, and so is their gradient{_others(still)}: they stay 0.",
+            "Initialise it with random numbers, or look at what loaded or reset it.",
+            (("weights that are 0", 1.0), ("all", 1.0)),
+        )
+
+
+def _of_options(optimizer: torch.optim.Optimizer | None, clip: tuple[float, float] | None) -> Iterator[_Fault]:
+    options = {} if optimizer is None else optimizer.param_groups[0]
     decay = float(options.get("weight_decay") or 0.0)
+    apart = options.get("decoupled_weight_decay", not isinstance(optimizer, _ADDING))
     betas = options.get("betas")
     momentum = float(betas[0]) if betas else float(options.get("momentum") or 0.0)
-    if decay >= DECAY:
+    if decay >= (DECAY if apart else L2):
         yield (
             "weight-decay-dominates",
             None,
             f"weight_decay is {decay:g}: it pulls the weights to 0 faster than most losses pull them elsewhere.",
-            "Use 0.01 or less.",
-            (("weight_decay", decay), ("usual, at most", 0.01)),
+            f"Use {0.01 if apart else 0.001:g} or less.",
+            (("weight_decay", decay), ("usual, at most", 0.1 if apart else 0.01)),
         )
     if momentum >= MOMENTUM:
         yield (

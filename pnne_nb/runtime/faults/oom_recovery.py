@@ -22,7 +22,7 @@ class OthersOutOfMemoryError(torch.OutOfMemoryError):
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether a device, whichever it is, has no memory for what was asked; what we say about memory is not meant."""
+    """Return whether an error says that a device is out of memory; errors of this package about memory do not count."""
     return isinstance(error, torch.OutOfMemoryError) or (
         isinstance(error, RuntimeError)
         and not isinstance(error, PnneError)
@@ -31,7 +31,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def batch_norms(model: nn.Module) -> list[str]:
-    """Names of the layers that compare the examples of a batch, to which its pieces are not the same as the whole."""
+    """Return the names of layers that compare the examples of a batch: they give other results for its pieces."""
     return [name for name, layer in model.named_modules() if isinstance(layer, _BatchNorm) and layer.training]
 
 
@@ -50,7 +50,7 @@ def pieces(raw: Any, count: int, examples: int) -> list[Any]:
 
 
 def cut(value: Any, span: slice, examples: int) -> Any:
-    """The examples `span` of a raw batch that has `examples`; what has another length is left whole."""
+    """Return the examples `span` of a raw batch that has `examples`; what has another length is left whole."""
     match value:
         case Tensor():
             return value[span] if value.dim() > 0 and len(value) == examples else value

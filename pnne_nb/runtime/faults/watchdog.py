@@ -68,11 +68,11 @@ class StallWatch:
         self._stop.set()
 
     def began(self, now: float | None = None) -> None:
-        """A step begins."""
+        """Note that a step begins."""
         self._since = time.monotonic() if now is None else now
 
     def ended(self, now: float | None = None) -> None:
-        """It has ended."""
+        """Note that it has ended."""
         if self._since is not None:
             self._longest = max(self._longest, (time.monotonic() if now is None else now) - self._since)
         self._since = None

@@ -65,7 +65,7 @@ class Standing:
             self.epochs_since_best += 1
 
     def renamed(self, former: Mapping[str, str]) -> None:
-        """The model computes what it did, but some of its tensors have other names: the present ones to those before."""
+        """Follow renamed tensors of a model that computes the same: new names, with those before."""
         if self._weights is not None:
             self._weights = {now: self._weights[before] for now, before in former.items() if before in self._weights}
 
@@ -78,7 +78,7 @@ class Standing:
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        """All of it."""
+        """Return all of it."""
         return {"weights": self._weights, **{name: getattr(self, name) for name in _NUMBERS}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

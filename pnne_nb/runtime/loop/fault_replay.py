@@ -61,7 +61,7 @@ class Piece(NamedTuple):
 
 
 def pieces_of(batches: Sequence[Batch], of: Sequence[int], peers: Peers) -> list[Piece]:
-    """The pieces of a step, and where in their batches they are; called by every process of a group.
+    """Return the pieces of a step, and where in their batches they are; called by every process of a group.
 
     Args:
         batches: What goes through the model one by one, tensors ``[n, ...]`` each.
@@ -224,7 +224,7 @@ class FaultReplay:
         if origin.stage == "data":
             cause = _of_data(origin, position, piece.first)
             node = origin.name if origin.name in {known for known, _ in recipe.expected} else None
-            origin = _with(origin, node)
+            origin = msgspec.structs.replace(origin, node=node, operands=())
         else:
             cause = cause_of(origin, self._ring.losses, rate)
         numbers = examples_of(recipe.train, place.epoch, position)
@@ -263,6 +263,7 @@ def _fault_of(
         () if origin is None else origin.operands,
         {name: tensor.detach().clone() for name, tensor in given.items()},
         first,
+        origin is not None and origin.outside,
     )
 
 
@@ -282,15 +283,8 @@ def _of_data(origin: NanOrigin, position: int, first: int) -> Cause:
     )
 
 
-def _with(origin: NanOrigin, node: str | None) -> NanOrigin:
-    return NanOrigin(
-        origin.stage, node, origin.operation, origin.source, origin.made, origin.nan, origin.dtype, (), origin.bad,
-        origin.shape, origin.name, origin.by_hand,
-    )  # fmt: skip
-
-
 def _named(batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
-    """The tensors of a batch by what a person calls them: Input nodes, parameters of ``forward``, or their number."""
+    """Return the tensors of a batch by a name: of the Input node or the parameter of ``forward``, else its number."""
     found: dict[str, Any] = {}
     for index, value in enumerate(batch.inputs):
         plain = "input" if len(batch.inputs) == 1 else f"input {index}"
@@ -303,7 +297,7 @@ def _named(batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
 
 
 def _numbered(given: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Of several batches, names with the batch's number in front."""
+    """Return the names in several batches, with the batch's number in front."""
     if len(given) == 1:
         return dict(given[0])
     return {f"{number} {name}": tensor for number, batch in enumerate(given) for name, tensor in batch.items()}

@@ -74,10 +74,11 @@ class TrainingLoop:
         self._judged_at = 0
         self.standing = Standing()
         self._epoch_randomness = randomness.state_dict()
+        self._is_untouched = False  # the epoch is open, and no step of it was made
 
     @classmethod
     def of(cls, recipe: Recipe, seed: int, observers: Observers) -> TrainingLoop:
-        """A loop with random numbers of its own, which begin at `seed`."""
+        """Return a loop with random numbers of its own, which begin at `seed`."""
         numbers = PrivateRandomness(seed, recipe.device, more=devices_of(recipe.model))
         return cls(recipe, numbers, observers)
 
@@ -129,15 +130,16 @@ class TrainingLoop:
             state: Of a loop of that recipe, see `state_dict`.
             is_edited: Whether it trains something else from here on; otherwise the steps before can be taken back.
         """
-        training = self.recipe.model.training
+        training, untouched = self.recipe.model.training, self._is_untouched
         self._active.adopt(recipe)
         (self.ring.clear if is_edited else self.ring.touch)()
         recipe.model.train(training)
         self.model_changed()
         self.load_state_dict({**state, "randomness": self._randomness.state_dict()})
+        self._is_untouched = untouched
 
     def model_changed(self) -> None:
-        """The model has other layers now."""
+        """Hold the modes of the model's layers, which are others now."""
         self._modes.set(self.recipe.model, training=self.recipe.model.training)
 
     def run(self, last_epoch: int) -> Generator[Event, None, None]:
@@ -169,7 +171,7 @@ class TrainingLoop:
                         self.recipe.val.close()
 
     def leave_data(self) -> None:
-        """A call into the data was cut short: return to the state after the last step, and read the batch again."""
+        """Return to the state after the last step, after a call into the data was cut short; the batch is read again."""
         self._doing = "between two steps"
         for source in (self.recipe.train, self.recipe.val):
             if source is not None:
@@ -183,7 +185,7 @@ class TrainingLoop:
             self.standing.epochs_since_best = 0
 
     def has_settled(self) -> bool:
-        """Whether early stopping ends the training now."""
+        """Return whether early stopping ends the training now."""
         return self.recipe.patience is not None and self.standing.epochs_since_best >= self.recipe.patience
 
     def _restored(self) -> AnomalyFrame:
@@ -228,6 +230,7 @@ class TrainingLoop:
             self.steps += 1
             self.ring.note(self.steps, step.loss)
             self.position += len(group)
+            self._is_untouched = False
             self._examples += step.examples
             self._loss_sum += step.loss * step.examples
             self._compared = step.compared
@@ -248,6 +251,7 @@ class TrainingLoop:
     def skip(self, batches: int) -> None:
         """Go on behind the next so many batches of the epoch, which no step is made of."""
         self.position += batches
+        self._is_untouched = False
         self.ring.touch()
 
     def _frame(self, step: StepResult, precision: Precision) -> StepFrame:
@@ -283,7 +287,8 @@ class TrainingLoop:
 
     def _open_epoch(self) -> Iterator[Any]:
         self._doing = "opening the data of epoch {epoch}"
-        now = self._randomness.state_dict()
+        # One that was opened and left before its first step has drawn its order: it draws the same one again.
+        now = self._epoch_randomness if self._is_untouched else self._randomness.state_dict()
         if self.position == 0:
             self._epoch_randomness = now
         # A loader that draws its order from the global generator draws the same one again.
@@ -293,6 +298,7 @@ class TrainingLoop:
             batches = self.recipe.train.batches(self.epoch, self.position)
         if self.position > 0:
             self._randomness.load_state_dict(now)
+        self._is_untouched = self.position == 0
         return batches
 
     # Validation and the end of an epoch
@@ -321,12 +327,12 @@ class TrainingLoop:
     def _eased(self, largest: int, pieces: int) -> AnomalyFrame:
         message = (
             f"Out of memory in the validation after step {self.steps} with {largest} examples at once: from here on, each "
-            f"of its batches is cut into {pieces} pieces, which say the same."
+            f"of its batches is cut into {pieces} pieces, with the same result."
         )
         return AnomalyFrame(self.steps, "out-of-memory", message, hint="A smaller batch_size saves memory as well.")
 
     def validate(self) -> Generator[Validated | Eased, None, EpochFrame]:
-        """An extra validation between two steps, one event a batch; the training is as before it.
+        """Validate between two steps, one event a batch; the training is as before it.
 
         Raises:
             TrainingError: There is no validation data, or this is inside a validation.
@@ -372,7 +378,7 @@ class TrainingLoop:
             "scaler": None if scaler is None else scaler.state_dict(),
             "stateful": {name: kept.state_dict() for name, kept in recipe.stateful.items()},
             "metrics": {name: saved_metric(metric) for name, metric in recipe.metrics.items()},
-            "randomness": self._validation.began_with or self._randomness.state_dict(),
+            "randomness": self._next_randomness(),
             "epoch_randomness": self._epoch_randomness,
             "pieces": self._stepper.memory.pieces,
             "seconds": dict(self.stages.seconds),
@@ -381,8 +387,14 @@ class TrainingLoop:
             "place": {name: getattr(self, name) for name in _PLACE},
         }
 
+    def _next_randomness(self) -> Mapping[str, Any]:
+        """The random numbers that whoever goes on from here begins with."""
+        if self._is_untouched:
+            return self._epoch_randomness  # to open the epoch draws the numbers since
+        return self._validation.began_with or self._randomness.state_dict()
+
     def _goes_on(self, recipe: Recipe) -> AbstractContextManager[None]:
-        """A block in which what a checkpoint has given to others shows to be what they need."""
+        """Return a block in which what a checkpoint has given to others shows to be what they need."""
         return self._tried(recipe) if self._untried else _NOTHING
 
     @contextmanager
@@ -428,6 +440,7 @@ class TrainingLoop:
             ) from error
         self._untried = True
         self._epoch_randomness = state["epoch_randomness"]
+        self._is_untouched = False
         self._stepper.memory.pieces = state["pieces"]
         self.stages.seconds.update(state["seconds"])
         self._logged.sums = {name: list(pair) for name, pair in state["logged"].items()}

@@ -66,7 +66,7 @@ class LossReduction:
         return bool(agreed)
 
     def learn_in_step(self, recipe: Recipe, output: Any, batch: Batch, value: float, step: int) -> AnomalyFrame | None:
-        """The same in an optimizer step, whose weights were chosen before.
+        """Return the same in an optimizer step, whose weights were chosen before.
 
         Args:
             recipe: See `learn`, also for `output`, `batch` and `value`.
@@ -88,14 +88,14 @@ class LossReduction:
         name = getattr(recipe.loss, "__name__", "")
         message = (
             f"The loss{f' {name}' * bool(name)} is neither a mean nor a sum over the examples, and each batch is in "
-            "parts: these count by their examples, which comes near to what the whole batch would say."
+            "parts: each counts by its number of examples, which approximates the loss of the whole batch."
         )
-        hint = "A smaller batch_size with start() has no parts; torch's own losses are weighed exactly."
+        hint = "start() with a smaller batch_size needs no parts; torch's own losses are weighed exactly."
         return AnomalyFrame(step, "inexact-parts", message, hint=hint)
 
 
 def _is_known(recipe: Recipe) -> bool:
-    """Whether the loss function is torch's own, or computed by the model: neither needs a trial."""
+    """Return whether the loss function is torch's own, or computed by the model: neither needs a trial."""
     loss = recipe.loss.layer if isinstance(recipe.loss, WeighedLoss) else recipe.loss
     ours = any(loss is known for known in _FUNCTIONS) or type(loss).__module__.startswith("torch.nn.")
     return not recipe.compares or ours

@@ -80,7 +80,7 @@ class OutOfMemoryRetry:
             unless += f", except to batch norm ({listed}), which sees the pieces one by one"
         message = (
             f"Out of memory at step {step} with {largest} examples at once: from here on, each batch is "
-            f"cut into {self.pieces} pieces whose gradients are added up, so that a step means the same{unless}."
+            f"cut into {self.pieces} pieces whose gradients are added up, so that a step stays the same{unless}."
         )
         hint = "A smaller batch_size, or bf16, saves memory as well."
         return AnomalyFrame(step=step, kind="out-of-memory", message=message, hint=hint)

@@ -153,6 +153,7 @@ class Stepper:
         self._replay = FaultReplay(active, modes, randomness, self.ring)
         self._finite = FiniteCheck(active.recipe.device)
         self._compared_before = False
+        self._function = ""  # of autograd, which has made the last output
         self._place = StepPlace(0, 0, 0)
         self._of: Sequence[int] = ()
 
@@ -277,7 +278,10 @@ class Stepper:
             # What arrives at the parameters is the mean over all processes.
             factor = weight * peers.count
             precision.backward(loss if factor == 1.0 else loss * factor)
-            outputs.append(output.detach() if isinstance(output, Tensor) else output)
+            if isinstance(output, Tensor):
+                self._function = "" if output.grad_fn is None else output.grad_fn.name()
+                output = output.detach()
+            outputs.append(output)
         return value, outputs
 
     def _check_gradients(self, raws: Sequence[Any], batches: Sequence[Batch], *, wanted: bool) -> float | None:
@@ -355,11 +359,18 @@ class Stepper:
     def _tell_faults(self, output: Any, batch: Batch, value: float, norm: float | None) -> None:
         recipe = self._active.recipe
         clip = None if recipe.grad_clip is None or norm is None else (norm, recipe.grad_clip)
-        found = spread(recipe.loss, output, batch.target)
+        found = spread(self._place.step, recipe.loss, output, batch.target)
         if found is not None:
-            message, hint = found
-            self.notices.append(AnomalyFrame(self._place.step, "spread-targets", message, hint=hint))
+            self.notices.append(found)
         if recipe.peers.count == 1:
             self.notices += first_step_faults(
-                self._place.step, recipe.model, recipe.loss, output, batch.target, value, recipe.optimizer, clip
+                self._place.step,
+                recipe.model,
+                recipe.loss,
+                output,
+                batch.target,
+                value,
+                recipe.optimizer,
+                clip,
+                self._function,
             )

@@ -85,7 +85,7 @@ class StepRing:
         return [loss for _, loss in self._losses][-STEPS:]
 
     def loss_of(self, step: int) -> float | None:
-        """The loss of a step, or None if it is no longer known."""
+        """Return the loss of a step, or None if it is no longer known."""
         if not self._losses:
             return None
         index = step - self._losses[0][0]
@@ -99,7 +99,7 @@ class StepRing:
         return self.snapshots[-1].step if self.snapshots else None
 
     def note(self, step: int, loss: float) -> None:
-        """A step was made."""
+        """Note that a step was made."""
         if not self._resting:
             self._losses.append((step, loss))
 
@@ -158,11 +158,11 @@ class StepRing:
             del self.snapshots[0]
 
     def touch(self) -> None:
-        """Somebody may have changed the training between two steps: the next step begins with a snapshot."""
+        """Begin the next step with a snapshot: somebody may have changed the training between two steps."""
         self._next_step, self._next_time = 0, 0.0
 
     def clear(self) -> None:
-        """The steps so far are another training's."""
+        """Forget everything: the steps so far are another training's."""
         self.cleared += 1
         self.snapshots.clear()
         self._losses.clear()
@@ -188,12 +188,12 @@ class StepRing:
         self.touch()
 
     def before(self, step: int) -> StepSnapshot | None:
-        """The newest snapshot that is not after `step` steps, or None."""
+        """Return the newest snapshot that is not after `step` steps, or None."""
         index = bisect_right([each.step for each in self.snapshots], step)
         return self.snapshots[index - 1] if index else None
 
     def cut(self, step: int) -> None:
-        """The training is back where `step` steps were done."""
+        """Forget what came after `step` steps: the training is back there."""
         while self.snapshots and self.snapshots[-1].step > step:
             self.snapshots.pop()
         while self._losses and self._losses[-1][0] > step:
@@ -237,7 +237,7 @@ def _size(value: Any) -> int:
 
 
 def copied(state: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of a training's state, on the CPU, that does not change with it."""
+    """Return a copy of a training's state, on the CPU, that does not change with it."""
     with torch.no_grad():
         made: dict[str, Any] = _copied(dict(state))
     return made

@@ -59,7 +59,7 @@ class Validation:
         self._found: dict[str, float] | None = None
 
     def run(self, source: BatchSource) -> Generator[Validated, None, dict[str, float]]:
-        """One pass, an event a batch; closed in the middle, it has never been.
+        """Make one pass, an event a batch; one that is closed in the middle leaves no trace.
 
         Where a pass is under way, because the training halts in the middle of it or has lent the model, this is the
         rest of that: whoever asks for a validation then has the result, and whoever has begun it finds it made.
@@ -145,16 +145,16 @@ class Validation:
             self.began_with = None
 
     def leave(self) -> None:
-        """A call into the data was cut short: no pass is under way any more."""
+        """Forget the pass under way, after a call into the data was cut short."""
         self._undo()
         self._under_way = self._found = None
 
     def _examples(self, judged: list[tuple[Batch, Any, float]]) -> float:
-        """Of a whole batch, in all processes."""
+        """Return the number of examples of a whole batch, in all processes."""
         return self._active.recipe.peers.sum([float(sum(batch.examples for batch, _, _ in judged if batch.counts))])[0]
 
     def _judged(self, raw: Any) -> list[tuple[Batch, Any, float]]:
-        """The batch, or where memory is too small for it the pieces of it, with outputs and losses.
+        """Return the batch, or where memory is too small for it the pieces of it, with outputs and losses.
 
         In eval mode, the pieces of a batch say what it would have said.
         """
@@ -172,7 +172,7 @@ class Validation:
             told.append((largest, self._pieces))
 
     def _share_eased(self) -> None:
-        """In a group, whatever one process has met is an event of all, after the pass: each goes by as many as the others."""
+        """Share what one process of a group has met, after the pass: all processes then have the same events."""
         peers = self._active.recipe.peers
         if peers.count == 1:
             return

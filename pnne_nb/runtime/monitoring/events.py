@@ -76,10 +76,10 @@ class Listeners:
             if wanted == topic:
                 name = getattr(function, "__qualname__", type(function).__name__)
                 try:
-                    with self.calling(f"{name}, which on({topic!r}, ...) has asked for"):
+                    with self.calling(f"{name}, which on({topic!r}, ...) has registered"):
                         function(frame)
                 except Exception as error:
-                    error.add_note(f"In {name}, which on({topic!r}, ...) has asked for.")
+                    error.add_note(f"In {name}, which on({topic!r}, ...) has registered.")
                     raise
 
 

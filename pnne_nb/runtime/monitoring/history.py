@@ -8,14 +8,14 @@ from array import array
 from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, final
 
 import msgspec
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pnne_nb.errors import UnknownSeriesError, choose, near, shown
+from pnne_nb.errors import UnknownSeriesError, choose, near, no_attribute, shown
 from pnne_nb.process.fork import fork_safe
 from pnne_nb.runtime.monitoring.tensorboard import write_scalars
 from pnne_nb.telemetry.frames import AnomalyFrame, EpochFrame, Frame, MemoryFrame, NormsFrame, StepFrame
@@ -63,7 +63,7 @@ class History(Mapping[str, NDArray[np.float64]]):
     __hash__ = object.__hash__
 
     def __getstate__(self) -> dict[str, Any]:
-        """For copies and pickles: whoever compares runs keeps one while the training goes on."""
+        """Return the state for copies and pickles, which people keep to compare runs while the training goes on."""
         return {"capacity": self._capacity, "recorded": self.state_dict()}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -124,6 +124,12 @@ class History(Mapping[str, NDArray[np.float64]]):
         for name in frame.metrics:
             if name not in self._epochs:
                 self._epochs[name] = array("d", [float("nan")] * before)
+        at = frame.epoch, frame.step
+        if before and at == (self._epoch_numbers[-1], self._epoch_steps[-1]):
+            # The same moment, told in parts: a hand-written loop validates after its epoch.
+            for name, value in frame.metrics.items():
+                self._epochs[name][-1] = value
+            return
         self._epoch_numbers.append(frame.epoch)
         self._epoch_steps.append(frame.step)
         for name, values in self._epochs.items():
@@ -154,7 +160,7 @@ class History(Mapping[str, NDArray[np.float64]]):
         return self.points(name)[0]
 
     def points(self, name: str = "loss") -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Steps and values of `name` as of one moment: read one after the other, they may have grown in between.
+        """Return the steps and values of `name` as of one moment: read one after the other, they may have grown in between.
 
         Raises:
             UnknownSeriesError: There is no such name.
@@ -169,7 +175,19 @@ class History(Mapping[str, NDArray[np.float64]]):
 
     def _unknown(self, name: object) -> UnknownSeriesError:
         has = f"it has {', '.join(self)}" if len(self) else "nothing has been measured yet"
-        return UnknownSeriesError(f"The history has no {shown(name)}; {has}.{near(name, self)}")
+        validated = (
+            isinstance(name, str) and name.startswith("val_") and not any(one.startswith("val_") for one in self)
+        )
+        meant = " Nothing was validated: give val_data=(X, y) to the engine." if validated else near(name, self)
+        return UnknownSeriesError(f"The history has no {shown(name)}; {has}.{meant}")
+
+    if not TYPE_CHECKING:  # for a type checker, the class would then have any attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            own = {} if name.startswith("_") or name not in self else {name: f'engine.history["{name}"]'}
+            raise no_attribute(
+                self, name, {"history": 'engine.history["loss"]', "losses": 'engine.history["loss"]'} | own
+            )
 
     @property
     def nbytes(self) -> int:
@@ -197,7 +215,7 @@ class History(Mapping[str, NDArray[np.float64]]):
             return np.array([frame.step for frame in self._anomalies if frame.kind == EDITED], dtype=np.int64)
 
     def epoch_frames(self) -> list[EpochFrame]:
-        """The metrics over epochs as the frames that they came in."""
+        """Return the metrics over epochs as the frames that they came in."""
         with self._lock:
             rows = zip(self._epoch_numbers, self._epoch_steps, strict=True)
             return [
@@ -230,7 +248,7 @@ class History(Mapping[str, NDArray[np.float64]]):
             return self._skipped_steps
 
     def summary(self) -> dict[str, Any]:
-        """The last measured value of each name, the least loss over epochs, steps made and skipped, seconds spent.
+        """Return the last value of each name, the least loss of an epoch, steps made and skipped, seconds spent.
 
         Under ``"anomalies"`` stands the list of what went wrong, in words.
         """
@@ -256,7 +274,7 @@ class History(Mapping[str, NDArray[np.float64]]):
         return float(measured[-1]) if len(measured) else float("nan")
 
     def to_frame(self, over: Literal["epochs", "steps"] = "epochs") -> pd.DataFrame:
-        """A pandas table: one row for each epoch, or for each recorded step.
+        """Return a pandas table: one row for each epoch, or for each recorded step.
 
         Args:
             over: ``"epochs"`` gives the metrics, indexed by epoch; ``"steps"`` everything else, indexed by step,
@@ -386,5 +404,5 @@ _COLUMNS = {"steps": torch.int64, "values": torch.float64}
 
 
 def _as_tensors(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The state of a series as a checkpoint holds it: columns as tensors `[points]`."""
+    """Return the state of a series as a checkpoint holds it: columns as tensors `[points]`."""
     return {**state, **{key: torch.tensor(state[key], dtype=dtype) for key, dtype in _COLUMNS.items()}}

@@ -71,7 +71,7 @@ def needs_of(recipe: Recipe) -> MemoryNeeds:
 
 
 def shortage(recipe: Recipe) -> AnomalyFrame | None:
-    """A warning if training by `recipe` will not fit; None if it will, or if that cannot be told."""
+    """Return a warning if training by `recipe` will not fit; None if it will, or if that cannot be told."""
     source, free = recipe.train, measured(recipe.device).free
     if not isinstance(source, TensorSource | DatasetSource):
         return None
@@ -128,7 +128,7 @@ def _activations(recipe: Recipe, memo: dict[int, Any]) -> int | None:
 
 
 def _examples(source: TensorSource | DatasetSource) -> int:
-    """Of the largest batch: whoever wants one of everything may ask for any number."""
+    """Return the number of examples in the largest batch: no more than there are, whatever was asked for."""
     there = source.tensors[0] if isinstance(source, TensorSource) else source.template.dataset
     assert isinstance(there, Sized)
     return min(source.batch_size, len(there))
@@ -159,7 +159,7 @@ def _storage(tensor: Tensor) -> torch.UntypedStorage:
 
 
 def imagined_batch(value: Any, examples: int) -> Any:
-    """The same with so many examples, and without memory."""
+    """Return the same with so many examples, and without memory."""
     match value:
         case Tensor() if value.dim() > 0:
             return torch.empty(examples, *value.shape[1:], dtype=value.dtype, device="meta")

@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from typing import final
 
 from pnne_nb.process.fork import fork_safe
-from pnne_nb.telemetry.cost import Cost, PairedCost
 from pnne_nb.telemetry.frames import AnomalyFrame, CostFrame, Frame
-from pnne_nb.telemetry.probe import Cadence, Probe, Timed, Toll
+from pnne_nb.telemetry.overhead import Overhead, PairedOverhead
+from pnne_nb.telemetry.probe import Cadence, Concluding, Probe, Timed, Toll
 
 _COST_EVERY = 1.0
 """Seconds between two reports of the cost."""
@@ -60,7 +60,7 @@ class Observers:
             if not self._probes:
                 # Neither rate nor share is one over the time without probes.
                 self._observed, self._reported = 0, float("-inf")
-                self._since, self._toll.paired = None, PairedCost()
+                self._since, self._toll.paired = None, PairedOverhead()
             self._probes = (*self._probes, entry)
 
         def remove() -> None:
@@ -110,19 +110,30 @@ class Observers:
         for probe, error in watched.failed:
             self._give_up(probe, error, step)
 
+    def conclude(self, step: int) -> None:
+        """The training ends, for now, after `step`: let probes tell what they have gathered since they told something."""
+        for probe, _ in self._probes:
+            if isinstance(probe, Concluding):
+                try:
+                    frames = probe.conclude()
+                except Exception as error:  # noqa: BLE001  as in a step
+                    self._give_up(probe, error, step)
+                else:
+                    self.publish(frames)
+
     def _give_up(self, probe: Probe, error: Exception, step: int) -> None:
         with self._lock:
             self._probes = tuple(entry for entry in self._probes if entry[0] is not probe)
         what = f"{type(probe).__name__} failed and watches no longer: {type(error).__name__}: {error}"
         self.publish([AnomalyFrame(step=step, kind="probe-failed", message=what)])
 
-    def cost(self, now: float) -> Cost:
+    def cost(self, now: float) -> Overhead:
         """Estimate what observing has cost by `now` (seconds, monotonic) since there were probes.
 
         The pause that an observation is paid for with counts as soon as it begins, so that the first one is not
         compared with the few milliseconds before it.
         """
-        return Cost(0.0) if self._since is None else self._toll.paired.over(max(now, self._paid) - self._since)
+        return Overhead(0.0) if self._since is None else self._toll.paired.over(max(now, self._paid) - self._since)
 
     def _cost_frames(self, step: int, now: float) -> list[Frame]:
         elapsed = now - self._reported
@@ -153,11 +164,11 @@ class Watched:
         self._each(lambda probe: probe.open(step))
 
     def gradients_ready(self) -> None:
-        """After the last backward of the step, unscaled, before clipping."""
+        """Let the probes measure gradients: after the last backward of the step, unscaled, before clipping."""
         self._each(lambda probe: probe.gradients_ready())
 
     def updated(self) -> None:
-        """After the optimizer's step."""
+        """Let the probes measure updates: after the optimizer's step."""
         self._each(lambda probe: probe.updated())
 
     def close(self) -> list[Frame]:

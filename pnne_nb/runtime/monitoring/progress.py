@@ -34,7 +34,7 @@ class Progress:
         self._looked: tuple[float, int] | None = None
 
     def due(self, now: float, steps: int) -> bool:
-        """Whether it is time for another frame at `now` (seconds, monotonic); takes the speed if so."""
+        """Return whether it is time for another frame at `now` (seconds, monotonic); takes the speed if so."""
         if self._looked is None:
             self._looked = (now, steps)
             return True

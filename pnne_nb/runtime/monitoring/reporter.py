@@ -89,6 +89,6 @@ class Reports:
 
 
 def _told(error: BaseException) -> str:
-    """An error with what was noted of its place in somebody's code, not of the step, which the state tells anyway."""
+    """Return an error with the notes about its place in somebody's code, without those about the step."""
     places = [note for note in getattr(error, "__notes__", ()) if note.startswith("In ")]
     return "\n".join([f"{type(error).__name__}: {error}", *places])

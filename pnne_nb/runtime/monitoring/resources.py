@@ -35,7 +35,7 @@ class Monitor:
         self._looked = float("-inf")
 
     def due(self, now: float) -> bool:
-        """Whether it is time for a look at `now` (seconds, monotonic); the next one is due later then."""
+        """Return whether it is time for a look at `now` (seconds, monotonic); the next one is due later then."""
         if now - self._looked < _EVERY:
             return False
         self._looked = now

@@ -39,7 +39,7 @@ class Stages:
         self._since = perf_counter()
 
     def start(self) -> None:
-        """From here on time counts; what was before belongs to no stage."""
+        """Count time from now on; the time before belongs to no stage."""
         self._since = perf_counter()
 
     def ended(self, stage: Stage) -> None:
@@ -50,7 +50,7 @@ class Stages:
 
 
 def shares(seconds: Mapping[Stage, float], before: Mapping[Stage, float] | None = None) -> dict[str, float]:
-    """The share of each stage, 0 to 1, of the time since `before`; all 0 if there was none."""
+    """Return the share of each stage, 0 to 1, of the time since `before`; all 0 if there was none."""
     spent = {stage: value - (0.0 if before is None else before[stage]) for stage, value in seconds.items()}
     total = sum(spent.values())
     return {stage: value / total if total > 0 else 0.0 for stage, value in spent.items()}

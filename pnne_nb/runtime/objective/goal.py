@@ -26,7 +26,7 @@ class Goal(msgspec.Struct, frozen=True):
     min_delta: float = 0.0
 
     def called(self, *, validates: bool) -> str:
-        """The name of the number that counts; for `validates`, see `cost`."""
+        """Return the name of the number that counts; for `validates`, see `cost`."""
         return self.name or ("val_loss" if validates else "train_loss")
 
     def cost(self, metrics: Mapping[str, float], *, validates: bool) -> float | None:
@@ -65,7 +65,7 @@ class Goal(msgspec.Struct, frozen=True):
         if name not in known:
             also = "" if validates else " There is no validation data."
             if names is None:
-                also += f" What else is measured has {' or '.join(prefixes)} before its name."
+                also += f" The names of other metrics begin with {' or '.join(prefixes)}."
             raise self._unmeasured(name, known, also)
 
     @staticmethod

@@ -58,6 +58,8 @@ def loss_for(output: Any, target: Any) -> LossChoice:
     if not target.is_floating_point():
         if known is not None and known.numel() == 1:
             raise TargetError(_classes_of_one_output(target, tuple(known.shape)))
+        if known is not None and target.dim() > 1 and target.shape[1:] == known.shape[1:]:
+            raise TargetError(_whole_numbers_like_outputs(target))
         return LossChoice("CrossEntropyLoss", "the targets are whole numbers, one for each class")
     if known is not None and known.shape[1:] != target.shape[1:]:
         raise TargetError(_unlike(known, target))
@@ -85,6 +87,20 @@ def _classes_of_one_output(target: Tensor, shape: tuple[int, ...]) -> str:
     )
 
 
+def _whole_numbers_like_outputs(target: Tensor) -> str:
+    """Say what to do about whole numbers, one for each output: CrossEntropyLoss takes them as floats alone."""
+    rows = target.flatten(1)
+    if bool(((rows == 0) | (rows == 1)).all()):
+        one_hot = bool((rows.sum(1) == 1).all())
+        kind = "one-hot: y.float() keeps them, and the loss is CrossEntropyLoss; y.argmax(1) gives the numbers of the classes"
+        several = "yes and no for each output: give y.float(), and the loss is BCEWithLogitsLoss"
+        return f"The targets are whole numbers of the output's shape {_batch(target)}. They look {kind if one_hot else several}."
+    return (
+        f"The targets are whole numbers of the output's shape {_batch(target)}. If they are quantities, give y.float(), and "
+        "the loss is MSELoss; numbers of classes have no dimension for the classes."
+    )
+
+
 def _unlike(output: Tensor, target: Tensor) -> str:
     """Say what to do about floats that have another shape than the output."""
     shapes = f"The model's output has shape {_batch(output)}, the targets are floats of shape {_batch(target)}"
@@ -105,7 +121,7 @@ def _outputs(target: Tensor) -> str:
 
 
 def _batch(tensor: Tensor) -> str:
-    """A shape with N for the number of examples."""
+    """Return a shape with N for the number of examples."""
     return f"({', '.join(map(str, ('N', *tensor.shape[1:])))}{',' * (tensor.dim() == 1)})"
 
 
@@ -130,7 +146,7 @@ def require_classes(loss: Any, output: Any) -> None:
 
 
 def make_loss(loss: Loss) -> Callable[[Any, Any], Tensor] | None:
-    """The loss function that `loss` stands for; None if the model returns its own loss.
+    """Return the loss function that `loss` stands for; None if the model returns its own loss.
 
     Raises:
         TrainingError: Unknown name, wrong arguments, or something that is no loss.
@@ -166,7 +182,7 @@ def loss_name(loss: Loss) -> str:
 
 
 def _with_tensors(options: Options) -> Options:
-    """The same, with the weights of classes as tensors; typed in as numbers, a checkpoint can hold them."""
+    """Return the same, with the weights of classes as tensors; typed in as numbers, a checkpoint can hold them."""
     given = {name: options[name] for name in ("weight", "pos_weight") if isinstance(options.get(name), (list, tuple))}
     return {**options, **{name: torch.tensor(value, dtype=torch.float32) for name, value in given.items()}}
 
@@ -187,5 +203,5 @@ def require_trained(loss: nn.Module, optimizer: torch.optim.Optimizer) -> None:
 
 
 def has_state_of_its_own(loss: nn.Module) -> bool:
-    """Whether `loss` may change while it trains; what torch's own losses hold are settings."""
+    """Return whether `loss` may change while it trains; what torch's own losses hold are settings."""
     return not type(loss).__module__.startswith("torch.") and bool(loss.state_dict())

@@ -98,7 +98,7 @@ def _require_numbers(name: str, metric: Metric) -> None:
 
 
 def _singles(choice: Any) -> list[MetricChoice]:
-    """The metrics of a collection (torchmetrics' is a ``ModuleDict``), each by its own name; anything else alone."""
+    """Return the metrics of a collection (torchmetrics' ``ModuleDict``) by their own names; anything else alone."""
     match choice:
         case nn.ModuleDict():
             return [(name, cast("Metric", metric)) for name, metric in choice.items()]

@@ -75,7 +75,7 @@ def _hits(output: Tensor, target: Tensor) -> Tensor:
 
 
 def chosen_classes(output: Any, target: Any) -> tuple[Tensor, Tensor] | None:
-    """The classes that `output` chooses and those that `target` says, of equal shape, as `accuracy` reads them.
+    """Return the classes that `output` chooses and those that `target` says, of equal shape, as `accuracy` reads them.
 
     None if the target holds quantities, or one of them is no tensor.
 
@@ -96,7 +96,7 @@ def _compared(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _class_dimension(output: Tensor, target: Tensor) -> int:
-    """In which dimension `output` has the scores of the classes."""
+    """Return the dimension in which `output` has the scores of the classes."""
     dim = 1 if output.dim() > 1 and output.shape[:1] + output.shape[2:] == target.shape else -1
     if dim == -1 and output.shape[:-1] != target.shape:
         raise TrainingError(
@@ -148,7 +148,7 @@ class Averaged:
         self._examples += examples
 
     def compute(self) -> float:
-        """The mean over all examples since the last reset; NaN without any."""
+        """Return the mean over all examples since the last reset; NaN without any."""
         return float(self._sum) / self._examples if self._examples else float("nan")
 
     def reset(self) -> None:
@@ -156,7 +156,7 @@ class Averaged:
         self._sum, self._examples = 0.0, 0
 
     def state_dict(self) -> dict[str, Any]:
-        """The sums so far."""
+        """Return the sums so far."""
         return {"sum": self._sum, "examples": self._examples}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -206,7 +206,7 @@ class Accuracy:
             self._seen += hits.numel()
 
     def compute(self) -> float | None:
-        """The share over all predictions since the last reset; NaN without any, None of measurements."""
+        """Return the share over all predictions since the last reset; NaN without any, None of measurements."""
         if self._measurements:
             return None
         return float(self._hits) / self._seen if self._seen else float("nan")
@@ -216,7 +216,7 @@ class Accuracy:
         self._hits, self._seen, self._measurements = 0, 0, 0
 
     def state_dict(self) -> dict[str, Any]:
-        """The counts so far."""
+        """Return the counts so far."""
         return {"hits": int(self._hits), "seen": self._seen, "measurements": self._measurements}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -260,7 +260,7 @@ def results(metrics: Mapping[str, Metric], prefix: str) -> dict[str, float]:
             value = metric.compute()
         for said, number in numbers_of(name, value).items():
             if f"{prefix}_{said}" in found:
-                raise TrainingError(f"Two metrics say what {said} is; the history has room for one.")
+                raise TrainingError(f"Two metrics give {said}; the history keeps one value of each name.")
             found[f"{prefix}_{said}"] = number
     return found
 
@@ -284,7 +284,7 @@ def _named(name: str, doing: str) -> Iterator[None]:
 
 
 def numbers_of(name: str, value: Any) -> dict[str, float]:
-    """The numbers in what the metric called `name` says, by name.
+    """Return the numbers in what the metric called `name` says, by name.
 
     Raises:
         TrainingError: It says something else than numbers.

@@ -73,7 +73,7 @@ class NamedMetric:
             ) from error
 
     def compute(self) -> float | None:
-        """The value over all batches since the last reset; NaN without any, None where the metric says nothing."""
+        """Return the value over all batches since the last reset; NaN without any, None if the metric says nothing."""
         value = math.nan if self.counting is None else self.counting.compute()
         return None if value is None else float(value)
 
@@ -107,7 +107,7 @@ class Perplexity:
         self._mean.update(output.reshape(-1, output.shape[-1]), target.reshape(-1))
 
     def compute(self) -> float:
-        """The value over all predictions since the last reset."""
+        """Return the value over all predictions since the last reset."""
         return math.exp(self._mean.compute())
 
     def reset(self) -> None:
@@ -115,7 +115,7 @@ class Perplexity:
         self._mean.reset()
 
     def state_dict(self) -> dict[str, Any]:
-        """The sums so far."""
+        """Return the sums so far."""
         return self._mean.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

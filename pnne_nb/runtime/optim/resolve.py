@@ -4,15 +4,39 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pnne_nb.errors import TrainingError, near, shown
 
 Options: TypeAlias = Mapping[str, Any]
 
 
+_ELSEWHERE: Final = {
+    "bce": "BCEWithLogitsLoss",
+    "binary_crossentropy": "BCEWithLogitsLoss",
+    "categorical_crossentropy": "CrossEntropyLoss",
+    "cosine": "CosineAnnealingLR",
+    "huber": "HuberLoss",
+    "kl_divergence": "KLDivLoss",
+    "mae": "L1Loss",
+    "mean_absolute_error": "L1Loss",
+    "mean_squared_error": "MSELoss",
+    "one_cycle": "OneCycleLR",
+    "onecycle": "OneCycleLR",
+    "plateau": "ReduceLROnPlateau",
+    "smooth_l1": "SmoothL1Loss",
+    "sparse_categorical_crossentropy": "CrossEntropyLoss",
+}
+"""What losses and schedulers are called elsewhere."""
+
+_OPTIONS: Final = {
+    "beta1": "betas", "beta_1": "betas", "epsilon": "eps", "learning_rate": "lr", "momentum": "betas", "wd": "weight_decay",
+}  # fmt: skip
+"""What options are called elsewhere."""
+
+
 def classes(module: Any, base: type, *, exclude: frozenset[str] = frozenset()) -> dict[str, type]:
-    """The public classes of `module` that are a `base`, by name."""
+    """Return the public classes of `module` that are a `base`, by name."""
     found = {name: value for name, value in vars(module).items() if inspect.isclass(value) and issubclass(value, base)}
     return {name: value for name, value in found.items() if name[0].isupper() and name not in exclude}
 
@@ -33,13 +57,16 @@ def build(kind: str, known: Mapping[str, type], name: str | type, options: Optio
     if isinstance(name, type):
         return call(kind, name.__name__, name, arguments, options)
     if name not in known:
-        raise TrainingError(f"There is no {kind} called {shown(name)}.{near(name, known) or _containing(name, known)}")
+        raise TrainingError(f"There is no {kind} called {shown(name)}.{_meant(name, known)}")
     return call(kind, name, known[name], arguments, options)
 
 
-def _containing(name: object, known: Mapping[str, type]) -> str:
+def _meant(name: object, known: Mapping[str, type]) -> str:
+    elsewhere = _ELSEWHERE.get(name.casefold()) if isinstance(name, str) else None
+    if elsewhere in known:
+        return f" Write {elsewhere!r}."
     parts = [full for full in known if isinstance(name, str) and len(name) > 3 and name.casefold() in full.casefold()]
-    return f" Did you mean {' or '.join(map(repr, parts))}?" if parts else ""
+    return near(name, known) or (f" Did you mean {' or '.join(map(repr, parts))}?" if parts else "")
 
 
 def call(kind: str, name: str, made_by: type, arguments: tuple[Any, ...], options: Options) -> Any:
@@ -49,9 +76,19 @@ def call(kind: str, name: str, made_by: type, arguments: tuple[Any, ...], option
         if option not in parameters:
             # The first ones are given here: the parameters of the model, or the optimizer.
             taken = parameters[len(arguments) :]
-            raise TrainingError(
-                f"{name} has no argument {option!r}; it has {', '.join(taken) or 'none'}.{near(option, taken)}"
-            )
+            known = _OPTIONS.get(option)
+            meant = f" Write {known}." if known in taken else near(option, taken)
+            raise TrainingError(f"{name} has no argument {option!r}; it has {', '.join(taken) or 'none'}.{meant}")
+    lacking = [
+        option
+        for option, parameter in list(inspect.signature(made_by).parameters.items())[len(arguments) :]
+        if parameter.default is parameter.empty
+        and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+        and option not in options
+    ]
+    if lacking:
+        needed = ", ".join(f'"{option}": ...' for option in lacking)
+        raise TrainingError(f'The {kind} {name} needs {" and ".join(lacking)}. Write {kind}=("{name}", {{{needed}}}).')
     try:
         return made_by(*arguments, **options)
     except (TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:

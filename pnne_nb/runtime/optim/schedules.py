@@ -68,7 +68,7 @@ class Schedule(msgspec.Struct, frozen=True):
                     ) from error
 
     def copied(self) -> Schedule:
-        """The same for a stand-in of its optimizer, which has the parameters and nothing to do."""
+        """Return the same for a stand-in of its optimizer, which has the parameters and nothing to do."""
         optimizer = self.scheduler.optimizer
         other = object.__new__(type(optimizer))
         groups = [
@@ -85,8 +85,8 @@ class Schedule(msgspec.Struct, frozen=True):
         what = f"{kind} sets {option} itself after every {self.every}, so that {value!r} would soon be gone: "
         if option == "lr":
             return (
-                f"{what}the rate is 0 now, or it does not go by it. Set it when the schedule has moved on, or make a new "
-                "engine with another rate or scheduler."
+                f"{what}the rate is 0 now, or the schedule does not multiply it. Set it when the schedule has moved on, or make "
+                "a new engine with another rate or scheduler."
             )
         if getattr(self.scheduler, "cycle_momentum", False):
             return f"{what}make a new engine with cycle_momentum=False for {kind}, and set it then."
@@ -96,7 +96,7 @@ class Schedule(msgspec.Struct, frozen=True):
 def make_schedule(
     choice: SchedulerChoice, optimizer: torch.optim.Optimizer, *, total_steps: int | None, more: bool = False
 ) -> Schedule | None:
-    """The scheduler that `choice` stands for.
+    """Return the scheduler that `choice` stands for.
 
     Args:
         choice: A name, a name with arguments, a function of the optimizer, or a scheduler; in front of ``"epoch"`` or

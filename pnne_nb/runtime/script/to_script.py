@@ -98,8 +98,8 @@ def _require_plain(engine: TrainingEngine, config: Config, recipe: Recipe) -> No
     plateau = recipe.schedule is not None and isinstance(recipe.schedule.scheduler, ReduceLROnPlateau)
     goal = recipe.goal.called(validates=recipe.val is not None)
     if (plateau or recipe.patience is not None) and goal not in ("val_loss", "train_loss"):
-        what = "plateau is one of" if plateau else "early stopping goes by"
-        raise TrainingError(f"The {what} {goal}, which the script does not measure: leave out monitor.")
+        what = "plateau" if plateau else "early stopping"
+        raise TrainingError(f"The {what} depends on {goal}, which the script does not measure: leave out monitor.")
     if recipe.patience is not None and recipe.goal.more:
         raise TrainingError(f"The early stopping wants more {goal}, and the script less: leave out monitor.")
 

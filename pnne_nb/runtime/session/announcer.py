@@ -71,7 +71,7 @@ class Announcer:
         return self._progress.frame(source.epoch, self.last_epoch, source.position, source.steps)
 
     def rest(self) -> None:
-        """The state changes: time that passes until the next step is nobody's speed."""
+        """Leave the time until the next step out of the speed: the state changes."""
         self._progress.rest()
 
     def look(self) -> tuple[MemoryFrame, TimeFrame] | tuple[()]:

@@ -122,7 +122,7 @@ def _other_order(state: Mapping[str, Any], loop: TrainingLoop, config: Config) -
     if not told or loop.position == 0:
         return None
     message = (
-        f"The data comes in another order than the one that the checkpoint is in the middle of ({'; '.join(told)}): the "
+        f"The data comes in another order than in the epoch that the checkpoint was written in ({'; '.join(told)}): the "
         f"rest of epoch {loop.epoch} has examples that were there before, and leaves others out. Later epochs are whole."
     )
     hint = "With the same data, batch_size, shuffle and seed it goes on exactly."
@@ -158,5 +158,5 @@ def _other_graph(before: str | None, document: str, step: int) -> AnomalyFrame |
 
 
 def _called(kind: str, asked: Any) -> str:
-    """An optimizer or a scheduler, with its options where they are known."""
+    """Return an optimizer or a scheduler, with its options where they are known."""
     return kind if asked is None or not is_plain(asked) else repr(asked)

@@ -60,7 +60,7 @@ class CheckpointSchedule:
             self.directory.require_writable()
 
     def weights_restored(self) -> None:
-        """The model is another one than the last checkpoint has, after the same step."""
+        """Forget that this step is saved: the model has other weights after it than the last checkpoint."""
         self._saved = None
 
     def after_step(self, step: int) -> None:

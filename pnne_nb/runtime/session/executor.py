@@ -75,12 +75,13 @@ class Executor:
         if self.processes is not None and control.state == "running" and self.processes.waiting_for is not None:
             return self.processes.waiting_for
         asked = control.asked
-        if asked is None or self.processes is not None:
+        if asked is None or self.group is not None:
             return control.waiting_for
-        doing = self.loop.doing
-        if not calls.within(control.trainer):
+        doing, function, within = self.source.doing, calls.function, calls.within(control.trainer)
+        if self.process is not None:
+            function, within = "", self.process.fetching
+        if not within:
             return f"{asked}: {doing}{', which is not cut short' * doing.startswith(('training', 'validating'))}"
-        function = calls.function
         waits_for = function or f"the data, {doing.removeprefix('fetching ')}"
         seconds = AT_MOST * SLOWER if function else AT_MOST
         return f"{asked}: waiting for {waits_for}{f'; ends in at most {seconds} s' * (asked == 'stopping')}"

@@ -42,7 +42,7 @@ def packed(session: Session, plan: LaunchPlan, *, listens: bool) -> Packed:
     session.follow_edits()
     for left in sweep():
         message = (
-            f"A kernel that is gone has left the checkpoints of a group in {left}: load_checkpoint({str(left)!r}) "
+            f"A kernel that has ended left the checkpoints of a group in {left}: load_checkpoint({str(left)!r}) "
             "goes on from there. The next launch removes them."
         )
         session.reports.announce(AnomalyFrame(session.loop.steps, "run-left-behind", message))

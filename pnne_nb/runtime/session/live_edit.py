@@ -99,13 +99,13 @@ def follow_model(
 
 
 def _before(name: str, former: Former) -> str:
-    """The name that a tensor had."""
+    """Return the name that a tensor had."""
     layer, _, own = name.rpartition(".")
     return ".".join(filter(None, (former_path(layer, former), own)))
 
 
 def _widened(wider: Mapping[str, Widening], after: Mapping[str, torch.Tensor]) -> list[str]:
-    """What is said of layers that were made wider, property by property."""
+    """Return what to tell of layers that were made wider, property by property."""
     found: dict[tuple[str, str], str] = {}
     for name, widening in wider.items():
         layer = name.rpartition(".")[0]
@@ -198,7 +198,7 @@ def _keep_tensors(old: nn.Module, new: nn.Module, former: Former) -> None:
 
 
 def _new_groups(optimizer: torch.optim.Optimizer, new: nn.Module, config: Config) -> list[list[torch.Tensor]]:
-    """The parameters of each of the optimizer's groups, as they will be.
+    """Return the parameters of each of the optimizer's groups, as they will be.
 
     Raises:
         TrainingError: The groups cannot be told.

@@ -229,7 +229,7 @@ class EditedTraining:
         return cut
 
     def _former(self, block: str) -> Former:
-        """The paths that layers of the model, which is `block` now, had in the model before."""
+        """Return the paths that layers of the model, which is `block` now, had in the model before."""
         paths = paths_since(self._graph, self._mark)
         now, before = (f"{name}." if name else "" for name in (block, self._drawn.block))
         return {

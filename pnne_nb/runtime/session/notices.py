@@ -7,6 +7,7 @@ from typing import final
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.data.batches import as_batch
+from pnne_nb.runtime.data.held_tensors import held_tensors
 from pnne_nb.runtime.data.sources import DatasetSource, TensorSource
 from pnne_nb.runtime.faults.data_faults import data_faults
 from pnne_nb.runtime.faults.error_messages import compares_one, model_failed
@@ -18,10 +19,10 @@ from pnne_nb.runtime.objective.metric_choices import names_of
 from pnne_nb.runtime.optim.optimizers import left_out
 from pnne_nb.runtime.session.executor import Executor
 from pnne_nb.runtime.setup.recipe import Recipe
-from pnne_nb.telemetry.frames import AnomalyFrame, StepFrame
+from pnne_nb.telemetry.frames import AnomalyFrame, Evidence, StepFrame
 
 _LESS_MEMORY = (
-    'What is left is less to keep: precision="bf16", checkpoint=True at nodes, an optimizer with less state such as SGD, a '
+    'Keep less in memory: precision="bf16", checkpoint=True at nodes, an optimizer with less state such as SGD, a '
     "smaller model, or another device."
 )
 
@@ -45,14 +46,15 @@ class Notices:
         self.goal_compared = False
 
     def renew(self) -> None:
-        """A run begins: what its steps measure is compared with the goal again."""
+        """Compare what the steps measure with the goal again: a run begins."""
         self.goal_compared = self._executor.loop.recipe.goal.name is None
 
-    def once(self, kind: str, message: str, hint: str) -> None:
+    def once(self, kind: str, message: str, hint: str, evidence: Evidence = ()) -> None:
         """Announce a notice, unless that was done since `kind` was last taken back."""
         if kind not in self._told:
             self._told.add(kind)
-            self._reports.announce(AnomalyFrame(self._executor.source.steps, kind, message, hint=hint))
+            step = self._executor.source.steps
+            self._reports.announce(AnomalyFrame(step, kind, message, hint=hint, evidence=evidence))
 
     def take_back(self, kind: str) -> None:
         """Take back what was announced and is no longer so; it may be announced again."""
@@ -75,8 +77,10 @@ class Notices:
 
     def of_left_out(self) -> None:
         """Layers that somebody unfreezes or exchanges look as if they were trained."""
-        recipe = self._executor.loop.recipe
-        if not recipe.moves_all or self._executor.group is not None:
+        recipe, process = self._executor.loop.recipe, self._executor.process
+        # What a cell does to the kernel's model, a process knows nothing of.
+        in_kernel_only = process is not None and process.waiting_for is None and not process.edited
+        if not recipe.moves_all or self._executor.group is not None or in_kernel_only:
             return
         names = left_out(recipe.model, [recipe.optimizer, *recipe.stateful.values()])
         if not names:
@@ -84,14 +88,15 @@ class Notices:
             return
         message = (
             f"{', '.join(names[:3])}{f' and {len(names) - 3} others' * (len(names) > 3)} of the model "
-            f"{'is' if len(names) == 1 else 'are'} not trained: since the optimizer was made, the model has become another, "
-            "by unfreezing or in a layer, and it moves what there was then."
+            f"{'is' if len(names) == 1 else 'are'} not trained: since the optimizer was made, parameters were unfrozen or "
+            "layers replaced, and it still moves those of then."
         )
         hint = (
             "Make a new engine of the model as it is now, or give them to this one's optimizer: with engine.paused(): "
             'engine.optimizer.add_param_group({"params": [...]}).'
         )
-        self.once("not-trained", message, hint)
+        trainable = sum(1 for one in recipe.model.parameters() if one.requires_grad)
+        self.once("not-trained", message, hint, (("not trained", len(names)), ("trainable", trainable)))
 
     def of_goal(self, frame: StepFrame) -> None:
         """Note what a step function or a model tells beside the loss: it is known from the first step on."""
@@ -130,8 +135,8 @@ class Notices:
 
 def _found_before(recipe: Recipe) -> list[AnomalyFrame]:
     short = shortage(recipe)
-    looked_at = recipe.step is None
-    found = data_faults(recipe.model, recipe.train, recipe.val, has_target=recipe.compares) if looked_at else []
+    held = held_tensors(recipe.train) if recipe.step is None else None
+    found = data_faults(recipe.model, held, held_tensors(recipe.val), has_target=recipe.compares)
     return [*([] if short is None else [short]), *found]
 
 

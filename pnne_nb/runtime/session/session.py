@@ -434,6 +434,8 @@ class Session:
             return "failed"
         finally:
             events.close()
+            if not is_left_behind():
+                self.observers.conclude(self.executor.source.steps)
 
     def _save_last(self) -> None:
         self.announcer.busy = True
@@ -458,7 +460,7 @@ class Session:
         self.control.end(state, self._keep)
 
     def _end_without_thread(self) -> None:
-        """The training thread was left behind in the data: end the training in its place, as after the last step."""
+        """End the training as after the last step, in the place of a thread that was left behind in the data."""
         self.control.enter()
         state: TrainingState = "stopped"
         try:

@@ -28,7 +28,7 @@ class RegisteredTraining(Protocol):
         """Whether its steps are made in a process of its own."""
 
     def paused(self) -> AbstractContextManager[nn.Module]:
-        """A block that has the module to itself."""
+        """Return a block that has the module to itself."""
 
 
 _trainings: weakref.WeakSet[RegisteredTraining] = weakref.WeakSet()

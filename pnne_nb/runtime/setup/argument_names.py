@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable
 from typing import Final
-
-from pnne_nb.errors import ArgumentError, near
 
 _LOSS: Final = 'loss="CrossEntropyLoss"'
 _ADAMW: Final = 'optimizer=("AdamW", {"lr": 1e-3})'
 _CHECKPOINTS: Final = 'checkpoint_dir="runs"'
 
-_ELSEWHERE: Final = {
+ARGUMENTS: Final = {
     "accelerator": 'device="cuda"',
     "accumulate_grad_batches": "accumulate=4",
     "amp": 'precision="bf16"',
+    "bs": "batch_size=64",
     "callbacks": f'engine.on("epoch", function) once the engine is made; early_stopping=5 and {_CHECKPOINTS} are arguments',
     "checkpoint_path": _CHECKPOINTS,
+    "class_weight": 'loss=("CrossEntropyLoss", {"weight": torch.tensor([1.0, 2.0])})',
+    "class_weights": 'loss=("CrossEntropyLoss", {"weight": torch.tensor([1.0, 2.0])})',
     "clip_grad_norm": "grad_clip=1.0",
+    "clipnorm": "grad_clip=1.0",
     "criterion": _LOSS,
+    "data": "train_data=(X, y)",
     "dataset": "train_data=dataset",
     "default_root_dir": _CHECKPOINTS,
     "devices": 'device="cuda:0" for one; engine.launch(nproc=2) for several',
+    "enable_progress_bar": "pn.TrainingDashboard(engine); or engine.wait(), which shows a progress bar",
     "fp16": 'precision="16"',
+    "gpus": 'device="cuda"',
     "gradient_accumulation_steps": "accumulate=4",
     "gradient_clip_val": "grad_clip=1.0",
     "learning_rate": _ADAMW,
@@ -34,27 +37,40 @@ _ELSEWHERE: Final = {
     "lr_scheduler": 'scheduler=("StepLR", {"step_size": 10})',
     "max_epochs": "epochs=5",
     "max_grad_norm": "grad_clip=1.0",
+    "max_lr": 'scheduler=("OneCycleLR", {"max_lr": 0.01})',
     "max_steps": "epochs=5; or engine.step(100)",
+    "mixed_precision": 'precision="bf16"',
+    "module": "model=net",
     "momentum": 'optimizer=("SGD", {"lr": 0.1, "momentum": 0.9})',
     "n_epochs": "epochs=5",
+    "net": "model=net",
     "num_epochs": "epochs=5",
     "num_train_epochs": "epochs=5",
     "optim": 'optimizer="AdamW"',
     "patience": "early_stopping=5",
+    "progress_bar": "pn.TrainingDashboard(engine); or engine.wait(), which shows a progress bar",
+    "random_seed": "seed=0",
     "random_state": "seed=0",
     "resume_from_checkpoint": "pn.TrainingEngine.resume_from(path, ...)",
+    "test_data": "val_data=(X, y)",
     "train_dataloader": "train_data=loader",
     "train_dataloaders": "train_data=loader",
     "train_dataset": "train_data=dataset",
+    "train_ds": "train_data=dataset",
     "train_loader": "train_data=loader",
     "training_data": "train_data=(X, y)",
     "val_dataloader": "val_data=loader",
     "val_dataloaders": "val_data=loader",
+    "val_dataset": "val_data=dataset",
+    "val_ds": "val_data=dataset",
     "val_loader": "val_data=loader",
+    "val_split": "val_data=(X, y) with examples that you split off",
     "valid_data": "val_data=(X, y)",
+    "valid_loader": "val_data=loader",
     "validation_data": "val_data=(X, y)",
     "validation_split": "val_data=(X, y) with examples that you split off",
     "verbose": "pn.TrainingDashboard(engine); or engine.wait(), which shows a progress bar",
+    "warmup_steps": 'scheduler=("LinearLR", {"start_factor": 0.1, "total_iters": 5})',
     "weight_decay": 'optimizer=("AdamW", {"lr": 1e-3, "weight_decay": 0.01})',
     "X": "train_data=(X, y)",
     "y": "train_data=(X, y)",
@@ -63,36 +79,33 @@ _ELSEWHERE: Final = {
 
 
 METHODS: Final = {
-    **dict.fromkeys(("fit", "run", "train"), "engine.start(); engine.wait() waits for the end"),
-    **dict.fromkeys(("evaluate", "test"), "engine.validate(), which needs val_data=(X, y)"),
+    **dict.fromkeys(("fit", "run", "train", "train_model"), "engine.start(); engine.wait() waits for the end"),
+    **dict.fromkeys(("evaluate", "score", "test"), "engine.validate(), which needs val_data=(X, y)"),
+    **dict.fromkeys(("predict", "predict_proba"), "pn.InferenceEngine(engine.model).predict(X)"),
+    **dict.fromkeys(("cancel", "interrupt", "abort"), "engine.stop()"),
+    **dict.fromkeys(("is_running", "running", "status"), "engine.state"),
+    **dict.fromkeys(
+        ("current_epoch", "epoch", "global_step", "step_count"), "engine.progress, which has epoch and step"
+    ),
+    **dict.fromkeys(("lr_scheduler", "scheduler"), 'scheduler=("StepLR", {"step_size": 10}) when the engine is made'),
+    **dict.fromkeys(("set_learning_rate", "set_lr"), "engine.set_optimizer(lr=1e-4)"),
+    **dict.fromkeys(("criterion", "loss"), 'engine.loss_text for its name, engine.history["loss"] for its values'),
     **dict.fromkeys(("load", "restore"), "pn.TrainingEngine.resume_from(path, ...), or engine.load_checkpoint(path)"),
     **dict.fromkeys(("parameters", "state_dict"), "engine.model.parameters() or engine.model.state_dict()"),
     **dict.fromkeys(("save", "save_model"), "engine.save_checkpoint(path), or pn.save(graph, engine.model, path)"),
     "add_callback": 'engine.on("epoch", function)',
+    "best_model": "engine.model, with restore_best_weights=True when the engine is made",
     "compile": "pn.TrainingEngine(model, (X, y), loss=..., optimizer=...)",
+    "dashboard": "pn.TrainingDashboard(engine)",
+    "fit_one_cycle": 'scheduler=("OneCycleLR", {"max_lr": 0.01}) when the engine is made, then engine.start()',
+    "join": "engine.wait()",
     "losses": 'engine.history["loss"]',
     "lr": 'engine.history["learning_rate"]; engine.set_optimizer(lr=1e-4) changes it',
+    "lr_find": "engine.set_optimizer(lr=1e-4) to change the learning rate; there is no search for one",
     "metrics": 'engine.history, such as engine.history["train_accuracy"]',
     "plot": "engine.history.plot()",
-    "predict": "pn.InferenceEngine(engine.model).predict(X)",
     "register_callback": 'engine.on("epoch", function)',
+    "reset": "pn.TrainingEngine(model, (X, y)): a new engine begins from the start",
     "summary": "pn.summary(engine.model, x), or engine.history.summary()",
 }
 """What to write instead of methods that trainers of other libraries have."""
-
-
-def refuse_unknown(given: Iterable[str], function: Callable[..., object]) -> None:
-    """Refuse arguments that `function` does not have.
-
-    Raises:
-        ArgumentError: If there are any; of each, the message says how it is spelled here.
-    """
-    known = [name for name in inspect.signature(function).parameters if name != "unknown"]
-    said = [_said(name, known) for name in given]
-    if said:
-        raise ArgumentError(" ".join(said))
-
-
-def _said(name: str, known: Iterable[str]) -> str:
-    meant = f" Write {_ELSEWHERE[name]}." if name in _ELSEWHERE else near(name, known)
-    return f"TrainingEngine has no argument {name!r}.{meant}"

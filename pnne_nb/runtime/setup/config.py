@@ -128,7 +128,7 @@ class Config(msgspec.Struct, frozen=True):
             raise TrainingError(f"grad_clip must be a positive norm or None, not {shown(clip)}.")
 
     def open_data(self, train: Data | None, val: Data | None) -> tuple[BatchSource, BatchSource | None]:
-        """The data as batches; only training data is shuffled.
+        """Return the data as batches; only training data is shuffled.
 
         Raises:
             TrainingError: See `open_source`.
@@ -150,11 +150,11 @@ class Config(msgspec.Struct, frozen=True):
         )
 
     def plain(self) -> dict[str, Any]:
-        """Those arguments that are plain values; functions and objects are left out."""
+        """Return those arguments that are plain values; functions and objects are left out."""
         return {name: value for name, value in msgspec.structs.asdict(self).items() if is_plain(value)}
 
     def objects(self) -> dict[str, Any]:
-        """The arguments that `plain` leaves out, as they are."""
+        """Return the arguments that `plain` leaves out, as they are."""
         return {name: value for name, value in msgspec.structs.asdict(self).items() if not is_plain(value)}
 
     def recipe(
@@ -228,7 +228,7 @@ class Config(msgspec.Struct, frozen=True):
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a file can hold an argument: names and numbers, alone or in collections."""
+    """Return whether a file can hold an argument: names and numbers, alone or in collections."""
     match value:
         case None | bool() | int() | float() | str():
             return True

@@ -52,7 +52,7 @@ def settle(model: nn.Module, device: torch.device, placed: Collection[str]) -> b
 
 
 def devices_of(model: nn.Module) -> set[torch.device]:
-    """Every device that holds a parameter or a buffer."""
+    """Return every device that holds a parameter or a buffer."""
     return {tensor.device for tensor in (*model.parameters(), *model.buffers())}
 
 

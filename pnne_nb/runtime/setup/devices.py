@@ -60,7 +60,7 @@ class DeviceManager:
         return [measured(torch.device(name)) for name in available_devices()]
 
     def __getitem__(self, name: str | torch.device) -> Device:
-        """One device by name; ``"auto"`` is the best.
+        """Return one device by name; ``"auto"`` is the best.
 
         Raises:
             TrainingError: There is no such device here, or it is ``"meta"``, which has no memory.
@@ -73,7 +73,7 @@ class DeviceManager:
         return measured(chosen)
 
     def choose(self, needed: int = 0) -> torch.device:
-        """The accelerator with the most free memory if `needed` bytes fit there, else the CPU."""
+        """Return the accelerator with the most free memory if `needed` bytes fit there, else the CPU."""
         accelerators = [device for device in self.devices if device.name != "cpu" and device.free >= needed]
         best = max(accelerators, key=lambda device: device.free, default=None)
         return torch.device("cpu" if best is None else best.name)
@@ -197,7 +197,7 @@ def _modules_in(value: object) -> Iterator[nn.Module]:
 
 
 def measured(device: torch.device) -> Device:
-    """`device` with its memory as it is now."""
+    """Return `device` with its present memory."""
     match device.type:
         case "cpu":
             there, own = memory(), psutil.Process().memory_info().rss

@@ -56,7 +56,7 @@ def choose_loss(config: Config, model: nn.Module, data: BatchSource) -> tuple[Co
 
 
 def _first(data: BatchSource, count: int) -> Batch | None:
-    """The first examples, or None of a stream."""
+    """Return the first examples, or None of a stream."""
     if not isinstance(data, (TensorSource, DatasetSource, StreamSource)):
         return None
     raw = data.first(count)

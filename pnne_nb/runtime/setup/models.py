@@ -21,7 +21,7 @@ from pnne_nb.runtime.thread.rng import seeded_globals
 
 
 def as_module(model: nn.Module | NodeGraph, seed: int) -> nn.Module:
-    """The module to train; a graph's initial weights depend on `seed` only.
+    """Return the module to train; a graph's initial weights depend on `seed` only.
 
     Raises:
         CompileError: The graph is unfinished or wrong.
@@ -39,11 +39,15 @@ def as_module(model: nn.Module | NodeGraph, seed: int) -> nn.Module:
             with seeded_globals(seed):
                 return compile_graph(model)
         case _:
-            raise TrainingError(f"Give a NodeGraph or an nn.Module to train, not a {_said(model)}")
+            raise TrainingError(f"Give a NodeGraph or an nn.Module, not a {_said(model)}")
 
 
 def _said(model: object) -> str:
-    hint = " Load it into a module first: model.load_state_dict(...)." if isinstance(model, Mapping) else ""
+    hint = ""
+    if isinstance(model, Mapping):
+        hint = " Load it into a module first: model.load_state_dict(...)."
+    elif hasattr(type(model), "model"):  # an engine, an editor
+        hint = " Give its model: engine.model."
     return f"{type(model).__name__}.{hint}"
 
 

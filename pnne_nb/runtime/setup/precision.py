@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pnne_nb.compiler.shapes.available_devices import available_devices
 from pnne_nb.errors import TrainingError, expect, near, shown
+from pnne_nb.runtime.optim.optimizers import update
 
 PrecisionName: TypeAlias = Literal["32", "bf16", "16"]
 _LEAST_SCALE = 1e-4
@@ -18,7 +19,7 @@ _NO_AUTOCAST: AbstractContextManager[None] = nullcontext()
 
 
 def choose_device(device: str | torch.device) -> torch.device:
-    """The device that a name stands for; ``"auto"`` is the accelerator if there is one, else the CPU.
+    """Return the device that a name stands for; ``"auto"`` is the accelerator if there is one, else the CPU.
 
     Raises:
         TrainingError: There is no such device here.
@@ -79,7 +80,7 @@ class Precision:
         return self._dtype is None
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """The context of a forward pass."""
+        """Return the context of a forward pass."""
         if self._dtype is None:
             return _NO_AUTOCAST
         return torch.autocast(self._device, self._dtype)
@@ -98,7 +99,7 @@ class Precision:
     def step(self, optimizer: torch.optim.Optimizer) -> bool:
         """Move the parameters; returns False if a scaled gradient overflowed, and they stayed."""
         if self.scaler is None:
-            optimizer.step()
+            update(optimizer)
             return True
         before = self.scale
         self.scaler.step(optimizer)
@@ -112,7 +113,7 @@ class Precision:
         return self.scale < _LEAST_SCALE
 
     def abandon(self) -> None:
-        """The step will not be finished: the gradients of the next one are scaled as those of this one were."""
+        """Give up a step: the gradients of the next one are scaled as those of this one were."""
         if self.scaler is not None and self._unscaled:
             self.scaler.update(self.scale)
             self._unscaled = False

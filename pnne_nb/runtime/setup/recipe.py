@@ -90,7 +90,7 @@ class Recipe(msgspec.Struct, frozen=True):
 
 
 def require_validation(recipe: Recipe) -> BatchSource:
-    """The validation data.
+    """Return the validation data.
 
     Raises:
         TrainingError: There is none.

@@ -56,11 +56,11 @@ class Cells:
             self.ended(interrupted=True)
 
     def open_here(self) -> bool:
-        """Whether the calling thread is running a cell."""
+        """Return whether the calling thread is running a cell."""
         return self._thread == threading.get_ident()
 
     def open_elsewhere(self) -> bool:
-        """Whether another thread than the calling one is running a cell."""
+        """Return whether another thread than the calling one is running a cell."""
         return self._thread not in (None, threading.get_ident())
 
     def at_begin(self, function: Callable[[], None]) -> Callable[[], None]:

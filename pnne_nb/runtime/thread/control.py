@@ -26,7 +26,7 @@ _LONGEST_LOAN = 0.05
 
 
 def nothing() -> None:
-    """Nobody has to be woken."""
+    """Do nothing: no thread has to be woken."""
 
 
 @final
@@ -75,7 +75,7 @@ class Control:
         renewed_after_fork(self)
 
     def renew_after_fork(self) -> None:
-        """In a forked child there is no training thread: a training that was under way is another process's."""
+        """Forget the training thread, which a forked child lacks: a training under way belongs to the parent."""
         if self._alive:
             self._forked = True
             self._state = "stopped"
@@ -138,11 +138,11 @@ class Control:
         return bool(self._visits)
 
     def in_training_thread(self) -> bool:
-        """Whether the caller is the training thread."""
+        """Return whether the caller is the training thread."""
         return self._trainer == threading.get_ident()
 
     def in_a_step(self) -> bool:
-        """Whether the caller is the training thread, or in a step of another training, which holds this one up."""
+        """Return whether the caller is the training thread, or in a step of another training, which delays this one."""
         return self.in_training_thread() or has_turn()
 
     def launch(self, steps: int | None = None) -> bool:
@@ -277,7 +277,7 @@ class Control:
         self._trainer = threading.get_ident()
 
     def boundary(self) -> Verdict:
-        """Between two steps: let others have the model, halt, end, or take the model and go on."""
+        """Let others have the model between two steps, halt, end, or take the model and go on."""
         buttons = self._buttons
         if buttons is not None:
             buttons.look()
@@ -321,7 +321,7 @@ class Control:
         errand.run()
 
     def _glance(self) -> float | None:
-        """Seconds after which the training thread looks again: nobody rings when a loan runs out, or a visitor has died."""
+        """Return the seconds until the training thread looks again: an expired loan or a dead visitor rings no bell."""
         left = self._loan_left()
         return min(_GLANCE, left or _GLANCE) if self._visits else left
 
@@ -338,14 +338,14 @@ class Control:
         return wants_to_work and not self._visits and self._loan_left() is None
 
     def _loan_left(self) -> float | None:
-        """Seconds for which visitors who have left may come back before the next step, or None."""
+        """Return the seconds for which visitors who have left may come back before the next step, or None."""
         if self._lent_since is None:
             return None
         left = self._lent_until - time.monotonic()
         return left if left > 0 else None
 
     def stepped(self) -> None:
-        """One optimizer step was made."""
+        """Note that one optimizer step was made."""
         # Of most trainings, which run on, no step is counted.
         if self._steps:
             with self._lock:
@@ -370,7 +370,7 @@ class Control:
             self._leave(state)
 
     def _leave(self, state: TrainingState) -> None:
-        """No thread is at work any more; tells `state`, where it is another one, to whoever still listens."""
+        """Note that no thread trains any more; tell listeners of `state` if it is another one."""
         other, self._state = state != self._state, state
         # It is known already that somebody fails who is told.
         with suppress(Exception):
@@ -417,7 +417,7 @@ class Control:
             self.leave(key, linger)
 
     def _end_visit(self) -> None:
-        """An interrupt has ended the cell in the calling thread: it may have cut short how a visit ends."""
+        """End a visit of the calling thread whose end an interrupt of the cell may have cut short."""
         self.forget(threading.get_ident())
 
     def arrive(self, key: Hashable, reason: str) -> None:

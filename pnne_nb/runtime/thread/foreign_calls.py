@@ -30,7 +30,7 @@ class LeftBehindError(BaseException):
 
 
 def is_left_behind() -> bool:
-    """Whether the calling thread is no longer part of its training, and must not touch anything of it."""
+    """Return whether the calling thread is no longer part of its training, and must not touch anything of it."""
     return bool(_left) and threading.get_ident() in _left
 
 
@@ -45,7 +45,7 @@ def require_not_left() -> None:
 
 
 def thread_ended() -> None:
-    """The calling thread ends; the next one may have its number."""
+    """Forget the calling thread, which ends; the next one may have its number."""
     _left.discard(threading.get_ident())
 
 
@@ -71,7 +71,7 @@ _LOOKS = 1000
 
 
 def kept(context: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
-    """The same block; in a foreign call, whoever leaves that behind leaves the block too."""
+    """Return the same block; in a foreign call, whoever leaves that behind leaves the block too."""
     calls: ForeignCalls | None = getattr(_here, "calls", None)
     return context if calls is None else calls.around(context)
 
@@ -119,7 +119,7 @@ class ForeignCalls:
                 self.function = ""
 
     def within(self, thread: int | None) -> bool:
-        """Whether `thread` is in such a call."""
+        """Return whether `thread` is in such a call."""
         return thread is not None and self._thread == thread
 
     def around(
@@ -128,7 +128,7 @@ class ForeignCalls:
         undo: Callable[[], None] | None = None,
         after: Callable[[], None] | None = None,
     ) -> _Kept:
-        """A block that whoever leaves a call behind leaves as well; it may be entered again and again.
+        """Return a block that whoever leaves a call behind leaves as well; it may be entered again and again.
 
         Args:
             context: What is entered.
@@ -165,7 +165,7 @@ class ForeignCalls:
         return True
 
     def cut_short(self) -> None:
-        """In the thread that `StopWantedError` has ended: leave what that has kept from being left."""
+        """Leave the blocks that `StopWantedError` has kept from being left, in the thread that it has ended."""
         with self._lock:
             _meet_one()
             self._thread = None

@@ -5,18 +5,33 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any, NamedTuple, Protocol, final
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+from torch.utils._python_dispatch import _disable_current_modes
 
 from pnne_nb.process.fork import fork_safe
 
-unseen = torch._C.DisableTorchFunction
-"""A block in which no function mode sees what is done with tensors."""
+_functorch: Any = torch._C._functorch
+
+
+@contextmanager
+def unseen() -> Iterator[None]:
+    """A block whose tensors are plain: no mode or transform (``torch.func``) that a cell has entered takes part in it."""
+    with torch._C.DisableTorchFunction(), _disable_current_modes(), temporarily_clear_interpreter_stack():
+        yield
+
+
+def plain(tensor: Tensor) -> Tensor:
+    """The tensor that a transform of ``torch.func`` has wrapped, or the same."""
+    while _functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = _functorch.get_unwrapped(tensor)
+    return tensor
 
 
 class GuardedModel(Protocol):
@@ -29,13 +44,13 @@ class GuardedModel(Protocol):
     model: nn.Module
 
     def beside(self) -> Iterator[tuple[Tensor, bool]]:
-        """The tensors that the training works with beside the model's, and whether it only reads them, as its data."""
+        """Return the tensors beside the model's that the training uses, and whether it only reads them, as its data."""
 
     def written(self, memory: int) -> None:
         """The calling thread has written a tensor of the training that has this memory."""
 
     def in_use(self, buffers: Iterable[Tensor] = ()) -> AbstractContextManager[None]:
-        """A block that uses the model, or a part of it; `buffers` of it are put back when the use is over."""
+        """Return a block that uses the model, or a part of it; `buffers` of it are put back when the use is over."""
 
     def use_until_return(self, frame: FrameType) -> None:
         """The calling thread uses the model until the function returns that `frame` is of."""
@@ -47,10 +62,10 @@ class GuardedModel(Protocol):
         """The calling thread has this memory of the model, as an array or otherwise."""
 
     def held_here(self) -> bool:
-        """Whether a use in the calling thread has nothing to wait for."""
+        """Return whether a use in the calling thread has nothing to wait for."""
 
     def parked_here(self) -> bool:
-        """Whether this is a cell that the training waits for."""
+        """Return whether this is a cell that the training waits for."""
 
 
 class _Known(NamedTuple):
@@ -91,7 +106,7 @@ class LiveModels:
         layers: dict[int, list[_Layer]] = {}
         # Without the lock: this runs as well where the garbage collector ends an engine, in any thread.
         self._guarded = [known for known in self._guarded if known() is not None]
-        with unseen():
+        with torch._C.DisableTorchFunction():
             for known in tuple(self._guarded):
                 guarded = known()
                 if guarded is not None:
@@ -110,11 +125,11 @@ class LiveModels:
         return bool(self._tensors)
 
     def all(self) -> list[GuardedModel]:
-        """Every model that is known."""
+        """Return every model that is known."""
         return [guarded for known in tuple(self._guarded) if (guarded := known()) is not None]
 
     def of(self, tensors: Iterable[Tensor], *, writes: bool = False) -> dict[GuardedModel, list[Tensor]]:
-        """The models that some of these tensors belong to, each with those that are buffers of a model.
+        """Return the models that some of these tensors belong to, each with those that are buffers of a model.
 
         Data belongs to one for whoever `writes` it: everybody may read it meanwhile.
         """
@@ -130,26 +145,26 @@ class LiveModels:
                 if memory_of(own) == memory:
                     buffers = found.setdefault(guarded, [])
                     if entry.is_buffer:
-                        buffers.append(tensor)
+                        buffers.append(plain(tensor))
         return found
 
     def of_module(self, module: nn.Module) -> list[GuardedModel]:
-        """The models that `module` is a layer of, or shares a parameter or a buffer with.
+        """Return the models that `module` is a layer of, or shares a parameter or a buffer with.
 
         A dropout or an activation has no tensors, but a mode.
         """
         found = set(self.with_layer(module))
-        with unseen():
+        with torch._C.DisableTorchFunction():
             found.update(self.of([*module.parameters(), *module.buffers()]))
         return list(found)
 
     def with_layer(self, module: nn.Module) -> list[GuardedModel]:
-        """The models that `module` is a layer of."""
+        """Return the models that `module` is a layer of."""
         layers = self._layers.get(id(module), ())
         return [guarded for entry in layers if entry.module() is module and (guarded := entry.guarded()) is not None]
 
     def just_before(self, tensors: Iterable[Tensor]) -> Iterator[GuardedModel]:
-        """The models whose parameters the last operation behind one of these tensors has taken.
+        """Yield the models whose parameters the last operation behind one of these tensors has taken.
 
         Not every operation is seen when it is made: one of a custom autograd function, an extension or compiled code shows
         in its result.
@@ -161,7 +176,7 @@ class LiveModels:
                     yield from self.of([before.variable])  # type: ignore[attr-defined]  # of this kind of node only
 
     def behind(self, roots: Iterable[Any]) -> tuple[set[GuardedModel], list[Any]]:
-        """The models that a backward pass from `roots` gives gradients to, and the nodes of autograd that it visits."""
+        """Return the models that a backward pass from `roots` gives gradients, and the autograd nodes that it visits."""
         found: set[GuardedModel] = set()
         seen: dict[Any, None] = {}
         tensors = [root for root in roots if isinstance(root, Tensor)]
@@ -185,7 +200,7 @@ _LEAF = "AccumulateGrad"
 def memory_of(tensor: Tensor) -> int:
     """Return what a tensor and its views have in common; the tensor itself where it has no memory, as a sparse one."""
     try:
-        return int(tensor.untyped_storage()._cdata)
+        return int(plain(tensor).untyped_storage()._cdata)
     except (NotImplementedError, RuntimeError, ValueError, AttributeError):
         return id(tensor)
 

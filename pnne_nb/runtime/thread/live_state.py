@@ -20,9 +20,20 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from pnne_nb.runtime.thread.live_models import memory_of, unseen
+from pnne_nb.runtime.thread.torch_switches import shared_switches
+
+_modules: Any = nn.modules.module
 
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 """Where a module keeps what runs with each step; hooks of its state do not."""
+
+_GLOBAL_HOOKS: tuple[dict[int, Any], ...] = (
+    _modules._global_forward_pre_hooks,
+    _modules._global_forward_hooks,
+    _modules._global_backward_pre_hooks,
+    _modules._global_backward_hooks,
+)
+"""Where torch keeps those of every module."""
 
 _PLAIN = (bool, int, float, complex, str, type(None))
 """Of such values are the options of a layer."""
@@ -110,7 +121,7 @@ class LiveState:
         self._contents: dict[int, int] = {}
 
     def lend(self, memory: int) -> None:
-        """Somebody is about to have the memory of a tensor, and torch will not see what is written there."""
+        """Note that somebody is about to have the memory of a tensor: torch will not see what is written there."""
         for number, (_, tensor) in enumerate(self._tensors):
             if memory_of(tensor) == memory and number not in self._contents:
                 self._contents[number] = _checksum(tensor)
@@ -130,7 +141,9 @@ class LiveState:
 
 @final
 class Surroundings:
-    """What a cell can change without using the model, and the training does not: data, layers, the optimizer's options.
+    """What a cell can change without using the model, and the training does not.
+
+    That is data, layers, the optimizer's options, and what torch has for the whole process.
 
     Args:
         model: The live model.
@@ -152,7 +165,8 @@ class Surroundings:
 
     def _now(self) -> Facts:
         belongings = self._belongings
-        facts: Facts = dict(_layers(self._model))
+        facts: Facts = dict(_layers(self._model)) | shared_switches()
+        facts["the hooks of all modules"] = _Same(*(hook for hooks in _GLOBAL_HOOKS for hook in hooks.values()))
         for name, tensor in belongings.data.items():
             # Elsewhere, to look would wait for what the training has asked of the device.
             facts[name] = _Seen(tensor, _checksum(_sample(tensor)) if tensor.device.type == "cpu" else 0)
@@ -187,7 +201,7 @@ class ChangeWatch:
         self._told_of_arrays = False
 
     def run_ended(self) -> None:
-        """The next run is told of everything again."""
+        """Tell the next run of everything again."""
         self._told = set()
 
     def cell_began(self) -> None:
@@ -197,7 +211,7 @@ class ChangeWatch:
             self._around = None if belongings is None else Surroundings(self._model, belongings)
 
     def parked(self) -> None:
-        """The training waits for a cell from now on: note everything."""
+        """Note everything: the training waits for a cell from now on."""
         with unseen():
             self._parked = LiveState(self._model, self.belongings())
 
@@ -211,7 +225,7 @@ class ChangeWatch:
         return found
 
     def forget(self) -> None:
-        """Nothing is looked at any longer."""
+        """Look at nothing any longer."""
         self._parked, self._around, self._written = None, None, {}
 
     @contextmanager
@@ -269,15 +283,15 @@ class ChangeWatch:
         self._told.update(names)
         if names:
             self._tell(
-                f"{who} has changed {', '.join(names[:3])}{' …' * (len(names) > 3)} beside the training, which goes on with "
-                "that: it is no longer the run that its seed and data give, nor the one that a resume would repeat.",
+                f"{who} has changed {', '.join(names[:3])}{' …' * (len(names) > 3)} during the training, which goes on with "
+                "that: the run no longer follows from its seed and data, and a resume would not repeat it.",
                 "If it was meant, do it in `with engine.paused() as model:`. If not, undo it; engine.rewind() or "
                 "engine.load_checkpoint() goes back to the weights from before.",
             )
 
 
 def _named_tensors(model: nn.Module, belongings: Belongings | None) -> Iterator[tuple[str, Tensor]]:
-    """The parameters of a model, and what its optimizer keeps about them."""
+    """Yield the parameters of a model, and what its optimizer keeps about them."""
     yield from model.named_parameters()
     if belongings is not None:
         for name, values in _states(model, belongings.optimizer):
@@ -325,7 +339,7 @@ def _facts(model: nn.Module, belongings: Belongings | None, before: Facts | None
 
 
 def _is_own_method(module: nn.Module, name: str, value: object) -> bool:
-    """Whether it is what the class says: whoever exchanges a method for a while puts that back."""
+    """Return whether it is what the class says: whoever exchanges a method for a while puts that back."""
     return getattr(value, "__self__", None) is module and getattr(value, "__func__", 0) is getattr(
         type(module), name, None
     )
@@ -361,7 +375,7 @@ def _is_ours(hook: Callable[..., object]) -> bool:
 
 
 def _sample(tensor: Tensor) -> Tensor:
-    """Some numbers of a large tensor, from everywhere in it; all of a small one."""
+    """Return numbers from all over a large tensor; all numbers of a small one."""
     if tensor.layout is not torch.strided or tensor.nbytes <= _WHOLE:
         return tensor
     flat = tensor.detach().flatten() if tensor.is_contiguous() else tensor.detach().select(-1, 0).flatten()
@@ -369,7 +383,7 @@ def _sample(tensor: Tensor) -> Tensor:
 
 
 def _checksum(tensor: Tensor) -> int:
-    """Of all bits of a tensor; 0 for one that has no memory of the usual kind."""
+    """Return a checksum of all bits of a tensor; 0 for one without memory of the usual kind."""
     # Without no_grad, which an interrupt may leave on in the cell's thread.
     try:
         bits: Any = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()

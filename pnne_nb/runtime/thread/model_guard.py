@@ -17,18 +17,17 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType
-from typing import Any, final
+from typing import Any, Final, final
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.utils._python_dispatch import _disable_current_modes
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.process.fork import fork_safe, renewed_after_fork
 from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.runtime.thread.control import Control
-from pnne_nb.runtime.thread.live_models import live_models, unseen
+from pnne_nb.runtime.thread.live_models import live_models, plain, unseen
 from pnne_nb.runtime.thread.live_state import Belongings, ChangeWatch
 from pnne_nb.runtime.thread.rng_guard import trainings
 from pnne_nb.runtime.thread.step_lock import has_turn
@@ -73,7 +72,7 @@ class _Holder:
         self.frames: list[FrameType] = []
 
     def needs_it(self) -> bool:
-        """Whether a use is under way, or a backward pass may come."""
+        """Return whether a use is under way, or a backward pass may come."""
         self.results = [result for result in self.results if result() is not None]
         return bool(self.calls or self.results or self.frames)
 
@@ -134,7 +133,7 @@ class SharedModel:
             guard_thread()
 
     def renew_after_fork(self) -> None:
-        """In a forked child nobody trains the model: whoever uses it has it."""
+        """Let everybody use the model in a forked child, where nobody trains it."""
         self.guards = self._parked = False
         self._holders, self._buffers = {}, {}
 
@@ -170,7 +169,7 @@ class SharedModel:
                 self._keep_buffers(model.buffers())
 
     def close(self) -> None:
-        """Nobody trains the model any longer; called in the training thread, or in its place where that was left behind."""
+        """End the training's hold on the model; called in the training thread, or in its place if it was left behind."""
         for step in self._closing:
             step()
         self._closing = []
@@ -182,7 +181,7 @@ class SharedModel:
     # Cells
 
     def use(self) -> None:
-        """Somebody is about to use the model: in a cell, it is theirs until the cell ends."""
+        """Give the model to a user; a cell has it until the cell ends."""
         if cells.open_here() and self.guards:
             self._park()
 
@@ -232,10 +231,8 @@ class SharedModel:
             with self._lock:
                 self._parked = True
                 if self._closing:
-                    # A cell that traces something has a mode that would trace this, too.
-                    with _disable_current_modes():
-                        self._keep_all_buffers()
-                        self._changes.parked()
+                    self._keep_all_buffers()
+                    self._changes.parked()
 
     def _end_of_cell(self) -> None:
         changed: list[str] = []
@@ -293,7 +290,7 @@ class SharedModel:
         if self._is_own() or cells.open_here():
             return
         holder = self._holders.get(threading.current_thread())
-        results = [each for each in tensors_in((output,)) if each.grad_fn is not None]
+        results = [each for each in map(plain, tensors_in((output,))) if each.grad_fn is not None]
         for result in results if holder is not None else ():
             node: Any = result.grad_fn
             kept = node.metadata.setdefault(KEPT, {})
@@ -322,15 +319,15 @@ class SharedModel:
             self._changes.lend(memory, array, in_cell=self.parked_here())
 
     def held_here(self) -> bool:
-        """Whether a use in the calling thread has nothing to wait for, and leaves nothing behind."""
+        """Return whether a use in the calling thread has nothing to wait for, and leaves nothing behind."""
         return self._is_own() or self.parked_here()
 
     def parked_here(self) -> bool:
-        """Whether this is a cell that the training waits for."""
+        """Return whether this is a cell that the training waits for."""
         return self._parked and cells.open_here()
 
     def _is_own(self) -> bool:
-        """Whether the caller is the training, or a step of another one that keeps this one between two steps."""
+        """Return whether the caller is the training, or a step of another one that keeps this one between two steps."""
         return not self.guards or self._control.in_training_thread() or has_turn()
 
     def _arrive(self) -> _Holder:
@@ -355,15 +352,19 @@ class SharedModel:
         self._leave(holder)
 
     def _leave(self, holder: _Holder) -> None:
-        with self._lock:
-            if holder.needs_it() or self._holders.get(holder.thread) is not holder:
-                return
-            del self._holders[holder.thread]
-            self._restore_if_unused()
-        self._control.leave(holder.thread, _LINGER)
+        leaves = False
+        try:
+            with self._lock:
+                leaves = not holder.needs_it() and self._holders.get(holder.thread) is holder
+                if leaves:
+                    del self._holders[holder.thread]
+                    self._restore_if_unused()
+        finally:
+            if leaves:
+                self._control.leave(holder.thread, _LINGER)
 
     def _look(self) -> None:
-        """The training waits for others: see whether they still need the model."""
+        """Look whether those that the training waits for still need the model."""
         now = time.monotonic()
         for holder in tuple(self._holders.values()):
             with self._lock:
@@ -433,7 +434,7 @@ class SharedModel:
 
 
 def _cell_began() -> None:
-    """A cell begins in the calling thread: see what it does, if there is an engine."""
+    """Watch what a cell does that begins in the calling thread, if there is an engine."""
     shared = [each for each in live_models.all() if isinstance(each, SharedModel)]
     if not shared:
         unguard_thread()
@@ -457,18 +458,21 @@ def between_steps(model: nn.Module) -> Iterator[None]:
         yield
 
 
-def _nothing(*_: object, **__: object) -> None:
-    """Do nothing: a guard in a copy of the model."""
+@final
+class _NoGuard:
+    """A guard in a copy of the model: it does nothing."""
 
+    only_watches: Final = True
 
-def _no_guard() -> Callable[..., None]:
-    """Makes what a guard is in a saved model."""
-    return _nothing
+    def __call__(self, *_: object, **__: object) -> None:
+        pass
 
 
 @final
 class _Guard:
     """A hook of the live model that does nothing in its copies, which training knows nothing of."""
+
+    only_watches: Final = True  # an import of the model leaves it out
 
     def __init__(
         self, function: Callable[..., None], shared: SharedModel, in_training_thread: Callable[[], bool]
@@ -482,11 +486,11 @@ class _Guard:
         if not torch.compiler.is_compiling() and not self._in_training_thread():
             self._function(*received)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., None]:
+    def __deepcopy__(self, memo: dict[int, Any]) -> _NoGuard:
         # A copy is being made, whose layers come after its hooks: from here on it is a consistent one.
         self._shared.use()
-        return _nothing
+        return _NoGuard()
 
-    def __reduce__(self) -> tuple[Callable[[], Callable[..., None]], tuple[()]]:
+    def __reduce__(self) -> tuple[type[_NoGuard], tuple[()]]:
         self._shared.use()
-        return _no_guard, ()
+        return _NoGuard, ()

@@ -48,7 +48,7 @@ class States(NamedTuple):
 
     @classmethod
     def of(cls, generators: Generators) -> States:
-        """Those of `generators` now."""
+        """Return those of `generators` now."""
         return cls(generators.python.getstate(), generators.numpy.get_state(legacy=False))
 
     @classmethod
@@ -62,7 +62,7 @@ class States(NamedTuple):
         generators.numpy.set_state(self.numpy)
 
     def same(self, other: States) -> bool:
-        """Whether the same numbers come next."""
+        """Return whether the same numbers come next."""
         mine, its = self.numpy, other.numpy
         return (
             self.python == other.python
@@ -134,7 +134,7 @@ class PrivateStates:
                 _shared.holder = None
 
     def rewind(self) -> None:
-        """Inside a block: be again where the generators were at its beginning."""
+        """Put the generators back to the beginning of the block."""
         self.begun.restore(_GLOBAL)
 
 
@@ -160,18 +160,18 @@ class _Shared:
         renewed_after_fork(self)
 
     def here(self) -> Generators:
-        """The generators that the calling thread means by the global ones."""
+        """Return the generators that the calling thread means by the global ones."""
         return _GLOBAL if self._in_step() else self._others or _GLOBAL
 
     def _in_step(self) -> bool:
-        """Whether the caller is the thread that makes a step, or one that a step of the same training has started."""
+        """Return whether the calling thread makes a step, or was started by a step of the same training."""
         caller = threading.get_ident()
         if self.thread == caller:
             return True
         return self.thread is not None and self._helpers.get(caller, self) is self.holder
 
     def drawn(self) -> Generators:
-        """The same for whoever draws: a step that does so is noted."""
+        """Return the same for whoever draws: a step that does so is noted."""
         if not self._in_step():
             return self._others or _GLOBAL
         if self.holder is not None:
@@ -230,7 +230,7 @@ class _Shared:
         self._others = None
 
     def open(self) -> None:
-        """A training begins: from here on, functions of ``random`` and ``numpy.random`` know the thread."""
+        """Have functions of ``random`` and ``numpy.random`` know the thread, because a training begins."""
         with self._lock:
             self.part()
             self._open += 1
@@ -238,7 +238,7 @@ class _Shared:
                 self._bind()
 
     def close(self) -> None:
-        """A training has ended."""
+        """Put those functions back when the last training has ended."""
         with self._lock:
             self._open -= 1
             if not self._open:
@@ -292,7 +292,7 @@ class _Shared:
                 namespace[name] = value
 
     def renew_after_fork(self) -> None:
-        """In a forked child, the global generators are the ones of whoever forked: a step's own, or everybody else's.
+        """Take the global generators of the thread that forked, in the child: a step's own, or everybody else's.
 
         Python's has begun afresh there, as in every child.
         """
@@ -323,7 +323,7 @@ open_generators, close_generators = _shared.open, _shared.close
 
 
 def _knowing(kind: Any, which: Callable[[], Any]) -> Any:
-    """An instance of a kind of generator that draws from the generator that the calling thread means."""
+    """Return an instance of a kind of generator that draws from the generator that the calling thread means."""
 
     def forwarding(name: str) -> Callable[..., Any]:
         @functools.wraps(getattr(kind, name))

@@ -19,7 +19,7 @@ from pnne_nb.runtime.thread.step_lock import has_turn, turn
 
 
 def key_of(*parts: int) -> int:
-    """A number below 2**63 for a tuple such as (seed, epoch, position); near tuples give unrelated numbers."""
+    """Return a number below 2**63 for a tuple such as (seed, epoch, position); near tuples give unrelated numbers."""
     digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 
@@ -48,7 +48,7 @@ def seeded_globals(seed: int) -> Iterator[None]:
 
 
 def globals_as_numbers() -> list[float]:
-    """The states of the CPU's global generators, for another process: always equally many numbers, each of them exact."""
+    """Return the states of the CPU's global generators for another process, always as the same number of exact numbers."""
     python, numpy = States.of(here())
     (_, internal, gauss), state = python, numpy["state"]
     both = [*internal, gauss is not None, gauss or 0.0, *state["key"], state["pos"], numpy["has_gauss"], numpy["gauss"]]
@@ -97,7 +97,7 @@ class PrivateRandomness:
         renewed_after_fork(self)
 
     def renew_after_fork(self) -> None:
-        """In a forked child whose parent was in the block in another thread, torch's generator is as others know it."""
+        """Give a forked child the generator that others know, if another thread of its parent was in the block."""
         if self._theirs and not has_turn():
             # A child cannot use the accelerator.
             _set_state(_default, self._theirs[0])
@@ -114,11 +114,11 @@ class PrivateRandomness:
         self._theirs = []
 
     def reseed(self, seed: int) -> None:
-        """Between two blocks: torch's numbers begin at `seed`."""
+        """Let torch's numbers begin at `seed`, between two blocks."""
         self._mine = [torch.Generator(g.device).manual_seed(seed).get_state() for g in self._generators]
 
     def rewind(self) -> None:
-        """Inside a block: be again where the generators were at its beginning."""
+        """Put the generators back to the beginning of the block."""
         self._set(self._mine)
         self._states.rewind()
 
@@ -127,7 +127,7 @@ class PrivateRandomness:
             generator.set_state(state)
 
     def state_dict(self) -> dict[str, Any]:
-        """The states between two steps, in types that a safe load accepts."""
+        """Return the states between two steps, in types that a safe load accepts."""
         python, numpy = self._states.now
         (version, internal, gauss), state = python, numpy["state"]
         keys = torch.tensor(state["key"].astype(np.int64))

@@ -46,7 +46,7 @@ class _Trainings:
         renewed_after_fork(self)
 
     def renew_after_fork(self) -> None:
-        """A forked child has none of them: nobody swaps the generators there."""
+        """Forget the trainings, which a forked child lacks: nobody swaps generators there."""
         self._controls = ()
         name_default_generator(_default)
 
@@ -105,7 +105,7 @@ class _GuardedGenerator(torch.Generator):
 
 
 def _guarded_default() -> torch.Generator:
-    """A second object for torch's default generator: functions that get it as ``generator=`` draw from the default one.
+    """Return a second object for torch's default generator: given as ``generator=``, it draws from the default one.
 
     Torch has no constructor for that, so the one field of a generator object, a pointer to its numbers, is set to the
     default generator's. Where the field is not where torch tells that it points, there is no second object.
@@ -124,5 +124,5 @@ _guarded = _guarded_default()
 
 
 def is_global(generator: torch.Generator | None) -> bool:
-    """Whether a function that is given this as ``generator`` draws from the CPU's global generator."""
+    """Return whether a function that is given this as ``generator`` draws from the CPU's global generator."""
     return generator is None or generator is _default or generator is _guarded

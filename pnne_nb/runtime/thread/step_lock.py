@@ -29,7 +29,7 @@ _GLANCE = 0.2
 
 
 def has_turn() -> bool:
-    """Whether the calling thread has the turn."""
+    """Return whether the calling thread has the turn."""
     return bool(turn._is_owned())
 
 
@@ -88,7 +88,7 @@ class TrainingTurn:
                 raise StopWantedError
 
     def here(self) -> AbstractContextManager[Any]:
-        """The same for a thread that an interrupt may reach: there, it is the turn itself."""
+        """Return the same for a thread that an interrupt may reach: there, it is the turn itself."""
         own: Any = turn if threading.current_thread() is threading.main_thread() else self
         found: AbstractContextManager[Any] = own
         return found

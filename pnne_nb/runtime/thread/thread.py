@@ -81,7 +81,7 @@ class _AtWork:
         renewed_after_fork(self)
 
     def renew_after_fork(self) -> None:
-        """A forked child has no training thread."""
+        """Forget the training threads, which a forked child lacks."""
         if self._trainings:
             self._trainings.clear()
             sys.setswitchinterval(self._usual)

@@ -24,7 +24,7 @@ _NAMES = (("cudnn", "enabled"), ("cudnn", "benchmark"), ("cudnn", "deterministic
 
 
 def switches() -> dict[str, Any]:
-    """The settings of this process, in plain values."""
+    """Return the settings of this process, in plain values."""
     return {
         "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
         "precision": torch.get_float32_matmul_precision(),
@@ -34,6 +34,15 @@ def switches() -> dict[str, Any]:
         ),
         "anomalies": (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
         **{f"{backend}.{name}": getattr(_BACKENDS[backend], name) for backend, name in _NAMES},
+    }
+
+
+def shared_switches() -> dict[str, object]:
+    """The settings that a training takes as it finds them, by their names in words."""
+    return {
+        "torch's default dtype": torch.get_default_dtype(),
+        "torch's precision of float32 matrix products": torch.get_float32_matmul_precision(),
+        **{f"torch.backends.{name}.enabled": backend.enabled for name, backend in _BACKENDS.items()},
     }
 
 
@@ -110,7 +119,7 @@ class Determinism:
             self._put_back()
 
     def renew_after_fork(self) -> None:
-        """In a forked child whose parent was in the block in another thread, the switches are as others have set them."""
+        """Give a forked child the switches that others have set, if another thread of its parent was in the block."""
         if not has_turn():
             self._put_back()
 
@@ -124,7 +133,7 @@ class Determinism:
     def over(
         self, events: Generator[E, None, R], turn: TrainingTurn, foreign_calls: ForeignCalls
     ) -> Generator[E, None, R]:
-        """The same events, each made under the switches, and in a turn: meanwhile no other training sets them."""
+        """Yield the same events, each made under the switches and in a turn: no other training sets them meanwhile."""
         # What is not wanted costs nothing.
         return self._each(events, turn, foreign_calls) if self._wanted else events
 

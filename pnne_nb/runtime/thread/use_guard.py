@@ -23,7 +23,7 @@ from torch.nn.utils import stateless
 from torch.overrides import TorchFunctionMode
 
 from pnne_nb.process.fork import fork_safe, renewed_after_fork
-from pnne_nb.runtime.thread.live_models import GuardedModel, live_models, memory_of
+from pnne_nb.runtime.thread.live_models import GuardedModel, live_models, memory_of, plain
 from pnne_nb.runtime.thread.rng_guard import DRAWING, is_global, trainings
 
 R = TypeVar("R")
@@ -134,7 +134,7 @@ def _guarded(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def _may_write(func: Callable[..., Any], kwargs: dict[str, Any]) -> bool:
-    """Whether a function writes one of its arguments, as far as its name tells."""
+    """Return whether a function writes one of its arguments, as far as its name tells."""
     name = getattr(func, "__name__", "")
     return (name[-1:] == "_" and name[:2] != "__") or name in {"__setitem__", "__set__"} or "out" in kwargs
 
@@ -160,8 +160,8 @@ def _noted(
 
 
 def _written(tensor: Tensor) -> tuple[int, int]:
-    """The memory of a tensor, and how often it was written through this tensor and those that torch counts with it."""
-    return memory_of(tensor), 0 if tensor.is_inference() else tensor._version
+    """Return the memory of a tensor, and how often it was written through it and the tensors that share its counter."""
+    return memory_of(tensor), 0 if tensor.is_inference() else plain(tensor)._version
 
 
 def _backward(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -198,7 +198,7 @@ KEPT = "pnne_nb"
 
 
 def tensors_in(values: Iterable[Any]) -> Iterator[Tensor]:
-    """The tensors among `values`, and in lists, tuples and dictionaries of them."""
+    """Yield the tensors among `values`, and in lists, tuples and dictionaries of them."""
     for value in values:
         if isinstance(value, Tensor):
             yield value
@@ -212,7 +212,7 @@ def tensors_in(values: Iterable[Any]) -> Iterator[Tensor]:
 
 
 def guard_thread() -> None:
-    """See what the calling thread does from now on, unless it is one of this package's own."""
+    """Watch what the calling thread does from now on, unless it is one of this package's own."""
     if _here.mode is None and not threading.current_thread().name.startswith(_OURS):
         _watch_compiled()
         _here.mode = _UseGuard()
@@ -220,14 +220,14 @@ def guard_thread() -> None:
 
 
 def unguard_thread() -> None:
-    """See no longer what the calling thread does."""
+    """Watch the calling thread no longer."""
     mode, _here.mode = _here.mode, None
     if mode is not None:
         _remove(mode)
 
 
 def guard_new_threads(*, wanted: bool) -> None:
-    """From now on, see what every thread does that starts; or no longer."""
+    """Watch every thread that starts from now on, or none any longer."""
     start: Any = _start if wanted else _original_start
     # A training that runs has put its own before one of these.
     if threading.Thread.start in {_start, _original_start}:
@@ -251,12 +251,12 @@ def _remove(mode: TorchFunctionMode) -> None:
 
 
 def _taken_off() -> list[TorchFunctionMode]:
-    """Every mode of the thread, the uppermost first; none is active afterwards."""
+    """Return every mode of the thread, the uppermost first; none is active afterwards."""
     return [_overrides._pop_mode() for _ in range(_overrides._len_torch_function_stack())]
 
 
 def _start(thread: threading.Thread) -> None:
-    """``Thread.start``: whatever the thread runs is seen. No profile function, which Python 3.11 may call for ever.
+    """Start a thread as ``Thread.start`` does, and watch what it runs. Python 3.11 may call a profile function for ever.
 
     What a step starts is a part of the step, which may wait for it.
     """
@@ -290,7 +290,7 @@ class _Entries:
         renewed_after_fork(self)
 
     def renew_after_fork(self) -> None:
-        """A forked child has no training: torch is there as it was found."""
+        """Put torch's functions back in a forked child, which has no training."""
         self.training_threads.clear()
         self._runs = 0
         self._put_back()
@@ -312,7 +312,7 @@ class _Entries:
                 self._replace(nn.Module, name, _changing(getattr(nn.Module, name)))
 
     def close(self, thread: int) -> None:
-        """A thread trains no longer."""
+        """Note that a thread trains no longer."""
         with self._lock:
             self.training_threads.discard(thread)
             self._runs -= 1
@@ -330,7 +330,7 @@ class _Entries:
         setattr(owner, name, new)
 
     def pass_by(self) -> bool:
-        """Whether the calling thread trains: what it does is the training itself."""
+        """Return whether the calling thread trains: what it does is the training itself."""
         return threading.get_ident() in self.training_threads
 
 
@@ -344,7 +344,7 @@ _original_reparametrize: Any = stateless._reparametrize_module
 
 
 def _submit(pool: ThreadPoolExecutor, function: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
-    """``ThreadPoolExecutor.submit``, which ``map`` and asyncio call, too: the threads of a pool may be older than the engine."""
+    """Stand for ``ThreadPoolExecutor.submit``, which ``map`` and asyncio call: a pool may be older than the engine."""
     seen = () if _entries.pass_by() else (_in_guarded_thread,)
     future: Future[R] = _original_submit(pool, *seen, function, *args, **kwargs)
     return future
@@ -356,7 +356,7 @@ def _in_guarded_thread(function: Callable[..., R], /, *args: Any, **kwargs: Any)
 
 
 def _train(module: nn.Module, mode: bool = True) -> nn.Module:
-    """``Module.train``, which ``eval`` calls, too: a step has one mode from its beginning to its end."""
+    """Stand for ``Module.train``, which ``eval`` calls: a step has one mode from its beginning to its end."""
     with _using(module):
         return _original_train(module, mode)
 
@@ -393,7 +393,7 @@ def _reparametrized(module: nn.Module, *args: Any, **kwargs: Any) -> Iterator[An
 
 
 def _trace(tracer: Any, *args: Any, **kwargs: Any) -> Any:
-    """``Tracer.trace``, which has each call of any module in the process meanwhile."""
+    """Stand for ``Tracer.trace``, which takes each call of any module in the process meanwhile."""
     with ExitStack() as stack:
         for guarded in () if _entries.pass_by() else live_models.all():
             stack.enter_context(guarded.in_use())
@@ -410,7 +410,7 @@ def _using(module: nn.Module) -> Iterator[None]:
 
 
 def _entering(original: Callable[..., R]) -> Callable[..., R]:
-    """A backward pass, also of a thread that was there before the training, or that has no mode for another reason."""
+    """Return `original` with the model's guard around it, for threads that have no function mode, such as older ones."""
 
     def enter(*args: Any, **kwargs: Any) -> R:
         if _entries.pass_by() or _here.inside:
@@ -431,7 +431,7 @@ _enter_backward, _enter_grad = _entering(torch.autograd.backward), _entering(tor
 
 
 def _watch_compiled() -> None:
-    """See every call of compiled code from now on; whoever compiles has imported it, and so has every optimizer."""
+    """Watch every call of compiled code from now on; whoever compiles has imported dynamo, and so has every optimizer."""
     eval_frame: Any = sys.modules.get("torch._dynamo.eval_frame")
     found = getattr(eval_frame, "_callback_from_stance", None)
     if found is not None and found is not _enter_compiled:

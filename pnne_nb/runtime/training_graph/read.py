@@ -60,7 +60,7 @@ class DrawnTraining(NamedTuple):
     block: str
 
     def arguments(self) -> dict[str, Any]:
-        """It as the arguments of a `TrainingEngine`."""
+        """Return it as the arguments of a `TrainingEngine`."""
         return {name: value for name, value in self._asdict().items() if name != "block"}
 
 

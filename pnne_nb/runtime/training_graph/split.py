@@ -88,13 +88,13 @@ def category_of(node: Node) -> str:
 
 
 def has_weights(node: Node) -> bool:
-    """Whether a node has weights to be trained, as far as its type tells."""
+    """Return whether a node has weights to be trained, as far as its type tells."""
     # A layer has a size that follows from its input because it has weights of that size.
     return node.definition is not None or any(type == node.type for type, _ in AUTOMATIC)
 
 
 def is_tensor_node(node: Node) -> bool:
-    """Whether a node belongs to a forward pass, not to the training around it."""
+    """Return whether a node belongs to a forward pass, not to the training around it."""
     spec = registry.get(node.type)
     return spec is not None and spec.kind != "training"
 

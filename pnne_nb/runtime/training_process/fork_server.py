@@ -6,6 +6,7 @@ running without torch by now, and whose children import the main script again.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -71,7 +72,7 @@ def serve(control: int, output: int, measure: Measure) -> NoReturn:
 
 
 def _become(connection: int, crashes: int, measure: Measure) -> NoReturn:
-    """In the process that was forked: train."""
+    """Train, in the process that was forked."""
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -88,5 +89,7 @@ def _bury(statuses: dict[int, int]) -> None:
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
             del statuses[pid]
-            os.write(pipe, os.waitstatus_to_exitcode(status).to_bytes(4, "big", signed=True))
+            # The kernel may have let go of a process that had not even begun.
+            with contextlib.suppress(BrokenPipeError):
+                os.write(pipe, os.waitstatus_to_exitcode(status).to_bytes(4, "big", signed=True))
             os.close(pipe)

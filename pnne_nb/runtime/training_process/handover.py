@@ -56,7 +56,7 @@ class Manner(NamedTuple):
 
 
 def packed(value: Any, shared: Mapping[str, Any] | None = None) -> Parcel:
-    """`value` as a parcel.
+    """Return `value` as a parcel.
 
     Args:
         value: Anything.
@@ -78,7 +78,7 @@ def unpacked(parcel: Parcel, shared: Mapping[str, Any] | None = None) -> Any:
 
 
 def packed_recipe(recipe: Recipe, shared: Mapping[str, Any] | None = None) -> Parcel:
-    """A recipe as a parcel; see `packed`.
+    """Return a recipe as a parcel; see `packed`.
 
     Raises:
         TrainingError: It cannot; the message names what, as the engine's arguments do, and says what to do.
@@ -90,7 +90,7 @@ def packed_recipe(recipe: Recipe, shared: Mapping[str, Any] | None = None) -> Pa
 
 
 def packed_nodes() -> list[bytes]:
-    """The node types that were registered in this process; those that cannot be pickled are left out."""
+    """Return the node types that were registered in this process; those that cannot be pickled are left out."""
     return [packed_one for spec in registry.values() if (packed_one := _node(spec)) is not None]
 
 
@@ -104,7 +104,7 @@ def _node(spec: NodeSpec) -> bytes | None:
 
 
 def register(nodes: list[bytes]) -> None:
-    """In the process: know the node types of the kernel."""
+    """Register the node types of the kernel in the process."""
     for node in nodes:
         registry.register(pickle.loads(node), replace=True)  # noqa: S301  from the kernel that has started this process
 
@@ -120,7 +120,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         return self._names.get(id(value))
 
     def reducer_override(self, value: Any) -> Any:
-        """An optimizer with all of its attributes: by itself it keeps but three, with which LBFGS cannot go on."""
+        """Return an optimizer with all of its attributes: its own pickle keeps three, too few for LBFGS to go on."""
         if isinstance(value, Optimizer):
             # A scheduler has wrapped its step in order to see whether a warning is due.
             return _blank, (type(value),), {name: held for name, held in vars(value).items() if name != "step"}
@@ -155,7 +155,7 @@ def _immovable(recipe: Recipe, error: Exception) -> TrainingError:
 
 
 def _culprits(recipe: Recipe) -> Iterator[tuple[str, Exception]]:
-    """The arguments of the engine that cannot be pickled, as the path to what is to blame, and why."""
+    """Yield the arguments of the engine that cannot be pickled, as the path to what is to blame, and why."""
     schedule = recipe.schedule
     parts = {
         "model": recipe.model,
@@ -192,7 +192,7 @@ def _refusal(value: object) -> Exception | None:
 
 
 def _deepest(path: str, value: object, error: Exception, depth: int = 0) -> tuple[str, Exception]:
-    """The attribute of an attribute that cannot be pickled, where one is to blame."""
+    """Return the attribute of an attribute that cannot be pickled, where one is to blame."""
     for name, held in _held(value) if depth < _DEEP else ():
         found = _refusal(held)
         if found is not None:
@@ -229,7 +229,7 @@ def sources_of(recipe: Recipe) -> dict[str, Any]:
 
 
 def packed_error(error: BaseException, node: str | None) -> bytes:
-    """An exception of the process for the kernel, with its traceback as text.
+    """Return an exception of the process for the kernel, with its traceback as text.
 
     Args:
         error: As it was raised.
@@ -246,7 +246,7 @@ def packed_error(error: BaseException, node: str | None) -> bytes:
 
 
 def unpacked_error(content: bytes) -> BaseException:
-    """The exception to raise in the kernel; its cause tells the traceback of the process, and the node."""
+    """Return the exception to raise in the kernel; its cause tells the traceback of the process, and the node."""
     error, (brief, trace, node, notes) = pickle.loads(content)  # noqa: S301  from a process of this kernel
     found: BaseException = TrainingError(brief) if error is None else error
     known = getattr(found, "__notes__", ())

@@ -102,7 +102,7 @@ class ProcessLine:
                 self._changed.wait_for(lambda: len(self._waiting) <= _AHEAD)
 
     def give_signs_of_life(self, sign: Callable[[], Alive]) -> None:
-        """From now on, say every second what is going on, unless something else is said."""
+        """Send what is going on every second from now on, unless another message is sent."""
         self._sign = sign
 
     def send(self) -> NoReturn:

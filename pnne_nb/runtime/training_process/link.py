@@ -7,16 +7,20 @@ import signal
 import socket
 import threading
 import time
+from collections import deque
 from multiprocessing.connection import wait
 from typing import final
 
-from pnne_nb.runtime.distributed.transport.socket import MessageSocket
+from pnne_nb.runtime.distributed.transport.socket import MessageSocket, encoded
 from pnne_nb.runtime.training_process.process_messages import FromKernel, FromProcess
 from pnne_nb.runtime.training_process.process_server import Forked, described, kill, server
 
 _GLANCE = 0.5
 """Seconds between two looks at a process that says nothing."""
 _SECONDS_TO_DIE = 5.0
+_SHORT = 1 << 14
+"""Bytes that a socket takes at once, even if nobody reads them."""
+_CHUNK = 1 << 20
 
 
 class GoneError(Exception):
@@ -39,12 +43,38 @@ class ProcessLink:
         self._forked: Forked = server.fork()
         self._wire: MessageSocket[FromProcess] = MessageSocket(self._forked.connection, FromProcess)
         self._speaking = threading.RLock()
+        self._unsent: deque[bytearray] = deque()
+        self._carrier: threading.Thread | None = None
         self._heard_at = time.monotonic()
 
     def send(self, *messages: FromKernel) -> None:
-        """Say something, from any thread; that the process is gone is noticed by whoever listens."""
+        """Say something, from any thread; that the process is gone is noticed by whoever listens.
+
+        Nobody waits for a process that does not read, as one that is starting or frozen: a thread sends what is long, and
+        what is said before that has gone.
+        """
+        content = encoded(*messages)
         with contextlib.suppress(OSError), self._speaking:
-            self._wire.send(*messages)
+            if self._carrier is None and len(content) <= _SHORT:
+                self._wire.connection.sendall(content)
+                return
+            self._unsent.append(content)
+            if self._carrier is None:
+                self._carrier = threading.Thread(target=self._carry, name="pnne-carrier", daemon=True)
+                self._carrier.start()
+
+    def _carry(self) -> None:
+        while True:
+            with self._speaking:
+                if not self._unsent:
+                    self._carrier = None
+                    return
+                content = memoryview(self._unsent.popleft())
+            with contextlib.suppress(OSError):
+                for start in range(0, len(content), _CHUNK):
+                    self._wire.connection.sendall(content[start : start + _CHUNK])
+                    # Whoever takes it in lives.
+                    self.listen_from_now()
 
     def listen_from_now(self) -> None:
         """Until now, nobody listened: that nothing was heard means nothing."""
@@ -72,6 +102,8 @@ class ProcessLink:
         if ready:
             raise self._gone()
         if time.monotonic() - self._heard_at > silence:
+            if self.pid is None:
+                raise GoneError(server.silent(silence))
             self.kill()
             raise GoneError(f"The training process hangs: no sign of life for {silence:g} seconds. It was killed.")
         return []
@@ -80,7 +112,7 @@ class ProcessLink:
         code = self._forked.exit_code(_SECONDS_TO_DIE)
         if code is None and server.has_ended():
             return GoneError(server.failure())
-        memory = " Somebody has ended it, or the machine ran out of memory." * (code == -signal.SIGKILL)
+        memory = " Another program ended it, or the machine ran out of memory." * (code == -signal.SIGKILL)
         words = self._forked.last_words()
         said = f" Python said:\n{words}\n" if words else ""
         return GoneError(f"The training process has died ({described(code)}).{memory}{said}")
@@ -92,6 +124,12 @@ class ProcessLink:
 
     def close(self) -> None:
         """Let go of the process; it ends, if it has not."""
+        carrier = self._carrier
+        with contextlib.suppress(OSError):
+            # What is being sent ends there.
+            self._wire.connection.shutdown(socket.SHUT_RDWR)
+        if carrier is not None:
+            carrier.join(_SECONDS_TO_DIE)
         self._wire.close()
         if self.pid is not None and self._forked.exit_code(_SECONDS_TO_DIE) is None:
             self.kill()

@@ -143,28 +143,43 @@ class Server:
         return Forked(here, read, crashes)
 
     def has_ended(self) -> bool:
-        """Whether the server is gone, or about to be: its files are closed a moment before the system says so."""
+        """Return whether the server has ended or is about to: its files close a moment before the system reports it."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             if self._process is not None:
                 self._process.wait(_SECONDS_TO_DIE)
         return self.pid is None
 
     def failure(self) -> str:
-        """Why there is no server any more, in words."""
+        """Return why there is no server any more, in words."""
         said = ""
         if self._log is not None:
             self._log.seek(0)
             lines = self._log.read().decode(errors="replace").strip().splitlines()
             said = "\n".join(lines[-_LINES:])
         code = None if self._process is None else self._process.wait(_SECONDS_TO_DIE)
-        ends = f" The end of what it said:\n{said}" if said else ""
+        ends = f" Its last output:\n{said}" if said else ""
         return (
             f"The server that starts the processes of trainings has ended ({described(code)}). The next start(process=True) "
             f"starts it again; start() trains in the kernel.{ends}"
         )
 
+    def silent(self, seconds: float) -> str:
+        """Why no process has come for so long, in words; a warm server that forks none is ended."""
+        said = f"The server that starts the processes of trainings has not answered for {seconds:g} seconds."
+        if not self._is_warm():
+            return f"{said} It has not imported torch yet: start(process=True) asks it again, start() trains in the kernel."
+        with self._lock:
+            if self._process is not None:
+                self._process.kill()
+        return f"{said} It was killed: the next start(process=True) starts it again."
+
+    def _is_warm(self) -> bool:
+        with self._lock, contextlib.suppress(OSError):
+            return self._control is not None and bool(self._control.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK))
+        return False
+
     def forget(self) -> None:
-        """In a copy of this process: the server belongs to the other one."""
+        """Forget the server in a forked copy of this process, which it does not belong to."""
         if self._control is not None:
             self._control.close()
         self._lock = threading.Lock()
@@ -194,7 +209,7 @@ os.register_at_fork(after_in_child=server.forget)
 
 
 def described(code: int | None) -> str:
-    """An exit status in words."""
+    """Return an exit status in words."""
     if code is None:
         return "nobody knows how"
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"

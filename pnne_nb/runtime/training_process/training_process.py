@@ -84,6 +84,7 @@ class TrainingProcess:
         position: Batches of that epoch already used.
         fetching: Whether it was the data that has failed.
         buttons: Where pages may halt it without this kernel; empty if nowhere.
+        edited: Whether somebody has changed the engine's loop since the start, and the process follows that.
         counts: Whether the steps that it makes are those that somebody has asked for by number.
 
     Raises:
@@ -95,7 +96,7 @@ class TrainingProcess:
     ) -> None:
         self.steps, self.epoch, self.position = loop.steps, loop.epoch, loop.position
         self.fetching = False
-        self.counts = False
+        self.edited = self.counts = False
         self.buttons = ""
         self._loop = loop
         self._control = control
@@ -206,7 +207,7 @@ class TrainingProcess:
     # What the engine wants in between
 
     def wake(self) -> None:
-        """From any thread: somebody wants something, perhaps that it halts."""
+        """Tell the process that somebody wants something, perhaps that it halts; called from any thread."""
         with self._halting:
             if self._running and not self._asked and self._is_to_halt():
                 self._halt()
@@ -276,7 +277,7 @@ class TrainingProcess:
             self._push()
 
     def _push(self) -> None:
-        self._unsent = True
+        self._unsent = self.edited = True
         recipe, greeted = self._loop.recipe, self._link is not None
         self._recipe = handover.packed_recipe(recipe, handover.sources_of(recipe) if greeted else None)
         self._is_at(handover.packed(self._loop.state_dict()))
@@ -417,7 +418,7 @@ class TrainingProcess:
     # Where the training is
 
     def _adopt(self, state: Parcel) -> None:
-        """The engine's loop becomes what the process has told."""
+        """Bring the engine's loop to the state that the process has sent."""
         self._load(state)
         self._is_at(state)
 
@@ -431,7 +432,7 @@ class TrainingProcess:
             ) from error
 
     def _is_at(self, state: Parcel) -> None:
-        """The training is there; it falls back to that when everything was told that has led there."""
+        """Note where the training is; it can fall back to that once everything up to there was told."""
         self._latest, self._is_current = state, True
         if self._inbox:
             self._inbox.append(ProcessKept(state))
@@ -439,11 +440,11 @@ class TrainingProcess:
             self._keep(state)
 
     def _keep(self, state: Parcel) -> None:
-        """This is what the training falls back to, with the history that was told so far."""
+        """Keep the state that the training falls back to, with the history so far."""
         self._kept = state, self._reports.history.state_dict()
 
     def _go_back(self) -> None:
-        """The process is gone: the engine is at the last state that it has told, and so is its history."""
+        """Bring the engine and its history to the last state that the process, now gone, has sent."""
         self._running, self._ended = False, True
         self._inbox.clear()
         self._told, self._doing = self.steps, self.doing
@@ -471,7 +472,7 @@ class TrainingProcess:
             self._stopping_since = time.monotonic()
 
     def _insist(self) -> None:
-        """Nothing has come: one that shall end and does not halt is asked to end without its data, and killed at last."""
+        """Ask a silent process that should end to end without its data, and kill it at last."""
         if not self._running or self._stopping_since is None:
             return
         waited = time.monotonic() - self._stopping_since
@@ -481,7 +482,7 @@ class TrainingProcess:
             self._send(GiveUp())
 
     def _end_at_once(self) -> None:
-        """Of a process that does not halt, nobody waits for the end."""
+        """End a process that does not halt, without waiting for it."""
         assert self._link is not None
         self._link.kill()
         doing = self.doing
@@ -492,6 +493,6 @@ class TrainingProcess:
     def _place(self) -> str:
         """Say where the engine is, and what to do."""
         return (
-            f"Step {self._told} was the last that it told of. The engine is at step {self.steps}, the last of which it has told "
-            "everything: start() or start(process=True) goes on from there."
+            f"Step {self._told} was the last that it reported. The engine is at step {self.steps}, the last that it "
+            "reported completely: start() or start(process=True) goes on from there."
         )

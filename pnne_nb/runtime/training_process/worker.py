@@ -144,7 +144,7 @@ class ProcessWorker:
         return topics | _CHECKPOINT if due else topics
 
     def _meaning(self, event: Event) -> tuple[frozenset[str], bool]:
-        """The topics of an event, and whether the kernel writes a checkpoint after it."""
+        """Return the topics of an event, and whether the kernel writes a checkpoint after it."""
         every = self._save_every
         match event:
             case Stepped(frame=StepFrame(step=step)):
@@ -168,7 +168,7 @@ class ProcessWorker:
         self._line.tell(ProcessEnded(self._state(), finished, steps), at_once=True)
 
     def _leave_data(self) -> None:
-        """The training does not halt. Where it waits for data, those are left behind, and all else is as after a step."""
+        """Leave data behind that a training which does not halt waits for; everything else is as after a step."""
         if self.loop.foreign_calls.leave_behind(self._thread):
             self.loop.leave_data()
             self._tell_end(finished=False)

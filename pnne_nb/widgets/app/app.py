@@ -11,13 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.errors import ArgumentError, PnneError, expect, near
+from pnne_nb.errors import ArgumentError, PnneError, answers_misuse, expect, near
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.inference.inference_engine import InferenceEngine
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.widgets.host.comms import answer_while_busy
 from pnne_nb.widgets.host.displays import Displays, close_parts
 from pnne_nb.widgets.host.images import picture
+from pnne_nb.widgets.host.static_picture import KeptPicture, Page
 from pnne_nb.widgets.plots.palette import PALETTE
 
 MAX_FIELDS: Final = 32
@@ -52,6 +53,7 @@ class ModelApp(ipywidgets.VBox):
         outputs: Sequence[str],
         title: str,
     ) -> None:
+        self._kept = KeptPicture(lambda: "the app", self.to_html)
         self._model = model
         self._examples = examples
         self._labels = labels
@@ -75,7 +77,7 @@ class ModelApp(ipywidgets.VBox):
                 *self._fields[name],
             )
         ]
-        heading = ipywidgets.HTML(f"<h2>{html.escape(title)}</h2>" if title else "")
+        heading = self._heading = ipywidgets.HTML(f"<h2>{html.escape(title)}</h2>" if title else "")
         body = ipywidgets.HBox(
             [
                 ipywidgets.VBox([self._chooser, *shown], layout=ipywidgets.Layout(margin="0 32px 0 0")),
@@ -96,12 +98,29 @@ class ModelApp(ipywidgets.VBox):
     def __repr__(self) -> str:
         return f"ModelApp({', '.join(self._pictures)})"
 
-    def _repr_mimebundle_(self, **options: Any) -> Any:
+    def _ipython_display_(self, **_: object) -> None:
         Displays.here().shown(self)
-        return super()._repr_mimebundle_(**options)
+        self._kept.show_under(self)
+
+    def _display_(self) -> Page:
+        instead = "Serve the notebook with Jupyter or Voila, or call pn.InferenceEngine(model).predict(x)."
+        return Page(instead, self.to_html())
+
+    def to_html(self) -> str:
+        """Return inputs and outputs as they are now, as tables and images that need no kernel."""
+        inputs = "".join(f"<strong>{html.escape(name)}</strong>{self._input(name)}" for name in self._pictures)
+        return f"{self._heading.value}{inputs}{self._result.value}"
+
+    def _input(self, name: str) -> str:
+        numbers = self._now[name].flatten().tolist()
+        if not self._fields[name]:
+            return f"<p>{self._pictures[name].value}</p>"
+        fields = zip(self._fields[name], numbers, strict=True)
+        return _rows([(field.description, f"{number:.4g}", 0.0) for field, number in fields])
 
     def close(self) -> None:
         """Close every widget of it."""
+        self._kept.close()
         close_parts(self)
         super().close()
 
@@ -122,7 +141,7 @@ class ModelApp(ipywidgets.VBox):
 
     def _show(self) -> None:
         for name, shown in self._pictures.items():
-            shown.value = _drawn(self._now[name][0]) if not self._fields[name] else ""
+            shown.value = _drawn(name, self._now[name][0]) if not self._fields[name] else ""
         values = tuple(self._now.values())
         try:
             answer = self._model.predict(values[0] if len(values) == 1 else values)
@@ -132,9 +151,10 @@ class ModelApp(ipywidgets.VBox):
         self._result.value = "".join(
             f"<strong>{html.escape(name)}</strong>{self._table(value)}" for name, value in self._named(answer)
         )
+        self._kept.changed()
 
     def _named(self, answer: Any) -> list[tuple[str, Tensor]]:
-        """The outputs with their names; those of a model that tells none are numbered."""
+        """Return the outputs with their names; those of a model that tells none are numbered."""
         match answer:
             case Mapping():
                 found = {str(name): value for name, value in answer.items()}
@@ -158,6 +178,9 @@ class ModelApp(ipywidgets.VBox):
         return _rows(rows if len(rows) > 1 else [("", rows[0][1], 0.0)]) + more
 
 
+@answers_misuse(
+    "pn.app(engine, X[:20])", dict.fromkeys(("class_names", "classes", "target_names"), 'labels=["cat", "dog"]')
+)
 def app(
     model: nn.Module | NodeGraph | TrainingEngine | InferenceEngine,
     examples: Examples,
@@ -214,7 +237,7 @@ def app(
 
 
 def _fields(examples: Tensor, features: Sequence[str] | None) -> list[ipywidgets.Widget]:
-    """A field for each number of an input, if they are few."""
+    """Return a field for each number of an input, if they are few."""
     count = examples[0].numel()
     if examples.dim() > 2 or count > MAX_FIELDS:
         return []
@@ -223,12 +246,12 @@ def _fields(examples: Tensor, features: Sequence[str] | None) -> list[ipywidgets
     return [kind(description=name, style={"description_width": "120px"}) for name in names]
 
 
-def _drawn(example: Tensor) -> str:
-    """An input that is no row of numbers, as a picture or in words."""
+def _drawn(name: str, example: Tensor) -> str:
+    """Return an input that is no row of numbers, as a picture or in words."""
     if example.dim() == 3 and example.shape[0] in (1, 3):
         example = example.float().mean(0)
     if example.dim() == 2 and example.is_floating_point():
-        return picture(example[None].numpy(), "", signed=False, width=160)
+        return picture(example[None].numpy(), f"The input {name}", signed=False, width=160)
     return html.escape(f"{'×'.join(map(str, example.shape))} numbers of {example.dtype}".replace("torch.", ""))
 
 

@@ -48,7 +48,7 @@ class ControlWidget(anywidget.AnyWidget):
         super().close()
 
     def _overhear(self, content: object) -> None:
-        """A message has come, and will be handed to `answer` in a moment."""
+        """Take notice of a message before it is handed to `answer` a moment later."""
 
     def _on_message(self, _widget: object, content: object, _buffers: object) -> None:
         error = None
@@ -65,7 +65,7 @@ class ControlWidget(anywidget.AnyWidget):
 
 
 def _ignore(_message: ControlRequest) -> None:
-    """A closed widget answers nothing."""
+    """Do nothing: a closed widget answers nothing."""
 
 
 @final

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, ClassVar, Final, assert_never, final
 
@@ -57,7 +57,7 @@ from pnne_nb.widgets.host.batched_updates import Picture
 from pnne_nb.widgets.host.displays import Displays, close_parts, widget_tree
 from pnne_nb.widgets.host.frame_pacer import IN_FLIGHT
 from pnne_nb.widgets.host.pump import Pump
-from pnne_nb.widgets.host.static_picture import KeptPicture, Pictured, Still
+from pnne_nb.widgets.host.static_picture import SHOWN, KeptPicture, Pictured, Still
 from pnne_nb.widgets.plots.layer_plots import HistogramPlot, MetricPlots, NormPlot
 from pnne_nb.widgets.plots.loss_plot import LossPlot, Scale
 from pnne_nb.widgets.plots.plot import Plot
@@ -79,6 +79,12 @@ BUDGET: Final = 0.008
 """Share of the training's time that observing layers may take: eight times a second where it takes 1 ms."""
 
 
+_OF_THE_ENGINE: Final = {
+    **{name: f"engine.{name}" for name in ("history", "model", "state")},
+    **{name: f"engine.{name}()" for name in ("pause", "resume", "start", "step", "stop", "wait")},
+}
+
+
 @final
 class TrainingDashboard(ipywidgets.VBox, Pictured):
     """Loss, metrics, gradient norms, activations, memory, time, progress, and buttons that answer while cells run.
@@ -93,6 +99,7 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
     """
 
     instead = "Train with engine.start() and engine.wait(), and run this cell again."
+    elsewhere: ClassVar[Mapping[str, str]] = {**SHOWN, **_OF_THE_ENGINE}
     children: Any  # ipywidgets has no types
     _open: ClassVar[weakref.WeakValueDictionary[int, TrainingDashboard]] = weakref.WeakValueDictionary()
 
@@ -173,7 +180,7 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
         self._kept.show_under(self)
 
     def still(self) -> Still:
-        """The curves of the loss and the metrics, with the last numbers and the findings.
+        """Return the curves of the loss and the metrics, with the last numbers and the findings.
 
         Raises:
             RuntimeError: The dashboard was closed.
@@ -225,14 +232,14 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
         return self._status.ended
 
     def _is_chosen(self, frame: HistogramFrame) -> bool:
-        """Whether it is the histogram to show; one that an attached inspector sends can be chosen from now on."""
+        """Return whether it is the histogram to show; one of an attached inspector can be chosen from now on."""
         name = _name(frame)
         if name not in self._offered and len(self._offered) < MAX_OFFERED:
             self._offered.append(name)
         return name == self._chooser.layer
 
     def stale(self) -> bool:
-        """Whether the training waits for a cell, its graph was edited, or a plot is wanted otherwise, as of now."""
+        """Return whether the training waits for a cell, its graph was edited, or other plots are wanted now."""
         engine, status = self._engine, self._status
         if engine is not None and (engine.waiting_for, engine.edited) != (status.waiting, status.edited):
             return True
@@ -322,7 +329,7 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
         return self._engine is not None and any(editor.training is self._engine for editor in self._other_editors())
 
     def _other_editors(self) -> list[GraphEditor]:
-        """The editors that somebody has opened: the one with the dialog for exporting always has the training."""
+        """Return the editors that a person has opened: the one with the export dialog always has the training."""
         return [editor for editor in GraphEditor.opened() if editor is not self._exporter]
 
     # Messages from the browser, on any thread

@@ -9,7 +9,7 @@ from typing import Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from pnne_nb.inspector.diagnosis.causes import is_finding, rank
+from pnne_nb.inspector.diagnosis.causes import false_alarms, is_finding, rank
 from pnne_nb.protocol.control_messages import EvidenceBar, EvidenceCurve, Notice
 from pnne_nb.telemetry.frames import AnomalyFrame
 from pnne_nb.telemetry.series import Curves
@@ -56,6 +56,7 @@ class Findings:
             frame.message,
             frame.node,
             frame.hint,
+            false_alarms(frame.kind),
             _bars(frame),
             self._drawn(curves, frame.step),
         )
@@ -74,7 +75,7 @@ class Findings:
         return len(self._dismissed)
 
     def shown(self) -> list[Notice]:
-        """The findings by probable cause, then the events in the order in which they came."""
+        """Return the findings by probable cause, then the events in the order in which they came."""
         left = [(frame, notice) for frame, notice in self._all if notice.number not in self._dismissed]
         causes = sorted((pair for pair in left if is_finding(pair[0].kind)), key=lambda pair: rank(pair[0].kind))
         events = [notice for frame, notice in left if not is_finding(frame.kind)]

@@ -56,5 +56,5 @@ class Status(TrainingStatus, rename="camel"):
 
 
 def _finite(value: float | None) -> float | None:
-    """`value`, or None where JSON has no word for it."""
+    """Return `value`, or None if JSON cannot express it."""
     return value if value is not None and math.isfinite(value) else None

@@ -9,131 +9,92 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, assert_never
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, assert_never
 
 import anywidget
 import msgspec
 import traitlets
 from torch import Tensor, nn
 
-from pnne_nb import compiler
 from pnne_nb.compiler import to_source
 from pnne_nb.compiler.analysis.verify import call_arguments
-from pnne_nb.errors import ArgumentError, CompileError, Diagnostic, GraphError, PnneError, ProtocolError, expect
+from pnne_nb.errors import (
+    Diagnostic,
+    GraphError,
+    PnneError,
+    ProtocolError,
+    answers_misuse,
+    expect,
+    no_attribute,
+)
 from pnne_nb.graph.block_library import blocks
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import Transaction
 from pnne_nb.graph.model.ops import LookOp
+from pnne_nb.graph.render.html import png
 from pnne_nb.graph.render.svg import ThemeName
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.process.fork import fork_safe
-from pnne_nb.protocol.codec import asked_by, catalog_event, decode_request, encode_event, node_type_state, with_floats
-from pnne_nb.protocol.export_messages import (
-    CancelExport,
-    ExportCheck,
-    ExportFormats,
-    ExportState,
-    GetExportFormats,
-    StartExport,
-    WatchExport,
-)
+from pnne_nb.process.subscribers import weakly
+from pnne_nb.protocol.codec import asked_by, catalog_event, decode_request, encode_event, node_type_state
+from pnne_nb.protocol.export_messages import ExportCheck, ExportState, StartExport
 from pnne_nb.protocol.messages import (
-    Arrange,
     Blocks,
     Bundle,
     Catalog,
     Committed,
     Derived,
     DerivedChanged,
-    Edit,
     Event,
     GetBundle,
     GetCatalog,
     GetPreview,
     GetSource,
     GetSteps,
-    Group,
     HideTraining,
     HistoryState,
-    LoadBlocks,
     Marks,
     NodeMark,
     NodeTypeAdded,
     Painted,
     Preview,
-    Publish,
-    Redo,
     Rejected,
     Request,
     RunToHere,
     SeenTensor,
     Snapshot,
     Source,
-    Steps,
     Sync,
     Training,
-    Undo,
-    Ungroup,
-    Unpublish,
 )
+from pnne_nb.widgets.editor.background_tasks import BackgroundTasks, ExportRequest, lent_model, weights_of
 from pnne_nb.widgets.editor.commit_throttle import Bursts
+from pnne_nb.widgets.editor.document_requests import BlocksRequest, ChangeRequest, change, change_blocks, steps
+from pnne_nb.widgets.editor.edited_document import document_of, still_there
 from pnne_nb.widgets.editor.live_analysis import Derivation
-from pnne_nb.widgets.editor.selection import still_there
+from pnne_nb.widgets.editor.live_model import LiveModel
 from pnne_nb.widgets.editor.training_overlay import OverlaidTraining, Overlay
 from pnne_nb.widgets.host.bundle import bundled, key_of
 from pnne_nb.widgets.host.comms import answer_while_busy
 from pnne_nb.widgets.host.displays import Closable, Displays, close_parts, widget_tree
-from pnne_nb.widgets.host.static_picture import KeptPicture
+from pnne_nb.widgets.host.static_picture import SHOWN, KeptPicture
 
 if TYPE_CHECKING:
-    from pnne_nb.widgets.editor.export_dialog import ExportDialog, Lent
-    from pnne_nb.widgets.editor.run_to_here import Example, PortRuns
+    from pnne_nb.widgets.editor.run_to_here import Example
 
 QUICKLY_DRAWN: Final = 2000
 """Nodes whose picture takes a fifth of a second; a cell that shows more does not wait for it."""
 
 _log: Final = logging.getLogger(__name__)
 
-MOST_STEPS: Final = 200
-"""In the list of what was done, before and after where the document stands."""
-
 
 @lru_cache(maxsize=1)
 def _catalog(_revision: int) -> Catalog:
     return catalog_event(registry.values())
-
-
-def _document(
-    graph: object,
-    args: Sequence[Any] | Tensor,
-    kwargs: Mapping[str, Any] | None,
-    input_size: Sequence[int] | Sequence[Sequence[int]] | None,
-) -> NodeGraph:
-    """The document that somebody wants to edit."""
-    if isinstance(graph, nn.Module):
-        if isinstance(args, tuple) and not args and not kwargs and input_size is None:
-            raise ArgumentError(
-                "A module is imported by a call: pn.GraphEditor(net, args=(x,)) with an example x of its input, or "
-                "pn.GraphEditor(net, input_size=(2, 3))."
-            )
-        return compiler.from_module(graph, args, kwargs, input_size=input_size, partial=True)
-    if graph is None:
-        graph = NodeGraph()
-    if not isinstance(graph, NodeGraph):
-        raise ArgumentError(
-            f"A GraphEditor edits a NodeGraph, not a {type(graph).__name__}: pn.GraphEditor(pn.NodeGraph())."
-        )
-    if not isinstance(args, tuple) or args or kwargs or input_size is not None:
-        raise ArgumentError(
-            "args, kwargs and input_size belong to a module that is imported: pn.GraphEditor(net, args=(x,))."
-        )
-    return graph
 
 
 class GraphEditor(anywidget.AnyWidget):
@@ -186,6 +147,10 @@ class GraphEditor(anywidget.AnyWidget):
     snapshot = traitlets.Any(read_only=True).tag(sync=True, to_json=lambda _, editor: encode_event(editor._snapshot()))
     catalog_key = traitlets.Any(read_only=True).tag(sync=True, to_json=lambda *_: _catalog(registry.revision).key)
 
+    @answers_misuse(
+        "pn.GraphEditor(graph) or pn.GraphEditor(net, args=(x,))",
+        example_inputs="args=(x,)", input_shape="input_size=(2, 3)", width="height=560; the width is that of the cell",
+    )  # fmt: skip
     def __init__(
         self,
         graph: NodeGraph | nn.Module | None = None,
@@ -198,19 +163,14 @@ class GraphEditor(anywidget.AnyWidget):
         theme: ThemeName = "auto",
     ) -> None:
         module = graph if isinstance(graph, nn.Module) else None
-        graph = _document(graph, args, kwargs, input_size)
+        graph = document_of(graph, args, kwargs, input_size)
         front_end = bundled("editor.js")
         # A page keeps every module that it has imported: those that come later find the one that is there.
         self._esm = bundled("loader.js") if self._arrived else front_end
         self._css = bundled("editor.css")
         self._graph = graph
         self._sending = fork_safe(threading.RLock())
-        self._compiling = fork_safe(threading.RLock())
-        self._latest: nn.Module | None = module  # what was imported keeps its weights
-        self._imported = module is not None
-        self._current: nn.Module | None = None
-        self._compiled: tuple[int, int] | None = None
-        self._edits = 0
+        self._model = LiveModel(graph, module)
         self._overlay: Overlay | None = None
         self._picture: Training | None = None
         self._marks = Marks()
@@ -221,20 +181,22 @@ class GraphEditor(anywidget.AnyWidget):
         self._example: Example | None = (
             None if module is None or input_size is not None else call_arguments(args, kwargs)
         )
-        self._runs: PortRuns | None = None  # as soon as somebody asks
-        self._exports: ExportDialog | None = None  # as soon as somebody asks: most editors export nothing
-        self._bursts = Bursts(_weakly(self._catch_up))
+        editor = weakref.ref(self)
+        self._tasks = BackgroundTasks(
+            graph, lambda: lent_model(editor), weakly(self._show_export), self._kept.add_report
+        )
+        self._bursts = Bursts(weakly(self._catch_up))
         super().__init__(height=height, read_only=read_only, theme=theme, bundle_key=key_of(front_end))
-        self.on_msg(_weakly(self._receive))
+        self.on_msg(weakly(self._receive))
         self._follow()
 
     def _follow(self) -> None:
         # The analysis follows the document from before this editor does, so that it knows of each commit first.
         endings = (
-            self._derivation.follow(_weakly(self._derived)),
-            self._graph.observe(_weakly(self._committed)),
-            registry.observe(_weakly(self._type_added)),
-            blocks.graph.observe(_weakly(self._blocks_changed)),
+            self._derivation.follow(weakly(self._derived)),
+            self._graph.observe(weakly(self._committed)),
+            registry.observe(weakly(self._type_added)),
+            blocks.graph.observe(weakly(self._blocks_changed)),
             self._kept.close,
             self._bursts.close,
         )
@@ -247,11 +209,17 @@ class GraphEditor(anywidget.AnyWidget):
 
     @classmethod
     def opened(cls) -> list[GraphEditor]:
-        """The editors that have not been closed."""
+        """Return the editors that have not been closed."""
         return [editor for editor in list(cls._following) if editor.comm is not None]
 
     def __repr__(self) -> str:
         return f"GraphEditor of {self._graph!r}"
+
+    if not TYPE_CHECKING:  # for a type checker, the class would then have any attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            own = {name: f"editor.graph.{name}(...)"} if callable(getattr(NodeGraph, name, None)) else {}
+            raise no_attribute(self, name, SHOWN | own)
 
     @property
     def graph(self) -> NodeGraph:
@@ -272,19 +240,11 @@ class GraphEditor(anywidget.AnyWidget):
         The same module is given until an edit changes what is computed.
         """
         if self._graph.in_transaction:
-            return self._current
+            return self._model.current
         # Shapes that do not fit are errors too, and the compiler alone does not look at them.
         if any(finding.severity == "error" for finding in self.diagnostics):
             return None
-        with self._compiling:
-            state = self._edits, registry.revision
-            if state != self._compiled:
-                try:
-                    self._current = self._latest = compiler.compile(self._graph, reuse=self._latest)
-                except CompileError:
-                    self._current = None
-                self._compiled = state
-            return self._current
+        return self._model.compile()
 
     @property
     def training(self) -> OverlaidTraining | None:
@@ -307,7 +267,7 @@ class GraphEditor(anywidget.AnyWidget):
         )
         if engine is self.training:
             return
-        overlay = None if engine is None else Overlay(engine, self._graph, _weakly(self._show_training))
+        overlay = None if engine is None else Overlay(engine, self._graph, weakly(self._show_training))
         before, self._overlay = self._overlay, overlay
         if before is not None:
             before.close()
@@ -362,6 +322,28 @@ class GraphEditor(anywidget.AnyWidget):
         shapes, resolved = self._derivation.known()
         return self._graph.to_svg(theme, within=within, shapes=shapes, resolved=resolved, fold=fold)
 
+    def to_html(self, theme: ThemeName = "auto", *, within: str = "", fold: bool = False) -> str:
+        """Draw it as `to_svg` does, as an HTML image with the graph as a list beneath it."""
+        self._derivation.refresh()
+        shapes, resolved = self._derivation.known()
+        return self._graph.to_html(theme, within=within, shapes=shapes, resolved=resolved, fold=fold)
+
+    def to_png(self, theme: ThemeName = "light", *, within: str = "", fold: bool = False, scale: float = 2.0) -> bytes:
+        """Draw it as `to_svg` does, as PNG, which needs the extra ``pnne_nb[png]``.
+
+        Args:
+            theme: Whose colours.
+            within: Path of the Subgraph node whose inside to draw.
+            fold: Whether equal nodes in a row are drawn as one.
+            scale: Pixels of the result for each pixel of the picture.
+
+        Raises:
+            UnknownNodeError: If nothing is at `within`.
+            ArgumentError: If `theme` is none of the three.
+            PnneError: If the extra is not installed.
+        """
+        return png(self.to_svg("light" if theme == "auto" else theme, within=within, fold=fold), scale)
+
     def close(self) -> None:
         """End the editor in the browser, and let go of its model; the document lives on.
 
@@ -369,13 +351,9 @@ class GraphEditor(anywidget.AnyWidget):
         """
         if self._release is not None:
             self.training = None
-            if self._exports is not None:
-                self._exports.close()
-                self._exports = None
-            if self._runs is not None:
-                self._runs.close()
+            self._tasks.close()
             self._release()
-            self._latest = self._current = self._compiled = None
+            self._model.forget()
         close_parts(self)
         super().close()
 
@@ -418,6 +396,18 @@ class GraphEditor(anywidget.AnyWidget):
 
     def _answer(self, request: Request) -> None:
         graph, id, client = self._graph, request.id, request.client
+        if isinstance(request, ChangeRequest):
+            self._change(request)
+            return
+        if isinstance(request, BlocksRequest):
+            change_blocks(graph, request)
+            self._tell(lambda: Blocks(blocks.graph.state(), id, client))
+            return
+        if isinstance(request, ExportRequest):
+            if isinstance(request, StartExport):
+                self._refuse_changes()
+            self._tell(self._tasks.answer(request, weights_of(self.training, is_imported=self._model.is_imported)))
+            return
         match request:
             case GetPreview(source=source, target=target):
                 found = self._derivation.preview(source, target)
@@ -430,126 +420,54 @@ class GraphEditor(anywidget.AnyWidget):
             case HideTraining():
                 self.training = None
             case Sync(version=known):
-                GraphEditor._arrived = True
-                self._tell(lambda: self._snapshot(id, client, known))
-                if blocks:
-                    self._blocks_changed()
-                if self._picture is not None:
-                    self._show_training(self._picture)
-                if self._marks.marks:
-                    self._tell(lambda: self._marks)
-                if self._exports is not None:
-                    self._show_export(self._exports.state)
-                    self._show_export(self._exports.check)
-                self._derivation.request()
+                self._answer_opened_view(id, client, known)
             case GetCatalog():
                 self._tell(lambda: msgspec.structs.replace(_catalog(registry.revision), id=id, client=client))
-            case Publish() | Unpublish() | LoadBlocks():
-                _change_blocks(graph, request)
-                self._tell(lambda: Blocks(blocks.graph.state(), id, client))
-            case GetBundle() | GetSource() | GetSteps():
-                self._answer_question(request)
-            case GetExportFormats() | StartExport() | CancelExport() | WatchExport():
-                self._answer_export(request)
-            case Edit() | Undo() | Redo() | Arrange() | Group() | Ungroup():
-                with graph.asked_by(client, id):
-                    committed = self._change(request)
-                if not committed:
-                    # No observer will answer.
-                    self._tell(lambda: Committed(graph.version, (), "Arrange", self._history(), client, id))
-            case _:
-                assert_never(request)
-
-    def _answer_question(self, request: GetBundle | GetSource | GetSteps) -> None:
-        id, client = request.id, request.client
-        match request:
             case GetBundle():
                 text = bundled("editor.js")
                 self._tell(lambda: Bundle(id, client, text))
             case GetSource():
-                text = to_source(self._graph)
+                text = to_source(graph)
                 self._tell(lambda: Source(id, client, text))
             case GetSteps():
-                done, undone = self._graph.step_labels()
-                earlier = max(0, len(done) - MOST_STEPS)
-                self._tell(lambda: Steps(id, client, done[earlier:], undone[:MOST_STEPS], earlier))
+                self._tell(lambda: steps(graph, id, client))
             case _:
                 assert_never(request)
 
+    def _answer_opened_view(self, id: int, client: str, known: int | None) -> None:
+        GraphEditor._arrived = True
+        self._tell(lambda: self._snapshot(id, client, known))
+        if blocks:
+            self._blocks_changed()
+        if self._picture is not None:
+            self._show_training(self._picture)
+        if self._marks.marks:
+            self._tell(lambda: self._marks)
+        for event in self._tasks.export_events():
+            self._show_export(event)
+        self._derivation.request()
+
+    def _change(self, request: ChangeRequest) -> None:
+        self._refuse_changes()
+        graph, id, client = self._graph, request.id, request.client
+        with graph.asked_by(client, id):
+            committed = change(graph, request)
+        if not committed:
+            # No observer will answer.
+            self._tell(lambda: Committed(graph.version, (), "Arrange", self._history(), client, id))
+
     def _run_to_here(self, request: RunToHere) -> None:
-        from pnne_nb.widgets.editor.run_to_here import PortRuns  # noqa: PLC0415  # few ask for it
-
-        if self._runs is None:
-            editor = weakref.ref(self)
-            self._runs = PortRuns(self._graph, lambda: _lent_model(editor))
-
         def tell(outcome: SeenTensor | PnneError) -> None:
             if isinstance(outcome, PnneError):
                 self._reject(request.id, request.client, outcome)
             else:
                 self._tell(lambda: outcome)
 
-        self._runs.start(request, self._latest, self._example, tell)
+        self._tasks.run_to_here(request, self._model.latest, self._example, tell)
 
-    def _answer_export(self, request: GetExportFormats | StartExport | CancelExport | WatchExport) -> None:
-        from pnne_nb.widgets.editor.export_dialog import ExportDialog, format_states  # noqa: PLC0415  # few ask for it
-
-        if self._exports is None:
-            editor = weakref.ref(self)
-            self._exports = ExportDialog(
-                self._graph, lambda: _lent_model(editor), _weakly(self._show_export), self._kept.add_report
-            )
-            # An editor that is forgotten ends the processes that it has started.
-            weakref.finalize(self, self._exports.close).atexit = False
-        id, client, exports = request.id, request.client, self._exports
-        match request:
-            case GetExportFormats():
-                formats, folder, weights = format_states(), str(Path.cwd()), self._weights()
-                self._tell(lambda: ExportFormats(id, client, formats, folder, weights))
-            case StartExport(format=format, path=path, overwrite=overwrite):
-                if self.read_only:
-                    raise GraphError("The editor is read-only.")
-                exports.start(format, path, overwrite=overwrite)
-                self._tell(lambda: msgspec.structs.replace(exports.state, id=id, client=client))
-            case CancelExport():
-                exports.cancel()
-                self._tell(lambda: msgspec.structs.replace(exports.state, id=id, client=client))
-            case WatchExport(format=format):
-                exports.watch(format)
-                self._tell(lambda: msgspec.structs.replace(exports.check, id=id, client=client))
-            case _:
-                assert_never(request)
-
-    def _weights(self) -> str:
-        if self.training is not None:
-            return "The weights are those of the training, and the file is proved on its data."
-        whose = "the imported module, as editor.model has them" if self._imported else "editor.model"
-        return (
-            f"The weights are those of {whose}, and the file is proved on made-up inputs. "
-            "Set editor.training = engine to export the weights of a training and prove the file on its data."
-        )
-
-    def _change(self, request: Edit | Undo | Redo | Arrange | Group | Ungroup) -> bool:
-        """Carry out a request for a change; return whether anything was committed: a graph may stand arranged."""
-        graph = self._graph
+    def _refuse_changes(self) -> None:
         if self.read_only:
             raise GraphError("The editor is read-only.")
-        match request:
-            case Edit(base=base, ops=ops, label=label):
-                graph.apply(with_floats(graph, ops), label=label, base=base)
-            case Undo():
-                graph.undo()
-            case Redo():
-                graph.redo()
-            case Arrange(graph=which, direction=direction, values=values, first=first):
-                return bool(graph.arrange(which, direction=direction, values=values, undoable=not first).ops)
-            case Group(nodes=nodes, name=name, graph=which):
-                graph.group(nodes, name, graph=which)
-            case Ungroup(node=node, graph=which):
-                graph.ungroup(node, graph=which)
-            case _:
-                assert_never(request)
-        return True
 
     # To every view
 
@@ -560,9 +478,8 @@ class GraphEditor(anywidget.AnyWidget):
             self._tell(lambda: Committed(done.version, done.ops, done.label, history, done.client, done.request))
         computes = not all(isinstance(op, LookOp) for op in done.ops)
         if computes:
-            self._edits += 1
-            if self._exports is not None:
-                self._exports.edited()
+            self._model.edited()
+            self._tasks.edited()
         if done.client is not None:
             self._kept.changed()
         # Traits tell the page only of what has changed.
@@ -609,43 +526,6 @@ class GraphEditor(anywidget.AnyWidget):
 
     def _history(self) -> HistoryState:
         return HistoryState(self._graph.undo_label, self._graph.redo_label)
-
-
-def _change_blocks(graph: NodeGraph, request: Publish | Unpublish | LoadBlocks) -> None:
-    match request:
-        case Publish(node=node, name=name):
-            blocks.publish(graph, node, name)
-        case Unpublish(name=name):
-            blocks.remove(name)
-        case LoadBlocks(text=text):
-            blocks.load_text(text)
-
-
-@contextmanager
-def _lent_model(reference: weakref.ref[GraphEditor]) -> Iterator[Lent]:
-    """Give the model that an export writes: the one that is trained, between two steps, or the editor's own."""
-    from pnne_nb.export.subject.example_batches import SAMPLES  # noqa: PLC0415  # few ask for it
-    from pnne_nb.widgets.editor.export_dialog import Lent  # noqa: PLC0415  # as above
-
-    editor = reference()
-    engine = None if editor is None else editor.training
-    if engine is None:
-        yield Lent(None if editor is None else editor.model)
-    else:
-        with engine.paused() as model:
-            yield Lent(model, engine.examples(SAMPLES))
-
-
-def _weakly(method: Callable[..., None]) -> Callable[..., None]:
-    """Return a function that calls `method` for as long as its object lives, and does not keep it alive."""
-    reference = weakref.WeakMethod(method)
-
-    def call(*arguments: object) -> None:
-        target = reference()
-        if target is not None:
-            target(*arguments)
-
-    return call
 
 
 def _is_in_view(widget: Closable) -> bool:

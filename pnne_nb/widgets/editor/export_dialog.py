@@ -58,7 +58,7 @@ Lend = Callable[[], AbstractContextManager[Lent]]
 
 
 def format_states() -> tuple[ExportFormatState, ...]:
-    """Every format, as a dialog offers it."""
+    """Return every format, as a dialog offers it."""
     return tuple(ExportFormatState(each.name, each.suffixes[0], _note(each), _missing(each)) for each in FORMATS)
 
 
@@ -176,7 +176,7 @@ class ExportDialog:
                 self._watching.start()
 
     def edited(self) -> None:
-        """The graph computes something else now."""
+        """Note that the graph computes something else now."""
         told: list[ExportState | ExportCheck] = []
         with self._changed:
             self._edits += 1
@@ -298,7 +298,7 @@ class ExportDialog:
 
 
 def _is_portable(graph: NodeGraph) -> bool:
-    """Whether another process can compile the graph: its types are those of torch, and it keeps no modules."""
+    """Return whether another process can compile the graph: its types are those of torch, and it keeps no modules."""
     for drawn in graph.state().graphs.values():
         for node in drawn.nodes:
             spec = registry.get(node.type)

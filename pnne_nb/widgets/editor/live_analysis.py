@@ -56,7 +56,7 @@ class Derivation:
 
     @classmethod
     def of(cls, graph: NodeGraph) -> Derivation:
-        """The one of that document, while somebody holds it."""
+        """Return the one of that document, while somebody holds it."""
         with cls._sharing:
             # It holds its graph, so that the number means this graph for as long as the entry lives.
             return cls._shared.setdefault(id(graph), cls(graph))

@@ -72,7 +72,7 @@ class PortRuns:
             ArgumentError: If a run is under way.
         """
         if self._running is not None and self._running.is_alive():
-            raise ArgumentError("An example is running already: wait until it has arrived.")
+            raise ArgumentError("An example is running already: wait until it is done.")
 
         def work() -> None:
             try:

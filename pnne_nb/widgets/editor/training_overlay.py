@@ -27,6 +27,7 @@ from pnne_nb.telemetry.frames import (
     Quantity,
     StateFrame,
     StatisticsFrame,
+    StepFrame,
     TrainingState,
 )
 from pnne_nb.telemetry.probe import Cadence, Probe, Timed, Watch
@@ -65,10 +66,10 @@ class OverlaidTraining(Protocol):
         """The factor that gradients have inside a backward pass."""
 
     def paused(self) -> AbstractContextManager[nn.Module]:
-        """A block with the model to itself: training waits between two steps meanwhile."""
+        """Return a block with the model to itself: training waits between two steps meanwhile."""
 
     def examples(self, count: int) -> Any:
-        """The first examples of its data as one batch, or None."""
+        """Return the first examples of its data as one batch, or None."""
 
     def add_probe(self, probe: Probe, cadence: Cadence | None = None) -> Callable[[], None]:
         """Observe steps; returns the function that ends it."""
@@ -116,7 +117,7 @@ class Overlay:
             self._pump.start()
 
     def acknowledge(self, tick: int) -> None:
-        """A browser has painted picture `tick`."""
+        """Note that a browser has painted picture `tick`."""
         self._pump.acknowledge(tick)
 
     def close(self) -> None:
@@ -137,6 +138,8 @@ class Overlay:
                     # One that goes on may have other layers: its graph was edited meanwhile.
                     if ended or now.kinds != self._modules:
                         self._evidence, self._modules = now, now.kinds
+                case StepFrame():
+                    self._evidence.add(frame)
                 case NormsFrame(step=step):
                     self._evidence.add(frame)
                     self._step = step
@@ -149,14 +152,14 @@ class Overlay:
         return ended
 
     def _know(self, layer: str) -> bool:
-        """Whether there is such a layer, or a function drawn as a node, which has a kind from now on."""
+        """Return whether there is such a layer, or a function drawn as a node, which has a kind from now on."""
         path = f"{self._place}{layer}"
         if layer not in self._evidence.kinds and path in self._graph:
             self._evidence.kinds = {**self._evidence.kinds, layer: self._graph[path].type}
         return layer in self._evidence.kinds
 
     def stale(self) -> bool:
-        """Whether something that no frame tells has changed: never."""
+        """Return whether something that no frame tells has changed: never."""
         return False
 
     def draw(self, tick: int, *, watched: bool) -> None:
@@ -258,7 +261,7 @@ class _Tap:
         return self._next[0].watch
 
     def take(self, frames: Sequence[Frame]) -> Sequence[Frame]:
-        """The same for what was measured there."""
+        """Return the same for what was measured there."""
         self._channel.put(*frames)
         return ()
 
@@ -293,5 +296,5 @@ def _release(pump: Pump, removals: Sequence[Callable[[], None]]) -> None:
 
 
 def _known(value: float | None) -> float | None:
-    """`value` with as many digits as a person reads, or None where JSON has no word for it."""
+    """Return `value` with as many digits as a person reads, or None if JSON cannot express it."""
     return float(f"{value:.4g}") if value is not None and math.isfinite(value) else None

@@ -39,7 +39,7 @@ def identities(picture: ExplorerPicture) -> dict[str, str]:
 
 
 def classes(box: Box) -> list[str]:
-    """The style classes of a box."""
+    """Return the style classes of a box."""
     found = [box.kind if box.category is None else class_of(box.category)]
     return [*found, "heat"] if box.heat is not None else found
 
@@ -50,7 +50,7 @@ def paint(
     sheet: list[dict[str, Any]],
     clicked: Callable[[dict[str, Any]], None],
 ) -> Canvas:
-    """A canvas that shows `picture`.
+    """Return a canvas that shows `picture`.
 
     Args:
         picture: What to show.

@@ -146,7 +146,7 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
         self._kept.show_under(self)
 
     def still(self) -> Still:
-        """The layers that are shown, the chosen one in words, and what was found.
+        """Return the layers that are shown, the chosen one in words, and what was found.
 
         Raises:
             InspectionError: The explorer was closed.
@@ -416,7 +416,7 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
 
 
 def _show_again(explorer: ReferenceType[ModuleExplorer]) -> None:
-    """The cell has ended for which the module could not be run."""
+    """Show the module again: the cell has ended during which it could not be run."""
     alive = explorer()
     if alive is not None:
         alive._show()

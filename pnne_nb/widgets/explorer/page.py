@@ -59,4 +59,4 @@ class ExplorerPage(anywidget.AnyWidget):
 
 
 def _nothing(_move: Move) -> None:
-    """A closed widget moves nothing."""
+    """Do nothing: a closed widget moves nothing."""

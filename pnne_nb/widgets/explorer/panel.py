@@ -90,7 +90,7 @@ class Details:
 
 
 def widgets_of(details: Details) -> list[ipywidgets.Widget]:
-    """The panel of one layer, from top to bottom."""
+    """Return the panel of one layer, from top to bottom."""
     shown: list[ipywidgets.Widget] = [ipywidgets.HTML(facts_html(details))]
     pictures = "".join(pictures_html(details))
     if pictures:
@@ -129,7 +129,7 @@ def facts_html(details: Details) -> str:
 
 
 def facts(flow: Flow, path: str) -> list[str]:
-    """The same of a layer as plain text: a line each."""
+    """Return the same of a layer as plain text: a line each."""
     layer = flow.layers[path]
     head = f"{path}: {layer.kind}{f'({layer.detail})' if layer.detail else ''}"
     return [head, *(f"{name}: {value}" for name, value in _rows(layer, flow.layers[""].seconds or 0.0))]
@@ -179,7 +179,7 @@ def overview_html(flow: Flow) -> str:
 
 
 def _costliest_html(flow: Flow) -> str:
-    """The layers that take the most time by themselves, or, where nothing ran, have the most parameters."""
+    """Return the layers that take the most time by themselves, or, where nothing ran, have the most parameters."""
     costs = {
         layer.path: _own_seconds(flow, layer) if flow.traced else float(layer.own) for layer in flow.layers.values()
     }

@@ -55,7 +55,7 @@ class Runs:
         self._attention: dict[str, Tensor] | None = None
 
     def on(self, args: object, target: object) -> Runs:
-        """The same of another input."""
+        """Return the same of another input."""
         return Runs(self.net, self.inspector, args, target, self._loss_fn)
 
     def forget(self) -> None:
@@ -63,7 +63,7 @@ class Runs:
         self._captured, self._attention = {}, None
 
     def flow(self) -> Flow:
-        """The layers, and how data flows between them."""
+        """Return the layers, and how data flows between them."""
         with self._alone():
             return follow(self.net, self.args)
 
@@ -86,7 +86,7 @@ class Runs:
         return self._captured[path]
 
     def attention(self, path: str) -> Tensor | None:
-        """The attention maps of a layer, or None where it computes none.
+        """Return the attention maps of a layer, or None where it computes none.
 
         Raises:
             ModelInUseError: It would have to run now.

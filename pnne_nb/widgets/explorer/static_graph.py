@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from html import escape
-from typing import Final, get_args
+from typing import Final
 
-from pnne_nb.errors import choose
 from pnne_nb.graph.layout.texts import fitted
 from pnne_nb.graph.render.colours import mix
-from pnne_nb.graph.render.svg import ThemeName
+from pnne_nb.graph.render.svg import ThemeName, require_theme
 from pnne_nb.protocol.control_messages import PageTheme
 from pnne_nb.widgets.explorer.canvas import FAR, classes
 from pnne_nb.widgets.explorer.style import HEAT, INKS, fills
@@ -39,7 +38,7 @@ def graph_svg(
     Raises:
         ArgumentError: If `theme` is none of the three.
     """
-    choose(theme, get_args(ThemeName), "theme")
+    require_theme(theme)
     left = min((box.center[0] - box.size.width / 2 for box in picture.boxes), default=0.0) - _MARGIN
     right = max((box.center[0] + box.size.width / 2 for box in picture.boxes), default=0.0) + _MARGIN
     right = max(right, left + 480.0)
@@ -126,7 +125,7 @@ def _box(box: Box, marks: Collection[str], *, chosen: bool) -> str:
 
 
 def _edge(source: Box, target: Box) -> str:
-    """A curve from the side of one box that faces the other, with a head."""
+    """Return a curve from the side of one box that faces the other, with a head."""
     (x1, y1), (x2, y2) = source.center, target.center
     down = y2 - y1 - (source.size.height + target.size.height) / 2
     across = abs(x2 - x1) - (source.size.width + target.size.width) / 2

@@ -39,12 +39,12 @@ def fills(theme: PageTheme, categories: Iterable[Category]) -> dict[str, tuple[s
 
 
 def class_of(category: Category) -> str:
-    """The style class of a category's layers, as a selector can name it."""
+    """Return the style class of a category's layers, as a selector can name it."""
     return f"of-{category.name.encode().hex()}"
 
 
 def style(theme: PageTheme, categories: Iterable[Category], chosen: str | None = None) -> list[dict[str, Any]]:
-    """The style sheet of the graph.
+    """Return the style sheet of the graph.
 
     Args:
         theme: Which colours.

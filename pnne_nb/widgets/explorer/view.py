@@ -76,13 +76,13 @@ class ExplorerPicture:
 
 
 def category_of(layer: FlowLayer) -> Category:
-    """The category of a layer's type; of a class that is no node type, what its name suggests, as ``ConvBlock`` does."""
+    """Return the category of a layer's type; a class that is no node type has the one that its name suggests."""
     spec = registry.get(layer.kind)
     return category_named(layer.kind if spec is None else spec.category)
 
 
 def first_open(flow: Flow) -> set[str]:
-    """The layers that are open to begin with: level by level, while there is room."""
+    """Return the layers that are open to begin with: level by level, while there is room."""
     opened: set[str] = set()
     level = [""]
     while level:
@@ -96,7 +96,7 @@ def first_open(flow: Flow) -> set[str]:
 
 
 def draw(flow: Flow, opened: Collection[str], focus: str = "", colouring: Colouring = "type") -> ExplorerPicture:
-    """The picture in which the layers `opened` show what is in them.
+    """Return the picture in which the layers `opened` show what is in them.
 
     Args:
         flow: What there is.
@@ -126,7 +126,7 @@ def draw(flow: Flow, opened: Collection[str], focus: str = "", colouring: Colour
 
 
 def _heated(flow: Flow, boxes: list[Box], colouring: Cost) -> list[Box]:
-    """`boxes` with what their layers take."""
+    """Return `boxes` coloured by what their layers take."""
     told = [box for box in boxes if box.key in flow.layers and box.kind != "open"]
     costs = {box.key: cost_of(flow, box.key, colouring) for box in told}
     total, largest = cost_of(flow, "", colouring) or 1.0, max(costs.values(), default=0.0) or 1.0
@@ -143,7 +143,7 @@ def _heated(flow: Flow, boxes: list[Box], colouring: Cost) -> list[Box]:
 
 
 def cost_of(flow: Flow, path: str, cost: Cost) -> float:
-    """Seconds, or elements of parameters, of a layer, the layers inside included."""
+    """Return seconds, or elements of parameters, of a layer, the layers inside included."""
     layer = flow.layers[path]
     match cost:
         case "time":
@@ -165,7 +165,7 @@ def _costly(layer: FlowLayer, cost: float, total: float, kind: Cost) -> str:
 
 
 def _shown(flow: Flow, path: str, focus: str) -> tuple[list[str], int]:
-    """The layers of a container that are shown, and how many are not."""
+    """Return the layers of a container that are shown, and how many are not."""
     inside = list(flow.layers[path].children)
     if len(inside) <= MAX_CHILDREN:
         return inside, 0
@@ -175,7 +175,7 @@ def _shown(flow: Flow, path: str, focus: str) -> tuple[list[str], int]:
 
 
 def _lift(end: str, opened: Collection[str], children: Mapping[str, tuple[list[str], int]]) -> tuple[str, str]:
-    """The box that stands for the end of a link, and the open layer that it is in."""
+    """Return the box that stands for the end of a link, and the open layer that it is in."""
     if end.startswith((INPUT, OUTPUT)):
         return end, ""
     path = end.removeprefix(JOIN)

@@ -10,7 +10,7 @@ FOLDER = Path(__file__).parents[1] / "static"
 
 
 def bundled(name: str) -> str:
-    """The text of one built file, such as ``"controls.js"``.
+    """Return the text of one built file, such as ``"controls.js"``.
 
     All widgets hold the same text: half a megabyte each would soon be much.
 
@@ -28,7 +28,7 @@ def bundled(name: str) -> str:
 
 @lru_cache(maxsize=8)
 def key_of(text: str) -> str:
-    """A name of a built file's content, by which a page knows whether it has loaded it."""
+    """Return a name of a built file's content, by which a page knows whether it has loaded it."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import threading
 from asyncio import CancelledError
 from typing import Any
@@ -46,6 +47,20 @@ def forget_cells(shell: Any) -> None:
 
 
 def _began(_info: object) -> None:
+    try:
+        _begin()
+    except KeyboardInterrupt:
+        # IPython would print it here, and run the cell nevertheless.
+        again = threading.Timer(_MOMENT, _thread.interrupt_main)
+        again.name, again.daemon = "pnne-interrupt", True
+        again.start()
+
+
+_MOMENT = 0.05
+"""Seconds after which a cell has begun."""
+
+
+def _begin() -> None:
     request = _request(get_ipython())
     if request != _open.request:
         # An interrupt may have come just when the end of the cell before was to be told.
@@ -74,7 +89,7 @@ def _request(shell: Any) -> object:
 
 
 def _runs_a_cell(shell: Any) -> bool:
-    """Whether the calling thread executes a cell whose end will be told (that of a silent request is not)."""
+    """Return whether the calling thread executes a cell whose end will be told (that of a silent request is not)."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(shell, "get_parent"):
         return False
     parent = shell.get_parent()

@@ -34,13 +34,13 @@ class Displays:
 
     @classmethod
     def here(cls) -> Displays:
-        """The displays of this process."""
+        """Return the displays of this process."""
         if cls._process is None:
             cls._process = cls()
         return cls._process
 
     def shown(self, widget: Closable, in_view: Callable[[Closable], bool] | None = None) -> None:
-        """`widget` is being shown by the running cell; outside a notebook's cell this does nothing.
+        """Note that the running cell shows `widget`; outside a notebook's cell this does nothing.
 
         Some front ends do not tell which cell is running. There, a cell is known by its code, and since another cell
         may have the same, what it showed before is closed only when the page shows it no more.
@@ -60,13 +60,13 @@ class Displays:
                         replaced.close()
 
     def left(self, widget: Closable) -> None:
-        """No page shows `widget` any more: if something else has taken its place, it is closed."""
+        """Note that no page shows `widget` any more; close it if something else has taken its place."""
         if widget in self._waiting and not self._is_shown(widget):
             self._waiting.discard(widget)
             widget.close()
 
     def record(self, cell: str, execution: int, widget: Closable) -> None:
-        """The cell `cell` shows `widget` in its run number `execution`."""
+        """Record that the cell `cell` shows `widget` in its run number `execution`."""
         for replaced in self._replace(cell, execution, widget):
             replaced.close()
 
@@ -83,7 +83,7 @@ class Displays:
 
 
 def _running_cell() -> tuple[str | None, int, str] | None:
-    """The running cell's identity, where the front end tells it, the number of the execution, and its code."""
+    """Return the running cell's identity, where the front end tells it, the number of the execution, and its code."""
     shell = get_ipython()
     if shell is None or not hasattr(shell, "get_parent"):
         return None

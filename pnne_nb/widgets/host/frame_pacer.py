@@ -39,7 +39,7 @@ class Pacer:
         self._watched_until = float("-inf")
 
     def send(self, now: float) -> int:
-        """A frame goes out at `now`; returns its number."""
+        """Note that a frame goes out at `now`; return its number."""
         self.tick += 1
         self._sent = now
         self._pause = 1 / self.hz
@@ -50,18 +50,18 @@ class Pacer:
         self._pause = max(1 / self.hz, cost / self.budget)
 
     def acknowledge(self, tick: int, now: float) -> None:
-        """A browser has painted frame `tick`; numbers that were never sent are ignored."""
+        """Note that a browser has painted frame `tick`; numbers that were never sent are ignored."""
         if self._acknowledged < tick <= self.tick:
             self._acknowledged = tick
         if tick <= self.tick:
             self._watched_until = now + 3 * self.keep_alive
 
     def delay(self, now: float) -> float:
-        """Seconds until the next frame may go, 0 if it may go at once."""
+        """Return the seconds until the next frame may go, 0 if it may go at once."""
         in_flight = self.tick - self._acknowledged
         pause = self._pause if in_flight < IN_FLIGHT else max(self._pause, self.keep_alive)
         return max(0.0, self._sent + pause - now)
 
     def watched(self, now: float) -> bool:
-        """Whether a browser has acknowledged lately, so that detail is worth its cost."""
+        """Return whether a browser has acknowledged lately, so that detail is worth its cost."""
         return now < self._watched_until

@@ -69,7 +69,7 @@ def grid(tiles: Array, *, signed: bool, width: int = 400) -> Pixels:
 
 
 def tiles_of(maps: Tensor, *, count: int = MAX_TILES, largest: int = 128) -> Array:
-    """`[n, …]` as at most `count` pictures `[n, h, w]`: the middle of a volume, a row for a sequence.
+    """Return `[n, …]` as at most `count` pictures `[n, h, w]`: the middle of a volume, a row for a sequence.
 
     Of sizes above twice `largest`, only every second, third … element is taken.
     """
@@ -93,12 +93,12 @@ def coloured(tiles: Array) -> Pixels:
 
 
 def data_url(pixels: Pixels) -> str:
-    """`[h, w, 4]` pixels as an address that an image can have."""
+    """Return `[h, w, 4]` pixels as a data URL."""
     return f"data:image/png;base64,{base64.b64encode(png(pixels)).decode()}"
 
 
 def picture(tiles: Array, caption: str, *, signed: bool, width: int = 400) -> str:
-    """`tiles` as a figure in HTML, about `width` pixels wide, each element a sharp square."""
+    """Return `tiles` as a figure in HTML, about `width` pixels wide, each element a sharp square."""
     if tiles.size == 0:
         return ""
     pixels = grid(tiles[:MAX_TILES], signed=signed, width=width)

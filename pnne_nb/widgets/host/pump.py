@@ -36,7 +36,7 @@ class Screen(Protocol):
         """Remember `frames`; returns whether no training runs, so that nothing more will come by itself."""
 
     def stale(self) -> bool:
-        """Whether something that no frame tells has changed, and is worth a drawing."""
+        """Return whether something that no frame tells has changed, and is worth a drawing."""
 
     def draw(self, tick: int, *, watched: bool) -> None:
         """Send what has changed to the browser as frame number `tick`."""
@@ -94,7 +94,7 @@ class Pump:
                 self._thread.start()
 
     def acknowledge(self, tick: int) -> None:
-        """A browser has painted frame `tick`. May be called from any thread."""
+        """Note that a browser has painted frame `tick`. May be called from any thread."""
         with self._condition:
             self._pacer.acknowledge(tick, self._clock())
             self._condition.notify_all()
@@ -120,7 +120,7 @@ class Pump:
             self._leave()
 
     def _has_more(self) -> bool:
-        """Whether training runs or frames are there; if not, the next `start` makes a new thread."""
+        """Return whether training runs or frames are there; if not, the next `start` makes a new thread."""
         with self._condition:
             more = not self._closed and (not self._ended or self._source.wait(0.0))
             if not more:

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, NamedTuple, final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, NoReturn, final
 
 from IPython.display import DisplayHandle, display
 
+from pnne_nb.errors import no_attribute
 from pnne_nb.graph.render.html import image_with_text, png
 from pnne_nb.graph.render.svg import ThemeName
 from pnne_nb.process.fork import fork_safe
 from pnne_nb.process.idle import OutOfDateError, idle_work
+
+_NOTE: Final = "<p><small>This is a picture. Run the cell to work with the widget.</small></p>"
+"""Shown where nothing answers a click: in a saved notebook, on a page, in a host that cannot load widgets."""
 
 QUIET: Final = 2.0
 """Seconds without a change before the picture is redrawn; more where drawing takes long."""
 
 _SHARE: Final = 0.05  # of the time, at most, goes into drawing
 
-_LIVE: Final = ".pnne-editor,.pnne-dashboard,.pnne-explorer,.pnne-figure"
+_LIVE: Final = ".pnne-editor,.pnne-dashboard,.pnne-explorer,.pnne-figure,.pnne-app,.pnne-quantization"
 
 # While a widget lives in the same cell, its picture is not shown, and where none does, JupyterLab's note that it found
 # none is not. Viewers that take styles out have no live widgets.
@@ -64,12 +69,25 @@ class Still(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Page:
-    """HTML as marimo takes it; a tuple it would show as one."""
+    """HTML as marimo takes it, which shows no widgets that are made of others; a tuple it would show as one.
 
+    Attributes:
+        instead: What to do there; empty if nothing is missing.
+        html: What there is to see.
+    """
+
+    instead: str
     html: str
 
     def _mime_(self) -> tuple[str, str]:
-        return "text/html", self.html
+        note = f"<p>marimo cannot show this widget. This is its picture. {self.instead}</p>" if self.instead else ""
+        return "text/html", f"{note}{self.html}"
+
+
+SHOWN: Final = dict.fromkeys(
+    ("display", "render", "show"), "display(widget), or its name as the last line of a cell; to_svg() is a picture"
+)
+"""What to write instead of methods that show figures of other libraries."""
 
 
 class Pictured:
@@ -77,14 +95,20 @@ class Pictured:
 
     Attributes:
         instead: What to do where the widget itself cannot be shown.
+        elsewhere: What to write instead of attributes that it lacks.
     """
 
     instead: ClassVar[str] = ""
+    elsewhere: ClassVar[Mapping[str, str]] = MappingProxyType(SHOWN)
 
     def _display_(self) -> Page:
-        """Show the picture in marimo, which shows no widgets that are made of others."""
-        note = f"<p>marimo cannot show this widget. This is its picture. {self.instead}</p>" if self.instead else ""
-        return Page(f"{note}{self.to_html()}")
+        """Show the picture in marimo."""
+        return Page(self.instead, self.to_html())
+
+    if not TYPE_CHECKING:  # for a type checker, the class would then have any attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_attribute(self, name, self.elsewhere)
 
     def still(self) -> Still:
         """Return what the picture shows now."""
@@ -217,5 +241,5 @@ class KeptPicture:
         shown = self._draw() if body is None else body
         return {
             "text/plain": f"Picture of {self._title()}",
-            "text/html": f'<style>{_STYLE}</style><div class="pnne-kept">{shown}{self._report}</div>',
+            "text/html": f'<style>{_STYLE}</style><div class="pnne-kept">{shown}{self._report}{_NOTE}</div>',
         }

@@ -45,7 +45,7 @@ class Curve:
         self._smooth = _Smooth()
 
     def points(self) -> tuple[Floats, Floats, Floats]:
-        """The kept points as x, y and smoothed y, each float32 `[n]`; what is not finite in float32 is NaN."""
+        """Return the kept points as x, y and smoothed y, each float32 `[n]`; what is not finite in float32 is NaN."""
         with np.errstate(over="ignore"):
             x, y, smooth = (np.array(column, dtype=np.float32) for column in self._series.points())
         for column in (y, smooth):
@@ -111,6 +111,6 @@ class CurveTable:
         self._count += 1
 
     def table(self) -> tuple[Floats, Floats]:
-        """Steps as float32 `[n]` and columns as float32 `[names, n]`, NaN where a name has no value."""
+        """Return the steps as float32 `[n]` and columns as float32 `[names, n]`, NaN where a name has no value."""
         rows = self._rows[: self._count]
         return rows[:, 0].copy(), rows[:, 1:].T.copy()

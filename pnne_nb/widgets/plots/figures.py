@@ -1,4 +1,4 @@
-"""Defines how every plot looks: one figure style, one palette, axes that end on round numbers, and headings.
+"""Defines how every plot looks: one figure style, one palette, axes that end on round numbers, lines, and headings.
 
 A legend inside a bqplot figure lies on the data, so ours stands in the heading above it.
 """
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from pnne_nb.widgets.host.displays import Displays, close_parts
 from pnne_nb.widgets.plots.curves import Floats
+from pnne_nb.widgets.plots.palette import PALETTE
 from pnne_nb.widgets.plots.ticks import linear_ticks, log_ticks
 
 GRID: Final = "#8080802e"
@@ -24,6 +25,11 @@ HEIGHT: Final = 210
 """Height of a figure in pixels."""
 FILLED: Final = 0.6
 """Of an axis, by the data, or it becomes shorter."""
+TRAINING: Final = ("training", PALETTE[0])
+VALIDATION: Final = ("validation", PALETTE[1])
+
+MAX_MARKED: Final = 60
+"""Points of a line that are marked: dots that touch each other are a fat line."""
 
 
 @final
@@ -78,7 +84,7 @@ class NumberAxis:
             self.scale.min, self.scale.max = ticks[0], ticks[-1]
 
     def _has_room_for(self, ticks: list[float]) -> bool:
-        """Whether the ticks that are shown span `ticks` too, and not much more."""
+        """Return whether the ticks that are shown span `ticks` too, and not much more."""
         (low, high), (wanted_low, wanted_high) = (self._ends(of) for of in (self._shown, ticks))
         return low <= wanted_low and wanted_high <= high and wanted_high - wanted_low >= FILLED * (high - low)
 
@@ -108,14 +114,14 @@ class Figure(bqplot.Figure):
 def figure(
     marks: Sequence[bqplot.Mark], axes: Sequence[bqplot.Axis], *, left: int = 62, height: int = HEIGHT
 ) -> Figure:
-    """A figure in the common style."""
+    """Return a figure in the common style."""
     return Figure(**figure_style(marks, axes, left=left, height=height))
 
 
 def figure_style(
     marks: Sequence[bqplot.Mark], axes: Sequence[bqplot.Axis], *, left: int = 62, height: int = HEIGHT
 ) -> dict[str, Any]:
-    """The traits of a figure in the common style: quiet grid, labelled axes, no title, as wide as its place.
+    """Return the traits of a figure in the common style: quiet grid, labelled axes, no title, as wide as its place.
 
     Args:
         marks: What is drawn.
@@ -135,7 +141,7 @@ def figure_style(
 
 
 def heading_html(title: str, keys: Iterable[tuple[str, str]] = ()) -> str:
-    """A heading with its legend, as HTML.
+    """Return a heading with its legend, as HTML.
 
     Args:
         title: Shown in bold.
@@ -148,22 +154,46 @@ def heading_html(title: str, keys: Iterable[tuple[str, str]] = ()) -> str:
 
 
 def heading(title: str, keys: Iterable[tuple[str, str]] = ()) -> ipywidgets.HTML:
-    """The widget that shows `heading_html`."""
+    """Return the widget that shows `heading_html`."""
     widget = ipywidgets.HTML(heading_html(title, keys))
     widget.add_class("pnne-plot-heading")
     return widget
 
 
 def panel(*children: ipywidgets.Widget) -> ipywidgets.VBox:
-    """A heading and its figure, stacked."""
+    """Return a heading and its figure, stacked."""
     return ipywidgets.VBox(list(children), layout=ipywidgets.Layout(margin="0", overflow="hidden"))
 
 
 def drawable(values: Floats) -> Floats:
-    """`values` with at least two columns, because bqplot squeezes a single one away: `[..., n]`, n ≥ 2 or 0."""
+    """Return `values` with at least two columns, because bqplot drops a single one: `[..., n]`, n ≥ 2 or 0."""
     return np.repeat(values, 2, axis=-1) if values.shape[-1] == 1 else values
 
 
 def positive(values: Floats) -> Floats:
-    """`values` for a logarithmic scale: what is not positive becomes NaN, a gap."""
+    """Return `values` for a logarithmic scale: what is not positive becomes NaN, a gap."""
     return np.where(values > 0, values, np.float32(np.nan))
+
+
+def lines(scales: dict[str, bqplot.Scale], colours: list[str], **style: Any) -> bqplot.Lines:
+    """Return a line, or several over the same points, one for each colour."""
+    return bqplot.Lines(x=[], y=[], scales=scales, colors=colours, **{"stroke_width": 1.8, **style})
+
+
+def dotted(scales: dict[str, bqplot.Scale], colour: str) -> bqplot.Lines:
+    """Return a line with a dot at each point, those at the edge of the plot as a whole."""
+    return lines(scales, [colour], marker="circle", marker_size=20, apply_clip=False)
+
+
+def set_line(line: bqplot.Lines, x: Floats, y: Floats) -> None:
+    """Draw the points (x, y), if there are any."""
+    if x.size:
+        with line.hold_sync():
+            line.x = drawable(x)
+            line.y = drawable(y)
+
+
+def set_dotted(line: bqplot.Lines, x: Floats, y: Floats) -> None:
+    """Draw the points (x, y) with a dot at each, as long as the dots can be told apart."""
+    line.marker = "circle" if x.size <= MAX_MARKED else None
+    set_line(line, x, y)

@@ -73,7 +73,7 @@ def _lines(history: History, name: str, beside: Sequence[str]) -> list[ChartLine
 def _decimated(
     x: NDArray[np.int64], y: NDArray[np.float64], cuts: NDArray[np.int64]
 ) -> tuple[NDArray[np.floating], NDArray[np.floating], NDArray[np.floating]]:
-    """A curve of as many points as can be seen, and smoothed, as in the dashboard."""
+    """Return a curve of as many points as can be seen, and smoothed, as in the dashboard."""
     curve, after = Curve(), sorted(cuts.tolist())
     for step, value in zip(x.tolist(), y.tolist(), strict=True):
         while after and step > after[0]:
@@ -84,7 +84,7 @@ def _decimated(
 
 
 def _facts(history: History, names: Sequence[str]) -> list[str]:
-    """The last number of each name, and the best of a loss."""
+    """Return the last number of each name, and the best of a loss."""
     summary = history.summary()
     facts = [f"{summary['steps']:.0f} steps in {summary['seconds']:.1f} s."]
     for name in names:

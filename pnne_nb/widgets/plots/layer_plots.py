@@ -13,13 +13,18 @@ from pnne_nb.telemetry.frames import EpochFrame, Frame, HistogramFrame, NormsFra
 from pnne_nb.widgets.plots.curves import Curve, CurveTable
 from pnne_nb.widgets.plots.figures import (
     HEIGHT,
+    TRAINING,
+    VALIDATION,
     NumberAxis,
+    dotted,
     figure,
     heading,
     heading_html,
+    lines,
     panel,
+    set_dotted,
+    set_line,
 )
-from pnne_nb.widgets.plots.lines import TRAINING, VALIDATION, dotted, lines, set_dotted, set_line
 from pnne_nb.widgets.plots.palette import PALETTE
 from pnne_nb.widgets.plots.plot import Growth, Plot
 from pnne_nb.widgets.plots.short_paths import short_paths
@@ -182,7 +187,7 @@ class NormPlot(Plot):
             self._changed = True
 
     def is_due(self) -> bool:
-        """Whether the lines have visibly grown; dots move with every frame."""
+        """Return whether the lines have visibly grown; dots move with every frame."""
         return self._dots is not None or self._growth.is_visible()
 
     def draw(self) -> None:
@@ -272,12 +277,12 @@ class HistogramPlot(Plot):
 
 
 def _spread(layers: Sequence[str]) -> list[str]:
-    """All of `layers`, or as many as are shown, from the first to the last at even distances."""
+    """Return all of `layers`, or as many as are shown, from the first to the last at even distances."""
     count = min(len(layers), MAX_DOTS)
     return [layers[round(place)] for place in np.linspace(0, len(layers) - 1, count)]
 
 
 def _metrics(frame: EpochFrame) -> list[str]:
-    """Names of what an epoch tells beside the loss, each once."""
+    """Return the names of what an epoch tells beside the loss, each once."""
     names = dict.fromkeys(name.split("_", 1)[1] for name in frame.metrics if "_" in name)
     return [name for name in names if name != "loss"]

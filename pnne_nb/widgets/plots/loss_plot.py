@@ -11,8 +11,20 @@ import numpy as np
 from pnne_nb.runtime.monitoring.history import EDITED
 from pnne_nb.telemetry.frames import AnomalyFrame, EpochFrame, Frame, StepFrame
 from pnne_nb.widgets.plots.curves import Curve, Floats
-from pnne_nb.widgets.plots.figures import NumberAxis, figure, heading, heading_html, panel, positive
-from pnne_nb.widgets.plots.lines import TRAINING, VALIDATION, dotted, lines, set_dotted, set_line
+from pnne_nb.widgets.plots.figures import (
+    TRAINING,
+    VALIDATION,
+    NumberAxis,
+    dotted,
+    figure,
+    heading,
+    heading_html,
+    lines,
+    panel,
+    positive,
+    set_dotted,
+    set_line,
+)
 from pnne_nb.widgets.plots.plot import Growth, Plot
 
 Scale = Literal["linear", "log"]
@@ -75,7 +87,7 @@ class LossPlot(Plot):
         return self.log != self._shown.log
 
     def is_due(self) -> bool:
-        """Whether the training's curve has visibly grown, or another line or scale is new."""
+        """Return whether the training's curve has visibly grown, or another line or scale is new."""
         return self._growth.is_visible() or self._validation_changed or self._edited or self.stale
 
     def draw(self) -> None:

@@ -29,7 +29,7 @@ class Plot(ABC):
         """Remember what `frame` says, if it concerns this plot."""
 
     def is_due(self) -> bool:
-        """Whether what has changed can be seen; asked once for each drawing while training runs."""
+        """Return whether what has changed can be seen; asked once for each drawing while training runs."""
         return True
 
     @abstractmethod
@@ -54,11 +54,11 @@ class Growth:
         self._pictures = 0
 
     def is_visible(self) -> bool:
-        """Whether to draw the curve as far as it has come; to be asked once for each picture."""
+        """Return whether to draw the curve as far as it has come; to be asked once for each picture."""
         self._pictures += 1
         return self._pictures >= LATEST or abs(self.newest - self._drawn) >= SEEN * self.newest
 
     def drawn(self) -> None:
-        """The curve was drawn as far as it has come."""
+        """Note that the curve was drawn as far as it has come."""
         self._drawn = self.newest
         self._pictures = 0

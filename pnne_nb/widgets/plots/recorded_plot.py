@@ -50,7 +50,7 @@ class RecordedPlot(Plot):
             self._changed = True
 
     def is_due(self) -> bool:
-        """Whether the lines have visibly grown."""
+        """Return whether the lines have visibly grown."""
         return self._growth.is_visible()
 
     def draw(self) -> None:

@@ -38,7 +38,7 @@ def short_paths(paths: Sequence[str], limit: int) -> list[str]:
 
 
 def _telling(paths: Sequence[Words]) -> list[list[int]]:
-    """Of each path, the places of the words that have siblings, and of the last one; what all begin with has none."""
+    """Return for each path the places of its words with siblings, and of the last word."""
     following: dict[Words, set[Words]] = defaultdict(set)
     for words in paths:
         for place in range(len(words) + 1):
@@ -50,7 +50,7 @@ def _telling(paths: Sequence[Words]) -> list[list[int]]:
 
 
 def _joined(words: Words, kept: Sequence[int]) -> str:
-    """The words at the places `kept`, with an ellipsis for those left out between them."""
+    """Return the words at the places `kept`, with an ellipsis for those left out between them."""
     text = words[kept[0]]
     for before, place in pairwise(kept):
         text += ("." if place == before + 1 else "…") + words[place]

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from html import escape
-from typing import Any, Final, NamedTuple, final, get_args
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pnne_nb.errors import choose
 from pnne_nb.graph.layout.texts import fitted
-from pnne_nb.graph.render.svg import ThemeName
+from pnne_nb.graph.render.svg import ThemeName, require_theme
 from pnne_nb.widgets.host.static_picture import Pictured, Still
 from pnne_nb.widgets.plots.ticks import linear_ticks, log_ticks
 
@@ -100,7 +99,7 @@ class Chart(Pictured):
         return Still(self._title, f"{self._title}. {' '.join(self._facts)}".strip(), self._facts, self._svg)
 
     def _svg(self, theme: ThemeName) -> str:
-        choose(theme, get_args(ThemeName), "theme")
+        require_theme(theme)
         columns = max(1, min(2, len(self._panels)))
         rows = -(-len(self._panels) // columns)
         words = _words(self._title, self._facts, columns * _WIDTH)
@@ -133,7 +132,7 @@ def _variables() -> str:
 
 
 def _words(title: str, facts: Sequence[str], width: int) -> str:
-    """The title, and the facts below it."""
+    """Return the title, and the facts below it."""
     more = [*facts[:_FACTS], *([f"… and {len(facts) - _FACTS} more lines"] if len(facts) > _FACTS else [])]
     head = escape(fitted(title, width - 2 * _MARGIN, 14))
     parts = [f'<text x="{_MARGIN}" y="{_ROW + 3}" font-size="14" font-weight="600" fill="var(--text)">{head}</text>']
@@ -171,7 +170,7 @@ def _panel(panel: Panel) -> str:
 
 
 def _placed(panel: Panel) -> _Place:
-    """The axes of a panel, around its lines."""
+    """Return the axes of a panel, around its lines."""
     x = np.concatenate([line.x for line in panel.lines]) if panel.lines else np.zeros(0)
     y = np.concatenate([line.y for line in panel.lines]) if panel.lines else np.zeros(0)
     y = y[np.isfinite(y) & ((y > 0) | (not panel.log))]
@@ -238,7 +237,7 @@ def _line(line: ChartLine, place: _Place) -> str:
 
 
 def _runs(line: ChartLine, place: _Place) -> Iterator[list[tuple[float, float]]]:
-    """The parts of a line between its gaps."""
+    """Yield the parts of a line between its gaps."""
     run: list[tuple[float, float]] = []
     for x, y in zip(line.x.tolist(), line.y.tolist(), strict=True):
         if math.isfinite(y) and (y > 0 or not place.log) and (x > 0 or not place.log_x):

@@ -27,6 +27,7 @@ from pnne_nb.runtime.data.open_data import Array, Data
 from pnne_nb.widgets.editor.editor import GraphEditor
 from pnne_nb.widgets.host.comms import answer_while_busy
 from pnne_nb.widgets.host.displays import Displays, close_parts
+from pnne_nb.widgets.host.static_picture import KeptPicture, Page
 from pnne_nb.widgets.plots.palette import PALETTE
 
 MAX_ROWS: Final = 60
@@ -81,6 +82,7 @@ class QuantizationEditor(ipywidgets.HBox):
         val_data: Data | Array | None = None,
         reuse: nn.Module | None = None,
     ) -> None:
+        self._kept = KeptPicture(lambda: "the quantised graph", self.to_html)
         self._changed = threading.Condition(fork_safe(threading.Lock()))  # guards what follows
         self._wanted: frozenset[str] | None = None
         self._at_work = False
@@ -161,15 +163,23 @@ class QuantizationEditor(ipywidgets.HBox):
         with self._changed:
             return self._changed.wait_for(lambda: not self._at_work, timeout)
 
-    def _repr_mimebundle_(self, **options: Any) -> Any:
+    def _ipython_display_(self, **_: object) -> None:
         Displays.here().shown(self)
-        return super()._repr_mimebundle_(**options)
+        self._kept.show_under(self)
+
+    def _display_(self) -> Page:
+        return Page("Name the nodes that stay in float32: pn.quantize(graph, (X, y), keep=[...]).", self.to_html())
+
+    def to_html(self) -> str:
+        """Return what was measured of the nodes that are chosen, as a table that needs no kernel."""
+        return f"{_headline(self._report)}{self._report._repr_html_()}"
 
     def close(self) -> None:
         """Measure no more, and close every widget of it."""
         with self._changed:
             self._closed, self._at_work = True, False
             self._changed.notify_all()
+        self._kept.close()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
         close_parts(self)
@@ -218,13 +228,14 @@ class QuantizationEditor(ipywidgets.HBox):
             self._latency.value = _said(_time(table.rows[TIMED]))
 
     def _is_late(self) -> bool:
-        """Whether something else was chosen since, so that what was measured is of no use."""
+        """Return whether something else was chosen since, so that what was measured is of no use."""
         with self._changed:
             return self._wanted is not None or self._closed
 
     def _show(self, report: QuantizationReport) -> None:
         self._headline.value = _headline(report)
         self._editor.marks = _marks(report)
+        self._kept.changed()
 
 
 def _switch(node: QuantizedNode) -> ipywidgets.Checkbox:
@@ -242,7 +253,7 @@ def _heading() -> ipywidgets.HTML:
 
 
 def _facts(node: QuantizedNode, largest: float) -> ipywidgets.HTML:
-    """A bar as long as the node's share of the largest damage, and its figures."""
+    """Return a bar as long as the node's share of the largest damage, and its figures."""
     width = max(1, round(_BAR * (node.damage or 0.0) / max(largest, 1e-30)))
     said = "" if node.sqnr is None else f"{node.sqnr:.0f} dB"
     if node.multiply_adds:

@@ -166,3 +166,13 @@ def test_inputs_that_do_not_fit_are_told_in_a_few_lines(caplog: pytest.LogCaptur
     assert not caplog.records
     with pytest.raises(pn.ArgumentError, match="training must be True or False, not 'yes'"):
         pn.plan_memory(graphs.mlp(), training="yes")  # type: ignore[arg-type]  # that is the point
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_two_names_of_the_cpu_are_one_device(training: bool) -> None:
+    graph = pn.sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 2), input=("N", 4))
+    expected = pn.plan_memory(graph, args=(torch.zeros(3, 4),), training=training)
+    graph.set("batch_norm1d1", device="cpu:0")
+    found = pn.plan_memory(graph, args=(torch.zeros(3, 4),), training=training)
+    assert found.devices == expected.devices == {"cpu": expected.peak}
+    assert "cpu" not in repr(found)

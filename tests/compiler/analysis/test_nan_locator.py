@@ -93,7 +93,7 @@ def test_the_backward_pass_is_watched() -> None:
 
 def test_a_loss_that_makes_it_is_told_apart_from_the_model() -> None:
     model = pn.compile(graphs.mlp())
-    with pytest.raises(pn.ExecutionError, match=r"The gradient that reaches node 'fc2' holds .* NaN .* by the loss"), \
+    with pytest.raises(pn.ExecutionError, match=r"The gradient that reaches node 'fc2' already holds .* NaN .* by the loss"), \
             pn.detect_anomaly(model):  # fmt: skip
         (model(torch.ones(2, 8)).sum() * 0).sqrt().backward()
 
@@ -213,6 +213,13 @@ def test_modules_of_any_kind_are_watched() -> None:
     with pytest.raises(pn.ExecutionError, match="The loss, or code outside of the model, made 1 NaN"), \
             pn.detect_anomaly(model := nn.Identity()):  # fmt: skip
         (model(X).sum() - 10).log()
+
+
+def test_what_the_loss_makes_in_the_backward_pass_is_not_the_models() -> None:
+    model = nn.Linear(4, 2)
+    expected = "The loss, or code outside of the model, made 1 infinite of 1 values in the backward pass, in sqrt"
+    with pytest.raises(pn.ExecutionError, match=expected), pn.detect_anomaly(model):
+        (model(torch.ones(3, 4)) * 0).square().sum().sqrt().backward()
 
 
 def test_weights_of_any_module_are_named() -> None:

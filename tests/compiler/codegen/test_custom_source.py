@@ -183,7 +183,7 @@ def test_two_things_of_one_name_are_refused() -> None:
         return Second
 
     assert one() is not two()
-    with pytest.raises(CompileError, match="uses two things by the name 'shift'"):
+    with pytest.raises(CompileError, match="uses two different objects by the name 'shift'"):
         pn.to_source(chain("First", "Second"))
 
 

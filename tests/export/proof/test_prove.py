@@ -34,7 +34,7 @@ def test_memory_that_nobody_has_written_is_not_compared(tmp_path: Path) -> None:
     exported = Exported(graph, tmp_path)
     nodes = exported.compare(exported.path, exported.batch())
     assert nodes["memory"].difference is None
-    assert nodes["memory"].note == "gives memory that nobody has written yet: what it holds is chance"
+    assert nodes["memory"].note == "gives memory that was never written, whose values are arbitrary"
     assert nodes["product"].difference is not None
     assert first_bad(nodes) is None
 

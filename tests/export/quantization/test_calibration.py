@@ -9,7 +9,7 @@ from pnne_nb.export.quantization.calibration import calibrate, correct_biases, r
 from pnne_nb.export.quantization.candidates import Candidate
 from pnne_nb.export.quantization.scheme import convert
 
-LAYER = Candidate("fc", "", "fc", ("fc",))
+LAYER = Candidate("fc", "", "fc", "fc")
 
 
 class Net(nn.Module):
@@ -50,7 +50,7 @@ def test_values_of_all_places_count() -> None:
     images = 0.1 * torch.randn(64, 64, 16, 16, generator=torch.Generator().manual_seed(0)).abs()
     images[:, :, 4:12, 4:12] += 2.0
     net = nn.Sequential(nn.Conv2d(64, 2, 1))
-    found = calibrate(net, [Candidate("0", "", "0", ("0",))], [lambda model: model(images)])["0"]
+    found = calibrate(net, [Candidate("0", "", "0", "0")], [lambda model: model(images)])["0"]
     assert (255 - found.zero_point) * found.scale > 2.2
 
 
@@ -69,7 +69,7 @@ def test_values_that_are_not_finite_are_told_at_the_node_and_hooks_go() -> None:
 
 
 def test_what_did_not_run_has_no_range() -> None:
-    unused = Candidate("unused", "", "unused", ("unused",))
+    unused = Candidate("unused", "", "unused", "unused")
     found = calibrate(Net(), [LAYER, unused], [lambda model: model(torch.ones(2, 4))])
     assert list(found) == ["fc"]
     assert require_calibration(found, [LAYER, unused]) == {
@@ -89,7 +89,7 @@ def test_what_did_not_run_has_no_range() -> None:
 def test_no_channel_is_shifted_by_rounding(layer: nn.Module, shape: tuple[int, ...], channel: int) -> None:
     # Inputs that are never negative, as after ReLU: rounded weights then shift every output to one side.
     batches = [torch.rand(shape, generator=torch.Generator().manual_seed(seed)) for seed in range(3)]
-    net, candidate = nn.Sequential(layer).eval(), Candidate("0", "", "0", ("0",))
+    net, candidate = nn.Sequential(layer).eval(), Candidate("0", "", "0", "0")
     calls = [lambda model, x=x: model(x) for x in batches]
     inputs = calibrate(net, [candidate], calls)["0"]
     plain = {"0": convert(layer, "static", inputs)}
@@ -106,7 +106,7 @@ def test_no_channel_is_shifted_by_rounding(layer: nn.Module, shape: tuple[int, .
 
 def test_a_layer_without_a_bias_or_without_data_stays_as_it_is() -> None:
     net = nn.Sequential(nn.Linear(4, 2, bias=False), nn.Linear(2, 2))
-    both = [Candidate(str(place), "", str(place), (str(place),)) for place in range(2)]
+    both = [Candidate(str(place), "", str(place), str(place)) for place in range(2)]
     calls = [lambda model: model(torch.rand(8, 4))]
     ranges = calibrate(net, both, calls)
     layers = {each.path: convert(net.get_submodule(each.path), "static", ranges[each.path]) for each in both}

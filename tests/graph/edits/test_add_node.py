@@ -101,7 +101,9 @@ def test_a_chain_is_one_change_from_the_one_loose_end() -> None:
     graph = pn.NodeGraph()
     graph.add("Input", name="x", shape=("N", 8))
     version = graph.version
-    nodes = graph.chain(("Linear", 16), nn.ReLU, ("head", nn.Linear(16, 3)), ("Dropout", {"p": 0.2}), ("Output", "y"))
+    nodes = graph.chain(
+        ("Linear", {"out_features": 16}), nn.ReLU, ("head", nn.Linear(16, 3)), ("Dropout", {"p": 0.2}), ("Output", "y")
+    )
     assert [node.name for node in nodes] == [
         "linear1",
         "re_lu1" if "re_lu1" in graph else "relu1",

@@ -162,6 +162,7 @@ def test_an_empty_and_a_large_graph() -> None:
     assert parsed(pn.NodeGraph().to_svg()).findtext(f"{SVG}desc") == (
         "A graph of 0 nodes and 0 edges. Inputs: none. Outputs: none."
     )
+    assert texts(pn.NodeGraph().to_svg()) == ["empty graph"]
     graph = pn.NodeGraph()
     with graph.transaction():
         for number in range(FULL_DETAIL + 1):

@@ -74,7 +74,9 @@ def test_an_onnx_file_is_compared_at_its_nodes() -> None:
     assert plain.error_at in graph
     assert plain.metric == table.rows["eager"].metric
     assert low.bytes is not None
-    assert low.error_at == "output"
+    worst = max((node.worst or 0.0, path) for path, node in quantized.nodes.items())
+    assert (low.error, low.error_at) >= worst
+    assert low.error_at in {*quantized.nodes, "output"}
 
 
 @pytest.fixture
@@ -128,6 +130,10 @@ def test_without_a_metric_only_the_same_outputs_are_good_enough(
     assert table.best == "fast"
     assert table.rows["wrong"].loss == float("inf")
     assert table.metric == ""
+    monkeypatch.setattr(compare, "FORMS", faked(now, ("eager", 0.006, 0), ("int8", 0.001, 1)))
+    table = pn.compare_targets(drawn(), data()[0], batch_size=16)
+    assert table.best == "eager"
+    assert table.notes[-1].startswith("Without targets, nothing tells whether int8 is good enough")
 
 
 def test_no_form_that_is_slower_is_recommended(monkeypatch: pytest.MonkeyPatch, now: list[float]) -> None:
@@ -209,7 +215,16 @@ def test_a_model_without_layers_for_int8_says_so() -> None:
 def test_the_picture_has_a_bar_for_each_form() -> None:
     table = pn.compare_targets(drawn(), data(), targets=QUICK, batch_size=16)
     picture = ET.fromstring(table.to_svg())
-    assert len(picture.findall("{http://www.w3.org/2000/svg}rect")) == 3
+    texts = [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")]
+    columns = ["p50", "p95", "examples/s", "size", "memory", "val_accuracy", "worst error"]
+    assert [text for text in texts if text in columns] == columns
+    assert set(QUICK) <= set(texts)
+    # The model itself has no error.
+    assert len(picture.findall("{http://www.w3.org/2000/svg}rect")) == len(QUICK) * len(columns) - 1
+    smallest = table.to_svg("size")
+    assert smallest.index("int8 in eager PyTorch") < smallest.index(">eager<")
+    with pytest.raises(pn.ArgumentError, match="by cannot be 'price'"):
+        table.to_svg("price")  # type: ignore[arg-type]  # on purpose
     assert table.to_svg() in table._repr_html_()
     frame = table.to_frame()
     assert set(frame.index) == set(QUICK)
@@ -223,3 +238,56 @@ def test_wrong_arguments_are_told() -> None:
         pn.compare_targets(drawn(), data(), batch_size=0)
     with pytest.raises(pn.ArgumentError, match="There is no data to calibrate with"):
         pn.compare_targets(drawn())
+
+
+def test_forms_are_called_after_what_the_model_was_converted_to() -> None:
+    quantized = pn.quantize(drawn(), data(), ("val_accuracy", 100), kind="bfloat16")
+    table = pn.compare_targets(drawn(), data(), targets=["bfloat16 in eager PyTorch"], quantized=quantized)
+    assert list(table.rows) == ["eager", "bfloat16 in eager PyTorch"]
+    assert not table.rows["bfloat16 in eager PyTorch"].missing
+    with pytest.raises(pn.ArgumentError, match="There is no target 'int8 in eager PyTorch'"):
+        pn.compare_targets(drawn(), data(), targets=["int8 in eager PyTorch"], quantized=quantized)
+
+
+def test_cuda_graphs_are_a_row_that_says_what_is_missing() -> None:
+    table = pn.compare_targets(drawn(), data(), targets=["CUDA graphs"])
+    assert table.rows["CUDA graphs"].needs == "PyTorch and a CUDA device"
+    if torch.cuda.is_available():
+        assert table.rows["CUDA graphs"].latency is not None
+    else:
+        assert table.rows["CUDA graphs"].missing == "There is no CUDA device here."
+        assert "There is no CUDA device here." in table.to_svg()
+
+
+@pytest.mark.parametrize(
+    ("int8", "capable", "notes"),
+    [
+        (0.002, True, ["fast, int8 is 2.0 times as fast as half, the fastest form in float32."]),
+        (
+            0.004,
+            False,
+            [
+                "Int8 is not surely faster here than half, the fastest form in float32.",
+                "This processor has no instructions for products of int8 numbers (VNNI), which make int8 fast.",
+            ],
+        ),
+    ],
+)
+def test_the_table_says_what_int8_is_worth_here(
+    monkeypatch: pytest.MonkeyPatch, now: list[float], int8: float, capable: bool, notes: list[str]
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_vnni": capable})
+    monkeypatch.setattr(compare, "FORMS", faked(now, ("eager", 0.008, 0), ("half", 0.004, 0), ("fast, int8", int8, 0)))
+    table = pn.compare_targets(drawn(), data())
+    assert list(table.notes[1:]) == notes
+    assert table.best == ("fast, int8" if capable else "half")
+
+
+def test_the_memory_of_a_form_is_what_its_call_needs() -> None:
+    graph = pn.sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 8), input=("N", 64))
+    table = pn.compare_targets(graph, torch.randn(512, 64), targets=["ONNX Runtime"], batch_size=256)
+    weights, given, hidden = 4 * (64 * 512 + 512 + 512 * 8 + 8), 4 * 256 * 64, 4 * 256 * 512
+    eager, file = (row.memory for row in table.rows.values())
+    assert eager == pytest.approx(weights + given + 2 * hidden, rel=0.05)
+    assert file is not None
+    assert 0.5 * (weights + hidden) < file < 100e6

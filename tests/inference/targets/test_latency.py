@@ -50,3 +50,28 @@ def test_each_gets_turns_in_a_changing_order() -> None:
 def test_intervals_overlap_where_they_have_a_value_in_common() -> None:
     assert Measured(1, 0.5, 2).overlaps(Measured(3, 2, 4))
     assert not Measured(1, 0.5, 1.5).overlaps(Measured(3, 2, 4))
+
+
+def test_what_other_programs_stop_now_and_then_is_still_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls of two threads wait for each other: on a busy machine, some take a hundred times as long."""
+    chance = random.Random(0)
+    now = [0.0]
+
+    def two_threads() -> None:
+        now[0] += 0.0003 * chance.lognormvariate(0.0, 0.1) + (
+            chance.expovariate(1 / 0.03) if chance.random() < 0.3 else 0.0
+        )
+
+    def one_thread() -> None:
+        now[0] += 0.00005 * chance.lognormvariate(0.0, 0.1)
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    runs = [time_in_turns({"eager": two_threads, "file": one_thread}, seconds=0.02) for _ in range(30)]
+    assert all(run["file"].ratio.high < 1 for run in runs)
+    for name in ("eager", "file"):
+        for figure in ("p50", "ratio"):
+            found: list[Measured] = [getattr(run[name], figure) for run in runs]
+            held = [
+                one.low <= later.value <= one.high for place, one in enumerate(found) for later in found[place + 1 :]
+            ]
+            assert sum(held) >= 0.9 * len(held), (name, figure, sum(held) / len(held))

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+import pnne_nb as pn
 from pnne_nb.inspector.capture.live import LiveProbe
 from pnne_nb.inspector.diagnosis.diagnosing_probe import EVERY, DiagnosingProbe
 from pnne_nb.inspector.diagnosis.evidence import LOSSES, Evidence
@@ -52,6 +53,20 @@ def test_a_dead_relu_is_told_once_with_its_layer_and_what_to_try() -> None:
     assert [(frame.step, frame.node) for frame in told] == [(EVERY, "1")]
     assert told[0].hint is not None
     assert hooks_on(net) == 0
+
+
+def test_a_training_that_is_too_short_for_a_look_is_looked_at_in_the_end() -> None:
+    x, y = torch.randn(96, 5, generator=torch.Generator().manual_seed(0)), torch.arange(96) % 3
+    net = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
+    nn.init.constant_(net[0].bias, -100.0)  # type: ignore[arg-type]  # a part of a Sequential is typed as any module
+    engine = pn.TrainingEngine(net, (x, y), epochs=1, batch_size=16, device="cpu", metrics=())
+    inspector = pn.Inspector(net)
+    inspector.watch("*", what=("activations", "updates"))
+    inspector.attach(engine, budget=1.0, hz=1e6)
+    engine.start()
+    assert engine.wait(60)
+    assert (6, "dead-relu") in {(frame.step, frame.kind) for frame in engine.history.anomalies}
+    assert "dead-relu" in {finding.kind for finding in pn.diagnose(engine)}
 
 
 def test_a_healthy_training_is_quiet() -> None:

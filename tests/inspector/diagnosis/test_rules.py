@@ -385,7 +385,7 @@ def test_thresholds_can_be_set() -> None:
     frames = [NormsFrame(1, {"0": 50.0}, 50.0)]
     assert diagnose(net, frames) == []
     [finding] = diagnose(net, frames, [ExplodingGradients(limit=10)])
-    assert str(finding) == (
+    assert finding.told == (
         "0: The norm of its gradient is 50, above 10. Clip gradients, lower the learning rate, scale the data, or"
         " initialise with smaller weights."
     )
@@ -410,6 +410,72 @@ def test_what_is_learnt_in_the_first_steps_neither_vanishes_nor_diverges() -> No
         StepFrame(step, 1, loss, 0.1, 8, 0.0) for step, loss in enumerate([1.4, 20.0, *[1e-9] * 40, *[1e-6] * 10], 1)
     ]
     assert diagnose(net, norms + losses, [VanishingGradients(), Divergence()]) == []
+
+
+def test_one_look_at_a_converged_model_finds_no_vanishing_gradients() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(64, 4)
+    y = (x[:, 0] > 0).long()
+    net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))
+    optimizer = torch.optim.Adam(net.parameters(), 0.1)
+    for _ in range(600):
+        optimizer.zero_grad()
+        torch.autograd.backward(nn.functional.cross_entropy(net(x), y))
+        optimizer.step()
+    optimizer.zero_grad()
+    for factor in (1.0, 2.0, 4.0):  # ever surer, down to a loss of 0
+        with torch.no_grad():
+            net[2].get_parameter("weight").mul_(factor)
+        inspector = Inspector(net)
+        assert inspector.run_inspection(x, y, nn.functional.cross_entropy).loss < 1e-3  # type: ignore[operator]  # there is a loss
+        assert inspector.diagnose() == []
+
+
+def test_one_look_at_a_deep_net_of_sigmoids_finds_them() -> None:
+    torch.manual_seed(0)
+    layers = [layer for _ in range(12) for layer in (nn.Linear(5, 5), nn.Sigmoid())]
+    inspector = Inspector(nn.Sequential(*layers, nn.Linear(5, 2)))
+    inspector.run_inspection(torch.randn(8, 5), torch.arange(8) % 2, nn.functional.cross_entropy)
+    assert [finding.kind for finding in inspector.diagnose()] == ["vanishing-gradients"]
+
+
+def test_a_loss_that_is_not_finite_by_itself_is_named_not_the_gradients_behind_it() -> None:
+    inspector = Inspector(nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 2)))
+    inspector.watch("*", what=("activations", "gradients"))
+    inspector.run_inspection(torch.randn(3, 4), loss_fn=lambda output: torch.log(output * 0).sum())
+    [finding] = inspector.diagnose()
+    assert finding.layer is None
+    assert finding.reason.startswith("The loss is NaN or infinite, while the outputs of the watched layers are finite")
+
+
+def test_updates_that_a_schedule_has_made_small_are_meant() -> None:
+    net = nn.Sequential(nn.Linear(2, 2))
+
+    def kinds(rates: list[float]) -> list[str]:
+        frames: list[Frame] = []
+        for step, rate in enumerate(rates, 1):
+            frames.append(StepFrame(step, 1, 1.0, rate, 8, 0.0))
+            frames.append(StatisticsFrame(step, "0", "updates", {"ratio": 1e-3 * rate}))
+        return [finding.kind for finding in diagnose(net, frames, [UpdateRatio()])]
+
+    assert kinds([1.0] * 10) == []
+    assert kinds([1.0, *[1e-6] * 10]) == []
+    assert kinds([1.0, *[0.0] * 10]) == []
+    assert kinds([1e-6] * 10) == ["update-ratio-low"]
+    assert kinds([0.0] * 10) == ["unchanged-weights"]
+
+
+def test_an_epoch_without_a_validation_is_no_best_one() -> None:
+    epochs = [
+        EpochFrame(number, number, {"train_loss": 1.0 / number, **({"val_loss": 1.0 + number} if number % 2 else {})})
+        for number in range(1, 12)
+    ]
+    told_in_parts = [
+        EpochFrame(frame.epoch, frame.step, {name: value}) for frame in epochs for name, value in frame.metrics.items()
+    ]
+    for frames in (epochs, told_in_parts):
+        [finding] = diagnose(nn.Identity(), frames, [Overfitting()])
+        assert "lowest in epoch 1 (2)" in finding.reason
 
 
 def test_gradients_that_are_not_finite_are_blamed_on_the_last_layer() -> None:

@@ -107,8 +107,8 @@ def test_an_infinite_gradient_is_found() -> None:
         net[0].weight.zero_()  # type: ignore[operator]  # a part of a Sequential is typed as any module
         net[0].bias.zero_()  # type: ignore[operator]  # a part of a Sequential is typed as any module
     [finding] = check_numerics(net, torch.ones(3, 2), loss_fn=lambda output: output.sum()).findings
-    assert finding.layer == "0"
-    assert "while the outputs are finite" in finding.reason
+    assert finding.layer == "1"
+    assert "sqrt made 6 infinite of 6 values, while the outputs are finite. At " in finding.reason
 
 
 def test_inputs_and_parameters_are_checked_first() -> None:
@@ -162,8 +162,8 @@ def test_a_gradient_that_is_infinite_inside_is_told() -> None:
         net[0].weight.zero_()  # type: ignore[operator]  # a part of a Sequential is typed as any module
         net[0].bias.copy_(torch.tensor([0.0, 0.0, 1.0, 1.0, 1.0]))  # type: ignore[operator]  # a part of a Sequential is typed as any module
     [finding] = check_numerics(net, torch.ones(4, 4), loss_fn=lambda output: output.sum()).findings
-    assert finding.layer == "2"
-    assert "Its gradient has 8 infinite values at step 0, while the outputs are finite." in finding.reason
+    assert finding.layer == "3", "what makes it, and not the layer before, which is given it"
+    assert "In the backward pass, sqrt made 8 infinite of 20 values, while the outputs are finite." in finding.reason
 
 
 def test_a_loss_that_is_not_finite_by_itself_is_named() -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ from pnne_nb.runtime.data.sources import (
     TensorSource,
     workers_of,
 )
+from pnne_nb.runtime.data.workers import end_workers
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.telemetry.frames import StepFrame
 
@@ -137,6 +138,46 @@ def test_a_loader_with_batches_of_its_own_decides_about_them() -> None:
     assert source.size == 2
     assert len(set(found)) == 8
     assert found != sorted(found)
+
+
+def _by_weight(generator: torch.Generator) -> dict[str, Any]:
+    return {"batch_size": 2, "sampler": WeightedRandomSampler([1.0] * 10, 40, generator=generator)}
+
+
+@pytest.mark.parametrize(
+    "drawing",
+    [
+        lambda generator: {"batch_size": 2, "shuffle": True, "generator": generator},
+        lambda generator: {"batch_sampler": BatchSampler(RandomSampler(Y, generator=generator), 2, drop_last=True)},
+        _by_weight,
+        lambda generator: {**_by_weight(generator), "num_workers": 1, "persistent_workers": True},
+    ],
+)
+def test_whoever_reads_the_loader_meanwhile_disturbs_no_pass(
+    drawing: Callable[[torch.Generator], dict[str, Any]],
+) -> None:
+    def made() -> tuple[BatchSource, DataLoader[Any], torch.Generator]:
+        generator = torch.Generator().manual_seed(3)
+        options = drawing(generator)
+        context = "fork" if "num_workers" in options else None
+        loader = DataLoader(TensorDataset(X, Y), multiprocessing_context=context, **options)
+        return opened(loader), loader, generator
+
+    source, _, _ = made()
+    expected = [order(source, epoch) for epoch in (1, 2)]
+    source.close()
+    source, loader, generator = made()
+    assert isinstance(source, StreamSource)
+    batches = source.batches(1)
+    found = [next(batches)]
+    next(iter(loader))
+    torch.rand(3, generator=generator)
+    found += batches
+    list(loader)
+    assert [int(index) for batch in found for index in batch[-1]] == expected[0]
+    assert order(source, 2) == expected[1]
+    source.close()
+    end_workers(loader._iterator)
 
 
 class Ends(Dataset[Tensor]):
@@ -434,7 +475,7 @@ def test_another_number_of_inputs() -> None:
 
 
 def test_a_named_input_that_is_missing() -> None:
-    with pytest.raises(TrainingError, match="The data has no part called 'x', which Input node 'x' waits for"):
+    with pytest.raises(TrainingError, match="The data has no part called 'x', which Input node 'x' takes"):
         expect_shapes(Batch((), {"y": X}, None, 10), (("x", None),))
 
 

@@ -9,12 +9,7 @@ import torch
 from sklearn.datasets import load_diabetes, load_digits, load_iris, load_wine
 from torch import Tensor, nn
 
-from pnne_nb.runtime.data.sources import TensorSource
 from pnne_nb.runtime.faults.data_faults import data_faults
-
-
-def source(*tensors: Tensor) -> TensorSource:
-    return TensorSource(tensors, batch_size=16, shuffle=True, seed=0)
 
 
 def kinds(
@@ -22,8 +17,8 @@ def kinds(
 ) -> list[str]:
     found = data_faults(
         nn.Linear(4, 2) if model is None else model,
-        source(*train),
-        None if val is None else source(*val),
+        train,
+        val,
         has_target=True,
     )
     assert all(frame.hint and frame.message.endswith(".") for frame in found)
@@ -69,6 +64,8 @@ def test_raw_columns_are_called_large() -> None:
         ((X, Y), (VAL[0] * 20, VAL[1]), "validation-scaled-otherwise"),
         ((X, Y), (VAL[0] + 5, VAL[1]), "validation-scaled-otherwise"),
         ((X, Y), (torch.cat([VAL[0][:80], X[:20]]), VAL[1]), "validation-in-training"),
+        ((X, Y), (VAL[0], torch.where(torch.arange(100) < 5, 7, VAL[1])), "class-not-trained"),
+        ((torch.cat([X, torch.full((100, 1), 3.0)], 1), Y), None, "constant-column"),
     ],
 )
 def test_each_fault_is_told(train: Any, val: Any, kind: str) -> None:
@@ -85,3 +82,14 @@ def test_nobody_elses_numbers_are_drawn() -> None:
     before = torch.get_rng_state()
     assert kinds((X, Y), VAL, model) == []
     assert torch.equal(before, torch.get_rng_state())
+
+
+def test_counts_and_single_rare_classes_are_no_missing_classes() -> None:
+    counts = torch.poisson(torch.full((200,), 20.0), generator=torch.Generator().manual_seed(0)).long()
+    assert kinds((X, counts[:100]), (VAL[0], counts[100:])) == []
+
+
+def test_the_corners_of_pictures_are_no_columns() -> None:
+    pictures = torch.randn(100, 64)
+    pictures[:, 0] = 0.0
+    assert kinds((pictures, Y)) == []

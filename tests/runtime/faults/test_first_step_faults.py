@@ -101,6 +101,48 @@ def test_options_that_dominate_are_told(options: dict[str, Any], kind: str) -> N
     assert frame.hint
 
 
+def test_weight_decay_within_the_gradient_is_large_sooner() -> None:
+    assert kinds(weight_decay=0.2) == ["weight-decay-dominates"]
+    model = nn.Linear(2, 2)
+    apart = torch.optim.AdamW(model.parameters(), weight_decay=0.2)
+    assert not first_step_faults(1, model, nn.CrossEntropyLoss(), SCORES, CLASSES, 1.4, apart, None)
+    assert not first_step_faults(1, model, None, None, None, 0.0, None, None)
+
+
+def test_targets_of_another_range_than_the_loss_takes_are_told() -> None:
+    bits = (CLASSES > 1).float()
+    assert not kinds(nn.BCEWithLogitsLoss(), SCORES[:, 0], bits)
+    [frame] = found(nn.BCEWithLogitsLoss(), SCORES[:, 0], 2 * bits - 1)
+    assert (frame.kind, frame.message) == (
+        "targets-out-of-range",
+        "BCEWithLogitsLoss takes targets between 0 and 1, and these go from -1 to 1.",
+    )
+
+
+@pytest.mark.parametrize("last", [nn.Sigmoid(), nn.Identity()])
+def test_a_sigmoid_in_front_of_a_loss_that_has_one_is_told(last: nn.Module) -> None:
+    x = torch.randn(64, 4, generator=torch.Generator().manual_seed(1))
+    y = (x[:, :1] > 0).float()
+    model = nn.Sequential(nn.Linear(4, 1), last)
+    trained = TrainingEngine(model, (x, y), loss="BCEWithLogitsLoss", epochs=1, batch_size=16, device="cpu", metrics=())
+    trained.start()
+    assert trained.wait(60)
+    wanted = ["sigmoid-before-loss"] if isinstance(last, nn.Sigmoid) else []
+    assert [frame.kind for frame in trained.history.anomalies] == wanted
+
+
+def test_layers_of_zeros_that_get_no_gradient_are_told() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    nn.init.zeros_(model[1].weight)  # type: ignore[arg-type]  # a part of a Sequential is typed as any module
+    x = torch.randn(8, 4)
+    model(x).sum().backward()
+    assert "zero-weights" not in kinds(model=model), "the last of a residual branch begins so"
+    nn.init.zeros_(model[0].weight)  # type: ignore[arg-type]  # likewise
+    model.zero_grad()
+    model(x * 0).sum().backward()
+    assert [frame.node for frame in found(model=model) if frame.kind == "zero-weights"] == ["0"]
+
+
 def test_an_engine_tells_it_once() -> None:
     x = torch.randn(64, 4, generator=torch.Generator().manual_seed(1))
     model = nn.Sequential(nn.Linear(4, 3), nn.Softmax(1))

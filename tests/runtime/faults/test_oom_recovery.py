@@ -63,8 +63,8 @@ def test_what_is_not_the_same_in_pieces_is_named() -> None:
         trained.start()
         assert trained.wait(60)
         said.append(trained.history.anomalies[0].message)
-    assert said[0].endswith("a step means the same, except to batch norm ('0'), which sees the pieces one by one.")
-    assert said[1].endswith("a step means the same.")
+    assert said[0].endswith("a step stays the same, except to batch norm ('0'), which sees the pieces one by one.")
+    assert said[1].endswith("a step stays the same.")
 
 
 def test_a_validation_that_is_asked_for_tells_of_it_too() -> None:

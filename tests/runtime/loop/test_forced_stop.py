@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
-from pnne_nb.runtime.data.workers import end_workers
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.faults.watchdog import AT_MOST
 from pnne_nb.runtime.loop import forced_stop
@@ -273,7 +272,7 @@ def test_a_function_that_never_returns_from_being_told_does_not_keep_the_trainin
         made.stop(wait=False)
         told = made.waiting_for
         assert told is not None
-        assert told.endswith(f"on_news, which on({topic!r}, ...) has asked for; ends in at most 15 s")
+        assert told.endswith(f"on_news, which on({topic!r}, ...) has registered; ends in at most 15 s")
         assert made.wait(PATIENCE)
         assert made.state == "stopped"
         shut.shut = False
@@ -330,8 +329,6 @@ def test_workers_that_never_answer_are_ended_and_others_go_on(
     held.start()
     assert held.wait(PATIENCE)
     assert (held.state, held.progress.step) == ("finished", 6)
-    # What persists belongs to the loader.
-    end_workers(loader._iterator)
 
 
 @pytest.fixture

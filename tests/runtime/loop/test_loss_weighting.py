@@ -183,7 +183,7 @@ def test_what_a_step_function_does_with_its_examples_is_not_known() -> None:
         return _sum(model(pictures), classes)
 
     cut = _of_own("CrossEntropyLoss", 9, step_function=step)
-    assert "so that a step means the same, if the loss is a mean over the examples" in cut.history.anomalies[0].message
+    assert "so that a step stays the same, if the loss is a mean over the examples" in cut.history.anomalies[0].message
 
 
 @pytest.mark.parametrize(

@@ -151,3 +151,14 @@ def test_a_history_is_equal_to_itself_alone() -> None:
     assert one == one  # noqa: PLR0124  # what is tested
     assert one != other
     assert {one: "kept"}[one] == "kept"
+
+
+def test_metrics_of_one_moment_that_are_told_in_parts_are_one_row() -> None:
+    history = History()
+    history.record(EpochFrame(1, 10, {"train_loss": 2.0}))
+    history.record(EpochFrame(1, 10, {"val_loss": 3.0}))
+    history.record(EpochFrame(2, 20, {"train_loss": 1.0}))
+    assert history.epochs.tolist() == [1, 2]
+    assert history["train_loss"].tolist() == [2.0, 1.0]
+    assert history["val_loss"].tolist()[:1] == [3.0]
+    assert math.isnan(history["val_loss"][1])

@@ -36,7 +36,7 @@ def test_the_validation_loss_counts_or_else_the_training_loss() -> None:
         ({"val_data": images(2)}, r"an epoch has train_loss, train_accuracy, val_loss, val_accuracy\. Did you mean 'val_acc"),
         ({}, r"an epoch has train_loss, train_accuracy\. .*There is no validation data"),
         ({"val_data": images(2), "monitor": ("psnr", "max"), "step_function": lambda model, batch: model(batch[0]).sum()},
-         r"an epoch has train_loss, val_loss\. What else is measured has train_ or val_ before its name"),
+         r"an epoch has train_loss, val_loss\. The names of other metrics begin with train_ or val_"),
         ({"monitor": "val_loss"}, r"an epoch has train_loss, train_accuracy\..* There is no validation data"),
     ],
 )  # fmt: skip

@@ -196,7 +196,7 @@ def test_options_of_a_pattern_are_by_name() -> None:
     ("scheduler", "message"),
     [
         ("StepRL", "There is no scheduler called 'StepRL'. Did you mean 'StepLR'"),
-        ("StepLR", "The scheduler StepLR refuses its arguments {}: .*step_size"),
+        ("StepLR", r'The scheduler StepLR needs step_size. Write scheduler=\("StepLR", {"step_size": \.\.\.}\)'),
         (StepLR(torch.optim.SGD(NET.parameters()), 1), "StepLR moves the rates of another optimizer than the one"),
         (("StepLR", {"step_size": 1}, "batch"), "scheduler cannot be"),
         (lambda optimizer: optimizer, "The scheduler's function returned a SGD, not a scheduler"),
@@ -271,7 +271,7 @@ def _from_nothing(made: Any) -> Any:
             "SGD",
             (_from_nothing, "step"),
             {"lr": 0.5},
-            r"LambdaLR sets lr itself .*: the rate is 0 now, or it does not go",
+            r"LambdaLR sets lr itself .*: the rate is 0 now, or the schedule does not multiply it",
         ),
     ],
 )

@@ -226,7 +226,7 @@ def test_two_metrics_with_one_name_for_a_number_are_refused() -> None:
     for metric in both.values():
         metric.update(torch.eye(4), torch.arange(4))
     with pytest.raises(
-        TrainingError, match=r"Two metrics say what multiclassrecall_a is; the history has room for one"
+        TrainingError, match=r"Two metrics give multiclassrecall_a; the history keeps one value of each name"
     ):
         results(both, "val")
 

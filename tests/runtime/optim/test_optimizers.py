@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.engine import TrainingEngine
+from pnne_nb.runtime.optim.optimizers import update
 from tests.runtime.tasks import engine, network
 
 
@@ -96,3 +98,59 @@ def test_what_another_optimizer_moves_is_trained() -> None:
     trained = engine(model=model, stateful={"other": torch.optim.SGD(model[0].parameters(), lr=0.1)})
     model[0].requires_grad_(True)
     assert told(trained) == []
+
+
+def moved(by: Any, model: nn.Module, optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    """The parameters after three updates that `by` makes."""
+    for number in range(3):
+        optimizer.zero_grad()
+        model(torch.full((2, 4), float(number + 1))).square().sum().backward()
+        by(optimizer)
+    return [parameter.detach().clone() for parameter in model.parameters()]
+
+
+@pytest.mark.parametrize("name", ["SGD", "AdamW", "RMSprop"])
+def test_an_update_without_torch_s_label_is_the_same(name: str) -> None:
+    models = [nn.Linear(4, 2) for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    made = [getattr(torch.optim, name)(model.parameters(), lr=0.1) for model in models]
+    whole, plain = moved(lambda one: one.step(), models[0], made[0]), moved(update, models[1], made[1])
+    assert all(map(torch.equal, whole, plain))
+
+
+def test_an_update_calls_the_hooks_of_an_optimizer_and_of_all_optimizers() -> None:
+    model, called = nn.Linear(4, 2), list[str]()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    ends = [
+        optimizer.register_step_pre_hook(lambda *_: called.append("before")),
+        optimizer.register_step_post_hook(lambda *_: called.append("after")),
+        register_optimizer_step_pre_hook(lambda *_: called.append("before any")),
+        register_optimizer_step_post_hook(lambda *_: called.append("after any")),
+    ]
+    for end in ends:
+        update(optimizer)
+        end.remove()
+    update(optimizer)
+    assert " > ".join(called) == (
+        "before any > before > after > after any > before any > after > after any > before any > after any > after any"
+    )
+
+
+def test_an_update_calls_a_step_that_somebody_has_put_in_place_of_torch_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    optimizer, called = torch.optim.SGD(nn.Linear(4, 2).parameters(), lr=0.1), list[str]()
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.optim.SGD, "step", lambda *_: called.append("of the class"))
+        update(optimizer)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)  # it notes whether the optimizer was called first
+    update(optimizer)
+    scheduler.step()
+    monkeypatch.setattr(optimizer, "step", lambda: called.append("of the object"))
+    update(optimizer)
+    assert called == ["of the class", "of the object"]
+
+
+def test_whoever_profiles_sees_the_label_of_an_update() -> None:
+    optimizer = torch.optim.SGD(nn.Linear(4, 2).parameters(), lr=0.1)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        update(optimizer)
+    assert "Optimizer.step#SGD.step" in {event.key for event in profile.key_averages()}

@@ -183,7 +183,7 @@ class Loss(nn.Module):
         ({"early_stopping": 2, "monitor": ("val_loss", "max")}, "The early stopping wants more val_loss"),
         (
             {"early_stopping": 2, "monitor": ("val_accuracy", "max"), "metrics": ["accuracy"]},
-            "early stopping goes by val_accuracy",
+            "early stopping depends on val_accuracy",
         ),
         ({"restore_best_weights": True}, "cannot be written with restore_best_weights"),
         ({"step_function": lambda model, batch: model(batch[0]).sum()}, "cannot be written with step_function"),
@@ -196,7 +196,7 @@ class Loss(nn.Module):
         ({"model": nn.Sequential(nn.Flatten(), nn.Linear(36, 3))}, "Sequential was not compiled from a graph"),
         (
             {"scheduler": "ReduceLROnPlateau", "monitor": ("val_accuracy", "max")},
-            "The plateau is one of val_accuracy, which the script does not measure",
+            "The plateau depends on val_accuracy, which the script does not measure",
         ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

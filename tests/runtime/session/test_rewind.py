@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, RandomSampler, TensorDataset
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.engine import TrainingEngine
@@ -76,6 +76,49 @@ def test_the_training_is_where_it_was_and_goes_on_as_it_did(options: dict[str, A
         "The training went back 19 steps, to step 30.",
     ]
     engine.stop()
+
+
+class Read(IterableDataset[Any]):
+    """A stream that is the same each time."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(zip(*tasks.images(), strict=True))
+
+
+def drawn_anew() -> DataLoader[Any]:
+    pictures = TensorDataset(*tasks.images())
+    return DataLoader(pictures, 16, sampler=RandomSampler(pictures, replacement=True, num_samples=96))
+
+
+@pytest.mark.parametrize("data", [lambda: DataLoader(Read(), 16), drawn_anew], ids=["stream", "sampler"])
+@pytest.mark.parametrize("target", [1, 3, 7, 9])
+def test_a_loader_that_draws_as_an_epoch_opens_draws_the_same_again(data: Callable[[], Any], target: int) -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(36, 4))
+    engine, states = watched(model, data(), loss="CrossEntropyLoss")
+    engine.step(6)
+    engine._loop.ring.touch()  # the next snapshot is of an epoch that was opened just now
+    engine.step(6)
+    assert [kept.step for kept in engine._loop.ring.snapshots] == [0, 6]
+    first = dict(states)
+    engine.rewind(12 - target)
+    assert same(state_of(engine), first[target])
+    engine.step(12 - target)
+    assert same(state_of(engine), first[12])
+    engine.stop()
+
+
+def test_a_fault_in_the_first_batch_of_an_epoch_comes_again() -> None:
+    pictures, classes = bad_row(tasks.images(), 3)
+    everything = TensorDataset(pictures[:16], classes[:16])
+    loader = DataLoader(everything, 8, sampler=RandomSampler(everything, replacement=True, num_samples=64))
+    engine, _ = watched(data=loader, loss="CrossEntropyLoss")
+    seen = []
+    for _ in range(3):
+        with pytest.raises(TrainingError, match="NaN"):
+            engine.step(8)
+        assert engine.fault is not None
+        seen.append((engine.fault.step, engine.fault.examples))
+    assert len(set(seen)) == 1
 
 
 def test_epochs_that_come_again_are_recorded_once() -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import pnne_nb as pn
-from pnne_nb.runtime.setup.argument_names import _ELSEWHERE
+from pnne_nb.runtime.setup.argument_names import ARGUMENTS
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_an_argument_of_another_library_is_answered_with_ours(name: str, written
 
 def test_every_argument_that_is_proposed_exists_and_none_that_is_refused() -> None:
     known = set(inspect.signature(pn.TrainingEngine).parameters)
-    assert not known & set(_ELSEWHERE)
-    for written in _ELSEWHERE.values():
+    assert not known & set(ARGUMENTS)
+    for written in ARGUMENTS.values():
         proposed = re.match(r"(\w+)=", written)
         assert proposed is None or proposed[1] in known

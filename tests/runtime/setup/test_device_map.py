@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+import pnne_nb as pn
 from pnne_nb.runtime.setup.device_map import devices_of, placed_paths, settle
 from tests.runtime.tasks import engine, images, network, picture_graph
 
@@ -80,3 +81,22 @@ def test_a_graph_whose_nodes_have_devices_trains_the_same() -> None:
     trained.start()
     assert trained.wait(60)
     assert trained.history["loss"].tolist() == expected.history["loss"].tolist()
+
+
+def test_a_model_that_was_placed_by_memory_trains_the_same_on_its_two_devices() -> None:
+    layers = (nn.Flatten(), nn.Linear(36, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 4))
+    graph, x = pn.sequential(*layers, input=("N", 1, 6, 6)), images()[0][:8]
+    model = pn.compile(graph)
+    placing = pn.passes.PlaceByMemory({"cpu": "1 GB"}, training=True)
+    limit = int(0.9 * placing.plan(graph, (x,), reuse=model).used["cpu"])
+    placed = pn.transform(
+        graph, [pn.passes.PlaceByMemory({"cpu": limit, "cpu:0": limit}, training=True)], args=(x,), reuse=model
+    )
+    assert {node.properties.get("device") for node in placed.graph.nodes.values()} == {None, "cpu", "cpu:0"}
+    losses = []
+    for each in (model, placed.model):
+        trained = engine(model=each)
+        trained.start()
+        assert trained.wait(60)
+        losses.append(trained.history["loss"].tolist())
+    assert losses[0] == losses[1]

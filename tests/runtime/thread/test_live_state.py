@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.modules.module import register_module_forward_hook
 
 from pnne_nb.inspector.inspector import Inspector
 from pnne_nb.runtime.engine import TrainingEngine
@@ -21,6 +22,8 @@ from pnne_nb.runtime.thread.live_state import Belongings, LiveState, Surrounding
 from pnne_nb.runtime.thread.use_guard import unguard_thread
 from tests.runtime.tasks import engine, images, network
 from tests.runtime.thread.test_model_guard import cell, waiting_for
+
+_modules: Any = nn.modules.module
 
 Training = tuple[nn.Sequential, torch.optim.AdamW, Tensor]
 
@@ -129,6 +132,38 @@ def test_what_the_training_does_not_change_is_compared_while_it_goes_on(
     assert before.changed() == expected
 
 
+@pytest.mark.parametrize(
+    ("change", "undo", "expected"),
+    [
+        (
+            lambda: torch.set_float32_matmul_precision("medium"),
+            lambda: torch.set_float32_matmul_precision("highest"),
+            "torch's precision of float32 matrix products",
+        ),
+        (
+            lambda: torch.set_default_dtype(torch.float64),
+            lambda: torch.set_default_dtype(torch.float32),
+            "torch's default dtype",
+        ),
+        (
+            lambda: register_module_forward_hook(lambda *_: None),
+            _modules._global_forward_hooks.clear,
+            "the hooks of all modules",
+        ),
+    ],
+)
+def test_what_torch_has_for_the_whole_process_is_compared(
+    training: Training, change: Callable[[], object], undo: Callable[[], object], expected: str
+) -> None:
+    before = Surroundings(training[0], _belongings(training))
+    try:
+        change()
+        assert before.changed() == [expected]
+    finally:
+        undo()
+    assert before.changed() == []
+
+
 def test_of_large_data_some_thousand_numbers_are_looked_at(training: Training) -> None:
     data = torch.ones(3, 1 << 20)
     for large in (data, data.t()):
@@ -185,7 +220,7 @@ def test_a_cell_is_told_once_what_it_has_changed(
         with cell():
             change(trained)
     (message,) = _told(trained)
-    assert message.startswith(f"A cell has changed {name} beside the training, which goes on with that: ")
+    assert message.startswith(f"A cell has changed {name} during the training, which goes on with that: ")
 
 
 @pytest.mark.parametrize(
@@ -220,6 +255,31 @@ def test_a_use_while_something_is_traced_is_not_traced(trained: TrainingEngine) 
     assert _told(trained) == []
 
 
+def test_a_use_in_a_transform_is_not_transformed(trained: TrainingEngine) -> None:
+    layer = trained.module.get_submodule("5")
+    with cell():
+        torch.func.jacrev(lambda x: layer(x).sum())(torch.ones(1, 64))
+    # Batch norm refuses it, which would move its statistics in there.
+    with cell(), pytest.raises(RuntimeError, match="in-place operation"):
+        torch.func.grad(lambda x: trained.module(x).sum())(images()[0])
+    assert _told(trained) == []
+
+
+def test_a_use_in_a_transform_in_a_thread_lets_go(trained: TrainingEngine) -> None:
+    with pytest.raises(RuntimeError, match="in-place operation"):
+        torch.func.grad(lambda x: trained.module(x).sum())(images()[0])
+    trained.step()
+    trained.step()
+    assert _told(trained) == []
+
+
+def test_a_write_in_a_transform_is_told(trained: TrainingEngine) -> None:
+    with cell():
+        torch.func.vmap(lambda row: row.mul_(2))(trained.module.get_parameter("5.weight").data)
+    (message,) = _told(trained)
+    assert message.startswith("A cell has changed 5.weight")
+
+
 def test_whoever_reads_the_data_does_not_wait(trained: TrainingEngine) -> None:
     data: Any = trained.recipe.train
     with cell():
@@ -235,7 +295,7 @@ def test_what_a_thread_writes_is_told_at_once(trained: TrainingEngine) -> None:
     for _ in range(2):
         _double(trained)
     (message,) = _told(trained)
-    assert message.startswith("The thread 'MainThread' has changed 0.weight beside the training")
+    assert message.startswith("The thread 'MainThread' has changed 0.weight during the training")
 
 
 def test_what_is_written_in_a_paused_block_is_meant(trained: TrainingEngine) -> None:

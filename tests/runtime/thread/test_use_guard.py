@@ -114,6 +114,7 @@ USES: dict[str, Callable[[nn.Linear], object]] = {
     "functional_call": lambda layer: torch.func.functional_call(
         layer, {"weight": torch.zeros(4, 64), "bias": torch.zeros(4)}, (FEATURES,)
     ),
+    "vmap over a weight": lambda layer: torch.func.vmap(lambda row: row.sum())(layer.weight),
     "a trace": torch.fx.symbolic_trace,
     "torch.compile": lambda layer: torch.compile(layer, backend="eager")(FEATURES),
     "a compiled function": lambda layer: torch.compile(lambda x: layer(x).sum(), backend="eager")(FEATURES),

@@ -44,7 +44,8 @@ class Line:
     "A socket that stops in the middle of a large message, until the cell is interrupted."
     def __init__(self, connection):
         self.passed, self.stops_at = 0, sys.maxsize
-        self.fileno, self.close, self._connection = connection.fileno, connection.close, connection
+        self.fileno, self.close, self.shutdown = connection.fileno, connection.close, connection.shutdown
+        self._connection = connection
     def recv(self, size):
         received = self._connection.recv(min(size, 1 << 20))
         self._count(len(received))

@@ -67,7 +67,7 @@ class InterruptingLine:
 
     def __init__(self, connection: socket.socket, interrupt: Callable[[], None]) -> None:
         self.left = sys.maxsize
-        self.fileno, self.close = connection.fileno, connection.close
+        self.fileno, self.close, self.shutdown = connection.fileno, connection.close, connection.shutdown
         self._connection = connection
         self._interrupt = interrupt
 

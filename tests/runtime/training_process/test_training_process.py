@@ -365,6 +365,21 @@ def test_a_cell_that_uses_the_model_neither_parks_nor_changes_the_training() -> 
     assert_same(thread, engine)
 
 
+def test_of_a_layer_that_a_cell_exchanges_meanwhile_nobody_tells_that_it_is_not_trained() -> None:
+    thread, engine, own = run(), tasks.engine(), nn.Linear(64, tasks.CLASSES)
+
+    kept, sequence = engine.module.get_submodule("5"), cast("Any", engine.module)
+
+    def exchange(frame: StepFrame) -> None:
+        sequence[5] = own if frame.epoch == 1 else kept
+
+    engine.on("step", exchange, waits=False)
+    engine.start(process=True)
+    assert engine.wait(groups.SECONDS)
+    assert [found.kind for found in engine.history.anomalies] == []
+    assert_same(thread, engine)
+
+
 def test_a_cell_that_gives_the_live_model_another_form_is_told_where_it_meets_what_was_trained() -> None:
     engine = tasks.engine(epochs=ENDLESS)
     model = engine.module
@@ -457,8 +472,7 @@ def test_a_crash_leaves_the_kernel_alive_and_says_where_it_was() -> None:
     assert "The training process has died (killed by SIGSEGV)." in message
     assert "in _crash" in message
     assert (
-        "Step 4 was the last that it told of. The engine is at step 0, the last of which it has told everything"
-        in message
+        "Step 4 was the last that it reported. The engine is at step 0, the last that it reported completely" in message
     )
     assert len(engine.history["loss"]) == engine.progress.step == 0
 
@@ -470,8 +484,8 @@ def test_a_process_that_is_killed_costs_the_steps_since_its_last_state(tmp_path:
     engine.start(process=True)
     message = str(ended(engine))
     assert "killed by SIGKILL" in message
-    assert "Somebody has ended it, or the machine ran out of memory." in message
-    assert "Step 30 was the last that it told of. The engine is at step 28" in message
+    assert "Another program ended it, or the machine ran out of memory." in message
+    assert "Step 30 was the last that it reported. The engine is at step 28" in message
     assert engine.history.steps("loss")[-1] == engine._loop.steps == 28
     engine.start(process=True)
     assert engine.wait(groups.SECONDS)
@@ -521,6 +535,9 @@ def test_data_that_hangs_is_left_behind_with_everything_that_was_trained(
     assert process is not None
     while not (waits or process.fetching):
         engine.channel.wait(0.1)
+    if not waits:
+        engine.pause(wait=False)
+        assert engine.waiting_for == "pausing: waiting for the data, batch 2 of epoch 2"
     engine.stop()
     assert state_of(engine) == "stopped"
     assert engine._loop.steps == engine.progress.step == len(engine.history["loss"]) == 7
@@ -579,8 +596,8 @@ def test_a_process_that_is_frozen_is_killed_when_it_shall_stop(monkeypatch: pyte
     told = engine.history.anomalies[-1]
     assert told.kind == "process-killed"
     assert re.match(
-        r"The training process did not stop \(it was .*\), and was killed. Step \d+ was the last that it told of. "
-        r"The engine is at step 0, the last of which it has told everything: start\(\) or start\(process=True\) goes on",
+        r"The training process did not stop \(it was .*\), and was killed. Step \d+ was the last that it reported. "
+        r"The engine is at step 0, the last that it reported completely: start\(\) or start\(process=True\) goes on",
         told.message,
     )
     engine.start()
@@ -597,7 +614,9 @@ def test_a_process_that_is_frozen_while_it_halts_costs_what_it_had_not_told(monk
     assert state_of(engine) == "stopped"
     told = engine.history.anomalies[-1]
     assert (told.kind, told.step, engine.progress.step) == ("process-died", 0, 0)
-    assert "hangs: no sign of life for 0.1 seconds. It was killed. Step 5 was the last that it told of." in told.message
+    assert (
+        "hangs: no sign of life for 0.1 seconds. It was killed. Step 5 was the last that it reported." in told.message
+    )
 
 
 def test_a_process_without_a_sign_of_life_is_taken_to_hang(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,8 @@ from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.telemetry.frames import EpochFrame, StepFrame
 from pnne_nb.widgets.dashboard.controls import ControlBar
 from pnne_nb.widgets.dashboard.dashboard import UNWATCHED_HZ, WATCHED_HZ, TrainingDashboard
-from pnne_nb.widgets.editor.editor import GraphEditor, _lent_model
+from pnne_nb.widgets.editor.background_tasks import lent_model
+from pnne_nb.widgets.editor.editor import GraphEditor
 from pnne_nb.widgets.host.displays import widget_tree
 from pnne_nb.widgets.host.frame_pacer import IN_FLIGHT
 
@@ -470,7 +471,7 @@ def test_the_dialog_for_exporting_opens_under_the_bar() -> None:
         assert isinstance(editor, GraphEditor)
         assert (editor.panel, editor.training, bar.exporting, bar.shown) == ("export", engine, True, False)
         assert list(editor.graph.nodes) == list(graph.nodes)
-        with _lent_model(weakref.ref(editor)) as lent:
+        with lent_model(weakref.ref(editor)) as lent:
             assert lent.model is engine.module
             assert [tuple(part.shape) for part in lent.data] == [(16, 4), (16,)]  # type: ignore[attr-defined]  # a tuple here
         bar._handle_custom_msg({"kind": "export", "id": 2, "on": False}, [])

@@ -7,6 +7,7 @@ import math
 
 import msgspec
 
+from pnne_nb.inspector.diagnosis.causes import HEALTHY
 from pnne_nb.protocol.control_messages import EvidenceBar
 from pnne_nb.runtime.monitoring.history import History
 from pnne_nb.telemetry.frames import AnomalyFrame, EpochFrame, StepFrame
@@ -26,6 +27,15 @@ def test_the_most_probable_cause_comes_first_and_events_last() -> None:
         findings.take(AnomalyFrame(step, kind, kind))
     shown = [notice.message for notice in findings.shown()]
     assert shown == ["large-input", "divergence", "dead-relu", "rewound", "best-restored"]
+
+
+def test_a_finding_says_how_often_its_kind_is_wrong_and_an_event_nothing() -> None:
+    findings = Findings(History())
+    for kind in ("large-input", "rewound"):
+        findings.take(AnomalyFrame(1, kind, kind))
+    finding, event = findings.shown()
+    assert finding.alarms == f"False alarms: 0 in {HEALTHY} healthy trainings."
+    assert event.alarms is None
 
 
 def test_only_the_latest_events_and_the_first_findings_are_shown() -> None:

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 import pnne_nb as pn
+from pnne_nb.telemetry.frames import Frame, NormsFrame, StepFrame
 from pnne_nb.widgets.editor.training_overlay import place_of
 from tests.inspector.models import hooks_on
 
@@ -199,6 +200,23 @@ def test_dead_and_exploding_layers_are_named_with_the_reason() -> None:
     assert "100.0% of its outputs are 0" in layers["relu1"]["ailment"]["reason"]
     assert layers["fc1"]["ailment"]["kind"] == "vanishing"
     engine.stop()
+    editor.close()
+
+
+def test_small_gradients_of_a_converged_training_are_no_ailment() -> None:
+    graph = network()
+    engine = train(graph)
+    editor = pn.GraphEditor(graph)
+    editor.training = engine
+    overlay = editor._overlay
+    assert overlay is not None
+    kinds = [name for name in overlay._evidence.kinds if name]
+    small: list[Frame] = [NormsFrame(step, dict.fromkeys(kinds, 1e-8), 1e-8) for step in range(5)]
+    losses: list[Frame] = [StepFrame(step, 1, loss, 0.1, 8, 0.0) for step, loss in enumerate([2.0] + [1e-5] * 30, 1)]
+    overlay.take(small)
+    assert {state.ailment.kind for state in overlay._layers().values() if state.ailment} == {"vanishing"}
+    overlay.take(losses)
+    assert not any(state.ailment for state in overlay._layers().values())
     editor.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -73,6 +74,23 @@ def test_a_cell_whose_end_an_interrupt_has_cut_short_ends_before_the_next(
     shell.run_cell("inside = spans.open_here(), list(ended)")
     assert shell.user_ns["inside"] == (True, ["one"])
     assert not spans.open_here()
+
+
+def test_an_interrupt_while_a_cell_is_told_of_ends_the_cell(
+    shell: Any, spans: Cells, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    forget = spans.at_begin(interrupted)
+    shell.user_ns["forget"] = forget
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        result = shell.run_cell("import threading\nforget()\nthreading.Event().wait(60)")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert isinstance(result.error_in_exec, KeyboardInterrupt)
+    assert "Error in callback" not in capsys.readouterr().out
 
 
 def test_an_interrupt_ends_what_is_to_end_by_it_and_nothing_else_does(shell: Any, spans: Cells) -> None:

@@ -170,7 +170,14 @@ def _quantization() -> ipywidgets.Widget:
     return pn.QuantizationEditor(nn.Linear(3, 2), (torch.ones(8, 3), torch.zeros(8, 2)), kind="bfloat16")
 
 
-WIDGETS = [_editor, _idle_dashboard, _used_dashboard, _explorer, _layer_plot, _quantization]
+def _targets() -> ipywidgets.Widget:
+    data = (torch.ones(8, 3), torch.zeros(8, 2))
+    dashboard = pn.TargetDashboard(nn.Linear(3, 2), data, targets=["eager"])
+    dashboard.wait(60)
+    return dashboard
+
+
+WIDGETS = [_editor, _idle_dashboard, _used_dashboard, _explorer, _layer_plot, _quantization, _targets]
 
 
 @pytest.mark.parametrize("make", WIDGETS)

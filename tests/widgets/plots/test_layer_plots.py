@@ -20,6 +20,7 @@ from pnne_nb.telemetry.frames import (
     ProgressFrame,
     StepFrame,
 )
+from pnne_nb.widgets.plots.figures import MAX_MARKED
 from pnne_nb.widgets.plots.layer_plots import (
     MAX_DOTS,
     MAX_METRICS,
@@ -28,7 +29,6 @@ from pnne_nb.widgets.plots.layer_plots import (
     MetricPlots,
     NormPlot,
 )
-from pnne_nb.widgets.plots.lines import MAX_MARKED
 from pnne_nb.widgets.plots.loss_plot import LossPlot
 from pnne_nb.widgets.plots.palette import PALETTE
 from pnne_nb.widgets.plots.plot import Plot

@@ -50,7 +50,7 @@ def inlined(program: Program) -> Program:
 
 
 def _is_value(call: Call, values: set[str]) -> bool:
-    """Whether a call works on sizes and other numbers, which cost nothing and hold no memory."""
+    """Return whether a call works on sizes and other numbers, which cost nothing and hold no memory."""
     if call.keywords or not call.single or len(call.results) != 1:
         return False
     if call.kind == "method":

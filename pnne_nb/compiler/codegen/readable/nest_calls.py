@@ -81,7 +81,7 @@ class _Composing:
         return msgspec.structs.replace(call, arguments=(self._calls.pop(), *call.arguments[1:]))
 
     def _joins(self, call: Call) -> bool:
-        """Whether a call brings several tensors together."""
+        """Return whether a call brings several tensors together."""
         items = [item for each in call.arguments for item in (each.items if isinstance(each, Sequence) else (each,))]
         return sum(map(self._is_tensor, items)) > 1
 
@@ -96,7 +96,7 @@ class _Composing:
         return False
 
     def _is_last(self, argument: Argument) -> bool:
-        """Whether a value was made last, and for this place alone."""
+        """Return whether a value was made last, and for this place alone."""
         return isinstance(argument, Ref) and bool(self._calls) and self._gives(self._calls[-1], argument)
 
     def _gives(self, call: Call, ref: Ref) -> bool:
@@ -131,11 +131,11 @@ class _Composing:
         return tuple(written), end
 
     def _is_alone(self, ref: Ref) -> bool:
-        """Whether a value was made for one place alone, by a call that is still to be found."""
+        """Return whether a value was made for one place alone, by a call that is still to be found."""
         return self._uses[ref] == 1 and ref.node in self._nameless and ref.node not in self._numbers
 
     def _room(self, call: Call, arguments: list[Argument]) -> bool:
-        """Whether a line has place for these arguments."""
+        """Return whether a line has place for these arguments."""
         left = sum(len(name) for _, name in call.variables)
         return left + self._length(msgspec.structs.replace(call, arguments=tuple(arguments))) <= _LONGEST
 
@@ -162,7 +162,7 @@ class _Composing:
 
 
 def _fits_inside(call: Call, inside: Inside) -> bool:
-    """Whether a call can be part of an expression inside contexts."""
+    """Return whether a call can be part of an expression inside contexts."""
     in_place = call.target.endswith("_") and not call.target.endswith("__") and call.target not in BINARY
     alike = call.inside == inside
     return call.single and alike and not call.again and call.target not in (*STATEMENTS, CHOOSE) and not in_place

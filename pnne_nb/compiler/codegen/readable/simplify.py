@@ -54,7 +54,7 @@ def tidied(unit: Unit, comments: Comments, parts: Mapping[str, PartCounts]) -> t
 
 
 def is_chain(program: Program) -> bool:
-    """Whether ``nn.Sequential`` does the same: each member is called once, in order, on the last result."""
+    """Return whether ``nn.Sequential`` does the same: each member is called once, in order, on the last result."""
     if len(program.entries) != 1 or len(program.results) != 1 or not program.members:
         return False
     if [member.name for member in program.members] != [str(index) for index in range(len(program.calls))]:
@@ -104,7 +104,7 @@ def _form(program: Program, programs: Mapping[str, Program]) -> Literal["", "cha
 
 
 def _repeats(program: Program) -> bool:
-    """Whether each member gets what the first got, but the last result in place of one argument."""
+    """Return whether each member gets what the first got, but the last result in place of one argument."""
     if [call.target for call in program.calls] != [member.name for member in program.members]:
         return False
     if len(program.results) != 1 or not all(_is_step(call) for call in program.calls):

@@ -22,6 +22,9 @@ _LOADED = (
     "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
 )  # fmt: skip
 
+ONLY_WATCHES = "only_watches"
+"""The attribute, true, of a hook that leaves arguments and results alone: a training has some in its model."""
+
 
 def layer_spec(module: nn.Module) -> NodeSpec | None:
     """Return the node type of exactly the class of `module`, or None."""
@@ -40,6 +43,7 @@ def obstacle(module: nn.Module) -> str:
     """Return why a module must stay opaque whatever its code does; empty if nothing forbids an import."""
     hooks = [hook for name in _CALLED for hook in (getattr(module, name, None) or {}).values()]
     hooks += [h for name in _LOADED for h in (getattr(module, name, None) or {}).values() if not _is_torchs(h)]
+    hooks = [hook for hook in hooks if not getattr(hook, ONLY_WATCHES, False)]
     if hooks:
         names = ", ".join(dict.fromkeys(str(getattr(h, "__qualname__", type(h).__qualname__)) for h in hooks))
         lines = "; ".join(dict.fromkeys(filter(None, map(written_at, hooks))))
@@ -54,7 +58,7 @@ def obstacle(module: nn.Module) -> str:
 
 
 def is_extensible(module: nn.Module) -> bool:
-    """Whether a generated class can inherit from a module's class, with nodes around its calls."""
+    """Return whether a generated class can inherit from a module's class, with nodes around its calls."""
     cls: Any = type(module)
     if isinstance(module, torch.jit.ScriptModule) or loaded_from(module) is not None:
         return False  # one that runs compiled code, or code of ours
@@ -72,7 +76,7 @@ class _Drawn(nn.Module):
 
 
 def _is_torchs(hook: object) -> bool:
-    """Whether a hook only reads what older versions of torch have saved, as weight normalization's does."""
+    """Return whether a hook only reads what older versions of torch have saved, as weight normalization's does."""
     return str(getattr(getattr(hook, "hook", hook), "__module__", "")).startswith("torch.nn.utils.")
 
 

@@ -87,7 +87,7 @@ def _taken(stores: Iterator[str | int], count: int) -> Iterator[str]:
 
 
 def is_possible(name: str) -> bool:
-    """Whether a node can have this name."""
+    """Return whether a node can have this name."""
     try:
         check_name(name)
     except IllegalNameError:
@@ -129,5 +129,5 @@ def _wish(item: Item) -> str:
 
 
 def _means_other(name: str, item: Item) -> bool:
-    """Whether a name is that of another type of node."""
+    """Return whether a name is that of another type of node."""
     return name != item.type and (name in registry or f"operator_{name}" in registry)

@@ -29,7 +29,7 @@ SWAPPED = {
 
 
 def changes(kind: str, target: Any, kwargs: Mapping[str, Any]) -> bool:
-    """Whether a call changes its first argument in place."""
+    """Return whether a call changes its first argument in place."""
     if kind == "call_method":
         name = str(target)
     else:
@@ -49,7 +49,7 @@ def list_places(target: Any) -> frozenset[int]:
 
 
 def only_looks(node: fx.Node) -> bool:
-    """Whether a call computes nothing from a tensor's elements."""
+    """Return whether a call computes nothing from a tensor's elements."""
     target: Any = node.target
     if node.op == "call_method":
         return target in ("size", "detach")
@@ -73,7 +73,7 @@ def only_looks(node: fx.Node) -> bool:
 
 
 def draws(node: fx.Node) -> bool:
-    """Whether a call uses random numbers, so that later calls would get others."""
+    """Return whether a call uses random numbers, so that later calls would get others."""
     name = str(getattr(node.target, "__name__", node.target))
     return any(word in name for word in ("rand", "drop", "bernoulli", "normal", "multinomial", "poisson", "uniform"))
 

@@ -33,7 +33,7 @@ _ENDS = ("RETURN", "JUMP", "POP_JUMP", "FOR_ITER", "SEND", "YIELD", "STORE", "DE
 
 
 def is_checkpointed(frame: FrameType | None, until: CodeType) -> bool:
-    """Whether a frame, called by code `until`, runs inside ``torch.utils.checkpoint.checkpoint``."""
+    """Return whether a frame, called by code `until`, runs inside ``torch.utils.checkpoint.checkpoint``."""
     while frame is not None and frame.f_code is not until:
         if frame.f_code.co_filename == checkpointing.__file__ or frame.f_code is plainly.__code__:
             return True
@@ -75,7 +75,7 @@ def spot_of(frame: FrameType | None) -> Spot | None:
 
 
 def is_followed(frame: FrameType) -> bool:
-    """Whether a frame runs traced code, and not code of other packages that it calls."""
+    """Return whether a frame runs traced code, and not code of other packages that it calls."""
     return isinstance(frame.f_globals, Names)
 
 
@@ -119,7 +119,7 @@ def beside(frame: FrameType) -> TracedTensor | None:
 
 
 def is_literal(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether ``torch.tensor`` is given numbers alone, so that the default element type decides about its result."""
+    """Return whether ``torch.tensor`` is given numbers alone: the default element type then decides about its result."""
     leaves = pytree.tree_leaves(args)
     return len(args) == 1 and not kwargs and float in map(type, leaves) and {*map(type, leaves)} <= {int, float}
 
@@ -142,7 +142,7 @@ def accepted(frame: FrameType) -> bool | None:
 
 
 def _raises(steps: list[dis.Instruction]) -> bool:
-    """Whether straight code ends in an exception."""
+    """Return whether straight code ends in an exception."""
     for step in steps:
         if step.opname == "RAISE_VARARGS":
             return True

@@ -79,7 +79,7 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def can_be_passed(value: Any) -> bool:
-    """Whether ports and properties can carry an argument."""
+    """Return whether ports and properties can carry an argument."""
     if isinstance(value, (tuple, list)):
         return all(map(can_be_passed, value))
     if type(value) in (dict, OrderedDict):
@@ -97,7 +97,7 @@ def opened(value: Any) -> Any:
 
 
 def holds_tensors(value: Any) -> bool:
-    """Whether a value is a tuple or list with tensors."""
+    """Return whether a value is a tuple or list with tensors."""
     return type(value) is tuple and any(isinstance(part, torch.Tensor) or holds_tensors(part) for part in value)
 
 

@@ -88,7 +88,7 @@ def method(recorder: TraceRecorder, name: str, owner: Any, args: tuple[Any, ...]
 
 
 def _is_own(node: fx.Node) -> bool:
-    """Whether a tensor was made here and is no view of another, so that a new one can take its place."""
+    """Return whether a tensor was made here and is no view of another, so that a new one can take its place."""
     while node.op == "call_method" and str(node.target).endswith("_") and isinstance(node.args[0], fx.Node):
         node = node.args[0]
     name = str(getattr(node.target, "__name__", node.target))

@@ -141,7 +141,7 @@ class Assumptions:
         if key not in self._done:
             self._done.add(key)
             text = shown(condition)
-            said = f"imported for {text if len(text) <= MAX_SAID else 'such sizes'}; else import again"
+            said = f"imported for {text if len(text) <= MAX_SAID else 'such sizes'}; otherwise import again"
             line = line_of(spot_of(sys._getframe(1)))
             if line:
                 said += f" ({in_words(condition)}{line})"
@@ -202,7 +202,7 @@ def _name(node: fx.Node) -> str:
 
 
 def _varies(node: fx.Node) -> bool:
-    """Whether a value depends on what the module is called with."""
+    """Return whether a value depends on what the module is called with."""
     seen: set[fx.Node] = set()
     pending = [node]
     while pending:
@@ -216,7 +216,7 @@ def _varies(node: fx.Node) -> bool:
 
 
 def _is_first_size(node: fx.Node) -> bool:
-    """Whether a value is ``x.shape[0]`` or ``x.size(0)`` of an argument."""
+    """Return whether a value is ``x.shape[0]`` or ``x.size(0)`` of an argument."""
     source, last = (*node.args, None, None)[:2]
     if not isinstance(source, fx.Node) or last != 0 or type(last) is not int:
         return False

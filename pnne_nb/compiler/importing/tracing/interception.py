@@ -236,7 +236,7 @@ def _same(value: Any, content: Any) -> bool:
 
 
 def _is_table(value: Any) -> bool:
-    """Whether a value is made of sizes and constants alone, and not of what it was."""
+    """Return whether a value is made of sizes and constants alone, and not of what it was."""
     leaves: list[Any] = [leaf() if isinstance(leaf, weakref.ref) else leaf for leaf in pytree.tree_leaves(value)]
     traced = [leaf.node for leaf in leaves if issubclass(type(leaf), Traced)]
     if not traced and not any(isinstance(leaf, torch.Tensor) for leaf in leaves):

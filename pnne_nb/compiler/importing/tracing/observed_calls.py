@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from pnne_nb.compiler.analysis.example_inputs import sizes_among
 from pnne_nb.compiler.analysis.verify import copied
 from pnne_nb.compiler.importing.draft.draft import UntranslatableError
 from pnne_nb.compiler.importing.tracing.call_site import failed_at
@@ -111,11 +112,21 @@ def observe(
             # Without data, it may take what it would refuse.
             return {True: _call(duplicate(net), args, kwargs, tell, training=True)}
     shown = ", ".join([*map(describe, args), *(f"{name}={describe(value)}" for name, value in kwargs.items())])
-    message = f"{type(net).__name__} cannot be called with ({shown}): {failed_at(failure)[1]}"
-    hint = "Pass args and kwargs that the module takes; with partial=True, the node that fails is shown in a drawing."
+    path = _failing(observe_failing(net, args, kwargs))
+    where = f"{path}: " if path else ""
+    message = f"{type(net).__name__} cannot be called with ({shown}): {where}{failed_at(failure)[1].rstrip('.')}."
+    sizes = sizes_among(args)
+    hint = (
+        "Pass an example of its input: args=(x,), or its shape: input_size=(2, 3)."
+        if not args and not kwargs
+        else f"args are inputs, not sizes: write input_size={sizes!r}."
+        if sizes is not None
+        else "Pass args and kwargs that the module takes; with partial=True, the node that fails is shown in a drawing."
+    )
     if any(module._forward_hooks or module._forward_pre_hooks for module in net.modules()):
         hint += " Or its hooks, which still speak of the original, are in the way of calling a copy of it: remove them."
-    raise CompileError(message, [Diagnostic(code="bad-inputs", message=message, hint=hint)]) from failure
+    found = Diagnostic(code="bad-inputs", message=message, node=path or None, hint=hint)
+    raise CompileError(f"{message} {hint}", [found]) from failure
 
 
 def observe_failing(net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ObservedCall:
@@ -124,6 +135,12 @@ def observe_failing(net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any
     with contextlib.suppress(Exception):
         _call(duplicate(net), args, kwargs, lambda _path: None, training=False, root=root)
     return root.inner[0] if root.inner else ObservedCall("", failed=True)
+
+
+def _failing(call: ObservedCall) -> str:
+    """Return the path of the innermost module that failed; empty if it is the outermost one."""
+    inner = next((each for each in call.inner if each.failed), None)
+    return call.path if inner is None else _failing(inner)
 
 
 def _call(

@@ -132,7 +132,7 @@ class Rebound:
 
 
 def has_methods(cls: type[nn.Module]) -> bool:
-    """Whether a class outside of torch has methods that others may call instead of ``forward``."""
+    """Return whether a class outside of torch has methods that others may call instead of ``forward``."""
     return any(
         isinstance(value, (staticmethod, types.FunctionType))
         and not name.startswith("_")
@@ -262,7 +262,7 @@ class _View:
         return copied
 
     def _wraps(self, cell: types.CellType) -> bool:
-        """Whether a cell holds a function, or the context that a decorator calls one in."""
+        """Return whether a cell holds a function, or the context that a decorator calls one in."""
         try:
             value = cell.cell_contents
         except ValueError:
@@ -318,7 +318,7 @@ class _Unchecked(type):
 
 
 def _is_numpys(value: Any) -> bool:
-    """Whether a value is a function of NumPy's, whose compiled code reads a size as it is in the example."""
+    """Return whether a value is a function of NumPy's, whose compiled code reads a size as it is in the example."""
     home = str(getattr(value, "__module__", None))
     return home.partition(".")[0] == "numpy" and not isinstance(value, type) and callable(value)
 

@@ -274,7 +274,7 @@ def type_of(value: Any) -> type:
 
 
 def is_traced(value: Any) -> bool:
-    """Whether a value, or a part of it, is a proxy."""
+    """Return whether a value, or a part of it, is a proxy."""
     if issubclass(type(value), Traced):
         return True
     if isinstance(value, (tuple, list)):

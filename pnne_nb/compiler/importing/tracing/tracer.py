@@ -481,7 +481,7 @@ class ForwardTracer(recording.TraceRecorder):
         return DeviceKind(kind, lambda: self.assumptions.placed(tensor, is_cuda=kind == "cuda"))
 
     def _same_device(self, one: Any, other: Any) -> bool | None:
-        """Whether the device of a traced tensor is of the same kind as a device that the code names."""
+        """Return whether the device of a traced tensor is of the same kind as a device that the code names."""
         if isinstance(one, torch.device):
             one, other = other, one
         is_asked = (

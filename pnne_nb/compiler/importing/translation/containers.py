@@ -40,7 +40,7 @@ def nest(level: Level) -> None:
 
 
 def _stands_together(level: Level, name: str) -> bool:
-    """Whether nothing else is called between a container's members, and what they compute is used."""
+    """Return whether nothing else is called between a container's members, and what they compute is used."""
     _hoist(level, name)
     if not all(map(is_possible, getattr(level.holder, name)._modules)):
         return False  # what only a dictionary can hold: heads["class"]
@@ -63,7 +63,7 @@ def _refer(item: Item) -> None:
     """Turn an item into a reference to a tensor of a called submodule: ``self.embed.weight``."""
     if item.type != "Parameter":
         raise UntranslatableError(
-            f"it uses the buffer {'.'.join(item.member)} beside calls of what {item.member[0]} is or holds"
+            f"it uses the buffer {'.'.join(item.member)} itself, and also calls {item.member[0]} or a part of it"
         )
     item.name = "_".join(item.member)
     item.properties = {**item.properties, "of": ".".join(item.member)}

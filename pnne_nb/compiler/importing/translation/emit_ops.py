@@ -89,7 +89,7 @@ def _is_in_use(path: tuple[str, ...], held: dict[tuple[str, ...], Item]) -> bool
 
 
 def _is_container(module: nn.Module) -> bool:
-    """Whether a module that is not called is nothing but what it holds."""
+    """Return whether a module that is not called is nothing but what it holds."""
     return isinstance(module, (nn.Sequential, nn.ModuleList, nn.ModuleDict)) and any(module.children())
 
 

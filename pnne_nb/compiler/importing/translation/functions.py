@@ -241,7 +241,7 @@ def _variadic(spec: NodeSpec, name: str) -> bool:
 
 
 def _is_number(node: fx.Node) -> bool:
-    """Whether a computed value is one size rather than a tuple of sizes."""
+    """Return whether a computed value is one size rather than a tuple of sizes."""
     if TYPE in node.meta:
         return issubclass(node.meta[TYPE], int)
     if node.target == "size" or node.target is getattr:

@@ -469,7 +469,7 @@ def _holds_nodes(value: Any) -> bool:
 
 
 def _is_changed(tensor: fx.Node) -> bool:
-    """Whether something changes a stored tensor, or a view of it, in place."""
+    """Return whether something changes a stored tensor, or a view of it, in place."""
     for node in tensor.graph.nodes:
         if not (node.target is operator.setitem or changes(node.op, node.target, node.kwargs)):
             continue

@@ -206,5 +206,5 @@ def _shared(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _is_check(graph: NodeGraph, error: ExecutionError) -> bool:
-    """Whether a check of the import has failed."""
+    """Return whether a check of the import has failed."""
     return any(found.node is not None and graph[found.node].type == CHECK for found in error.diagnostics)

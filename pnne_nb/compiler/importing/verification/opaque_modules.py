@@ -260,7 +260,7 @@ def _kind(value: Any) -> str:
 
 
 def _keeps_functions(module: nn.Module) -> bool:
-    """Whether a module has functions as attributes that call modules: those of the original, in a copy too."""
+    """Return whether a module has functions as attributes that call modules: those of the original, in a copy too."""
     kept = {name: value for name, value in vars(module).items() if name not in MODULES_OWN}
     functions = [leaf for leaf in pytree.tree_leaves(kept) if isinstance(leaf, FunctionType)]
     around = [value for function in functions for value in getclosurevars(function).nonlocals.values()]
@@ -268,7 +268,7 @@ def _keeps_functions(module: nn.Module) -> bool:
 
 
 def _goes_by_sizes(level: Level) -> bool:
-    """Whether an import would refuse tensors of other sizes."""
+    """Return whether an import would refuse tensors of other sizes."""
     for item in level.items:
         if item.inner is not None and _goes_by_sizes(item.inner):
             return True
@@ -286,5 +286,5 @@ def _goes_by_sizes(level: Level) -> bool:
 
 
 def _has_open(level: Level) -> bool:
-    """Whether an opaque module has content that can be edited."""
+    """Return whether an opaque module has content that can be edited."""
     return any(item.type not in _CLOSED or (item.inner is not None and _has_open(item.inner)) for item in level.items)

@@ -37,7 +37,7 @@ def used_of(module: nn.Module, mentioned: frozenset[str]) -> str:
 
 
 def mentioned_by(kind: type[nn.Module]) -> frozenset[str]:
-    """Return names and strings in the ``forward`` of a class and in its callees, without its own attributes.
+    """Return the names and strings in the ``forward`` of a class and in its callees, without its own attributes.
 
     Names of keyword arguments end in ``=``.
     """

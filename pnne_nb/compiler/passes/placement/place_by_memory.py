@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import final
+from typing import Any, final
 
 import torch
+from torch import nn
 
+from pnne_nb.compiler.analysis.example_inputs import call_inputs
 from pnne_nb.compiler.lowering.device_placement import transfers
 from pnne_nb.compiler.passes.equivalence import Promise
 from pnne_nb.compiler.passes.graph_pass import Pass, PassSubject, Rewrite
 from pnne_nb.compiler.passes.placement.place_nodes import check_device
 from pnne_nb.compiler.passes.placement.placement_plan import Placement, plan_placement
 from pnne_nb.compiler.passes.report import Change, Gain
+from pnne_nb.compiler.pipeline.compile import compile as compile_graph
 from pnne_nb.compiler.pipeline.compile import program_of
 from pnne_nb.errors import expect
+from pnne_nb.graph.document import NodeGraph, expect_graph
 from pnne_nb.graph.schema.structural import DEVICE
 
 
@@ -28,8 +32,8 @@ class PlaceByMemory(Pass):
     tensors without data, not what kernels use inside for a moment. A nested graph stays whole.
 
     Args:
-        memory: What each device has: ``{"cuda:0": "8 GB", "cpu": "16 GB"}``. A device that this machine does not have can
-            be planned for (`plan`), not placed on.
+        memory: What each device has: ``{"cuda:0": "8 GB", "cpu": "16 GB"}``. A device that this machine does not have, such
+            as ``"meta"`` in the place of any other, can be planned for (`plan`), not placed on.
         training: Whether a training step must fit: with gradients and the outputs of all nodes. The optimizer's state is
             not counted.
     """
@@ -41,18 +45,35 @@ class PlaceByMemory(Pass):
         self._memory = memory
         self._training = training
 
-    def plan(self, subject: PassSubject) -> Placement:
-        """Return the placement alone; the document stays as it is.
+    def plan(
+        self,
+        graph: NodeGraph,
+        args: Any = None,
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        reuse: nn.Module | None = None,
+    ) -> Placement:
+        """Return the placement alone, with what it moves and what each device needs; the document stays as it is.
+
+        Args:
+            graph: The document.
+            args: Positional example inputs; from the shapes of the Input nodes if neither these nor `kwargs` are given.
+            kwargs: Those by name.
+            reuse: A model of it, which saves the memory of another one.
 
         Raises:
-            ArgumentError: If a limit is no amount of memory.
+            ArgumentError: If a limit is no amount of memory, or another argument of the wrong kind.
+            CompileError: If the document cannot be compiled as it is, or has no shapes to make examples from.
             PassError: If the model does not fit; the message names the node.
         """
-        return plan_placement(subject, self._memory, training=self._training)
+        expect_graph(graph)
+        model = compile_graph(graph, reuse=reuse)
+        args, kwargs = call_inputs(graph, model, args, kwargs)
+        return plan_placement(PassSubject(graph, model, args, kwargs), self._memory, training=self._training)
 
     def rewrite(self, subject: PassSubject) -> Rewrite:
         done = Rewrite()
-        placement = self.plan(subject)
+        placement = plan_placement(subject, self._memory, training=self._training)
         nodes = subject.snapshots[""].nodes
         if len(placement.used) == 1 and torch.device(next(iter(placement.used))).type == "cpu":
             return done  # it fits where it is

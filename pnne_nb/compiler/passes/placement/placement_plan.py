@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import final
@@ -19,6 +19,7 @@ from pnne_nb.compiler.passes.report import amount
 from pnne_nb.compiler.shapes.fake_tensors import imitation
 from pnne_nb.errors import ArgumentError, PassError, expect, shown
 from pnne_nb.graph.schema.structural import DEVICE
+from pnne_nb.protocol.messages import NodeMark
 
 UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
@@ -35,13 +36,28 @@ class Placement:
         devices: Device of each node of the outermost graph, in the order in which the nodes run.
         used: Bytes that each device needs at most: weights, and what is alive while a node runs.
         limits: Bytes that each device has.
-        moved: Bytes that are moved between devices for one call, without the arguments of the model.
+        moves: Bytes that are moved to a node's device for it, by node, without the arguments of the model.
     """
 
     devices: Mapping[str, str]
     used: Mapping[str, int]
     limits: Mapping[str, int]
-    moved: int
+    moves: Mapping[str, int]
+
+    @property
+    def moved(self) -> int:
+        """Bytes that are moved between devices for one call, without the arguments of the model."""
+        return sum(self.moves.values())
+
+    @property
+    def marks(self) -> dict[str, NodeMark]:
+        """The device of each node, to be written under its card: ``editor.marks = placement.marks``."""
+        found = {}
+        for node, device in self.devices.items():
+            moved = self.moves.get(node, 0)
+            title = f"{amount(moved, 'B')} are moved to {device} for it." if moved else ""
+            found[node] = NodeMark(device, "near" if moved else "plain", title)
+        return found
 
     def __repr__(self) -> str:
         parts = (
@@ -53,10 +69,11 @@ class Placement:
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td style='text-align:left'>{escape(node)}</td><td style='text-align:left'>{escape(device)}</td></tr>"
+            f"<tr><td style='text-align:left'>{escape(node)}</td><td style='text-align:left'>{escape(device)}</td>"
+            f"<td style='text-align:left'>{escape(self.marks[node].title)}</td></tr>"
             for node, device in self.devices.items()
         )
-        return f"<p>{escape(repr(self))}</p><table><tr><th>node</th><th>device</th></tr>{rows}</table>"
+        return f"<p>{escape(repr(self))}</p><table><tr><th>node</th><th>device</th><th></th></tr>{rows}</table>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +85,8 @@ class _Step:
         weights: Bytes of its parameters and buffers.
         output: Bytes that it gives.
         inside: Bytes that are alive at most while it runs, beside its inputs.
+        saved: Bytes that it and what is inside it keep for the backward pass; 0 without one.
+        until: Place of the last node that needs its output; behind all nodes if the model returns it.
         sources: Places of the nodes whose outputs it needs.
         first: Place of the node that its first input comes from, if it runs where that is; None if it has a device.
     """
@@ -76,6 +95,8 @@ class _Step:
     weights: int
     output: int
     inside: int
+    saved: int
+    until: int
     sources: tuple[int, ...]
     first: int | None
 
@@ -93,7 +114,7 @@ def plan_placement(subject: PassSubject, memory: Mapping[str, int | str], *, tra
         PassError: If the model does not fit; the message names the node.
     """
     limits = {device: bytes_of(limit) for device, limit in _checked(memory).items()}
-    steps, together = _steps(subject)
+    steps, together = _steps(subject, training=training)
     devices = list(limits)
     count, whole = len(steps), (1 << len(devices)) - 1
     # Bytes moved for the first nodes on some of the devices: each of them has one stretch of nodes.
@@ -120,7 +141,7 @@ def plan_placement(subject: PassSubject, memory: Mapping[str, int | str], *, tra
     complete = [found for (end, _), found in best.items() if end == count]
     if not complete:
         raise _too_small(steps, together, limits, max((end for end, _ in best), default=0), training=training)
-    moved, stretches = min(complete, key=lambda found: (found[0], len(found[1])))
+    _, stretches = min(complete, key=lambda found: (found[0], len(found[1])))
     placed: dict[str, str] = {}
     used: dict[str, int] = {}
     start = 0
@@ -130,7 +151,7 @@ def plan_placement(subject: PassSubject, memory: Mapping[str, int | str], *, tra
         found = costs[start, end]
         used[devices[place]] = found[0] if found is not None else 0
         start = end
-    return Placement(placed, used, limits, moved)
+    return Placement(placed, used, limits, _moves(steps, placed))
 
 
 def bytes_of(limit: int | str) -> int:
@@ -159,28 +180,35 @@ def _checked(memory: Mapping[str, int | str]) -> Mapping[str, int | str]:
     return memory
 
 
-def _steps(subject: PassSubject) -> tuple[list[_Step], list[tuple[int, int]]]:
+def _steps(subject: PassSubject, *, training: bool) -> tuple[list[_Step], list[tuple[int, int]]]:
     """Return the nodes in the order in which they run, and the places of those that share weights."""
     snapshot = subject.snapshots[""]
-    outputs, inside = _measured(subject)
+    outputs, live = _measured(subject)
+    kept = measure_memory(subject.model, subject.args, subject.kwargs, training=True) if training else None
     names = [name for name in snapshot.order if snapshot.nodes[name].type not in {"Input", "Output"}]
     places = {name: place for place, name in enumerate(names)}
+    until = {
+        name: max((places.get(user, len(names)) for user in snapshot.followers.get(name, ())), default=place)
+        for name, place in places.items()
+    }
     modules = dict(subject.model.named_modules())
-    steps = []
-    for name in names:
+    steps: list[_Step] = []
+    for name, place in places.items():
         node, wires = snapshot.nodes[name], snapshot.wires.get(name, NO_WIRES)
         held = modules.get(subject.module_path(name)) if node.shares is None and node.spec.kind != "function" else None
         weights = sum(t.nbytes for t in (*held.parameters(), *held.buffers())) if held is not None else 0
         sources = [ref.node for ref in wires.values()]
         fed = tuple(dict.fromkeys(places.get(source, -1) for source in sources))
         first = None if DEVICE in node.spec.properties or not fed else fed[0]
-        steps.append(_Step(name, weights, outputs.get(name, 0), inside.get(name, 0), fed, first))
+        saved = kept.saved_by(name) if kept is not None else 0
+        inside = live.get(name, 0) - _alive(steps, range(place), place)
+        steps.append(_Step(name, weights, outputs.get(name, 0), inside, saved, until[name], fed, first))
     together = [(places[node.shares], places[name]) for name, node in snapshot.nodes.items() if node.shares in places]
     return steps, together
 
 
 def _measured(subject: PassSubject) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the bytes that each outer node gives, and those alive inside it, on tensors without data."""
+    """Return the bytes that each outer node gives, and the most alive while it runs, on tensors without data."""
     outputs: dict[str, int] = {}
 
     def note(step: NodeExecution) -> None:
@@ -193,17 +221,16 @@ def _measured(subject: PassSubject) -> tuple[dict[str, int], dict[str, int]]:
         with torch.no_grad(), stepping(twin, note):
             twin(*given[0], **given[1])
     plan = measure_memory(subject.model, subject.args, subject.kwargs, training=False)
-    inside: dict[str, int] = {}
-    before = 0
-    current = ""
-    base = 0
-    for path, live in zip(plan.steps, plan.live, strict=True):
+    live: dict[str, int] = {}
+    for path, bytes in zip(plan.steps, plan.live, strict=True):
         outer = path.partition(".")[0]
-        if outer != current:
-            current, base = outer, before
-        inside[outer] = max(inside.get(outer, 0), live - base)
-        before = live
-    return outputs, inside
+        live[outer] = max(live.get(outer, 0), bytes)
+    return outputs, live
+
+
+def _alive(steps: Sequence[_Step], values: Iterable[int], now: int) -> int:
+    """Return the bytes of those outputs that are needed when the node at the place `now` runs, or later."""
+    return sum(steps[value].output for value in values if value >= 0 and steps[value].until >= now)
 
 
 def _stretch(
@@ -219,15 +246,31 @@ def _stretch(
     moved = sum(steps[source].output for source in outer if source >= 0)
     weights = sum(steps[place].weights for place in inside)
     if training:
-        return 2 * weights + moved + sum(max(steps[place].output, steps[place].inside) for place in inside), moved
+        # The backward pass has the gradients of one node's output and inputs at a time, beside those of all weights.
+        passing = [
+            steps[place].output + sum(steps[each].output for each in steps[place].sources if each >= 0)
+            for place in inside
+        ]
+        most = max(max(each, steps[place].inside) for each, place in zip(passing, inside, strict=True))
+        return 2 * weights + moved + sum(steps[place].saved for place in inside) + most, moved
     peak = 0
     for now in inside:
-        alive = 0
-        for value in (*outer, *range(start, now)):
-            if value >= 0 and any(value in steps[user].sources for user in range(now, len(steps))):
-                alive += steps[value].output
+        alive = _alive(steps, (*outer, *range(start, now)), now)
         peak = max(peak, alive + max(steps[now].output, steps[now].inside))
     return weights + peak, moved
+
+
+def _moves(steps: Sequence[_Step], placed: Mapping[str, str]) -> dict[str, int]:
+    """Return the bytes moved to each node's device for it: an output is moved to a device once, for the first that needs it."""
+    moves: dict[str, int] = {}
+    there: set[tuple[int, str]] = set()
+    for step in steps:
+        device = placed[step.name]
+        for source in step.sources:
+            if source >= 0 and placed[steps[source].name] != device and (source, device) not in there:
+                there.add((source, device))
+                moves[step.name] = moves.get(step.name, 0) + steps[source].output
+    return moves
 
 
 def _too_small(

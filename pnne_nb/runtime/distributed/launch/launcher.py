@@ -110,7 +110,7 @@ def pack(
 
 
 def _drawn(recipe: Recipe, batch: Batch, seed: int, *, or_handed_over: bool) -> str | None:
-    """The model as a graph; None if it has to be handed over as it is."""
+    """Return the model as a graph; None if it has to be handed over as it is."""
     try:
         return drawn(recipe.model, to_device(batch.inputs, recipe.device), seed)
     except TrainingError:
@@ -120,7 +120,7 @@ def _drawn(recipe: Recipe, batch: Batch, seed: int, *, or_handed_over: bool) -> 
 
 
 def _shareable(source: BatchSource, name: str, plan: LaunchPlan, *, wants_target: bool) -> Batch:
-    """The first batch, of which every process gets a part.
+    """Return the first batch, of which every process gets a part.
 
     Raises:
         TrainingError: It has fewer examples than there are processes.

@@ -66,7 +66,7 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, **options: Any) -> LaunchPlan:
-        """The plan with these arguments.
+        """Return the plan with these arguments.
 
         Raises:
             TrainingError: There is no such argument, or its value is of another kind.
@@ -196,7 +196,7 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
                 raise TrainingError(f"rdzv={rdzv!r} is no place on this machine ({error}): leave rdzv out.") from error
 
     def worker(self, directory: Path, device: torch.device, epochs: int) -> list[str]:
-        """The arguments of each process.
+        """Return the arguments of each process.
 
         Args:
             directory: Of the run.
@@ -216,7 +216,7 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     def torchrun(self, run: str) -> list[str]:
-        """The arguments of torchrun on each machine, for the run called `run`."""
+        """Return the arguments of torchrun on each machine, for the run called `run`."""
         return [
             f"--nnodes={self.nnodes}",
             f"--nproc-per-node={self.nproc}",
@@ -228,12 +228,12 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def printed(torchrun: list[str], worker: list[str]) -> str:
-    """The command as a person types it on a machine."""
+    """Return the command as a person types it on a machine."""
     return shlex.join(["torchrun", *torchrun, "-m", WORKER, *worker])
 
 
 def started(torchrun: list[str], worker: list[str], logs: Path) -> list[str]:
-    """The same command for a child of this process, which ends with it, with a log file for each process."""
+    """Return the same command for a child of this process, which ends with it, with a log file for each process."""
     own = [f"--log-dir={logs}", "--redirects=3"]
     bound = ["-m", "pnne_nb.process.parent", str(os.getpid())]
     return [sys.executable, *bound, "torch.distributed.run", *torchrun, *own, "-m", WORKER, *worker]

@@ -33,10 +33,10 @@ class Strategy(Protocol):
         """
 
     def gather(self, state: Any) -> Any:
-        """The state of a loop with whole tensors on the CPU; every process must ask."""
+        """Return the state of a loop with whole tensors on the CPU; every process must ask."""
 
     def scatter(self, state: dict[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-        """The reverse: the state of a loop as `model` and `optimizer` hold it in this process."""
+        """Return the reverse: the state of a loop as `model` and `optimizer` hold it in this process."""
 
 
 @final
@@ -57,17 +57,17 @@ class Replicated:
         return DistributedDataParallel((joint or model).to(device), device_ids=devices, **self._options)
 
     def gather(self, state: Any) -> Any:
-        """Nothing is apart."""
+        """Do nothing: every process has the whole model."""
         return state
 
     def scatter(self, state: dict[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-        """Nothing is apart."""
+        """Do nothing: every process has the whole model."""
         del model, optimizer
         return state
 
 
 def strategy(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> Strategy:
-    """The strategy of that name, one of `STRATEGIES`, with options of DistributedDataParallel for ``"ddp"``."""
+    """Return the strategy of that name, one of `STRATEGIES`, with options of DistributedDataParallel for ``"ddp"``."""
     if name == "ddp":
         return Replicated(options)
     # Imported late on purpose: it takes a second, and most trainings do without.

@@ -61,7 +61,7 @@ class Agent:
         return self._process.poll()
 
     def log(self) -> str:
-        """The last lines of every log, to be shown with an error."""
+        """Return the last lines of every log, to be shown with an error."""
         files = sorted(path for path in self._logs.rglob("*.log") if path.stat().st_size)
         texts = [(path, _last_lines(path)) for path in files]
         return "\n".join(f"--- {path.relative_to(self._logs)}\n" + "\n".join(lines) for path, lines in texts if lines)

@@ -91,7 +91,7 @@ class JointStep(nn.Module):
         self._function: StepFunction | None = None
 
     def made_by_all(self, function: StepFunction, trained: Callable[..., Any] | None) -> StepFunction:
-        """The step function, as the processes make it together.
+        """Return the step function, as the processes make it together.
 
         Args:
             function: May know parameters, which exist only when the model is prepared.
@@ -127,7 +127,7 @@ def meet() -> tuple[Store, int, int]:
 
 
 def own_part(store: Store, rank: int, count: int) -> Store:
-    """The part of `store` that belongs to this start of a group, and to no earlier one.
+    """Return the part of `store` that belongs to this start of a group, and to no earlier one.
 
     torchrun lends the same store to every start (torch 2.13): there, a process that is started again may read where
     one of the dead has listened, and never reach anybody. Called by every process of the group.
@@ -152,7 +152,7 @@ def _call_roll(store: Store, start: str, count: int) -> None:
 
 
 def _answer(store: Store, name: str, rank: int) -> str:
-    """The name of the start on whose roll this process is: that of the process that calls it."""
+    """Return the name of the start on whose roll this process is: that of the process that calls it."""
     while True:
         start, *others = store.get("pnne/roll").decode().split()
         if name in others:

@@ -43,7 +43,7 @@ class Joined:
         self._metric.update(output, target_for(self._metric, target))
 
     def compute(self) -> Any:
-        """The value over all examples of all processes since the last reset; None if the metric says nothing."""
+        """Return the value over all examples of all processes since the last reset; None if the metric says nothing."""
         joined = self._counting()
         if not isinstance(joined, nn.Module):
             joined = copy.deepcopy(joined)

@@ -15,7 +15,7 @@ from pnne_nb.runtime.thread.rng import globals_as_numbers, set_globals
 
 
 def sharded(source: BatchSource, share: Share, peers: Peers) -> BatchSource:
-    """The source of one process, made of what is the same in every process.
+    """Return the source of one process, made of what is the same in every process.
 
     A dataset is loaded in parts; of anything else, each process reads all and cuts its part out of the whole batch.
     """
@@ -42,7 +42,7 @@ class Sharded:
         self._peers = peers
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
-        """The parts of the batches of `epoch` (from 1), beginning with number `start` (from 0)."""
+        """Return the parts of the batches of `epoch` (from 1), beginning with number `start` (from 0)."""
         with self._agreed():
             whole = self._source.batches(epoch, start)
         return self._parts(whole)

@@ -53,7 +53,7 @@ def _joint(whole: Whole) -> Any:
 
 @torch.no_grad()
 def _remember(layer: _BatchNorm, mean: Tensor, variance: Tensor) -> None:
-    """The running statistics, as torch keeps them."""
+    """Update the running statistics as torch does."""
     if not layer.track_running_stats or layer.running_mean is None or layer.running_var is None:
         return
     momentum = layer.momentum
@@ -113,5 +113,5 @@ def _wanted(needed: Sequence[bool], found: Sequence[Tensor]) -> list[Tensor | No
 
 
 def _along(values: Tensor, x: Tensor) -> Tensor:
-    """One value for each channel, as a tensor that goes with x ``[n, c, …]``."""
+    """Return one value for each channel as a tensor that broadcasts with x ``[n, c, …]``."""
     return values.reshape(1, -1, *[1] * (x.dim() - 2))

@@ -87,7 +87,7 @@ class Drawing(NamedTuple):
 
     @classmethod
     def of(cls, graph: NodeGraph, variables: Mapping[str, Any]) -> Drawing:
-        """The drawing, with those of `variables` that it uses."""
+        """Return the drawing, with those of `variables` that it uses."""
         named = [node.properties.get(key) for node in _variable_nodes(graph) for key in ("data", "target")]
         return cls(graph.to_json(), {name: variables[name] for name in named if isinstance(name, str) and name})
 
@@ -186,7 +186,7 @@ class Packing:
 
 
 def _are_arrays(value: Any) -> bool:
-    """Whether a variable is one that a file holds."""
+    """Return whether a variable is one that a file holds."""
     return _tensors_of(value) is not None or isinstance(value, (tuple, list, Tensor, np.ndarray))
 
 

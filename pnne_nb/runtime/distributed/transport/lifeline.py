@@ -30,7 +30,7 @@ ADDRESS = "PNNE_LIFELINE"
 
 
 def find_launcher(run: str) -> psutil.Process:
-    """The torchrun that started this process for the directory `run`; ends the process if that is gone already."""
+    """Return the torchrun that started this process for the directory `run`; end the process if it is gone already."""
     with contextlib.suppress(psutil.Error):
         parent = psutil.Process(os.getppid())
         if run in parent.cmdline():

@@ -50,7 +50,7 @@ class Tied:
 
 
 def tie(packed: bytes, model: nn.Module) -> dict[str, Any]:
-    """The objects of a `Tied`, tied to this `model`.
+    """Return the objects of a `Tied`, tied to this `model`.
 
     Args:
         packed: From the process that has started this one.
@@ -93,7 +93,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         return known
 
     def reducer_override(self, value: Any) -> Any:
-        """An optimizer with all of its attributes: by itself it keeps but three, with which LBFGS cannot go on."""
+        """Return an optimizer with all of its attributes: its own pickle keeps three, too few for LBFGS to go on."""
         if isinstance(value, Optimizer):
             kept = {name: held for name, held in vars(value).items() if name not in _FRESH}
             return _blank, (type(value),), {**kept, "state": type(value.state)(dict)}
@@ -111,6 +111,6 @@ class _Unpickler(pickle.Unpickler):
         self._model = model
 
     def persistent_load(self, name: tuple[str, str]) -> Any:
-        """The part of this model that has the name."""
+        """Return the part of this model that has the name."""
         kind, path = name
         return getattr(self._model, f"get_{kind}")(path)

@@ -53,7 +53,7 @@ class Luggage(msgspec.Struct, frozen=True):
     arguments: bytes | None = None
 
     def packed(self) -> bytes:
-        """As bytes for the private socket.
+        """Return a value as bytes for the private socket.
 
         Raises:
             TrainingError: Something cannot be pickled, or is too large.

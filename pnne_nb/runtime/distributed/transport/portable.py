@@ -125,7 +125,7 @@ def require_separable(recipe: Recipe) -> None:
 
 
 def drawn(model: nn.Module, inputs: tuple[Any, ...], seed: int) -> str:
-    """A module as a graph, from which other processes build it; its weights travel apart.
+    """Return a module as a graph, from which other processes build it; its weights travel apart.
 
     Args:
         model: Left as it is.

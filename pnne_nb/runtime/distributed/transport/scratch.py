@@ -23,7 +23,7 @@ _TOLD = "told"
 
 
 def temporary_directory() -> Path:
-    """A new directory that belongs to this process; whoever asked for it removes it, or else `sweep`."""
+    """Return a new directory that belongs to this process; whoever asked for it removes it, or else `sweep`."""
     path = Path(tempfile.mkdtemp(prefix=_PREFIX))
     process = psutil.Process()
     (path / _OWNER).write_text(f"{process.pid} {process.create_time()}")
@@ -60,11 +60,11 @@ def _lives(owner: str) -> bool:
 
 
 def _is_in_use(path: Path) -> bool:
-    """Whether a process was started with the path of the directory, as torchrun and its workers are."""
+    """Return whether a process was started with the path of the directory, as torchrun and its workers are."""
     named = str(path.resolve())
     return any(named in (process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"]))
 
 
 def _has_progress(path: Path) -> bool:
-    """Whether there is more than the checkpoint that every run begins with."""
+    """Return whether there is more than the checkpoint that every run begins with."""
     return len(list(path.glob(f"*{SUFFIX}"))) > 1

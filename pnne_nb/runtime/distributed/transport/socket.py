@@ -22,6 +22,16 @@ _LENGTH = 8
 _CHUNK = 1 << 18
 
 
+def encoded(*messages: object) -> bytearray:
+    """Messages as they are sent."""
+    content = bytearray()
+    for message in messages:
+        payload = msgspec.msgpack.encode(message)
+        content += len(payload).to_bytes(_LENGTH, "big")
+        content += payload
+    return content
+
+
 @final
 class MessageSocket(Generic[Message]):
     """One end of a connection.
@@ -42,12 +52,7 @@ class MessageSocket(Generic[Message]):
         Raises:
             OSError: The other end is gone.
         """
-        content = bytearray()
-        for message in messages:
-            payload = msgspec.msgpack.encode(message)
-            content += len(payload).to_bytes(_LENGTH, "big")
-            content += payload
-        self.connection.sendall(content)
+        self.connection.sendall(encoded(*messages))
 
     def receive(self) -> list[Message] | None:
         """Wait until something comes; returns the messages that are complete by then, or None at the end."""

@@ -127,7 +127,7 @@ X = torch.randn(2, 6, 4)
 OTHERS = [torch.randn(2, size, 4) for size in (0, 1, 2, 3, 4, 5, 7, 8)] + [torch.randn(3, 6, 4), torch.randn(2, 4)]
 
 CASES: list[tuple[Callable[..., Any], str]] = [
-    (steps, "imported for x.shape[1] == 6; else import again"),
+    (steps, "imported for x.shape[1] == 6; otherwise import again"),
     (rows, ""),
     (unbound, "imported for x.shape[1] == 6"),
     (pieces, "imported for len(split(x, 2)) == 3"),
@@ -175,7 +175,7 @@ def test_the_check_stands_alone_in_the_source() -> None:
     source = pn.to_source(pn.from_module(asking(long), X))
     assert "torch._assert(" in source
     assert (
-        "imported for x.shape[1] > 3; else import again (dimension 1 of x must be more than 3, for test_guards.py, line"
+        "imported for x.shape[1] > 3; otherwise import again (dimension 1 of x must be more than 3, for test_guards.py, line"
         in source
     )
     names: dict[str, Any] = {"__name__": "shown"}
@@ -203,7 +203,7 @@ def test_a_constant_argument_takes_nothing_else() -> None:
         ((None, False, (4, 6), torch.float32), r"size == \(6, 4\)"),
         ((None, False, (6, 4), torch.float64), r"dtype == torch\.float32"),
     ):
-        with pytest.raises(pn.ExecutionError, match=f"imported for {said}; else import again"):
+        with pytest.raises(pn.ExecutionError, match=f"imported for {said}; otherwise import again"):
             model(X, *given)
 
 
@@ -332,7 +332,9 @@ def test_a_branch_on_the_device_is_checked() -> None:
     graph = pn.from_module(net, X)
     assert pn.verify(graph, net, X).opaque == {}
     [check] = [node for node in graph.nodes.values() if node.type == "check"]
-    assert str(check.properties["message"]).startswith("imported for not x.is_cuda; else import again (test_guards.py")
+    assert str(check.properties["message"]).startswith(
+        "imported for not x.is_cuda; otherwise import again (test_guards.py"
+    )
 
 
 def test_limits_of_numbers_are_those_of_the_example() -> None:

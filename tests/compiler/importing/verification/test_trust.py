@@ -423,7 +423,7 @@ def test_limits_of_an_element_type_are_drawn_for_this_type_alone() -> None:
     graph = pn.from_module(net, X)
     assert pn.verify(graph, net, (X,)).opaque == {}
     model = pn.compile(graph, reuse=net).double()
-    with pytest.raises(pn.PnneError, match=r"imported for x\.dtype == torch\.float32; else import again"):
+    with pytest.raises(pn.PnneError, match=r"imported for x\.dtype == torch\.float32; otherwise import again"):
         model(X.double())
 
 

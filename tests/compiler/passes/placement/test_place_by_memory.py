@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import functools
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,8 +10,9 @@ import torch
 from torch import nn
 
 import pnne_nb as pn
-from pnne_nb.compiler.passes.graph_pass import PassSubject
+from pnne_nb.compiler.analysis.memory_plan import size
 from pnne_nb.compiler.passes.placement.placement_plan import Placement, bytes_of
+from pnne_nb.graph.schema.structural import DEVICE
 from tests.compiler.graphs import wire
 from tests.compiler.passes.graphs import convnet
 
@@ -20,8 +23,7 @@ def narrow() -> pn.NodeGraph:
 
 
 def plan(graph: pn.NodeGraph, memory: dict[str, Any], *args: torch.Tensor, training: bool = False) -> Placement:
-    subject = PassSubject(graph, pn.compile(graph), args, {})
-    return pn.passes.PlaceByMemory(memory, training=training).plan(subject)
+    return pn.passes.PlaceByMemory(memory, training=training).plan(graph, args)
 
 
 def test_the_cut_is_where_the_fewest_bytes_cross() -> None:
@@ -135,3 +137,40 @@ def test_wrong_devices_are_told() -> None:
         plan(narrow(), {"gpu7": "1 GB"}, torch.randn(1, 64))
     with pytest.raises(pn.ArgumentError, match="memory must have from 1 to 8 devices, not 0"):
         plan(narrow(), {}, torch.randn(1, 64))
+
+
+def test_the_plan_says_on_each_card_where_its_node_runs_and_what_is_moved_for_it() -> None:
+    found = plan(narrow(), {"cpu": "18 kB", "meta": "18 kB"}, torch.randn(1, 64))
+    first, last = found.devices["linear1"], found.devices["linear3"]
+    assert found.moves == {"linear3": 8}
+    assert {name: (mark.text, mark.level, mark.title) for name, mark in found.marks.items()} == {
+        **dict.fromkeys(("linear1", "relu1", "linear2"), (first, "plain", "")),
+        "linear3": (last, "near", f"8 B are moved to {last} for it."),
+    }
+    assert f"8 B are moved to {last} for it." in found._repr_html_()
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize(("make", "sizes"), [(narrow, (1, 64)), (functools.partial(convnet, 2), (8, 3, 8, 8))])
+def test_the_memory_plan_of_a_placed_model_keeps_the_limits(
+    make: Callable[[], pn.NodeGraph], sizes: tuple[int, ...], nested: bool, training: bool
+) -> None:
+    graph, x = make(), torch.randn(sizes)
+    layers = [name for name, node in graph.nodes.items() if node.type not in {"Input", "Output"}]
+    if nested:
+        graph.group(layers[:2], name="block")
+    limit = int(0.95 * plan(graph, {"cpu": "1 GB"}, x, training=training).used["cpu"])
+    found = plan(graph, {"cpu": limit, "meta": limit}, x, training=training)
+    assert set(found.devices.values()) == {"cpu", "meta"}
+    for node, device in found.devices.items():
+        if DEVICE in graph[node].spec.properties:
+            graph.set(node, device=device)
+    # A tensor that nobody moves would be on another device than the weights, which torch refuses on meta as on a GPU.
+    measured = pn.plan_memory(graph, args=(x,), training=training)
+    assert set(measured.devices) == {"cpu", "meta"}
+    for device, bytes in measured.devices.items():
+        arguments = x.nbytes  # they are where the caller has them, and on the device of the first node
+        assert bytes - arguments <= found.used[device], device
+        assert bytes > 0.4 * found.used[device], device
+    assert f"meta: {size(measured.devices['meta'])}" in repr(measured)

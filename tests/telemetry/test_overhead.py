@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pnne_nb.telemetry.cost import Cost, PairedCost
+from pnne_nb.telemetry.overhead import Overhead, PairedOverhead
 
 KNOWN = 0.0002
 
@@ -19,9 +19,9 @@ def lengths(draw: random.Random, resemblance: float, held_up: float) -> Iterator
         yield 0.010 * math.exp(0.1 * state) * (draw.uniform(2, 6) if draw.random() < held_up else 1.0)
 
 
-def train(draw: random.Random, steps: Iterator[float], observed: int, between: int) -> tuple[Cost, float]:
+def train(draw: random.Random, steps: Iterator[float], observed: int, between: int) -> tuple[Overhead, float]:
     """Every so many steps one is observed, for about 0.7 ms; returns what is estimated, and the truth."""
-    paired, spent, elapsed = PairedCost(), 0.0, 0.0
+    paired, spent, elapsed = PairedOverhead(), 0.0, 0.0
     for _ in range(observed):
         for _ in range(between):
             bare = next(steps)
@@ -50,7 +50,7 @@ def test_the_interval_holds_the_truth_in_19_of_20_runs(resemblance: float, held_
 
 
 def test_a_drift_is_not_taken_for_a_cost() -> None:
-    paired = PairedCost()
+    paired = PairedOverhead()
     for step in range(400):
         length = 0.010 + step * 1e-4
         if step % 10 == 0:
@@ -63,8 +63,8 @@ def test_a_drift_is_not_taken_for_a_cost() -> None:
 
 
 def test_too_few_steps_have_no_interval() -> None:
-    paired = PairedCost()
-    assert paired.over(1.0) == Cost(0.0)
+    paired = PairedOverhead()
+    assert paired.over(1.0) == Overhead(0.0)
     for _ in range(9):
         for _ in range(10):
             paired.bare(0.010)
@@ -75,7 +75,7 @@ def test_too_few_steps_have_no_interval() -> None:
 
 
 def test_where_every_step_is_observed_only_what_probes_know_is_counted() -> None:
-    paired = PairedCost()
+    paired = PairedOverhead()
     for _ in range(100):
         paired.observed(0.012, 0.002)
     cost = paired.over(1.0)
@@ -84,7 +84,7 @@ def test_where_every_step_is_observed_only_what_probes_know_is_counted() -> None
 
 
 def test_a_long_training_takes_no_more_room_and_is_told_of_as_a_whole() -> None:
-    paired = PairedCost()
+    paired = PairedOverhead()
     for step in range(20_000):
         paired.observed(0.011 if step < 10_000 else 0.013, 0.0)
         for _ in range(10):
@@ -95,17 +95,17 @@ def test_a_long_training_takes_no_more_room_and_is_told_of_as_a_whole() -> None:
 
 
 def test_a_share_is_one_and_never_negative() -> None:
-    paired = PairedCost()
+    paired = PairedOverhead()
     for _ in range(20):
         for _ in range(10):
             paired.bare(0.010)
         paired.observed(0.009, 0.0)
     assert paired.over(1.0).share == 0.0
-    assert paired.over(0.0) == Cost(0.0)
+    assert paired.over(0.0) == Overhead(0.0)
     paired.observed(9.0, 9.0)
     assert paired.over(1.0).share == 1.0
 
 
 def test_a_cost_is_shown_with_its_interval() -> None:
-    assert str(Cost(0.0142, 0.0031)) == "1.4 ± 0.3 %"
-    assert str(Cost(0.0142)) == "1.4 %"
+    assert str(Overhead(0.0142, 0.0031)) == "1.4 ± 0.3 %"
+    assert str(Overhead(0.0142)) == "1.4 %"

@@ -23,7 +23,7 @@ _TRIMMED: Final = 0.2
 """Of the differences at either end that do not count in their mean: a step may be held up for reasons of its own."""
 
 
-class Cost(msgspec.Struct, frozen=True):
+class Overhead(msgspec.Struct, frozen=True):
     """The share of the running time that watching takes.
 
     Attributes:
@@ -41,7 +41,7 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 @final
-class PairedCost:
+class PairedOverhead:
     """Compares observed steps with their neighbours on both sides that were not observed.
 
     A machine becomes faster and slower within seconds, by more than what is to be found, and now and then it holds up a
@@ -93,13 +93,13 @@ class PairedCost:
         self._after, self._bare = [], 0
         self._last.clear()
 
-    def over(self, elapsed: float) -> Cost:
+    def over(self, elapsed: float) -> Overhead:
         """Return the share of `elapsed` seconds that watching took."""
         if elapsed <= 0 or not self._observed:
-            return Cost(0.0)
+            return Overhead(0.0)
         extra, margin = _trimmed_mean(self._differences)
         share = min(1.0, max(0.0, (self._known + self._observed * extra) / elapsed))
-        return Cost(share, None if margin is None else margin * self._observed / elapsed)
+        return Overhead(share, None if margin is None else margin * self._observed / elapsed)
 
     def _keep(self, difference: float) -> None:
         self._passed += 1

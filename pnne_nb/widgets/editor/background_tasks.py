@@ -1,0 +1,168 @@
+"""Answers the requests of a page that start long work: exports, their check, and runs up to a port.
+
+Most editors are asked for none of it: what it needs is imported with the first request.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, assert_never, final
+
+import msgspec
+from torch import nn
+
+from pnne_nb.errors import PnneError
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.protocol.export_messages import (
+    CancelExport,
+    ExportCheck,
+    ExportFormats,
+    ExportState,
+    GetExportFormats,
+    StartExport,
+    WatchExport,
+)
+from pnne_nb.protocol.messages import Event, RunToHere, SeenTensor
+from pnne_nb.widgets.editor.training_overlay import OverlaidTraining
+
+if TYPE_CHECKING:
+    from pnne_nb.widgets.editor.export_dialog import ExportDialog, Lend, Lent
+    from pnne_nb.widgets.editor.run_to_here import Example, PortRuns
+
+ExportRequest = GetExportFormats | StartExport | CancelExport | WatchExport
+
+
+class Lender(Protocol):
+    """What lends its model to an export or a run: an editor."""
+
+    @property
+    def training(self) -> OverlaidTraining | None:
+        """The training that it shows."""
+
+    @property
+    def model(self) -> nn.Module | None:
+        """Its own model; None while the document has errors."""
+
+
+@contextmanager
+def lent_model(lender: Callable[[], Lender | None]) -> Iterator[Lent]:
+    """Lend the model to write or to run: the one that is trained, between two steps, or the editor's own.
+
+    Args:
+        lender: A weak reference: an editor that is forgotten lends nothing.
+    """
+    from pnne_nb.export.subject.example_batches import SAMPLES  # noqa: PLC0415  # few ask for it
+    from pnne_nb.widgets.editor.export_dialog import Lent  # noqa: PLC0415  # as above
+
+    editor = lender()
+    engine = None if editor is None else editor.training
+    if engine is None:
+        yield Lent(None if editor is None else editor.model)
+    else:
+        with engine.paused() as model:
+            yield Lent(model, engine.examples(SAMPLES))
+
+
+def weights_of(training: OverlaidTraining | None, *, is_imported: bool) -> str:
+    """Return the sentence that says which weights an export writes, and on what data it proves the file."""
+    if training is not None:
+        return "The weights are those of the training, and the file is proved on its data."
+    whose = "the imported module, as editor.model has them" if is_imported else "editor.model"
+    return (
+        f"The weights are those of {whose}, and the file is proved on made-up inputs. "
+        "Set editor.training = engine to export the weights of a training and prove the file on its data."
+    )
+
+
+@final
+class BackgroundTasks:
+    """The long work of one editor.
+
+    Args:
+        graph: The document.
+        lend: Gives the model to export or to run, and data if there is a training.
+        tell: Takes what every view is told of an export.
+        report: Takes the report of an export as HTML.
+    """
+
+    def __init__(
+        self,
+        graph: NodeGraph,
+        lend: Lend,
+        tell: Callable[[ExportState | ExportCheck], None],
+        report: Callable[[str], None],
+    ) -> None:
+        self._graph = graph
+        self._lend = lend
+        self._tell = tell
+        self._report = report
+        self._runs: PortRuns | None = None
+        self._exports: ExportDialog | None = None
+
+    def run_to_here(
+        self,
+        request: RunToHere,
+        latest: nn.Module | None,
+        example: Example | None,
+        tell: Callable[[SeenTensor | PnneError], None],
+    ) -> None:
+        """Run up to a port in a thread; see `PortRuns.start`."""
+        from pnne_nb.widgets.editor.run_to_here import PortRuns  # noqa: PLC0415  # few ask for it
+
+        if self._runs is None:
+            self._runs = PortRuns(self._graph, self._lend)
+        self._runs.start(request, latest, example, tell)
+
+    def answer(self, request: ExportRequest, weights: str) -> Callable[[], Event]:
+        """Carry out a request about exports; return what makes the answer when it is sent.
+
+        Args:
+            request: Of a page.
+            weights: A sentence that says whose weights are exported.
+
+        Raises:
+            ExportError: If the request is refused.
+        """
+        from pnne_nb.widgets.editor.export_dialog import ExportDialog, format_states  # noqa: PLC0415  # few ask for it
+
+        if self._exports is None:
+            self._exports = ExportDialog(self._graph, self._lend, self._tell, self._report)
+            # An editor that is forgotten ends the processes that it has started.
+            weakref.finalize(self, self._exports.close).atexit = False
+        id, client, exports = request.id, request.client, self._exports
+        match request:
+            case GetExportFormats():
+                formats, folder = format_states(), str(Path.cwd())
+                return lambda: ExportFormats(id, client, formats, folder, weights)
+            case StartExport(format=format, path=path, overwrite=overwrite):
+                exports.start(format, path, overwrite=overwrite)
+            case CancelExport():
+                exports.cancel()
+            case WatchExport(format=format):
+                exports.watch(format)
+                return lambda: msgspec.structs.replace(exports.check, id=id, client=client)
+            case _:
+                assert_never(request)
+        return lambda: msgspec.structs.replace(exports.state, id=id, client=client)
+
+    def export_events(self) -> Iterator[ExportState | ExportCheck]:
+        """Yield what to tell a new view about exports; nothing if nobody has asked for any."""
+        if self._exports is not None:
+            yield self._exports.state
+            yield self._exports.check
+
+    def edited(self) -> None:
+        """Note that the document computes something else now."""
+        if self._exports is not None:
+            self._exports.edited()
+
+    def close(self) -> None:
+        """End the export that is under way, and wait for a run."""
+        if self._exports is not None:
+            self._exports.close()
+            self._exports = None
+        if self._runs is not None:
+            self._runs.close()

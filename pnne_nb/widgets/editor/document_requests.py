@@ -1,0 +1,79 @@
+"""Carries out what a page asks of the document itself: changes, blocks of the library, the list of steps."""
+
+from __future__ import annotations
+
+from typing import Final, assert_never
+
+from pnne_nb.graph.block_library import blocks
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.protocol.codec import with_floats
+from pnne_nb.protocol.messages import (
+    Arrange,
+    Edit,
+    Group,
+    LoadBlocks,
+    Publish,
+    Redo,
+    Steps,
+    Undo,
+    Ungroup,
+    Unpublish,
+)
+
+ChangeRequest = Edit | Undo | Redo | Arrange | Group | Ungroup
+BlocksRequest = Publish | Unpublish | LoadBlocks
+
+MOST_STEPS: Final = 200
+"""In the list of what was done, before and after where the document stands."""
+
+
+def change(graph: NodeGraph, request: ChangeRequest) -> bool:
+    """Change a document.
+
+    Returns:
+        Whether anything was committed: a graph may stand arranged already.
+
+    Raises:
+        GraphError: If the change is refused; nothing has changed.
+    """
+    match request:
+        case Edit(base=base, ops=ops, label=label):
+            graph.apply(with_floats(graph, ops), label=label, base=base)
+        case Undo():
+            graph.undo()
+        case Redo():
+            graph.redo()
+        case Arrange(graph=which, direction=direction, values=values, first=first):
+            return bool(graph.arrange(which, direction=direction, values=values, undoable=not first).ops)
+        case Group(nodes=nodes, name=name, graph=which):
+            graph.group(nodes, name, graph=which)
+        case Ungroup(node=node, graph=which):
+            graph.ungroup(node, graph=which)
+        case _:
+            assert_never(request)
+    return True
+
+
+def change_blocks(graph: NodeGraph, request: BlocksRequest) -> None:
+    """Change the library of blocks.
+
+    Raises:
+        GraphError: If there is no such block, or it cannot be published.
+        GraphFileError: If a file of blocks is damaged.
+    """
+    match request:
+        case Publish(node=node, name=name):
+            blocks.publish(graph, node, name)
+        case Unpublish(name=name):
+            blocks.remove(name)
+        case LoadBlocks(text=text):
+            blocks.load_text(text)
+        case _:
+            assert_never(request)
+
+
+def steps(graph: NodeGraph, id: int, client: str) -> Steps:
+    """Return what can be undone and redone, the last `MOST_STEPS` of each, as the answer to a request."""
+    done, undone = graph.step_labels()
+    earlier = max(0, len(done) - MOST_STEPS)
+    return Steps(id, client, done[earlier:], undone[:MOST_STEPS], earlier)

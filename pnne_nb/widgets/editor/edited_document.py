@@ -1,0 +1,67 @@
+"""Finds the document that an editor is made for, and the nodes in it that are still there after a change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from pnne_nb import compiler
+from pnne_nb.errors import ArgumentError
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.model.ops import Op, RenameNode
+
+
+def document_of(
+    graph: object,
+    args: Sequence[Any] | Tensor,
+    kwargs: Mapping[str, Any] | None,
+    input_size: Sequence[int] | Sequence[Sequence[int]] | None,
+) -> NodeGraph:
+    """Return the document that somebody wants to edit; for the arguments and what is raised, see `GraphEditor`."""
+    if isinstance(graph, nn.Module):
+        if isinstance(args, tuple) and not args and not kwargs and input_size is None:
+            raise ArgumentError(
+                "A module is imported by a call: pn.GraphEditor(net, args=(x,)) with an example x of its input, or "
+                "pn.GraphEditor(net, input_size=(2, 3))."
+            )
+        return compiler.from_module(graph, args, kwargs, input_size=input_size, partial=True)
+    if graph is None:
+        graph = NodeGraph()
+    if not isinstance(graph, NodeGraph):
+        raise ArgumentError(
+            f"A GraphEditor edits a NodeGraph, not a {type(graph).__name__}: pn.GraphEditor(pn.NodeGraph())."
+        )
+    if not isinstance(args, tuple) or args or kwargs or input_size is not None:
+        raise ArgumentError(
+            "args, kwargs and input_size belong to a module that is imported: pn.GraphEditor(net, args=(x,))."
+        )
+    return graph
+
+
+def still_there(paths: Iterable[str], graph: NodeGraph, ops: Sequence[Op]) -> tuple[str, ...]:
+    """Return the paths of nodes after `ops`: those that were renamed by their new names, none that is gone.
+
+    Args:
+        paths: Full paths of the nodes before.
+        graph: The document, after the change.
+        ops: The change.
+    """
+    renames = [op for op in ops if isinstance(op, RenameNode)]
+    found = (_renamed(path, graph, renames) if renames else path for path in paths)
+    return tuple(path for path in found if path in graph)
+
+
+def _renamed(path: str, graph: NodeGraph, renames: Sequence[RenameNode]) -> str:
+    """Return the path by today's names, part by part: a block that the node is in may have been renamed too."""
+    place, today = "", ""
+    for name in path.split("."):
+        for rename in renames:
+            if (rename.graph, rename.name) == (place, name):
+                name = rename.new_name
+        today = f"{today}.{name}" if today else name
+        if today not in graph:
+            break
+        place = graph[today].definition or ""
+    return today

@@ -1,0 +1,66 @@
+"""Compiles the document of an editor again after an edit; the model keeps its weights."""
+
+from __future__ import annotations
+
+import threading
+from typing import final
+
+from torch import nn
+
+from pnne_nb import compiler
+from pnne_nb.errors import CompileError
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.schema.registry import registry
+from pnne_nb.process.fork import fork_safe
+
+
+@final
+class LiveModel:
+    """The module of a document.
+
+    Args:
+        graph: The document.
+        imported: The module that the document was imported from, whose weights it keeps.
+
+    Attributes:
+        is_imported: Whether there is such a module.
+    """
+
+    def __init__(self, graph: NodeGraph, imported: nn.Module | None) -> None:
+        self.is_imported = imported is not None
+        self._graph = graph
+        self._lock = fork_safe(threading.RLock())
+        self._latest = imported
+        self._current: nn.Module | None = None
+        self._compiled: tuple[int, int] | None = None
+        self._edits = 0
+
+    @property
+    def latest(self) -> nn.Module | None:
+        """The last module that could be compiled, or the imported one."""
+        return self._latest
+
+    @property
+    def current(self) -> nn.Module | None:
+        """What the last compilation gave; None if it failed."""
+        return self._current
+
+    def edited(self) -> None:
+        """Note that the document computes something else now."""
+        self._edits += 1
+
+    def compile(self) -> nn.Module | None:
+        """Return the module of the document as it is now: the same one until `edited`; None while it has errors."""
+        with self._lock:
+            state = self._edits, registry.revision
+            if state != self._compiled:
+                try:
+                    self._current = self._latest = compiler.compile(self._graph, reuse=self._latest)
+                except CompileError:
+                    self._current = None
+                self._compiled = state
+            return self._current
+
+    def forget(self) -> None:
+        """Let go of every module."""
+        self._latest = self._current = self._compiled = None
