@@ -38,6 +38,10 @@ HOME = "registered"
 """First part of the targets of registered types: they are no names that anything could be imported by."""
 
 
+MADE = f"{HOME}.remade"
+"""First part of the targets of classes whose objects are made of attributes."""
+
+
 @overload
 def register_node(target: Registered, /) -> Registered: ...
 
@@ -177,6 +181,62 @@ def result_class(cls: type) -> NodeSpec:
         positional=(),
         doc=docstrings.summary(cls.__doc__),
         torch=cls,
+    )
+    registry.register(spec, replace=_is_rerun(spec))
+    return spec
+
+
+@final
+class ObjectMaker:
+    """Makes objects of a class of their attributes, without its constructor.
+
+    Attributes:
+        kind: The class.
+    """
+
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+        self.__name__, self.__qualname__, self.__module__ = kind.__name__, kind.__qualname__, kind.__module__
+
+    def __call__(self, attributes: dict[str, Any]) -> Any:
+        """Return a new object with these attributes."""
+        made: Any = object.__new__(self.kind)
+        vars(made).update(attributes)
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ObjectMaker) and other.kind is self.kind
+
+    def __hash__(self) -> int:
+        return hash(self.kind)
+
+
+def object_class(maker: ObjectMaker) -> NodeSpec:
+    """Return the node type of a plain class whose objects a model makes; registered when it is first met.
+
+    Raises:
+        RegistrationError: If another type has its name, or its name cannot stand in source.
+    """
+    label = maker.__name__
+    found = registry.listed(label)
+    if found is not None and not isinstance(found.torch, ObjectMaker):
+        label = f"{label}Object"
+        found = registry.listed(label)
+    if found is not None and found.torch == maker:
+        return found
+    if not _is_name(label):
+        raise RegistrationError(f"{shown(label)} cannot be the name of a node type.")
+    spec = NodeSpec(
+        type=label,
+        category="Result",
+        kind="function",
+        target=f"{MADE}.{label}",
+        inputs=(Port("attributes", kind="value"),),
+        outputs=(Port("output", kind="value"),),
+        properties=(Property("attributes", ConstantType(), role="call", doc="By name."),),
+        positional=("attributes",),
+        doc=docstrings.summary(maker.kind.__doc__),
+        torch=maker,
     )
     registry.register(spec, replace=_is_rerun(spec))
     return spec

@@ -57,6 +57,7 @@ _DOCS = {
     "train": "The value in training mode.",
     "eval": "The value in evaluation mode.",
     "message": "The message if the condition is false.",
+    "attributes": "A dictionary of values by name.",
 }
 _VALUE = Port("output", kind="value")
 _MATHEMATICS: dict[Callable[..., Any], str] = {
@@ -108,6 +109,15 @@ def specs() -> Iterator[NodeSpec]:
         positional=("items", "name"),
     )
     yield _spec("len", "len", len, "How many items a tuple or list has, or how many rows a tensor.", ("input", None))
+    yield _spec("vars", "vars", vars, "The attributes of an object, such as a cache of keys, by name.", ("input", None))
+    yield _spec(
+        set_attributes_.__name__,
+        set_attributes_.__name__,
+        set_attributes_,
+        "Sets attributes of an object that a call is given, such as a cache of keys. Gives the object.",
+        ("input", None),
+        ("attributes", ConstantType()),
+    )
     for function, doc in _MATHEMATICS.items():
         name = function.__name__
         yield _spec(f"math_{name}", f"math.{name}", function, doc, ("a", NumberType()))
@@ -181,6 +191,12 @@ def result(items: list[Any], name: str) -> Any:
 def setitem(input: Any, index: Any, value: Any) -> Any:
     """Assign to an item of `input` and return it."""
     input[index] = value
+    return input
+
+
+def set_attributes_(input: Any, attributes: dict[str, Any]) -> Any:
+    """Set attributes of an object and return it."""
+    vars(input).update(attributes)
     return input
 
 

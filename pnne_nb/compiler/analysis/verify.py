@@ -18,6 +18,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from pnne_nb.compiler.analysis.gradients import Gradients, collected, parameter_bytes
 from pnne_nb.compiler.lowering.attributes import whole_node
 from pnne_nb.compiler.module.call_errors import describe
 from pnne_nb.compiler.pipeline.compile import compile as compile_graph
@@ -25,6 +26,7 @@ from pnne_nb.compiler.weights.deepcopy import Copies, computed, untouched
 from pnne_nb.errors import CompileError, expect
 from pnne_nb.graph.document import NodeGraph, expect_graph
 from pnne_nb.graph.model.node import whole_of
+from pnne_nb.process.gc_pause import return_free_memory
 from pnne_nb.process.random_state import private_random_state
 
 Mode: TypeAlias = Literal["train", "eval"]
@@ -70,7 +72,7 @@ class VerificationReport(msgspec.Struct, frozen=True):
 
     @property
     def equal(self) -> bool:
-        """Whether all comparisons are equal, bit for bit."""
+        """Return whether all comparisons are equal, bit for bit."""
         return all(check.equal for check in self.checks)
 
     @property
@@ -201,9 +203,14 @@ def _checks(
     """
 
     def run(calls: int, *, wanted: bool) -> tuple[list[Check] | None, bool]:
-        pair = ours.next().train(mode == "train"), others.next().train(mode == "train")
-        before = tuple(map(_numbers, pair))
-        found = _run_both(*pair, args, kwargs, mode, prefix, calls, wanted=wanted)
+        for whole in (False, True):  # what differs is told by its values
+            pair = ours.next().train(mode == "train"), others.next().train(mode == "train")
+            before = tuple(map(_numbers, pair))
+            return_free_memory(parameter_bytes(pair[0]))
+            with collected(*pair, whole=whole) as gradients:
+                found = _run_both(*pair, args, kwargs, mode, prefix, calls, gradients, wanted=wanted)
+            if found is None or all(check.equal for check in found):
+                break
         return found, any(map(_keeps_results, pair)) or tuple(map(_numbers, pair)) != before
 
     found, keeps = run(1, wanted=mode == "eval")
@@ -257,34 +264,42 @@ def copied_object(value: Any, known: dict[int, Any] | None = None) -> Any:
     return value
 
 
-def difference(mine: Any, theirs: Any, place: str = "") -> str:  # noqa: PLR0911  # one for each kind of value
+def difference(mine: Any, theirs: Any, place: str = "") -> str:
     """Describe how two results differ; empty if they are equal, bit for bit."""
+    return _difference(mine, theirs, place, frozenset())
+
+
+def _difference(mine: Any, theirs: Any, place: str, around: frozenset[int]) -> str:  # noqa: PLR0911  # one for each kind
+    """Describe a difference; `around` are the objects that these are in, which some contain again."""
     if isinstance(mine, torch.Tensor) and isinstance(theirs, torch.Tensor):
         if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
             return f"{place}{describe(mine)} and {describe(theirs)}"
         if mine.device.type == "meta" or _same(mine, theirs):
             return ""
         if mine.layout != torch.strided and mine.layout == theirs.layout:
-            return difference(mine.to_dense(), theirs.to_dense(), place)
+            return _difference(mine.to_dense(), theirs.to_dense(), place, around)
         gap = (mine.detach().double() - theirs.detach().double()).abs().max().item() if not mine.is_complex() else ""
         return f"{place}differs by up to {gap}"
     if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
+        if type(mine) is not type(theirs):
+            return f"{place}a {type(mine).__name__} and a {type(theirs).__name__}"
         if list(mine) != list(theirs):
             return f"{place}the keys {list(mine)} and {list(theirs)}"
-        return next((d for key in mine if (d := difference(mine[key], theirs[key], f"{place}{key}: "))), "")
+        return next((d for key in mine if (d := _difference(mine[key], theirs[key], f"{place}{key}: ", around))), "")
     if isinstance(mine, (tuple, list)) and isinstance(theirs, (tuple, list)):
         if type(mine) is not type(theirs) or len(mine) != len(theirs):
             return f"{place}a {type(mine).__name__} of {len(mine)} and a {type(theirs).__name__} of {len(theirs)}"
         pairs = enumerate(zip(mine, theirs, strict=True))
-        return next((d for index, (a, b) in pairs if (d := difference(a, b, f"{place}item {index}: "))), "")
+        return next((d for index, (a, b) in pairs if (d := _difference(a, b, f"{place}item {index}: ", around))), "")
     if is_dataclass(mine) and type(mine) is type(theirs) and not isinstance(mine, type):
         one, other = ({field.name: getattr(side, field.name) for field in fields(side)} for side in (mine, theirs))
-        return difference(one, other, place)
+        return _difference(one, other, place, around)
     if isinstance(mine, np.ndarray) and isinstance(theirs, np.ndarray):
         same = mine.dtype == theirs.dtype and np.array_equal(mine, theirs, equal_nan=mine.dtype.kind in "fc")
         return "" if same else f"{place}different values in an array"
     if type(mine) is type(theirs) and _is_made_of_attributes(mine) and mine is not theirs:
-        return difference(vars(mine), vars(theirs), place)
+        inside = around | {id(mine)}
+        return "" if id(mine) in around else _difference(_attributes(mine), _attributes(theirs), place, inside)
     if type(mine) is type(theirs) and (mine is theirs or isinstance(mine, _COMPARED)):
         return "" if mine == theirs or mine != mine else f"{place}{mine!r} and {theirs!r}"  # noqa: PLR0124  # nan
     return f"{place}{describe(mine)} and {describe(theirs)}"
@@ -296,7 +311,13 @@ _COMPARED = (bool, int, float, complex, str, bytes, set, frozenset, range, slice
 
 def _is_made_of_attributes(value: Any) -> bool:
     """Return whether a result is an object of a plain class, such as a cache."""
-    return hasattr(value, "__dict__") and not isinstance(value, (type, nn.Module)) and not callable(value)
+    has_attributes = hasattr(value, "__dict__") or hasattr(type(value), "__slots__")
+    return has_attributes and not isinstance(value, (type, nn.Module, *_COMPARED)) and not callable(value)
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    slots = [name for cls in type(value).__mro__ for name in getattr(cls, "__slots__", ())]
+    return {**{name: getattr(value, name) for name in slots if hasattr(value, name)}, **getattr(value, "__dict__", {})}
 
 
 def _same(mine: torch.Tensor, theirs: torch.Tensor) -> bool:
@@ -316,11 +337,12 @@ def _run_both(
     kwargs: dict[str, Any],
     mode: Mode,
     prefix: str,
-    calls: int = 1,
+    calls: int,
+    gradients: tuple[Gradients, Gradients],
     *,
-    wanted: bool = False,
+    wanted: bool,
 ) -> list[Check] | None:
-    """Compare `calls` calls with one backward pass, and another call without gradients.
+    """Compare `calls` calls with one backward pass, whose `gradients` are of both, and another call without gradients.
 
     Where gradients to the inputs are `wanted`, return None if both modules refuse to compute them.
     """
@@ -343,13 +365,15 @@ def _run_both(
             drawn.append(torch.get_rng_state())
             try:
                 _backward(result)
-            except RuntimeError as error:
-                # As for a result that was changed in place after something was computed from it.
+            except Exception as error:
+                # As for a result that was changed in place after something was computed from it, or a hook that fails.
                 if module is other and not backward:
                     raise
                 backward.append(str(error))
         results.append(result)
         inputs.append(given)
+        if module is one:
+            return_free_memory(parameter_bytes(one))
     if refused:
         if wanted and not results:
             return None
@@ -371,7 +395,8 @@ def _run_both(
     if backward:  # how far a backward pass has come that fails means nothing
         detail = "only one of them has gradients" if len(backward) == 1 else ""
     else:
-        detail = difference(_gradients(one, inputs[0], prefix), _gradients(other, inputs[1]))
+        named = gradients[0].named(prefix), gradients[1].named()
+        detail = difference(*named) or difference(_input_gradients(inputs[0]), _input_gradients(inputs[1]))
     found.append(Check("gradients", mode, not detail, detail))
     # Parameters too: some are changed by the forward itself, as a moving average of others.
     kept = {f"{prefix}{name}": tensor for name, tensor in (*one.named_buffers(), *one.named_parameters())}
@@ -400,21 +425,28 @@ def _without_gradients(one: nn.Module, other: nn.Module, args: tuple[Any, ...], 
     return f"without gradients, {detail}" if detail else ""
 
 
-def _gradients(module: nn.Module, given: Any, prefix: str = "") -> dict[str, torch.Tensor | None]:
-    # Copies of scripted modules have parameters that are computed.
-    found = {f"{prefix}{name}": p.grad if p.is_leaf else None for name, p in module.named_parameters()}
+def _input_gradients(given: Any) -> dict[str, torch.Tensor | None]:
     leaves = [leaf for leaf in tensors_in(given) if leaf.is_leaf]  # not what the call has put into a cache
-    return {**found, **{f"input {index}": leaf.grad for index, leaf in enumerate(leaves)}}
+    return {f"input {index}": leaf.grad for index, leaf in enumerate(leaves)}
 
 
-def tensors_in(value: Any) -> list[torch.Tensor]:
-    """Return the tensors in a nested value, fields of data classes included."""
+def tensors_in(value: Any, known: set[int] | None = None) -> list[torch.Tensor]:
+    """Return the tensors in a nested value, fields of data classes and attributes of plain objects included.
+
+    Args:
+        value: Anything.
+        known: Identities of the objects that are left out, because they were seen.
+    """
+    known = set() if known is None else known
     found: list[torch.Tensor] = []
     for leaf in pytree.tree_leaves(value):
         if isinstance(leaf, torch.Tensor):
             found.append(leaf)
         elif is_dataclass(leaf) and not isinstance(leaf, type):
-            found += tensors_in([getattr(leaf, field.name) for field in fields(leaf)])
+            found += tensors_in([getattr(leaf, field.name) for field in fields(leaf)], known)
+        elif _is_made_of_attributes(leaf) and id(leaf) not in known:
+            known.add(id(leaf))
+            found += tensors_in(list(_attributes(leaf).values()), known)
     return found
 
 

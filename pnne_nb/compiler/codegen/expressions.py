@@ -10,6 +10,7 @@ from typing import assert_never, final
 import msgspec
 from torch import nn
 
+from pnne_nb.catalog.custom import MADE
 from pnne_nb.compiler.codegen.custom_source import import_line
 from pnne_nb.compiler.codegen.syntax import ORDERED, dictionary, notation, operand
 from pnne_nb.compiler.ir.identifiers import RESERVED, check_target, is_attribute, is_identifier, unique
@@ -26,6 +27,7 @@ from pnne_nb.compiler.ir.program import (
     Sequence,
     Weight,
 )
+from pnne_nb.compiler.ir.python_operators import SET_ATTRIBUTES
 from pnne_nb.compiler.ir.text import Bracketed, Text, before, display, literal
 from pnne_nb.compiler.ir.variables import Variables
 from pnne_nb.errors import CompileError
@@ -33,7 +35,7 @@ from pnne_nb.errors import CompileError
 _SPREAD = frozenset({"view", "reshape", "permute", "expand", "repeat", "tile"})
 """Methods whose sizes people write one by one: ``x.view(-1, 400)``."""
 
-_BUILTINS = frozenset({"choose", "dict", "getattr", "len", "list", "slice", "tuple"})
+_BUILTINS = frozenset({"choose", "dict", "getattr", "len", "list", "slice", "tuple", "vars"})
 """Functions of Python itself that the catalogue has as nodes."""
 
 ITSELF = "itself"
@@ -44,7 +46,7 @@ _DRAWN = {"zeros": "zeros", "ones": "ones", "uniform": "rand"}
 
 def is_known(target: str) -> bool:
     """Return whether source can name `target` without an import: it is torch's or Python's."""
-    return target.startswith(("torch.", "operator.", "math.")) or target in {*_BUILTINS, ORDERED}
+    return target.startswith(("torch.", "operator.", "math.")) or target in {*_BUILTINS, ORDERED, SET_ATTRIBUTES}
 
 
 @functools.cache
@@ -144,6 +146,10 @@ class Expressions:
                 return self._again(call, member, arguments) if call.again else Bracketed(f"{member}(", tuple(arguments))
             case "function" if call.target == ORDERED:
                 return Bracketed(f"{self._target(ORDERED)}(", (dictionary(call, self.argument),))
+            case "function" if call.target.startswith(f"{MADE}."):
+                self.used.add("remade")
+                made = tuple(self._arguments(call.arguments, call))
+                return Bracketed("remade(", (self._target(call.target), *made))
             case "function":
                 return notation(call, self.argument) or Bracketed(
                     f"{self._target(call.target)}{self._entry(call.target)}(",

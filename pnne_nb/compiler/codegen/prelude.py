@@ -23,6 +23,16 @@ def checkpointed(module: nn.Module, *args, **kwargs):
 '''.splitlines()
 """Stands in source whose checkpointed nodes have buffers."""
 
+REMADE = '''
+
+def remade(kind: type, attributes: dict):
+    """Return an object of a class with the given attributes, without calling its constructor."""
+    made = object.__new__(kind)
+    vars(made).update(attributes)
+    return made
+'''.splitlines()
+"""Stands in source that makes objects of plain classes, such as caches of keys."""
+
 EQUIPPED = '''
 
 def equipped(module: nn.Module, parts: nn.Module) -> nn.Module:

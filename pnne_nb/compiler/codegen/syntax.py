@@ -9,7 +9,15 @@ from pnne_nb.compiler.ir.call_properties import CHOOSE
 from pnne_nb.compiler.ir.identifiers import is_identifier
 from pnne_nb.compiler.ir.literals import emit, emit_index
 from pnne_nb.compiler.ir.program import Argument, Attribute, Call, Constant, Ref, Sequence
-from pnne_nb.compiler.ir.python_operators import BINARY, GETATTR, GETITEM, SETITEM, UNARY, is_operator
+from pnne_nb.compiler.ir.python_operators import (
+    BINARY,
+    GETATTR,
+    GETITEM,
+    SET_ATTRIBUTES,
+    STATEMENTS,
+    UNARY,
+    is_operator,
+)
 from pnne_nb.compiler.ir.text import Bracketed, Text
 from pnne_nb.errors import CompileError
 
@@ -61,8 +69,8 @@ def notation(call: Call, write: Write) -> Text | None:
         if train is True and evaluation is False:
             return "self.training"
         return f"{write(operands[0])} if self.training else {write(operands[1])}"
-    if call.target == SETITEM and len(operands) == 3:
-        return f"{operand(operands[0], write)}[{_index(operands[1], write)}] = {write(operands[2])}"
+    if call.target in STATEMENTS:
+        return _statement(call, write)
     if call.keywords or not any(isinstance(each, (Ref, Attribute, Call)) for each in operands):
         return None
     if len(operands) == 2 and call.target == GETITEM:
@@ -75,6 +83,13 @@ def notation(call: Call, write: Write) -> Text | None:
     if is_operator(call.target, len(operands)):
         return _binary(call, write) if len(operands) == 2 else _unary(call, write)
     return None
+
+
+def _statement(call: Call, write: Write) -> Text | None:
+    changed, *rest = call.arguments
+    if call.target == SET_ATTRIBUTES and len(rest) == 1:
+        return Bracketed(f"vars({write(changed)}).update(", (write(rest[0]),))
+    return f"{operand(changed, write)}[{_index(rest[0], write)}] = {write(rest[1])}" if len(rest) == 2 else None
 
 
 def operand(argument: Argument, write: Write, tightest: int = _ATOM) -> str:

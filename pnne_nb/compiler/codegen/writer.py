@@ -23,9 +23,10 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from typing import assert_never
 
+from pnne_nb.catalog.custom import MADE
 from pnne_nb.compiler.codegen.custom_source import CustomSource, import_line
 from pnne_nb.compiler.codegen.expressions import ITSELF, Expressions, takes_device
-from pnne_nb.compiler.codegen.prelude import CHECKPOINTED, EQUIPPED, WHOLE
+from pnne_nb.compiler.codegen.prelude import CHECKPOINTED, EQUIPPED, REMADE, WHOLE
 from pnne_nb.compiler.codegen.source_map import Generated, NodeLine, Section, SourcePart
 from pnne_nb.compiler.ir.call_properties import CHOOSE, Branch, branches
 from pnne_nb.compiler.ir.identifiers import camel, is_dotted, is_identifier, parameter_name, unique
@@ -45,7 +46,7 @@ from pnne_nb.compiler.ir.program import (
     Unit,
     Weight,
 )
-from pnne_nb.compiler.ir.python_operators import SETITEM
+from pnne_nb.compiler.ir.python_operators import STATEMENTS
 from pnne_nb.compiler.ir.text import INDENT, WIDTH, Bracketed, Text, behind, display, laid_out, spread
 from pnne_nb.compiler.ir.variables import Variables
 
@@ -121,6 +122,8 @@ class _Writer:
         self._expressions = Expressions(unit.objects)
         if any(call.again == "restored" for program in unit.programs.values() for call in program.calls):
             self._expressions.reserved |= {"checkpointed", "restored", "contextmanager", "nullcontext"}
+        if any(call.target.startswith(f"{MADE}.") for program in unit.programs.values() for call in program.calls):
+            self._expressions.reserved |= {"remade"}
         if unit.boxes:
             self._expressions.reserved |= {"equipped", "copy"}
         if unit.root.whole:
@@ -193,6 +196,7 @@ class _Writer:
             lines += [line for line in self._custom.imports if line not in lines]
             lines += self._custom.text
         lines += CHECKPOINTED if checkpointed else []
+        lines += REMADE if "remade" in self._expressions.used else []
         return [*lines, *(EQUIPPED if self._unit.boxes else []), *(WHOLE if whole else [])]
 
     def _section(self, program: Program) -> Section:
@@ -407,7 +411,7 @@ class _Writer:
         conditional: set[str] = set()
         for index, (call, wanted) in enumerate(zip(program.calls, branches(program), strict=True)):
             text = self._expressions.call(call)
-            changed = self._expressions.argument(call.arguments[0]) if call.target == SETITEM else ""
+            changed = self._expressions.argument(call.arguments[0]) if call.target in STATEMENTS else ""
             inputs = variables.inputs(index)
             targets, dead = variables.step(index)
             if call.target == CHOOSE and not targets:

@@ -1,12 +1,12 @@
 """Imports any ``nn.Module`` as a document that compiles to an equal module; running both proves it.
 
 ``tracing`` calls the module once in each mode (``observed_calls``) and records one ``forward`` (``tracer``). There
-``proxies`` stand for computed values, ``patched_functions`` replaces functions that cannot take proxies, ``decompositions``
-rewrites methods without a node type, ``call_site`` inspects the frames of the traced code, ``side_effects`` watches
-attributes, ``guards`` records and checks what depends on the example, and ``train_eval`` joins the two modes.
-``translation`` makes items of the recording (``translate``), nests containers (``containers``) and makes the document
-(``emit_ops``). ``verification`` finds modules that differ (``bisect``) and tries other sizes (``batch_resize``).
-``importer`` runs these steps.
+``proxies`` stand for computed values, ``objects`` takes caches and their like apart, ``patched_functions`` replaces
+functions that cannot take proxies, ``decompositions`` rewrites methods without a node type, ``call_site`` inspects the
+frames of the traced code, ``interception`` watches attributes, ``guards`` records and checks what depends on the example,
+and ``train_eval`` joins the two modes. ``translation`` makes items of the recording (``translate``), nests containers
+(``containers``) and makes the document (``emit_ops``). ``verification`` finds modules that differ (``bisect``) and tries
+other sizes (``batch_resize``). ``importer`` runs these steps.
 
 There is no second way through ``torch.export``. On the hand-written networks of the tests it refused 11 that this
 import handles (caches in objects, packed sequences, sizes that depend on data, buffers changed through ``data``). It

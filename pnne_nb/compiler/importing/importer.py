@@ -15,11 +15,13 @@ from torch.utils import _pytree as pytree
 
 from pnne_nb.catalog.operators import CHECK
 from pnne_nb.compiler.analysis.example_inputs import EXAMPLES, normal_inputs
-from pnne_nb.compiler.analysis.verify import call_arguments, tensors_in, whole_prefix
+from pnne_nb.compiler.analysis.gradients import parameter_bytes
+from pnne_nb.compiler.analysis.verify import call_arguments, key_prefix, whole_prefix
 from pnne_nb.compiler.importing.draft.draft import Item, Kind, Level, UntranslatableError
 from pnne_nb.compiler.importing.draft.layers import is_extensible, layer_spec, obstacle, read_properties
+from pnne_nb.compiler.importing.draft.source_lines import module_at, with_line, written_at
 from pnne_nb.compiler.importing.tracing.call_site import failed_at
-from pnne_nb.compiler.importing.tracing.calls import Arguments, Slot, parameter_names, port_names
+from pnne_nb.compiler.importing.tracing.calls import Arguments, Slot, parameter_names, port_names, slot_of
 from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCalls, observe, observe_failing
 from pnne_nb.compiler.importing.translation.containers import nest
 from pnne_nb.compiler.importing.translation.emit_ops import Assembly, class_name, class_title, complete
@@ -31,12 +33,13 @@ from pnne_nb.compiler.importing.verification.element_types import converted
 from pnne_nb.compiler.importing.verification.opaque_modules import Call, OpaqueModules
 from pnne_nb.compiler.ir.node_settings import element_type
 from pnne_nb.compiler.lowering.attributes import node_at
-from pnne_nb.compiler.pipeline.compile import compile as compile_graph
-from pnne_nb.compiler.weights.deepcopy import Copies, duplicate, untouched
+from pnne_nb.compiler.pipeline.compile import compile_for_proof
+from pnne_nb.compiler.weights.deepcopy import Copies, Shared, duplicate, untouched
 from pnne_nb.compiler.weights.rename_log import follow
 from pnne_nb.errors import CompileError, answers_misuse
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.schema.structural import CHECKPOINT
+from pnne_nb.process.gc_pause import return_free_memory
 from pnne_nb.process.progress_line import ProgressLine, bar, is_watched
 from pnne_nb.process.random_state import private_random_state
 
@@ -146,11 +149,19 @@ def _proved(net: nn.Module, args: tuple[Any, ...], given: dict[str, Any], tell: 
         if path in importing.open:
             failed[path] += 1
         else:
-            own = type(net.get_submodule(path)).train is not nn.Module.train
-            opaque[path] = fault.reason + ("; its class has a train() of its own, which is not drawn" if own else "")
+            opaque[path] = _told(fault.reason, net.get_submodule(path))
     raise CompileError(
         f"{type(net).__name__} cannot be imported: {opaque.get('', 'nothing of it can be verified').rstrip('.')}."
     )
+
+
+def _told(reason: str, module: nn.Module) -> str:
+    """Return why a module differs from its import, with the line of its code."""
+    own = type(module).train
+    if own is not nn.Module.train:
+        at = written_at(own)
+        reason += f"; its class has a train() of its own, which is not drawn{f' ({at})' if at else ''}"
+    return with_line(reason, module_at(module))
 
 
 def _unproved(
@@ -188,18 +199,25 @@ def _check(
     graph: NodeGraph, net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], tell: _Steps, *, by_mode: bool
 ) -> ImportFault | None:
     tell("comparing what it compiles to", done=0.5)
-    try:
-        with private_random_state():  # fresh weights are drawn before those of `net` take their place
-            model = compile_graph(graph, reuse=net)
-    except CompileError as error:
-        place = next((d.node for d in error.diagnostics if d.node is not None), "")
-        return ImportFault(
-            _module_path(net, place.removeprefix(whole_prefix(graph))),
-            f"the imported graph does not compile: {error.diagnostics[0].message if error.diagnostics else error}",
-            again=any(d.code.startswith(f"{CHECKPOINT.name}-") for d in error.diagnostics),
-        )
-    copies = Copies(net), Copies(model)
-    fault = find_fault(graph, net, model, args, kwargs, copies)
+    used = parameter_bytes(net)
+    return_free_memory(used)
+    for together in (True, False):
+        try:
+            with private_random_state():  # fresh weights are drawn before those of `net` take their place
+                model = compile_for_proof(graph, net)
+        except CompileError as error:
+            place = next((d.node for d in error.diagnostics if d.node is not None), "")
+            return ImportFault(
+                _module_path(net, place.removeprefix(whole_prefix(graph))),
+                f"the imported graph does not compile: {error.diagnostics[0].message if error.diagnostics else error}",
+                again=any(d.code.startswith(f"{CHECKPOINT.name}-") for d in error.diagnostics),
+            )
+        shared = Shared(net, model, key_prefix(graph)) if together else None
+        copies = shared.copies if shared is not None else (Copies(net), Copies(model))
+        fault = find_fault(graph, net, model, args, kwargs, copies)
+        return_free_memory(used)
+        if shared is None or shared.is_intact:
+            break  # otherwise its code changes parameters, and each needs its own
     if fault is not None:
         return fault
     tell("comparing inputs of other sizes", done=0.7)
@@ -208,9 +226,14 @@ def _check(
     if other.differs:
         fault = find_fault(graph, net, model, *other.inputs, copies) or unknown
         return fault._replace(reason=f"with inputs of other sizes, {fault.reason}")
-    for each in converted(net, model, other.inputs):
-        tell(f"comparing {each.dtype}", done=0.9)
-        if tried(graph, each.net.eval(), each.model.eval(), each.inputs) is False:
+    for first in converted(net, model, other.inputs, shared.originals if shared is not None else {}):
+        tell(f"comparing {first.dtype}", done=0.9)
+        return_free_memory(used)
+        each, answer = first, tried(graph, first.net.eval(), first.model.eval(), first.inputs)
+        if not answer and first.whole is not None:
+            each = first.whole()
+            answer = tried(graph, each.net.eval(), each.model.eval(), each.inputs)
+        if answer is False:
             again = Copies(each.net), Copies(each.model)
             fault = find_fault(graph, each.net, each.model, *each.inputs, again) or unknown
             return fault._replace(reason=f"converted to {each.dtype}, {fault.reason}")
@@ -327,13 +350,11 @@ class _Import:
         """
         called, positional = call
         reason = ""
-        for kept in ((torch.Tensor, int, float), (torch.Tensor,)):
-            values = [
-                Slot(name, tensor=isinstance(value, torch.Tensor)) if _holds(value, kept) else _fixed(name, value)
-                for name, value in called
-            ]
-            kwargs = {name: value for (name, _), value in zip(called[positional:], values[positional:], strict=True)}
+        for computed in (True, False):
             try:
+                values = [slot_of(name, value, computed=computed) for name, value in called]
+                rest = zip(called[positional:], values[positional:], strict=True)
+                kwargs = {name: value for (name, _), value in rest}
                 arguments = tuple(values[:positional]), kwargs
                 level = self._level(module, path, arguments, frames, dict(called))
             except UntranslatableError as error:
@@ -346,6 +367,7 @@ class _Import:
         """Return a graph that only calls the module, for a module that cannot be imported."""
         level = Level(class_title(self._net), nn.Module())
         entries = {name: level.add(Item("Input", name, argument=name)) for name, _ in called}
+        reason = with_line(reason, module_at(self._net))
         ports = port_names(self._net, positional, [name for name, _ in called[positional:]])
         properties: dict[str, object] = {"target": class_name(self._net), "inputs": ports}
         item = level.add(Item("Module", "module", properties, reason=reason, whole=True))
@@ -415,6 +437,7 @@ class _Import:
         tensor = all(isinstance(frame.result, torch.Tensor) for frame in frames.values())
         kind: Kind = "tensor" if tensor else "value"
         properties = {"target": class_name(called)}
+        reason = with_line(reason, module_at(called))
         inner = self._boxes.inside(called, path)
         return Item("Module", name, properties, member=below, inner=inner, reason=reason, kinds={"output": kind})
 
@@ -448,32 +471,6 @@ def _check_ranks(level: Level, called: Mapping[str, Any]) -> None:
         checks += [found, same, Item(CHECK, CHECK, {"message": said}, {"condition": (same, "output")})]
     place = len(list(level.of_type("Input")))
     level.items[place:place] = checks
-
-
-def _fixed(name: str, value: Any) -> Any:
-    """Return a constant argument as a slot that takes nothing else, where a document can compare it.
-
-    Raises:
-        UntranslatableError: If it is an object with tensors, which are not the same in the next call.
-    """
-    if hasattr(value, "__dict__") and not isinstance(value, type) and tensors_in(list(vars(value).values())):
-        kind = type(value).__name__
-        raise UntranslatableError(
-            f"its argument {name} is a {kind}, an object with tensors in it, which no port carries"
-        )
-    return Slot(name, tensor=False, only=(value,)) if _is_plain(value) else value
-
-
-def _is_plain(value: Any) -> bool:
-    if type(value) in (tuple, list):
-        return all(map(_is_plain, value))
-    return isinstance(value, (type(None), bool, int, float, str, torch.dtype))
-
-
-def _holds(value: Any, kinds: tuple[type, ...]) -> bool:
-    if isinstance(value, (tuple, list, dict)):
-        return any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value))
-    return isinstance(value, kinds) and not isinstance(value, bool)
 
 
 def _signature(arguments: Arguments) -> str:

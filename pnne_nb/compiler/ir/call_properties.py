@@ -6,7 +6,7 @@ from collections.abc import Container
 from typing import Literal
 
 from pnne_nb.compiler.ir.program import Argument, Call, Constant, Layer, Program, Ref, Sequence, references
-from pnne_nb.compiler.ir.python_operators import GETATTR, GETITEM, SETITEM
+from pnne_nb.compiler.ir.python_operators import GETATTR, GETITEM, STATEMENTS
 
 CHOOSE = "choose"
 """Target of the call that is written ``train if self.training else eval``."""
@@ -70,7 +70,7 @@ def gives_number(call: Call, known: Container[str]) -> bool:
         return False
     if call.kind == "method":
         return call.target == "size" and len(call.arguments) == 2
-    if call.kind != "function" or call.target == SETITEM:
+    if call.kind != "function" or call.target in STATEMENTS:
         return False
     if call.target == GETITEM:
         return _is_number(call.arguments[0], known)
@@ -98,7 +98,7 @@ def _is_number(argument: Argument, known: Container[str]) -> bool:
 
 def changes_in_place(call: Call) -> bool:
     """Return whether a call changes its first argument: ``add_``, ``inplace=True``, ``x[0] = y``."""
-    if call.target == SETITEM:
+    if call.target in STATEMENTS:
         return True
     return (call.target.endswith("_") and not call.target.endswith("__")) or _says_so(call.keywords)
 

@@ -15,7 +15,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RESERVED = frozenset(
     {
         *("self", "torch", "nn", "F", "collections", "math", "operator", "_", *keyword.kwlist),
-        *("complex", "dict", "float", "getattr", "len", "list", "slice", "super", "tuple"),
+        *("complex", "dict", "float", "getattr", "len", "list", "slice", "super", "tuple", "vars"),
     }
 )
 """Names that mean something in generated source."""

@@ -64,7 +64,13 @@ GETITEM = "operator.getitem"
 """Target that is written ``x[index]``."""
 
 SETITEM = "operator.setitem"
-"""Target that is written ``x[index] = value``: a statement, after which ``x`` is the result."""
+"""Target that is written ``x[index] = value``."""
+
+SET_ATTRIBUTES = "set_attributes_"
+"""Target that is written ``vars(x).update(attributes)``."""
+
+STATEMENTS = (SETITEM, SET_ATTRIBUTES)
+"""Targets that are statements, after which ``x`` is the result."""
 
 GETATTR = "getattr"
 """Target that is written ``x.shape``."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from pnne_nb.catalog.custom import ObjectMaker
 from pnne_nb.compiler.codegen.expressions import is_known
 from pnne_nb.compiler.ir.node_settings import ablated
 from pnne_nb.compiler.ir.program import (
@@ -133,7 +134,7 @@ class _Lowering:
         self._specs = {type: registry[type] for type in types}
         self._annotations = Annotations(snapshots, self._specs)
         self.objects: dict[str, object] = {
-            spec.target: spec.torch
+            spec.target: spec.torch.kind if isinstance(spec.torch, ObjectMaker) else spec.torch
             for spec in self._specs.values()
             if spec.kind in ("module", "function") and not is_known(spec.target)
         }

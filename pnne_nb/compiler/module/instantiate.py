@@ -8,11 +8,13 @@ it would never be called.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from contextlib import nullcontext
+from typing import Any, final
 
 import msgspec
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.compiler.codegen.input_check import inputs_of
@@ -34,7 +36,7 @@ from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import whole_of
 
 
-def make(graph: NodeGraph, lowered: Lowered, loaded: Loaded, reuse: nn.Module | None) -> nn.Module:
+def make(graph: NodeGraph, lowered: Lowered, loaded: Loaded, reuse: nn.Module | None, *, proof: bool) -> nn.Module:
     """Return a new model of a class.
 
     Args:
@@ -42,6 +44,8 @@ def make(graph: NodeGraph, lowered: Lowered, loaded: Loaded, reuse: nn.Module | 
         lowered: What it was lowered to.
         loaded: Its class.
         reuse: As `pipeline.compile.compile`.
+        proof: Whether it is only to be compared with `reuse`: then weights that it cannot take over have any values,
+            and there is no warning of these.
 
     Raises:
         CompileError: If `reuse` has not what the document only names, a layer cannot be built, or the weights do not
@@ -54,7 +58,8 @@ def make(graph: NodeGraph, lowered: Lowered, loaded: Loaded, reuse: nn.Module | 
     absent = [path for path, device in loaded.generated.devices.items() if device == "meta"]
     ready = {id(tensor) for module in _closed_whole(loaded, opaque) for tensor in _tensors(module)}
     require_room(lowered.unit, lambda: loaded.cls(*opaque), absent)
-    model = constructed(loaded, opaque, expected)
+    with _Undrawn() if proof else nullcontext():
+        model = constructed(loaded, opaque, expected)
     carried: dict[str, str] = {}
     if reuse is not None and source is not None:
         boxes = loaded.generated.boxes
@@ -62,18 +67,33 @@ def make(graph: NodeGraph, lowered: Lowered, loaded: Loaded, reuse: nn.Module | 
         carried = carry_over(source if whole_node(graph) in boxes else reuse, model, former, ready)
         if missing := settle(model, source, boxes, former):
             raise failure(loaded.generated.name, [_on_screen(graph, each) for each in missing])
-        if not is_known(graph, reuse):
+        if not proof and not is_known(graph, reuse):
             closed = {id(tensor) for module in opaque for tensor in module.parameters()}
             afresh = [name for name, each in model.named_parameters() if name not in carried and id(each) not in closed]
             warn_of_lost(graph, model, afresh, source, set(carried.values()))
         share_modules(source, model, former)
     remember(model, graph)
     if loaded.generated.absent:
-        require_values(graph, loaded, model, carried)
+        require_values(graph, loaded, model, carried, warns=not proof)
     if reuse is not None:
         for path, device in loaded.generated.devices.items():
             model.get_submodule(path).to(device)
     return model
+
+
+@final
+class _Undrawn(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not say
+    """During a ``with`` block, weights are not drawn: memory that nobody writes to is none."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch does not say
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func.overloadpacket in (torch.ops.aten.uniform_, torch.ops.aten.normal_):
+            return args[0]
+        return func(*args, **(kwargs or {}))
 
 
 def _around_whole(graph: NodeGraph, reuse: nn.Module, former: Former) -> nn.Module:

@@ -105,9 +105,22 @@ def compile(graph: NodeGraph, reuse: nn.Module | None = None) -> nn.Module:
     """
     expect_graph(graph)
     expect(reuse, (nn.Module, NoneType), "reuse", "a model")
+    return _made(graph, reuse, proof=False)
+
+
+def compile_for_proof(graph: NodeGraph, net: nn.Module) -> nn.Module:
+    """Return a model to be compared with `net`, whose weights it takes; those that it cannot take have any values.
+
+    Raises:
+        CompileError: See `compile`.
+    """
+    return _made(graph, net, proof=True)
+
+
+def _made(graph: NodeGraph, reuse: nn.Module | None, *, proof: bool) -> nn.Module:
     with without_collections():
         compiled = _compiled(graph)
-        return make(graph, compiled.lowered, compiled.loaded, reuse)
+        return make(graph, compiled.lowered, compiled.loaded, reuse, proof=proof)
 
 
 def to_source(graph: NodeGraph) -> str:

@@ -39,7 +39,7 @@ def imitation(model: nn.Module, inputs: Any) -> Iterator[tuple[nn.Module, Any]]:
     memo: dict[int, Any] = {id(tensor): fake(tensor) for tensor in tensors}
     twin = without_counting(copy.deepcopy(model, memo))
     given = pytree.tree_map(lambda leaf: fake(leaf) if isinstance(leaf, torch.Tensor) else leaf, inputs)
-    with _quietly(), mode, _OneCpu():
+    with unlogged(), mode, _OneCpu():
         yield twin, given
 
 
@@ -71,7 +71,7 @@ def without_counting(module: nn.Module) -> nn.Module:
 @contextmanager
 def casting(contexts: Sequence[str]) -> Iterator[None]:
     """Enter autocast contexts of the CPU, for tensors made by `on_cpu`."""
-    with _quietly(), FakeTensorMode(allow_non_fake_inputs=True), entered(contexts):
+    with unlogged(), FakeTensorMode(allow_non_fake_inputs=True), entered(contexts):
         yield
 
 
@@ -99,7 +99,8 @@ def cast(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str,
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
+def unlogged() -> Iterator[None]:
+    """Have torch write nothing about operations on fake tensors that refuse their inputs in this block."""
     level = _LOGGER.level
     _LOGGER.setLevel(logging.CRITICAL)  # what fails is raised as well
     try:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, final
 
 import torch
@@ -17,6 +18,8 @@ from pnne_nb.process.random_state import preserved_random_state
 
 _CONTAINERS = (dict, OrderedDict, list, set)
 """Most of what a module holds, of hooks above all, are these, and empty."""
+
+_NOTHING: Mapping[int, torch.Tensor] = MappingProxyType({})
 
 _ATOMS = (bool, int, float, str, type(None))
 
@@ -50,15 +53,58 @@ def duplicate(module: nn.Module, tensor: Callable[[torch.Tensor], Any] | None = 
 
 
 @final
+class Shared:
+    """Copies of two modules that have the same parameters, all in the memory of the second, which saves that of two.
+
+    Args:
+        one: It is not changed.
+        other: Its parameters are changed where a copy changes its own; `is_intact` says so.
+        prefix: What the names of the second begin with.
+
+    Attributes:
+        copies: Of both.
+    """
+
+    def __init__(self, one: nn.Module, other: nn.Module, prefix: str = "") -> None:
+        theirs = dict(other.named_parameters(remove_duplicate=False))
+        named = one.named_parameters(remove_duplicate=False)
+        pairs = ((mine, theirs.get(f"{prefix}{name}")) for name, mine in named)
+        self._pairs = [(mine, its) for mine, its in pairs if its is not None and _are_alike(mine, its)]
+        self.copies = (
+            Copies(one, {id(mine): its for mine, its in self._pairs}),
+            Copies(other, {id(its): its for _, its in self._pairs}),
+        )
+
+    @property
+    def originals(self) -> dict[int, torch.Tensor]:
+        """Parameters of the first that those of the second, by identity, are equal to."""
+        return {id(its): mine for mine, its in self._pairs}
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether no copy has changed a parameter."""
+        return all(torch.equal(mine, its) for mine, its in self._pairs)
+
+
+def _are_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if not type(one) is type(other) is nn.Parameter or one.is_quantized or one.layout != torch.strided or one.is_meta:
+        return False
+    same = one.dtype == other.dtype and one.device == other.device and one.stride() == other.stride()
+    return same and torch.equal(one, other)
+
+
+@final
 class Copies:
     """Copies of a module that are needed one after the other: each is in the memory of the last, which is then over.
 
     Args:
         module: It is not changed.
+        shared: Tensors that copies of a parameter are, by its identity, rather than to be filled with its content.
     """
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, shared: Mapping[int, torch.Tensor] = _NOTHING) -> None:
         self._module = module
+        self._shared = shared
         self._memory: dict[int, torch.Tensor] = {}
 
     def next(self) -> nn.Module:
@@ -67,6 +113,8 @@ class Copies:
 
     def _filled(self, tensor: torch.Tensor) -> Any:
         """Return the memory of a tensor's copy, with the tensor's content."""
+        if id(tensor) in self._shared:
+            return self._shared[id(tensor)].detach()
         # What is more than numbers in memory of its own copies itself.
         if type(tensor) is not nn.Parameter or tensor.layout != torch.strided or tensor.is_quantized:
             return None

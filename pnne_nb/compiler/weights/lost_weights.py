@@ -21,7 +21,9 @@ _DRAWN = (
 _ZERO = "The document does not contain the values of this parameter: it starts at zero."
 
 
-def require_values(graph: NodeGraph, loaded: Loaded, model: nn.Module, carried: Collection[str]) -> None:
+def require_values(
+    graph: NodeGraph, loaded: Loaded, model: nn.Module, carried: Collection[str], *, warns: bool
+) -> None:
     """Say which tensors of an imported graph have no values, because the document does not keep them.
 
     Raises:
@@ -55,8 +57,8 @@ def require_values(graph: NodeGraph, loaded: Loaded, model: nn.Module, carried: 
     ]
     if any(diagnostic.severity == "error" for diagnostic in found):
         raise failure(graph.name, found)
-    for diagnostic in found:
-        warnings.warn(str(diagnostic), stacklevel=4)
+    for diagnostic in found if warns else ():
+        warnings.warn(str(diagnostic), stacklevel=5)
 
 
 def _is_drawn(parameter: nn.Parameter) -> bool:
@@ -92,7 +94,7 @@ def warn_of_lost(
             f"shape.{more} Renamed and moved nodes are tracked from the time when their graph was loaded or "
             "imported, not before. Give both the same names, or reuse a model that was "
             "compiled from this graph.",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

@@ -258,7 +258,9 @@ def test_a_module_without_inputs_is_told_so() -> None:
         def forward(self) -> Tensor:
             return self.values * 2
 
-    with pytest.raises(pn.CompileError, match=r"Table cannot be imported: .* so nothing can be fed to it\.$"):
+    with pytest.raises(
+        pn.CompileError, match=r"Table cannot be imported: .* so nothing can be fed to it \(test_hostile\.py, line \d+"
+    ):
         pn.from_module(Table())
 
 
@@ -422,7 +424,7 @@ def test_inputs_beside_the_parameters_are_refused() -> None:
 
 
 class Cache:
-    """What a model remembers for its next call; no port carries it."""
+    """What a model remembers for its next call."""
 
     def __init__(self, keys: Tensor) -> None:
         self.keys = [keys]
@@ -444,7 +446,7 @@ def test_objects_among_the_results_are_compared_by_what_they_hold() -> None:
     graph = pn.from_module(net, x)
     report = pn.verify(graph, net, x)
     assert report, str(report)
-    assert report.opaque["module"].startswith("its forward cannot be traced: argument of type")
+    assert not report.opaque
     assert "keys: item 0: differs" in difference(Cache(x), Cache(x + 1))
 
 
@@ -479,4 +481,4 @@ def test_an_object_that_one_layer_fills_and_another_reads_is_not_taken_for_new()
     net, x = Filling(), torch.randn(2, 4)
     report = pn.verify(pn.from_module(net, x), net, x)
     assert report, str(report)
-    assert "module" in report.opaque
+    assert not report.opaque

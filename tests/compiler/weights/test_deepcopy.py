@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from pnne_nb.compiler.weights.deepcopy import Copies, duplicate
+from pnne_nb.compiler.weights.deepcopy import Copies, Shared, duplicate
 
 
 class Holding(nn.Module):
@@ -56,3 +56,25 @@ def test_copies_share_what_the_original_shares() -> None:
     original[1].weight = original[0].weight
     one, other = Copies(original).next().children()
     assert one.weight is other.weight
+
+
+def test_two_modules_with_equal_parameters_are_copied_into_the_memory_of_one() -> None:
+    one, other = Holding(), nn.ModuleDict({"it": Holding()})
+    other["it"].load_state_dict(one.state_dict())
+    shared = Shared(one, other, "it.")
+    first, second = (copies.next() for copies in shared.copies)
+    weights = [each.get_parameter("inner.0.weight") for each in (first, second.get_submodule("it"), other["it"])]
+    assert len({weight.data_ptr() for weight in weights}) == 1
+    assert one.get_parameter("inner.0.weight").data_ptr() != weights[0].data_ptr()
+    buffers = [each.get_buffer("inner.1.running_mean").data_ptr() for each in (first, second.get_submodule("it"))]
+    assert len(set(buffers)) == 2
+    assert shared.is_intact
+    weights[0].data.add_(1)
+    assert not shared.is_intact  # for what a copy changes, the original must not be blamed
+
+
+def test_parameters_that_differ_are_copied_apart() -> None:
+    one, other = Holding(), Holding()
+    first, second = (copies.next() for copies in Shared(one, other).copies)
+    assert torch.equal(first.get_parameter("inner.0.weight"), one.get_parameter("inner.0.weight"))
+    assert torch.equal(second.get_parameter("inner.0.weight"), other.get_parameter("inner.0.weight"))

@@ -7,7 +7,7 @@ from collections import Counter
 import msgspec
 
 from pnne_nb.compiler.ir.program import Argument, Call, Constant, Program, Ref, Sequence, references
-from pnne_nb.compiler.ir.python_operators import GETATTR, GETITEM, SETITEM
+from pnne_nb.compiler.ir.python_operators import GETATTR, GETITEM, STATEMENTS
 
 
 def inlined(program: Program) -> Program:
@@ -55,7 +55,7 @@ def _is_value(call: Call, values: set[str]) -> bool:
         return False
     if call.kind == "method":
         return call.target == "size" and len(call.arguments) == 2
-    if call.kind != "function" or call.target == SETITEM:
+    if call.kind != "function" or call.target in STATEMENTS:
         return False
     if call.target == GETITEM:
         return isinstance(call.arguments[0], Ref) and call.arguments[0].node in values

@@ -8,7 +8,7 @@ from typing import Any
 from torch import fx
 
 _SYMBOLS = {
-    "is_": "is", "gt": ">", "lt": "<", "ge": ">=", "le": "<=", "eq": "==", "ne": "!=", "mod": "%", "add": "+",
+    "is_": "is", "is_not": "is not", "gt": ">", "lt": "<", "ge": ">=", "le": "<=", "eq": "==", "ne": "!=", "mod": "%", "add": "+",
     "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//",
 }  # fmt: skip
 
@@ -41,6 +41,8 @@ def shown(node: fx.Node, depth: int = 0) -> str:
     name = str(node.target) if node.op == "call_method" else str(getattr(node.target, "__name__", node.target))
     if node.target is getattr:
         return f"{args[0]}.{node.args[1]}"
+    if node.target is operator.getitem and getattr(node.args[0], "target", None) is vars:
+        return f"{shown(node.args[0].args[0], depth)}.{node.args[1]}"  # type: ignore[union-attr,arg-type]  # of an object
     if node.target is operator.getitem:
         return f"{args[0]}[{index(node.args[1])}]"
     if node.target is operator.not_:
@@ -56,21 +58,45 @@ _DEMANDS = {"gt": "more than", "lt": "less than", "ge": "at least", "le": "at mo
 
 def in_words(condition: fx.Node) -> str:
     """Return what a check of a size asks for: ``"dimension 1 of x must be a multiple of 4, for "``; or nothing."""
-    demand = _DEMANDS.get(str(getattr(condition.target, "__name__", "")))
-    asked, wanted = condition.args if len(condition.args) == 2 else (None, None)
-    if demand is None or not isinstance(asked, fx.Node) or type(wanted) is not int:
+    demand: str | None
+    if condition.target is operator.not_:
+        asked, demand, wanted = condition.args[0], "", 0  # `if x.shape[0] % 4:` went the other way
+    elif len(condition.args) == 2 and str(getattr(condition.target, "__name__", "")) in _DEMANDS:
+        asked, demand, wanted = condition.args[0], _DEMANDS[condition.target.__name__], condition.args[1]  # type: ignore[union-attr,assignment]  # a function
+    else:
+        asked, demand, wanted = condition, _DEMANDS["ne"], 0
+    if not isinstance(asked, fx.Node) or type(wanted) is not int:
         return ""
-    if asked.target is operator.mod and demand == "" and wanted == 0 and isinstance(asked.args[0], fx.Node):
-        demand, wanted, asked = "a multiple of", asked.args[1], asked.args[0]
+    size, text = _demanded(asked, demand, wanted)
+    said = _size_of(size) if isinstance(size, fx.Node) and text else ""
+    return f"{said} must be {text}, for " if said else ""
+
+
+def _demanded(asked: fx.Node, demand: str, wanted: int) -> tuple[Any, str]:
+    """Return the size that a check is about, and what it must be."""
+    size, by = asked.args if len(asked.args) == 2 else (None, None)
+    if asked.target in (operator.add, operator.sub) and isinstance(size, fx.Node) and type(by) is int:
+        return _demanded(size, demand, wanted - by if asked.target is operator.add else wanted + by)
+    if asked.target is operator.mod and type(by) is int:
+        if wanted == 0 and demand in ("", _DEMANDS["ne"]):
+            return size, f"{'no' if demand else 'a'} multiple of {by}"
+        return size, "" if demand else f"{wanted} more than a multiple of {by}"
+    if asked.target is operator.floordiv and type(by) is int and by > 0 and not demand:
+        return size, f"from {wanted * by} to {(wanted + 1) * by - 1}"
+    return asked, f"{demand} {wanted}".strip()
+
+
+def _size_of(asked: fx.Node) -> str:
+    """Return in words which size of a tensor a value is, or nothing: ``"dimension 1 of x"``."""
     source, dim = asked.args if len(asked.args) == 2 else (None, None)
     if asked.target is operator.getitem and isinstance(source, fx.Node):
         is_shape = source.target is getattr and source.args[1] == "shape"
         source = source.args[0] if is_shape or source.target == "size" else None
     elif asked.target != "size":
         return ""
-    if not isinstance(source, fx.Node) or type(dim) is not int or isinstance(wanted, fx.Node):
+    if not isinstance(source, fx.Node) or type(dim) is not int:
         return ""
-    return f"dimension {dim} of {shown(source)} must be {f'{demand} {wanted}'.strip()}, for "
+    return f"dimension {dim} of {shown(source)}"
 
 
 def _symbol(node: fx.Node) -> str:

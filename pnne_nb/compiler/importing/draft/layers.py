@@ -11,6 +11,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from pnne_nb.catalog.tables import overrides
 from pnne_nb.compiler.codegen.loader import loaded_from
+from pnne_nb.compiler.importing.draft.source_lines import module_at, with_line, written_at
 from pnne_nb.graph.schema.property_types import check, holds_tensor
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec, Property
@@ -45,11 +46,14 @@ def obstacle(module: nn.Module) -> str:
     hooks = [hook for hook in hooks if not getattr(hook, ONLY_WATCHES, False)]
     if hooks:
         names = ", ".join(dict.fromkeys(str(getattr(h, "__qualname__", type(h).__qualname__)) for h in hooks))
-        return f"it has hooks, which a graph cannot represent ({names})"
+        lines = "; ".join(dict.fromkeys(filter(None, map(written_at, hooks))))
+        return f"it has hooks, which a graph cannot represent ({names}{f': {lines}' if lines else ''})"
     if isinstance(module, torch.jit.ScriptModule):
-        return "it is a scripted module, which has no Python code"
+        return with_line("it is a scripted module, which has no Python code", module_at(module))
+    if "_orig_mod" in module._modules:
+        return "torch.compile has compiled it; its _orig_mod, the module that it was made from, can be imported"
     if "forward" in vars(module):
-        return "its forward method was replaced on the instance"
+        return with_line("its forward method was replaced on the instance", module_at(module))
     return ""
 
 

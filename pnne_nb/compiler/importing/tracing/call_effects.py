@@ -11,6 +11,9 @@ from torch import fx
 
 from pnne_nb.graph.schema.registry import registry
 
+TYPE = "type"
+"""Where a recorded call keeps the type of its result."""
+
 CREATORS = frozenset(
     getattr(torch, name)
     for name in ("arange", "empty", "eye", "full", "linspace", "ones", "rand", "randint", "randn", "randperm", "zeros")
@@ -63,7 +66,10 @@ def only_looks(node: fx.Node) -> bool:
         )
     ):
         return False
-    return target is getattr or getattr(target, "__module__", "") in ("_operator", "math")
+    if target in (getattr, operator.getitem):
+        return True
+    # What refuses its tensors does so though nobody reads the result.
+    return getattr(target, "__module__", "") in ("_operator", "math") and node.meta.get(TYPE) is not torch.Tensor
 
 
 def draws(node: fx.Node) -> bool:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dis
 import inspect
-import linecache
 import sys
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 from types import CodeType, FrameType, FunctionType, TracebackType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from torch.autograd import Function
 from torch.distributions.utils import broadcast_all
@@ -18,6 +16,7 @@ from torch.utils import _pytree as pytree
 from torch.utils import checkpoint as checkpointing
 
 from pnne_nb.compiler.importing.draft.draft import UntranslatableError
+from pnne_nb.compiler.importing.draft.source_lines import Spot, line_of
 from pnne_nb.compiler.importing.draft.variable_names import RETURNED, stored
 from pnne_nb.compiler.importing.tracing import decompositions
 from pnne_nb.compiler.importing.tracing.patched_functions import Names, plainly
@@ -30,14 +29,7 @@ _BETWEEN = frozenset(("TO_BOOL", "NOT_TAKEN", "CACHE", "NOP", "COPY", "EXTENDED_
 """Instructions between a truth test and its jump."""
 
 _ENDS = ("RETURN", "JUMP", "POP_JUMP", "FOR_ITER", "SEND", "YIELD", "STORE", "DELETE")
-"""Beginnings of instructions that do more than to make an exception."""
-
-
-Spot: TypeAlias = tuple[CodeType, int]
-"""A line of code."""
-
-MAX_LINE = 80
-"""Letters of a line of source that a message repeats."""
+"""Beginnings of instructions that do more than to make an exception; a variable that goes with the call does not."""
 
 
 def is_checkpointed(frame: FrameType | None, until: CodeType) -> bool:
@@ -75,31 +67,11 @@ def asking(frame: FrameType) -> FrameType:
     return frame
 
 
-def place_of(frame: FrameType) -> str:
-    """Return the file and line of a frame, as ``"net.py, line 12"``."""
-    return f"{_file(frame.f_code)}, line {frame.f_lineno}"
-
-
 def spot_of(frame: FrameType | None) -> Spot | None:
     """Return the innermost line of traced code around a frame."""
     while frame is not None and not is_followed(frame):
         frame = frame.f_back
     return None if frame is None else (frame.f_code, frame.f_lineno)
-
-
-def line_of(spot: Spot | None) -> str:
-    """Return the place and the text of a line, or nothing: ``"net.py, line 12: x = x.view(-1, 4)"``."""
-    if spot is None:
-        return ""
-    code, line = spot
-    text = linecache.getline(code.co_filename, line).strip().rstrip(":")
-    return f"{_file(code)}, line {line}" + (f": {text}" if 0 < len(text) <= MAX_LINE else "")
-
-
-def _file(code: CodeType) -> str:
-    name = code.co_filename
-    # The file of a cell has another name in each kernel.
-    return "a cell" if name.startswith("<") or "ipykernel" in name else Path(name).name
 
 
 def is_followed(frame: FrameType) -> bool:
@@ -174,7 +146,7 @@ def _raises(steps: list[dis.Instruction]) -> bool:
     for step in steps:
         if step.opname == "RAISE_VARARGS":
             return True
-        if step.opname.startswith(_ENDS):
+        if step.opname.startswith(_ENDS) and step.opname != "STORE_FAST":
             return False
     return False
 
@@ -199,7 +171,10 @@ def reason_of(error: Exception) -> str:
     spot: Spot | None = None
     place = error.__traceback__
     while place is not None:
-        spot = (place.tb_frame.f_code, place.tb_lineno) if is_followed(place.tb_frame) else spot
+        if is_followed(place.tb_frame):
+            spot = (place.tb_frame.f_code, place.tb_lineno)
+        elif "_functorch" in place.tb_frame.f_code.co_filename:
+            said = "it transforms a function, as torch.vmap and torch.func.grad do, and no node holds a function"
         place = place.tb_next
     return f"{said} ({line_of(spot)})" if spot is not None else said
 

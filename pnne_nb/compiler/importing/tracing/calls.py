@@ -11,8 +11,10 @@ from typing import Any, final
 import numpy as np
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
-from pnne_nb.compiler.importing.tracing.proxies import Traced, TracedTuple
+from pnne_nb.compiler.importing.draft.draft import UntranslatableError
+from pnne_nb.compiler.importing.tracing.proxies import Traced, TracedTuple, is_plain_object
 from pnne_nb.graph.model.content import KEYWORDS
 
 _CARRIED = (
@@ -38,6 +40,38 @@ class Slot:
         self.name = name
         self.tensor = tensor
         self.only = only
+
+
+def slot_of(name: str, value: Any, *, computed: bool) -> Slot:
+    """Return the slot of an argument that a person gives; what holds no tensor is a constant that alone may arrive there.
+
+    Args:
+        name: Of the argument.
+        value: In the example.
+        computed: Whether numbers and objects may be others in each call, as tensors are.
+
+    Raises:
+        UntranslatableError: If no node can compare it with that of another call.
+    """
+    is_tensor = isinstance(value, torch.Tensor)
+    several = isinstance(value, (tuple, list, dict)) and any(
+        isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value)
+    )
+    free = type(value) in (int, float) or is_plain_object(value)
+    if is_tensor or several or (computed and free):
+        return Slot(name, tensor=is_tensor)
+    if not _is_plain(value):
+        kind = type(value).__name__
+        raise UntranslatableError(f"its argument {name} is a {kind}, which no node compares with that of the next call")
+    return Slot(name, tensor=False, only=(value,))
+
+
+def _is_plain(value: Any) -> bool:
+    if type(value) is dict:
+        return all(isinstance(key, str) for key in value) and all(map(_is_plain, value.values()))
+    if type(value) in (tuple, list):
+        return all(map(_is_plain, value))
+    return isinstance(value, (*_PLAIN, torch.dtype))
 
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]

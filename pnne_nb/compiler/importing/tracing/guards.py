@@ -17,8 +17,9 @@ import torch
 from torch import fx
 
 from pnne_nb.compiler.importing.draft.describe import in_words, shown
+from pnne_nb.compiler.importing.draft.source_lines import line_of, place_of
 from pnne_nb.compiler.importing.tracing.call_effects import changes, draws
-from pnne_nb.compiler.importing.tracing.call_site import line_of, place_of, spot_of
+from pnne_nb.compiler.importing.tracing.call_site import spot_of
 from pnne_nb.compiler.importing.tracing.proxies import EXAMPLE, UNKNOWN, Traced, TracedTensor
 
 _OPPOSITE: Mapping[Callable[..., Any], Callable[..., Any]] = {
@@ -90,6 +91,10 @@ class Assumptions:
         self._check(
             self._graph.create_node("call_function", operator.is_ if value is None else operator.eq, (node, value))
         )
+
+    def present(self, node: fx.Node) -> None:
+        """Record that a value is not None."""
+        self._check(self._graph.create_node("call_function", operator.is_not, (node, None)))
 
     def computed(self, node: fx.Node, answer: bool) -> None:
         """Record the answer of a branch on a tensor that is computed without the elements of any input."""

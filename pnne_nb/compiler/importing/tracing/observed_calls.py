@@ -18,7 +18,9 @@ from torch import nn
 
 from pnne_nb.compiler.analysis.example_inputs import sizes_among
 from pnne_nb.compiler.analysis.verify import copied
+from pnne_nb.compiler.importing.draft.draft import UntranslatableError
 from pnne_nb.compiler.importing.tracing.call_site import failed_at
+from pnne_nb.compiler.importing.tracing.objects import is_made, rebuilt
 from pnne_nb.compiler.importing.tracing.proxies import UNKNOWN
 from pnne_nb.compiler.module.call_errors import describe
 from pnne_nb.compiler.weights.deepcopy import duplicate
@@ -88,16 +90,21 @@ def observe(
         raise CompileError(f"{type(net).__name__} cannot be imported: {failed_at(error)[1]}") from None
     except Exception as error:  # noqa: BLE001  # whatever it is, the other mode may do
         failure = error
-        with contextlib.suppress(Exception):
-            # torch.cond and its like compile what they call, and refuse what is watched.
-            frames[False] = _call(duplicate(net), args, kwargs, tell, training=False, parts=False)
+        # It may need gradients; torch.cond and its like compile what they call, and refuse what is watched.
+        for recorded in (True, False):
+            with contextlib.suppress(Exception):
+                again = duplicate(net)
+                frames[False] = _call(again, args, kwargs, tell, training=False, parts=recorded, recorded=recorded)
+                break
     try:
         frames[True] = _call(duplicate(net, outlined), outlined(args), outlined(kwargs), tell, training=True)
     except Exception:  # noqa: BLE001  # something goes by the data
-        try:
-            frames[True] = _call(duplicate(net), args, kwargs, tell, training=True)
-        except Exception as error:  # noqa: BLE001  # as above
-            failure = failure or error
+        for recorded in (False, True):
+            try:
+                frames[True] = _call(duplicate(net), args, kwargs, tell, training=True, recorded=recorded)
+                break
+            except Exception as error:  # noqa: BLE001  # as above
+                failure = failure or error
     if False in frames or (frames and failure is None):
         return frames
     if True in frames:
@@ -107,7 +114,7 @@ def observe(
     shown = ", ".join([*map(describe, args), *(f"{name}={describe(value)}" for name, value in kwargs.items())])
     path = _failing(observe_failing(net, args, kwargs))
     where = f"{path}: " if path else ""
-    message = f"{type(net).__name__} cannot be called with ({shown}): {where}{str(failure).rstrip('.')}."
+    message = f"{type(net).__name__} cannot be called with ({shown}): {where}{failed_at(failure)[1].rstrip('.')}."
     sizes = sizes_among(args)
     hint = (
         "Pass an example of its input: args=(x,), or its shape: input_size=(2, 3)."
@@ -145,6 +152,7 @@ def _call(
     training: bool,
     root: ObservedCall | None = None,
     parts: bool = True,
+    recorded: bool = False,
 ) -> ObservedCall:
     root = root or ObservedCall("")
     stack = [root]
@@ -152,7 +160,7 @@ def _call(
         if "forward" not in vars(module) and (parts or not path):
             vars(module)["forward"] = _watched(module.forward, path, stack, tell)
     given = copied((args, kwargs))
-    with private_random_state(), torch.no_grad():
+    with private_random_state(), torch.set_grad_enabled(recorded):
         net.train(training)(*given[0], **given[1])
     return root.inner[0] if root.inner else ObservedCall("")
 
@@ -194,6 +202,9 @@ def outlined(value: Any) -> Any:
         return type(value)(map(outlined, value))
     if type(value) in (dict, OrderedDict):
         return {key: outlined(each) for key, each in value.items()}
+    if is_made(value):
+        with contextlib.suppress(UntranslatableError):  # of too many parts
+            return rebuilt(value, outlined)
     if is_dataclass(value) and not isinstance(value, type):
         return with_fields(value, {name: outlined(each) for name, each in fields_of(value).items()})
     return value

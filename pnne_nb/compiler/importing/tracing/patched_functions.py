@@ -30,6 +30,7 @@ from pnne_nb.compiler.importing.tracing.proxies import (
     TracedFloat,
     TracedInt,
     TracedTensor,
+    is_plain_object,
     is_traced,
     known,
     type_of,
@@ -41,6 +42,9 @@ _SIZED = ("arange", "empty", "eye", "full", "linspace", "ones", "rand", "randint
 
 
 NOTHING: Mapping[str, Any] = {}
+
+_INDEXED = (nn.ModuleList, nn.Sequential, nn.ParameterList)
+"""Modules that a number selects one of."""
 
 _CALLED_BY_TORCH = ("forward", "extra_repr", "reset_parameters", "init_weights")
 
@@ -89,7 +93,9 @@ class Rebound:
                 cls = type(module)
                 if cls not in self._told:
                     self._told[cls] = has_methods(cls)
-                if self._told[cls]:
+                if issubclass(cls, _INDEXED):
+                    stack.enter_context(self.one(module, {"__getitem__": self._view.item_of(cls)}))
+                elif self._told[cls]:
                     stack.enter_context(self.one(module))
             yield
 
@@ -274,6 +280,16 @@ class _View:
         own |= {"__module__": distribution.__module__, "_validate_sample": lambda _self, _value: None}
         return _Unchecked(distribution.__name__, (distribution,), own)
 
+    def item_of(self, cls: Any) -> Callable[[Any, Any], Any]:
+        """Return a ``__getitem__`` for a list of modules: that of torch takes a size as it is in the example, unseen."""
+
+        def item(modules: Any, index: Any) -> Any:
+            parts = (index.start, index.stop, index.step) if isinstance(index, slice) else (index,)
+            plain = [self._recorder.settle(part) if type(part) is TracedInt else part for part in parts]
+            return cls.__getitem__(modules, slice(*plain) if isinstance(index, slice) else plain[0])
+
+        return item
+
     def _settling(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that is given sizes as they are in the example, which it would not ask for."""
 
@@ -343,6 +359,9 @@ def _functions(recorder: TraceRecorder) -> dict[str, Any]:
         if type(value) is TracedTensor:
             size: int = value.size(0)
             return size
+        if is_plain_object(value) and hasattr(value.__class__, "__len__"):
+            found: int = value.__class__.__len__(value)  # which may be a traced one
+            return found
         return len(value)
 
     def is_instance(value: Any, kind: Any) -> bool:

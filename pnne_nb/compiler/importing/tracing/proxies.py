@@ -11,7 +11,9 @@ import operator
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from enum import Enum
 from itertools import repeat
+from types import FunctionType
 from typing import Any, final
 
 import torch
@@ -20,18 +22,22 @@ from torch import fx, nn
 from pnne_nb.catalog.operators import ATTRIBUTES
 from pnne_nb.compiler.importing.draft.draft import UntranslatableError
 from pnne_nb.compiler.importing.draft.variable_names import parts
+from pnne_nb.compiler.importing.tracing.call_effects import CREATORS, TYPE
 from pnne_nb.compiler.importing.tracing.recorder import TraceRecorder
+from pnne_nb.compiler.ir.node_settings import Inside, casts
+from pnne_nb.compiler.shapes.fake_tensors import cast
 
 UNKNOWN = object()
 """The value of what depends on the data of a tensor."""
 
-TYPE = "type"
-"""Where a recorded call keeps the type of its result."""
-
 EXAMPLE = "example"
 """Where a recorded call keeps its result in the example, if that is known."""
 
+_HEAP_TYPE = 1 << 9
+"""Flag of classes that are written in Python."""
+
 _RECORDED = frozenset(ATTRIBUTES) - {"ndim", "is_cuda"}
+_OF_GRADIENTS = frozenset(("grad", "grad_fn", "is_leaf", "retains_grad"))
 _OWN = ("node", "tracer", "value", "parameter")
 
 
@@ -93,7 +99,8 @@ class Traced(fx.Proxy):
         return other // self, other % self
 
     def __hash__(self) -> int:
-        return id(self)
+        # The key of a dictionary: another type may have another value.
+        return hash(self.tracer.settle(self)) if isinstance(self.value, torch.dtype) else id(self)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self.node = self.tracer.create_proxy("call_function", operator.setitem, (self, index, value), {}).node
@@ -129,6 +136,8 @@ class Traced(fx.Proxy):
         names = getattr(kind, "_fields", getattr(kind, "__match_args__", ())) if issubclass(kind, tuple) else ()
         if name in names:
             return self[names.index(name)]
+        if name in _OF_GRADIENTS and type(self) is TracedTensor:
+            raise UntranslatableError(f"it asks for {name} of a tensor, which goes by whether gradients are recorded")
         self.tracer.assumptions.ranked |= name == "ndim"
         if name in ("is_cuda", "is_cpu") and isinstance(self.value, torch.Tensor):
             return self.tracer.kind_of(self.node) == name.removeprefix("is_")
@@ -293,4 +302,35 @@ def known(value: Any) -> Any:
         return UNKNOWN if any(part is UNKNOWN for part in parts) else slice(*parts)
     if isinstance(value, torch.Tensor):
         return value.to("meta")
-    return value
+    return UNKNOWN if is_plain_object(value) else value
+
+
+def is_plain_object(value: Any) -> bool:
+    """Whether a value is an object that is its attributes and nothing else: of classes that are written in Python."""
+    kind = type(value)
+    if not kind.__dictoffset__ or issubclass(kind, (type, nn.Module, Traced, BaseException, Enum)) or callable(value):
+        return False
+    return all(base.__flags__ & _HEAP_TYPE and not vars(base).get("__slots__") for base in kind.__mro__[:-1])
+
+
+def evaluated(kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], within: Inside) -> Any:
+    """Return what a call gives in the example."""
+    given, named = known(args), known(kwargs)
+    if given is UNKNOWN or named is UNKNOWN:
+        return UNKNOWN
+    if target in CREATORS or "device" in named:
+        named = {**named, "device": "meta"}
+    call: Any = target
+    if kind == "call_method":
+        call = getattr(torch.Tensor, target) if isinstance(given[0], torch.Tensor) else getattr(type(given[0]), target)
+    elif isinstance(target, type) and issubclass(target, torch.autograd.Function):
+        call = target.apply
+    if target is getattr and args[1] == "requires_grad":
+        return UNKNOWN  # the caller says for each call what has gradients
+    try:
+        with torch.no_grad():
+            return cast(call, given, named, within) if casts(within) else call(*given, **named)
+    except Exception as error:
+        if isinstance(error, (RuntimeError, NotImplementedError)) or isinstance(target, FunctionType):
+            return UNKNOWN  # what only data can tell
+        raise

@@ -26,6 +26,15 @@ class Assumed(Protocol):
     def counted(self, value: Any) -> None:
         """Record that the number of parts of a proxy was taken from the example."""
 
+    def given(self, node: fx.Node, value: Any) -> None:
+        """Record that a value is a constant."""
+
+    def present(self, node: fx.Node) -> None:
+        """Record that a value is not None."""
+
+    def settled(self, node: fx.Node, value: Any) -> None:
+        """Record that a number was taken from the example."""
+
 
 class TraceRecorder(fx.Tracer, ABC):
     """Records operations on proxies.

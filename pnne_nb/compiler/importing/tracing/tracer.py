@@ -30,7 +30,15 @@ from pnne_nb.compiler.importing.draft.draft import UntranslatableError
 from pnne_nb.compiler.importing.draft.layers import obstacle
 from pnne_nb.compiler.importing.tracing import decompositions
 from pnne_nb.compiler.importing.tracing import recorder as recording
-from pnne_nb.compiler.importing.tracing.call_effects import CREATORS, SWAPPED, certain, changes, list_places, sweep
+from pnne_nb.compiler.importing.tracing.call_effects import (
+    CREATORS,
+    SWAPPED,
+    TYPE,
+    certain,
+    changes,
+    list_places,
+    sweep,
+)
 from pnne_nb.compiler.importing.tracing.call_site import (
     accepted,
     applied,
@@ -56,22 +64,21 @@ from pnne_nb.compiler.importing.tracing.calls import (
 from pnne_nb.compiler.importing.tracing.context_managers import ActiveContexts, DeviceKind
 from pnne_nb.compiler.importing.tracing.guards import Assumptions, FixedBatch, without_inputs
 from pnne_nb.compiler.importing.tracing.interception import AssignedError, intercepted, plain_tensors
+from pnne_nb.compiler.importing.tracing.objects import Objects, is_made
 from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCalls, fields_of, with_fields
 from pnne_nb.compiler.importing.tracing.patched_functions import Rebound
 from pnne_nb.compiler.importing.tracing.proxies import (
-    TYPE,
     UNKNOWN,
     Traced,
     TracedFloat,
     TracedInt,
     TracedTensor,
     TracedTuple,
+    evaluated,
+    is_plain_object,
     is_traced,
-    known,
     wrap,
 )
-from pnne_nb.compiler.ir.node_settings import Inside, casts
-from pnne_nb.compiler.shapes.fake_tensors import cast
 
 MODE = "training"
 """Target of the node of ``self.training``."""
@@ -191,6 +198,7 @@ class ForwardTracer(recording.TraceRecorder):
         self.assumptions: Assumptions = Assumptions(self.graph)
         self.surroundings = ActiveContexts()
         self.device = next((tensor.device for tensor in (*module.parameters(), *module.buffers())), torch.device("cpu"))
+        self._objects = Objects(self, module)
         self.root = module  # where fx looks for constants
         self.tensor_attrs = plain_tensors(module)
 
@@ -228,6 +236,7 @@ class ForwardTracer(recording.TraceRecorder):
         return self._finished(made[-1] if made else None)
 
     def _finished(self, result: Any) -> Recording:
+        self._objects.finish()
         self.graph.output(result)
         sweep(self.graph, self._checked)
         assumed = self.assumptions
@@ -242,7 +251,7 @@ class ForwardTracer(recording.TraceRecorder):
             if value.only:
                 self.assumptions.given(node, value.only[0])
                 return value.only[0]
-            return wrap(node, self, seen)
+            return self._objects.given(seen, node) if is_plain_object(seen) else wrap(node, self, seen)
         if isinstance(value, (tuple, list)) and not isinstance(value, torch.Size):
             parts = (
                 list(seen) if isinstance(seen, (tuple, list)) and len(seen) == len(value) else [UNKNOWN] * len(value)
@@ -268,9 +277,11 @@ class ForwardTracer(recording.TraceRecorder):
             self._count[path] += 1
             node.meta[FRAMES] = frames
             node.meta.update({AGAIN: is_checkpointed(sys._getframe(1), ForwardTracer.run.__code__), WITHIN: within})
+            node.meta[SPOT] = spot_of(sys._getframe(1))
             result = seen.result if seen is not None else UNKNOWN
             if not is_dataclass(result):
-                return self._called(wrap(node, self, result))
+                found = self._objects.given(result, node) if is_plain_object(result) else wrap(node, self, result)
+                return self._called(found)
             # It comes apart at the border of the nested graph, which has an output for each field.
             parts = fields_of(result)
             whole = wrap(node, self, tuple(parts.values()))
@@ -318,11 +329,19 @@ class ForwardTracer(recording.TraceRecorder):
             a = tuple(a)  # which may have recorded items
         if type(a) is OrderedDict:
             return self.create_node("call_function", ordered, (self.create_arg(list(a.values())), tuple(a)), {})
+        if is_made(a) or self._objects.knows(a):
+            return self._objects.node_of(a)
         if is_dataclass(a) and not isinstance(a, type):
             # Some are dictionaries as well, which would lose their class.
             given = {name: self.create_arg(value) for name, value in fields_of(a).items() if value is not None}
             return self.create_node("call_function", type(a), (), given)
-        return super().create_arg(a)
+        try:
+            return super().create_arg(a)
+        except UntranslatableError:
+            raise
+        except Exception as error:
+            kind = "function" if isinstance(a, FunctionType) else type(a).__name__
+            raise UntranslatableError(f"it passes on a {kind}, which no node gives") from error
 
     def create_proxy(
         self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *_: Any, **__: Any
@@ -336,15 +355,18 @@ class ForwardTracer(recording.TraceRecorder):
             args = tuple(opened(each) if place in places else each for place, each in enumerate(args))
         if within and (name := applied(sys._getframe(1), ForwardTracer.run.__code__)):
             raise UntranslatableError(f"it calls {name}.apply, whose own backward pass would be lost")
+        self._objects.refuse_in((args, kwargs), target)
         node = self.create_node(kind, target, self.create_arg(args), self.create_arg(kwargs))
         node.meta.update({AGAIN: is_checkpointed(sys._getframe(1), ForwardTracer.run.__code__), WITHIN: within})
         node.meta[SPOT] = spot_of(sys._getframe(1))
         if getattr(target, "__module__", "") == "_operator" and not self._by_mode.isdisjoint(node.all_input_nodes):
             self._by_mode.add(node)
-        evaluated = self._evaluated(kind, target, args, kwargs, within)
-        if target is operator.getitem and (evaluated is None or type(evaluated) is str):
-            return evaluated  # one of several results, for `is None` to see, or a name
-        found = wrap(node, self, evaluated)
+        value = evaluated(kind, target, args, kwargs, within)
+        if target is operator.getitem and (value is None or type(value) is str):
+            return value  # one of several results, for `is None` to see, or a name
+        if is_plain_object(value) and not is_dataclass(value):
+            return self._objects.given(value, node)
+        found = wrap(node, self, value)
         if changes(kind, target, kwargs) and issubclass(type(args[0]), Traced):
             # The same tensor: what uses it from here on stands after the change.
             args[0].node = node
@@ -412,31 +434,6 @@ class ForwardTracer(recording.TraceRecorder):
         if found is not decompositions.ABSENT:
             return self._called(found)
         return self.create_proxy("call_function", function, args, kwargs)
-
-    @staticmethod
-    def _evaluated(kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], within: Inside) -> Any:
-        """Return what a call gives in the example."""
-        given, named = known(args), known(kwargs)
-        if given is UNKNOWN or named is UNKNOWN:
-            return UNKNOWN
-        if target in CREATORS or "device" in named:
-            named = {**named, "device": "meta"}
-        call: Any = target
-        if kind == "call_method":
-            call = (
-                getattr(torch.Tensor, target) if isinstance(given[0], torch.Tensor) else getattr(type(given[0]), target)
-            )
-        elif isinstance(target, type) and issubclass(target, torch.autograd.Function):
-            call = target.apply
-        if target is getattr and args[1] == "requires_grad":
-            return UNKNOWN  # the caller says for each call what has gradients
-        try:
-            with torch.no_grad():
-                return cast(call, given, named, within) if casts(within) else call(*given, **named)
-        except Exception as error:
-            if isinstance(error, (RuntimeError, NotImplementedError)) or isinstance(target, FunctionType):
-                return UNKNOWN  # what only data can tell
-            raise
 
     # What Python wants to know
 

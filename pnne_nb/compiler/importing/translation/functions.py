@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from pnne_nb.catalog.custom import called_function, result_class
+from pnne_nb.catalog.custom import ObjectMaker, called_function, object_class, result_class
 from pnne_nb.catalog.functions import FROM_TORCH
 from pnne_nb.catalog.introspection.schemas import positions
 from pnne_nb.catalog.operators import CHECK, choose
 from pnne_nb.catalog.tables.function_list import METHOD_NAMES
 from pnne_nb.compiler.importing.draft.draft import UntranslatableError
-from pnne_nb.compiler.importing.tracing.proxies import TYPE
+from pnne_nb.compiler.importing.tracing.call_effects import TYPE
 from pnne_nb.errors import RegistrationError
 from pnne_nb.graph.schema.property_types import OptionalType, PropertyType, TupleType
 from pnne_nb.graph.schema.registry import registry
@@ -119,6 +119,11 @@ def _find(target: Any, keywords: tuple[str, ...]) -> NodeSpec:
             return result_class(target)
         except RegistrationError as error:
             raise UntranslatableError(f"its result is a {target.__name__}, and no node type can be: {error}") from error
+    if isinstance(target, ObjectMaker):
+        try:
+            return object_class(target)
+        except RegistrationError as error:
+            raise UntranslatableError(f"it makes a {target.__name__}, and no node type can be: {error}") from error
     name = getattr(target, "__name__", str(target))
     module = getattr(target, "__module__", None) or ""
     candidates = [name]

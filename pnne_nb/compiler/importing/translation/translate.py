@@ -12,11 +12,10 @@ from torch import fx, nn
 
 from pnne_nb.catalog.operators import RESULT, RESULTS
 from pnne_nb.compiler.importing.draft.draft import DifferingCallsError, Item, Kind, Level, Source, UntranslatableError
-from pnne_nb.compiler.importing.tracing.call_effects import changes, only_looks
-from pnne_nb.compiler.importing.tracing.call_site import line_of
+from pnne_nb.compiler.importing.draft.source_lines import line_of, with_line
+from pnne_nb.compiler.importing.tracing.call_effects import TYPE, changes, only_looks
 from pnne_nb.compiler.importing.tracing.calls import Arguments, Slot, parameter_names, port_names
 from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCalls, fields_of
-from pnne_nb.compiler.importing.tracing.proxies import TYPE
 from pnne_nb.compiler.importing.tracing.tracer import AGAIN, FRAMES, MODE, SPOT, VARIABLE, WITHIN
 from pnne_nb.compiler.importing.tracing.train_eval import trace_modes
 from pnne_nb.compiler.importing.translation.emit_ops import MAX_STORED, class_title, stored, values_of
@@ -98,8 +97,7 @@ class _Translation:
             except DifferingCallsError:
                 raise
             except UntranslatableError as error:
-                line = line_of(node.meta.get(SPOT))
-                raise UntranslatableError(f"{error} ({line})" if line else str(error)) from error
+                raise UntranslatableError(with_line(str(error), line_of(node.meta.get(SPOT)))) from error
         return self._level
 
     def _item_of(self, node: fx.Node) -> None:
@@ -187,6 +185,7 @@ class _Translation:
             raise UntranslatableError("its forward calls itself")
         called = self._module.get_submodule(str(node.target))
         item = self._child(called, path, self._passed(called, node), node.meta.get(FRAMES, {}))
+        item.reason = with_line(item.reason, line_of(node.meta.get(SPOT))) if item.reason else ""
         # To compute one layer again saves nothing.
         item.again = bool(node.meta.get(AGAIN)) and any(True for _ in called.children())
         if item.type == "Module":

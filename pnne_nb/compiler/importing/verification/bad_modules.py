@@ -15,7 +15,8 @@ from typing import final
 from torch import nn
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
-from pnne_nb.compiler.importing.tracing.call_site import failed_at, line_of
+from pnne_nb.compiler.importing.draft.source_lines import line_of
+from pnne_nb.compiler.importing.tracing.call_site import failed_at
 from pnne_nb.errors import ArgumentError, CompileError, expect, shown
 
 IMPORTER = "pnne_nb.compiler.importing.importer"

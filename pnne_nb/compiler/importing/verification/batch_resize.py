@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from pnne_nb.catalog.operators import CHECK
 from pnne_nb.compiler.analysis.verify import FillEmptyTensors, copied, difference, key_prefix, tensors_in
 from pnne_nb.compiler.importing.verification.bisect import TRIES
+from pnne_nb.compiler.shapes.fake_tensors import unlogged
 from pnne_nb.compiler.weights.deepcopy import Copies, duplicate
 from pnne_nb.errors import ExecutionError
 from pnne_nb.graph.document import NodeGraph
@@ -30,9 +31,10 @@ MIN_LESS = 2
 
 
 def resized(inputs: Any) -> Iterator[Any]:
-    """Yield inputs with one size changed everywhere: halved, or increased by one if odd; the first also to its neighbours.
+    """Yield inputs with one size changed everywhere: halved, or increased by one if odd; the first also to its neighbours, and 1.
 
     Half of a size leaves many of the remainders that code may choose by (``self.layers[len(x) % 2]``), a neighbour none.
+    What is given a part such as ``x[:2]`` has another size with one example alone.
     Where the first dimension has the size of another one by chance, the first is also changed alone.
     """
     shapes = [tensor.shape for tensor in tensors_in(inputs)]
@@ -40,7 +42,7 @@ def resized(inputs: Any) -> Iterator[Any]:
     changes = [(size, size // 2 if size % 2 == 0 else size + 1) for size in sizes[:MAX_SIZES]]
     first = next((shape[0] for shape in shapes if shape), 0)
     if first:
-        changes += [(first, first + 1), (first, first - 1)][: 2 if first > MIN_LESS else 1]
+        changes += [(first, first + 1), (first, first - 1), (first, 1)][: 3 if first > MIN_LESS else 1]
     for size, new in dict.fromkeys(changes):
         yield with_size(inputs, size, new)
         if any(shape[:1] == (size,) for shape in shapes) and any(size in shape[1:] for shape in shapes):
@@ -194,7 +196,7 @@ def _trial() -> Iterator[None]:
     Indices of a sparse tensor that lie outside of it are such, and torch would read where they point to.
     """
     checking = torch.sparse.check_sparse_tensor_invariants()  # type: ignore[no-untyped-call]  # torch does not say
-    with private_random_state(), torch.no_grad(), checking:
+    with private_random_state(), torch.no_grad(), checking, unlogged():  # torch.cond compiles what it calls
         yield
 
 

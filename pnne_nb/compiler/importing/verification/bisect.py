@@ -76,18 +76,19 @@ def find_fault(
         return ImportFault(place, f"the imported graph fails: {str(error).splitlines()[0] if str(error) else error!r}")
     if not failed:
         return None
-    for mode in {check.mode for check in failed} & {"train", "eval"}:
-        found = _first_difference(net, drawn, args, kwargs, mode)
-        if found is not None:
-            return found
+    for mode in [mode for mode in ("train", "eval") if any(check.mode == mode for check in failed)]:
+        for gradients in (True, False):
+            found = _first_difference(net, drawn, args, kwargs, mode, gradients=gradients)
+            if found is not None:
+                return found
     return ImportFault(_around(net, failed[0]), f"the imported graph has other {failed[0]}")
 
 
 def _first_difference(
-    net: nn.Module, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], mode: str
+    net: nn.Module, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], mode: str, *, gradients: bool
 ) -> ImportFault | None:
     """Return the first module, in the order in which they finish, whose results differ."""
-    mine, theirs = (_results(module, args, kwargs, mode) for module in (net, model))
+    mine, theirs = (_results(module, args, kwargs, mode, gradients=gradients) for module in (net, model))
     places = Counter(id(module) for _, module in net.named_modules(remove_duplicate=False))
     shared = {name for name, module in net.named_modules() if places[id(module)] > 1}
     for name, results in mine.items():
@@ -98,12 +99,13 @@ def _first_difference(
         if not detail and any(not torch.equal(one, two) for (one, _), (two, _) in zip(results, others, strict=True)):
             detail = "the random numbers after it differ"
         if detail:
-            return ImportFault(name, f"the imported graph computes something else in {mode} mode: {detail}")
+            where = f"in {mode} mode{'' if gradients else ' without gradients'}"
+            return ImportFault(name, f"the imported graph computes something else {where}: {detail}")
     return None
 
 
 def _results(
-    net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], mode: str
+    net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], mode: str, *, gradients: bool
 ) -> dict[str, list[tuple[torch.Tensor, Any]]]:
     """Return the results of each module, with the state of random numbers after the call."""
     module = duplicate(net).train(mode == "train")
@@ -118,7 +120,7 @@ def _results(
 
         each.register_forward_hook(record)
     given = copied((args, kwargs))
-    with FillEmptyTensors(), private_random_state(), contextlib.suppress(Exception):
+    with FillEmptyTensors(), private_random_state(), contextlib.suppress(Exception), torch.set_grad_enabled(gradients):
         module(*given[0], **given[1])
     return found
 

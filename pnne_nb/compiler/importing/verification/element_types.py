@@ -5,7 +5,8 @@ Only this finds tensors whose element type the module's code fixes, and which th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -20,6 +21,12 @@ DTYPES = (torch.bfloat16, torch.float64)
 MAX_DOUBLED = 2**26
 """Elements of all parameters beyond which float64 is not tried, for its memory."""
 
+MAX_CONVERTED = 2**22
+"""Elements of all parameters beyond which large ones are made of few numbers at first, for their memory."""
+
+LARGE = 2**16
+"""Elements from which on a parameter is large."""
+
 
 class Converted(NamedTuple):
     """A module, its import, and inputs, all of another element type.
@@ -29,16 +36,27 @@ class Converted(NamedTuple):
         net: A copy of the module.
         model: A copy of what the import compiles to, which shares the converted parameters.
         inputs: Arguments by position and by name.
+        whole: Makes the same with all numbers of large parameters, if these have but few here.
     """
 
     dtype: torch.dtype
     net: nn.Module
     model: nn.Module
     inputs: tuple[tuple[Any, ...], dict[str, Any]]
+    whole: Callable[[], Converted] | None = None
 
 
-def converted(net: nn.Module, model: nn.Module, inputs: Any) -> Iterator[Converted]:
-    """Yield a module and its import in each of `DTYPES`; nothing for modules that cannot be converted without harm."""
+def converted(
+    net: nn.Module, model: nn.Module, inputs: Any, originals: Mapping[int, torch.Tensor]
+) -> Iterator[Converted]:
+    """Yield a module and its import in each of `DTYPES`; nothing for modules that cannot be converted without harm.
+
+    Args:
+        net: The module.
+        model: What its import compiles to.
+        inputs: Of a call.
+        originals: Parameters of `net` that those of `model` are equal to, by identity.
+    """
     tensors = [*net.parameters(), *net.buffers()]
     if any(isinstance(part, torch.jit.ScriptModule) or "_orig_mod" in part._modules for part in net.modules()):
         return  # copies of scripted modules share what they would convert, and torch.compile would compile again
@@ -48,26 +66,46 @@ def converted(net: nn.Module, model: nn.Module, inputs: Any) -> Iterator[Convert
     for dtype in DTYPES:
         if dtype is torch.float64 and size > MAX_DOUBLED:
             continue
-        share = _sharing(dtype)
-        # What a module does besides converting its tensors, in a method of its own, is done too.
-        copies = duplicate(net, share), duplicate(model, share)
-        one, other = (each.double() if dtype is torch.float64 else each.bfloat16() for each in copies)
-        yield Converted(dtype, one, other, pytree.tree_map(lambda leaf, to=dtype: _cast(leaf, to), inputs))
+
+        def made(least: int, dtype: torch.dtype = dtype) -> Converted:
+            share = _sharing(dtype, originals, least)
+            # What a module does besides converting its tensors, in a method of its own, is done too.
+            copies = duplicate(net, share), duplicate(model, share)
+            one, other = (each.double() if dtype is torch.float64 else each.bfloat16() for each in copies)
+            return Converted(dtype, one, other, pytree.tree_map(lambda leaf: _cast(leaf, dtype), inputs))
+
+        if size <= MAX_CONVERTED:
+            yield made(size + 1)
+        else:
+            yield made(LARGE)._replace(whole=functools.partial(made, size + 1))
 
 
-def _sharing(dtype: torch.dtype) -> Callable[[torch.Tensor], Any]:
-    """Return a function that converts parameters, each once for all modules that have it."""
-    made: dict[Any, tuple[torch.Tensor, torch.Tensor]] = {}
+def _sharing(
+    dtype: torch.dtype, originals: Mapping[int, torch.Tensor], least: int
+) -> Callable[[torch.Tensor], torch.Tensor | None]:
+    """Return a function that converts parameters, each once for all modules that have it; from `least` elements on to few."""
+    known: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
-    def convert(tensor: torch.Tensor) -> Any:
+    def convert(tensor: torch.Tensor) -> torch.Tensor | None:
         if type(tensor) is not nn.Parameter:
             return None
-        key = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
-        if key not in made:
-            made[key] = tensor, _cast(tensor.detach(), dtype)
-        return made[key][1].detach()
+        tensor = originals.get(id(tensor), tensor)
+        if id(tensor) not in known:
+            few = tensor.numel() >= least and tensor.is_floating_point() and tensor.is_contiguous()
+            known[id(tensor)] = tensor, (_few if few else _cast)(tensor.detach(), dtype)
+        return known[id(tensor)][1].detach()
 
     return convert
+
+
+def _few(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Return a tensor of the same shape in which each index begins one number later: it takes the memory of a few rows.
+
+    Shape:
+        - tensor: `[*]`, any shape with at least one dimension; the result has the same.
+    """
+    count = sum(size - 1 for size in tensor.shape) + 1
+    return torch.as_strided(tensor.view(-1)[:count].to(dtype), tensor.shape, (1,) * tensor.dim())
 
 
 def _cast(leaf: Any, dtype: torch.dtype) -> Any:

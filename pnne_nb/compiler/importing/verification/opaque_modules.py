@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 from pnne_nb.catalog.operators import CHECK
 from pnne_nb.compiler.importing.draft.draft import Item, Level, UntranslatableError
 from pnne_nb.compiler.importing.draft.layers import layer_spec, obstacle, read_properties
+from pnne_nb.compiler.importing.draft.source_lines import module_at, with_line
 from pnne_nb.compiler.importing.draft.variable_names import is_possible
 from pnne_nb.compiler.importing.tracing.calls import argument_names, parameter_names
 from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCall, ObservedCalls
@@ -111,13 +112,16 @@ class OpaqueModules:
         for inner in frame.inner:
             self._collect(mode, inner, frame.path)
 
-    def inside(self, module: nn.Module, path: str, mentioned: frozenset[str] = frozenset()) -> Level | None:
+    def inside(
+        self, module: nn.Module, path: str, mentioned: frozenset[str] = frozenset(), around: str = ""
+    ) -> Level | None:
         """Return the draft of what an opaque module contains; None if nothing can be imported.
 
         Args:
             module: The module.
             path: Where it is.
             mentioned: Names in the code of the opaque modules around it.
+            around: Where that code is.
         """
         if path not in self._boxes:
             level = None
@@ -125,7 +129,7 @@ class OpaqueModules:
             # Of what is held at several places, a drawing would have several.
             closed = obstacle(module) or any(map(self._is_shared, within)) or _keeps_functions(module)
             if within and self._failed[path] < TRIES and not closed:
-                level = self._holding(module, path, mentioned | mentioned_by(type(module)))
+                level = self._holding(module, path, mentioned | mentioned_by(type(module)), around)
             self._boxes[path] = level if level is not None and _has_open(level) else None
             if self._boxes[path] is not None:
                 self.open.add(path)
@@ -134,7 +138,8 @@ class OpaqueModules:
     def _is_shared(self, module: nn.Module) -> bool:
         return self._places[id(module)] > 1
 
-    def _holding(self, module: nn.Module, path: str, mentioned: frozenset[str]) -> Level | None:
+    def _holding(self, module: nn.Module, path: str, mentioned: frozenset[str], around: str) -> Level | None:
+        around = module_at(module) or around
         level = Level(class_title(module), module)
         groups = (module._parameters, module._buffers, module._modules)
         taken = {name for group in groups for name in group}
@@ -146,7 +151,7 @@ class OpaqueModules:
                     return None
                 below = f"{path}.{name}" if path else name
                 if isinstance(value, nn.Module):
-                    item = level.add(self._part(value, name, below, mentioned))
+                    item = level.add(self._part(value, name, below, mentioned, around))
                 else:
                     item = level.add(stored(module, (name,)))
                 if not is_possible(name):
@@ -155,7 +160,7 @@ class OpaqueModules:
         level.order = {item: index for index, item in enumerate(level.items)}
         return level
 
-    def _part(self, module: nn.Module, name: str, path: str, mentioned: frozenset[str]) -> Item:
+    def _part(self, module: nn.Module, name: str, path: str, mentioned: frozenset[str], around: str) -> Item:
         reason = self._opaque.get(path) or obstacle(module)
         called, entered = path in self._calls, path in self._entered or self._failed[path.rpartition(".")[0]] > 0
         kept: dict[str, object] = {"target": class_name(module), "inputs": (), "outputs": ()}
@@ -165,7 +170,7 @@ class OpaqueModules:
             if spec is not None and properties is not None:
                 return Item(spec.type, name, properties, member=(name,), called=called)
             if type(module) in _CONTAINERS and (entered or not called):
-                inner = self._holding(module, path, mentioned)
+                inner = self._holding(module, path, mentioned, around)
                 if inner is not None and inner.items:
                     inner.title = name.capitalize() if not name.isdecimal() else inner.title
                     return Item("Module", name, kept, member=(name,), inner=inner)
@@ -175,7 +180,10 @@ class OpaqueModules:
                 reason = str(error)
             else:
                 return Item("Subgraph", name, member=(name,), inner=level, called=called)
-        return Item("Module", name, kept, member=(name,), reason=reason, inner=self.inside(module, path, mentioned))
+        reason = reason if reason == UNCALLED else with_line(reason, around)
+        return Item(
+            "Module", name, kept, member=(name,), reason=reason, inner=self.inside(module, path, mentioned, around)
+        )
 
     def _called(self, module: nn.Module, path: str, mentioned: frozenset[str], *, entered: bool) -> Level:
         """Import a module that the code of an opaque module calls.

@@ -28,10 +28,12 @@ def test_what_is_in_order_stays_so() -> None:
 def test_bags_are_offered_whole() -> None:
     """Offsets that go down have a kernel leave parts of the result unwritten, which then holds anything."""
     offered = list(resized((FLAT, OFFSETS)))
-    assert [offsets.tolist() for _, offsets in offered] == [[0, 3, 4], [0, 3, 4, 4], [0, 3, 4], [0, 3, 4]]
-    assert [len(flat) for flat, _ in offered] == [4, 8, 9, 7]
+    assert [offsets.tolist() for _, offsets in offered] == [[0, 3, 4], [0, 3, 4, 4], [0, 3, 4], [0, 3, 4], [0, 3, 4]]
+    assert [len(flat) for flat, _ in offered] == [4, 8, 9, 7, 1]
     bags = nn.EmbeddingBag(6, 3, mode="sum")
     one_by_one = nn.EmbeddingBag(6, 3, mode="sum", include_last_offset=True, _weight=bags.weight.detach())
+    with pytest.raises(RuntimeError, match="offsets"):
+        bags(*offered.pop())  # which torch refuses
     for flat, offsets in offered:
         with torch.no_grad():
             expected = one_by_one(flat, torch.cat([offsets, torch.tensor([len(flat)])]))
@@ -90,25 +92,26 @@ def test_a_count_of_examples_reads_no_further_either() -> None:
 
 
 def test_the_first_size_changes_alone_where_another_is_the_same_by_chance() -> None:
-    changed = [(2, 2), (2, 4), (5, 5), (5, 4), (3, 3), (3, 4)]
+    changed = [(2, 2), (2, 4), (5, 5), (5, 4), (3, 3), (3, 4), (1, 1), (1, 4)]
     assert [tuple(each.shape) for each in resized(torch.zeros(4, 4))] == changed
-    assert [tuple(each.shape) for each in resized(torch.zeros(4, 3))] == [(2, 3), (4, 4), (5, 3), (3, 3)]
+    assert [tuple(each.shape) for each in resized(torch.zeros(4, 3))] == [(2, 3), (4, 4), (5, 3), (3, 3), (1, 3)]
     assert [tuple(each.shape) for each in resized(torch.zeros(1, 3))] == [(1, 4), (2, 3)]
     assert list(resized(torch.tensor(1.0))) == []
 
 
 class Choosing(nn.Module):
-    """Chooses a layer by what remains of a size, which Python does unseen."""
+    """Chooses from a list of Python's by what remains of a size, which that takes unseen."""
 
     def __init__(self, parts: int, only_in: bool | None = None) -> None:
         super().__init__()
-        self.parts = nn.ModuleList(nn.Linear(4, 4) for _ in range(parts))
+        self.parts = [nn.Parameter(torch.randn(4, 4)) for _ in range(parts)]
+        self.first = nn.Linear(4, 4)
         self.only_in = only_in
 
     def forward(self, x: Tensor) -> Any:
         if self.only_in in (None, self.training):
-            return self.parts[x.shape[0] % len(self.parts)](x)
-        return self.parts[0](x)
+            return self.first(x) @ self.parts[x.shape[0] % len(self.parts)]
+        return self.first(x)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 4, 6])

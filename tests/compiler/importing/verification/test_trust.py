@@ -312,7 +312,9 @@ def test_the_proof_tells_a_buffer_that_is_converted() -> None:
     net, other = Shifted(), ShiftedByBuffer()
     other.load_state_dict(net.state_dict())
     graph = pn.from_module(net, X)
-    told = {c.dtype: tried(graph, c.net.eval(), c.model.eval(), c.inputs) for c in converted(net, other, ((X,), {}))}
+    told = {
+        c.dtype: tried(graph, c.net.eval(), c.model.eval(), c.inputs) for c in converted(net, other, ((X,), {}), {})
+    }
     assert told[torch.bfloat16] is False
 
 

@@ -1,0 +1,123 @@
+"""What an import takes of large models: processor time, and memory beside the model's own.
+
+Memory is the resident peak during the import, less what was resident before: with the activations of the proof and all
+that Python keeps. Each model has a process of its own.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import pnne_nb as pn
+from benchmarks.bench_compiler import ResNet50
+
+_MIB = 2**20
+
+
+def vgg11() -> nn.Module:
+    """Return a VGG-11, most of which are the weights of its first linear layer."""
+    layers: list[nn.Module] = []
+    inputs = 3
+    for width, count in ((64, 1), (128, 1), (256, 2), (512, 2), (512, 2)):
+        for _ in range(count):
+            layers += [nn.Conv2d(inputs, width, 3, padding=1), nn.ReLU(inplace=True)]
+            inputs = width
+        layers.append(nn.MaxPool2d(2))
+    top = (nn.Linear(512 * 49, 4096), nn.ReLU(), nn.Dropout(), nn.Linear(4096, 4096), nn.ReLU(), nn.Dropout())
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(7), nn.Flatten(), *top, nn.Linear(4096, 1000))
+
+
+class Block(nn.Module):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm1 = nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.proj = nn.Linear(width, width)
+        self.norm2 = nn.LayerNorm(width)
+        self.fc1 = nn.Linear(width, 4 * width)
+        self.fc2 = nn.Linear(4 * width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        n, t, c = x.shape
+        q, k, v = self.qkv(self.norm1(x)).reshape(n, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4).unbind(0)
+        weights = (q @ k.transpose(-2, -1) * (c // self.heads) ** -0.5).softmax(-1)
+        x = x + self.proj((weights @ v).transpose(1, 2).reshape(n, t, c))
+        out: torch.Tensor = x + self.fc2(F.gelu(self.fc1(self.norm2(x))))
+        return out
+
+
+class ViT(nn.Module):
+    """A ViT-B/16."""
+
+    def __init__(self, width: int = 768, depth: int = 12, heads: int = 12) -> None:
+        super().__init__()
+        self.patch = nn.Conv2d(3, width, 16, 16)
+        self.cls = nn.Parameter(torch.zeros(1, 1, width))
+        self.pos = nn.Parameter(torch.randn(1, 197, width) * 0.02)
+        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(depth))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, 1000)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.patch(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.cls.expand(x.shape[0], -1, -1), x], 1) + self.pos
+        for block in self.blocks:
+            x = block(x)
+        out: torch.Tensor = self.head(self.norm(x)[:, 0])
+        return out
+
+
+MODELS = {
+    "ResNet-50": (ResNet50, (2, 3, 64, 64), 2.0, 1.5),
+    "VGG-11": (vgg11, (1, 3, 224, 224), 4.0, 2.0),
+    "ViT-B": (ViT, (1, 3, 224, 224), 4.0, 2.0),
+}
+"""What makes each, the shape of its input, and the most CPU seconds and times its own memory that its import may take."""
+
+
+def _resident(kind: str) -> int:
+    found = re.search(rf"{kind}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return int(found[1]) * 1024 if found is not None else 0
+
+
+def measure(name: str) -> None:
+    """Import one model and print what that took."""
+    make, shape, _, _ = MODELS[name]
+    torch.set_num_threads(1)
+    pn.from_module(nn.Linear(2, 2), torch.randn(1, 2))  # imports much of torch
+    net, x = make(), torch.randn(shape)
+    with torch.no_grad():
+        net(x)
+    own = sum(tensor.nbytes for tensor in (*net.parameters(), *net.buffers()))
+    before = _resident("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # forgets the peak
+    start = time.process_time()
+    pn.from_module(net, x)
+    print(time.process_time() - start, (_resident("VmHWM") - before) / own, own / _MIB)
+
+
+def main() -> None:
+    """Print the figures of each model, and raise `SystemExit` if one is over its budget."""
+    if not Path("/proc/self/clear_refs").exists():
+        print("Only Linux tells what a part of a process takes.")
+        return
+    over = []
+    for name, (_, _, seconds, times) in MODELS.items():
+        command = f"from benchmarks.bench_import import measure; measure({name!r})"
+        done = subprocess.run([sys.executable, "-c", command], check=True, capture_output=True, text=True)
+        cpu, memory, own = map(float, done.stdout.split())
+        print(
+            f"import of a {name:<10} {cpu:6.2f} s CPU (budget {seconds:g})   {memory:5.2f} x its {own:.0f} MiB (budget {times:g})"
+        )
+        over += [name] if cpu > seconds or memory > times else []
+    if over:
+        raise SystemExit(f"Over budget: {', '.join(over)}")

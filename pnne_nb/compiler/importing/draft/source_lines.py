@@ -1,0 +1,77 @@
+"""Names lines of a person's code: where something is written, and what it says there."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import linecache
+import re
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, TypeAlias
+
+import torch
+from torch import nn
+
+Spot: TypeAlias = tuple[CodeType, int]
+"""A line of code."""
+
+_RANGE = re.compile(r'File "(.+?)", line (\d+)|^(.+?)\((\d+)\): ')
+"""How torch writes where scripted and traced code comes from."""
+
+MAX_LINE = 80
+"""Letters of a line of source that a message repeats."""
+
+
+def place_of(frame: FrameType) -> str:
+    """Return the file and line of a frame, as ``"net.py, line 12"``."""
+    return _place(frame.f_code.co_filename, frame.f_lineno)
+
+
+def line_of(spot: Spot | None) -> str:
+    """Return the place and the text of a line, or nothing: ``"net.py, line 12: x = x.view(-1, 4)"``."""
+    if spot is None:
+        return ""
+    code, line = spot
+    return _quoted(code.co_filename, line)
+
+
+def written_at(call: Any) -> str:
+    """Return the place and the text of the first line of a function, or nothing for a function of torch's."""
+    while isinstance(call, functools.partial):
+        call = call.func
+    code = getattr(inspect.unwrap(getattr(call, "__func__", call)), "__code__", None)
+    home = str(getattr(call, "__module__", "")).partition(".")[0]
+    return _quoted(code.co_filename, code.co_firstlineno) if code is not None and home != "torch" else ""
+
+
+def module_at(module: nn.Module) -> str:
+    """Return the place and the text of the line where a module's ``forward`` begins, or nothing for torch's own."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return _scripted_at(module)
+    return written_at(vars(module).get("forward", getattr(type(module), "forward", None)))
+
+
+def with_line(reason: str, line: str) -> str:
+    """Return a reason with a line of code, if it names none: ``"it is scripted (net.py, line 12)"``."""
+    return f"{reason.rstrip('.')} ({line})" if line and ", line " not in reason else reason
+
+
+def _scripted_at(module: Any) -> str:
+    """Return a line of the code that a scripted module was made from, which its compiled form remembers."""
+    try:
+        ranges = [node.sourceRange() for node in module.graph.nodes()]
+    except Exception:  # noqa: BLE001  # it may have no graph
+        return ""
+    found = next(filter(None, map(_RANGE.search, ranges)), None)
+    return _quoted(found[1] or found[3], int(found[2] or found[4])) if found is not None else ""
+
+
+def _quoted(file: str, line: int) -> str:
+    text = linecache.getline(file, line).strip().rstrip(":")
+    return _place(file, line) + (f": {text}" if 0 < len(text) <= MAX_LINE else "")
+
+
+def _place(file: str, line: int) -> str:
+    # The file of a cell has another name in each kernel.
+    return f"{'a cell' if file.startswith('<') or 'ipykernel' in file else Path(file).name}, line {line}"
