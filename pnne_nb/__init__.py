@@ -14,7 +14,7 @@ from pnne_nb.errors import near
 from pnne_nb.graph.schema.analysis_hook import GraphAnalysis, install_analysis
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
-from pnne_nb.process.background_import import SYMBOLIC, import_in_background
+from pnne_nb.process.background_import import SYMBOLIC, import_in_background, importing_alone
 from pnne_nb.process.version import __version__ as __version__
 from pnne_nb.telemetry.plot_hook import install_plots
 
@@ -325,11 +325,13 @@ _ELSEWHERE = {
 
 def __getattr__(name: str) -> object:
     if name in ("catalog", "export"):
-        return import_module(f"pnne_nb.{name}")
+        with importing_alone():
+            return import_module(f"pnne_nb.{name}")
     if name not in _HOMES:
         meant = f" Write {_ELSEWHERE[name]}." if name in _ELSEWHERE else near(name, __all__)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}.{meant}")
-    value: object = getattr(import_module(f"pnne_nb.{_HOMES[name]}"), name)
+    with importing_alone():
+        value: object = getattr(import_module(f"pnne_nb.{_HOMES[name]}"), name)
     globals()[name] = value
     import_in_background(*_AHEAD.get(name, ()))
     if name == "TrainingEngine" and "IPython" in sys.modules:

@@ -6,7 +6,8 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from importlib import import_module
 from typing import Any, Final
@@ -27,7 +28,8 @@ _asked: Final[dict[str, threading.Event]] = {}
 _waiting: Final[list[str]] = []
 _thread: list[threading.Thread] = []
 _here: Final = threading.local()
-"""Whether the calling thread, which forks, has both locks: by itself (`waits`), or since Python has begun to (`held`)."""
+"""Whether the calling thread imports alone (`imports`), and whether, as it forks, it has both locks: by itself (`waits`), or
+since Python has begun to (`held`)."""
 _PATIENCE: Final = 60.0
 """Seconds that a fork waits: a module may itself wait for something that whoever forks has."""
 _FORKS: Final = ("fork", "forkpty")
@@ -74,6 +76,25 @@ def wait_for_imports() -> None:
     for thread in _thread:
         if thread is not threading.current_thread():
             thread.join()
+
+
+@contextmanager
+def importing_alone() -> Iterator[None]:
+    """Let the thread import no module in this block, once it has imported the one under way.
+
+    The parts of a package need each other, and two threads that import them may see one half made.
+    """
+    if threading.current_thread() in _thread or getattr(_here, "imports", False):
+        yield
+        return
+    with _turn:
+        _importing.acquire()
+    _here.imports = True
+    try:
+        yield
+    finally:
+        _here.imports = False
+        _importing.release()
 
 
 def _import() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Final, TextIO, final
 
@@ -16,6 +17,14 @@ def is_watched(stream: object) -> bool:
     """Return whether a person looks at `stream`: in a terminal or a notebook, not in a file or a test."""
     in_notebook = type(stream).__module__.startswith("ipykernel.")
     return in_notebook or bool(getattr(stream, "isatty", lambda: False)())
+
+
+def runs_unattended() -> bool:
+    """Return whether this is a notebook that a program runs, such as nbconvert: what a cell leaves is all that it shows."""
+    get = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    kernel = getattr(get() if get is not None else None, "kernel", None)
+    # A front end says with each cell whether somebody could answer `input`.
+    return kernel is not None and not getattr(kernel, "_allow_stdin", True)
 
 
 def bar(done: float) -> str:

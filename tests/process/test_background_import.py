@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from types import ModuleType
 
 import pytest
@@ -13,6 +14,7 @@ from pnne_nb.process import background_import
 from pnne_nb.process.background_import import (
     _asked,
     import_in_background,
+    importing_alone,
     in_notebook,
     wait_for_import,
     wait_for_imports,
@@ -67,6 +69,30 @@ def test_who_waits_for_one_module_does_not_wait_for_those_behind_it(monkeypatch:
     assert came == ["first_of_nobody", "second_of_nobody"]
     for module in came:
         _asked.pop(module)
+
+
+@pytest.mark.usefixtures("notebook")
+def test_nothing_is_imported_beside_who_imports_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else one of two threads that import parts of a package which need each other is given one half made."""
+    names = [f"number_{number}_of_nobody" for number in range(200)]
+    alone = [False]
+    came: list[str] = []
+    beside: list[str] = []
+
+    def import_module(name: str) -> None:
+        (beside if alone[0] else came).append(name)
+
+    monkeypatch.setattr(background_import, "import_module", import_module)
+    import_in_background(*names)
+    for _ in range(2000):
+        with importing_alone(), importing_alone():
+            alone[0] = True
+            time.sleep(0)  # gives Python's lock away
+            alone[0] = False
+    wait_for_imports()
+    assert (came, beside) == (names, [])
+    for name in names:
+        _asked.pop(name)
 
 
 FORK = """

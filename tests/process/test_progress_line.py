@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from pnne_nb.process.progress_line import ProgressLine, bar, is_watched
+from pnne_nb.process.progress_line import ProgressLine, bar, is_watched, runs_unattended
 
 
 class Terminal(io.StringIO):
@@ -18,6 +20,18 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize(("stream", "watched"), [(Terminal(), True), (io.StringIO(), False), (None, False)])
 def test_only_a_person_is_told(stream: object, watched: bool) -> None:
     assert is_watched(stream) is watched
+
+
+@pytest.mark.parametrize(
+    ("kernel", "unattended"), [({"_allow_stdin": False}, True), ({"_allow_stdin": True}, False), ({}, False)]
+)
+def test_a_notebook_that_a_program_runs_is_told_from_one_that_a_person_does(
+    monkeypatch: pytest.MonkeyPatch, kernel: dict[str, bool], unattended: bool
+) -> None:
+    assert not runs_unattended()
+    shell = SimpleNamespace(kernel=SimpleNamespace(**kernel))
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    assert runs_unattended() is unattended
 
 
 def test_a_bar_fills_and_never_overflows() -> None:

@@ -40,7 +40,7 @@ from pnne_nb.errors import CompileError, answers_misuse
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.schema.structural import CHECKPOINT
 from pnne_nb.process.gc_pause import return_free_memory
-from pnne_nb.process.progress_line import ProgressLine, bar, is_watched
+from pnne_nb.process.progress_line import ProgressLine, bar, is_watched, runs_unattended
 from pnne_nb.process.random_state import private_random_state
 
 _NOTHING: Mapping[str, Any] = {}
@@ -90,7 +90,9 @@ def from_module(
     line = ProgressLine(sys.stderr)
     try:
         with untouched(net), told_if_it_ends_or_hangs(net, timeout):
-            return _proved(net, args, given, _Steps(net, line if is_watched(sys.stderr) else None), partial=partial)
+            # The line is gone when the import ends, but a notebook that is run for its outputs keeps that it was there.
+            seen = is_watched(sys.stderr) and not runs_unattended()
+            return _proved(net, args, given, _Steps(net, line if seen else None), partial=partial)
     finally:
         line.clear()
 
