@@ -67,7 +67,7 @@ class _Catalog(ModuleType, Mapping[str, NodeSpec]):
         return f'Catalogue of {len(self)} node types: {listed}. catalog["Linear"] shows one.'
 
     def _ipython_key_completions_(self) -> list[str]:
-        """The types that ``pn.catalog["`` can be completed to."""
+        """Return the types that ``pn.catalog["`` can be completed to."""
         return list(self)
 
     # Tools keep modules in sets (hypothesis does): a module equals itself and nothing else.

@@ -133,7 +133,7 @@ def _target(batch: Any) -> Tensor | None:
 
 
 def _loss_between(loss: Tensor | None, output: Any) -> tuple[nn.Module | None, float]:
-    """The kind of loss that was computed of an output, and its value where it is nothing but that; otherwise 0."""
+    """Return the kind of loss that was computed from an output, and its value where it is that loss alone; otherwise 0."""
     if loss is None or loss.grad_fn is None or not isinstance(output, Tensor) or output.grad_fn is None:
         return None, 0.0
     pending, seen, names = deque([loss.grad_fn]), set[Any](), list[str]()

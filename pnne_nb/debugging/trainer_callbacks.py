@@ -43,7 +43,7 @@ def lightning_callback(monitor: TrainingMonitor) -> Any:
                 monitor.watch(module, trainer.optimizers[0] if trainer.optimizers else None)
 
         def on_before_backward(self, _trainer: Any, _module: Any, loss: Tensor) -> None:
-            """What a step tells of its loss later has no graph any more."""
+            """Look at the loss while it still has its autograd graph."""
             monitor.differentiates(loss)
 
         def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, *_: Any) -> None:
@@ -114,7 +114,7 @@ def hugging_face_callback(monitor: TrainingMonitor) -> Any:
 
 
 def _one(loaders: Any) -> Any:
-    """The loader, where it is one alone."""
+    """Return the loader, if there is exactly one."""
     return loaders[0] if isinstance(loaders, list) and len(loaders) == 1 else loaders
 
 

@@ -336,7 +336,7 @@ class _Reader:
         return node.type in (*RESHAPES, *CASTS) or (node.origin is not None and node.type in ARITHMETIC)
 
     def _begins(self, name: str) -> bool:
-        """Whether an expression may begin with a node, or go on after it."""
+        """Return whether an expression may begin with a node, or continue after it."""
         node = self.graph.nodes[name]
         if node.type in PRODUCTS:
             return node.origin is not None

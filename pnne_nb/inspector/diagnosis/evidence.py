@@ -117,7 +117,7 @@ class Evidence:
         return [layer for layer in self.kinds if (layer, quantity) in self.statistics]
 
     def observed(self, step: int, quantity: Quantity) -> bool:
-        """Whether `quantity` was measured in `step`, of some layer."""
+        """Return whether `quantity` was measured in `step`, of some layer."""
         return any(
             of == quantity and any(frame.step == step for frame in frames)
             for (_, of), frames in self.statistics.items()

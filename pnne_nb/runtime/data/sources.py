@@ -205,7 +205,7 @@ class DatasetSource:
         self.forget()
 
     def forget(self) -> None:
-        """The next pass has a loader of its own."""
+        """Give the next pass a loader of its own."""
         self._loader = self._reading = None
 
     def _build(self) -> DataLoader[Any]:
@@ -270,14 +270,14 @@ class StreamSource:
         self.forget()
 
     def forget(self) -> None:
-        """The next pass has workers of its own."""
+        """Give the next pass workers of its own."""
         if self._own is not None:
             self._own._iterator = None
         self._reading = None
 
 
 def _own_copy(loader: DataLoader[Any]) -> DataLoader[Any]:
-    """A loader like the given one, which shares no workers with it, nor a generator with it or a sampler of torch."""
+    """Return a loader like the given one, which shares no workers with it, nor a generator with it or a sampler of torch."""
     generators: dict[int, torch.Generator] = {}
 
     def own(part: Any, **replaced: Any) -> Any:

@@ -159,7 +159,7 @@ def _apart(ratio: float) -> bool:
 
 
 def _between(tensor: Tensor) -> float:
-    """The distance of two quantiles of some inputs `[N, ...]`; of a sample that is spread over them."""
+    """Return the distance of two quantiles of some inputs `[N, ...]`; of a sample that is spread over them."""
     values = _sample(tensor).flatten()
     some = values[:: -(-len(values) // 100_000)].float()
     low, high = some.quantile(torch.tensor(_MIDDLE, device=some.device)).tolist()

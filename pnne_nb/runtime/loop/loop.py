@@ -388,7 +388,7 @@ class TrainingLoop:
         }
 
     def _next_randomness(self) -> Mapping[str, Any]:
-        """The random numbers that whoever goes on from here begins with."""
+        """Return the random states with which a training continues from here."""
         if self._is_untouched:
             return self._epoch_randomness  # to open the epoch draws the numbers since
         return self._validation.began_with or self._randomness.state_dict()

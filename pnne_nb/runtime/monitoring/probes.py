@@ -111,7 +111,7 @@ class Observers:
             self._give_up(probe, error, step)
 
     def conclude(self, step: int) -> None:
-        """The training ends, for now, after `step`: let probes tell what they have gathered since they told something."""
+        """Let probes report what they have gathered: the training ends, for now, after `step`."""
         for probe, _ in self._probes:
             if isinstance(probe, Concluding):
                 try:

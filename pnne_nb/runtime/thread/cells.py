@@ -27,7 +27,7 @@ class Cells:
         self._at_interrupt: dict[Callable[[], None], None] = {}
 
     def began(self) -> None:
-        """A cell begins in the calling thread; cells that run other cells nest."""
+        """Note that a cell begins in the calling thread; cells that run other cells nest."""
         with self._lock:
             self._depth += 1
             self._thread = threading.get_ident()
@@ -36,7 +36,7 @@ class Cells:
             function()
 
     def ended(self, *, interrupted: bool = False) -> None:
-        """The cell has ended, whether well or not; without a cell this does nothing.
+        """Note that the cell has ended, whether well or not; without a cell this does nothing.
 
         Args:
             interrupted: Whether an interrupt has ended it.
@@ -51,7 +51,7 @@ class Cells:
         _call_all(told)
 
     def lost(self) -> None:
-        """The end of the running cell, if there is one, will not be told: an interrupt has cut that short."""
+        """Note that the end of the running cell, if there is one, will not be told: an interrupt has cut that short."""
         while self._depth:
             self.ended(interrupted=True)
 

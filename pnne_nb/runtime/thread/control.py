@@ -273,7 +273,7 @@ class Control:
             return wanted
 
     def enter(self) -> None:
-        """The calling thread becomes the training thread, in the place of the one that was."""
+        """Make the calling thread the training thread, in the place of the previous one."""
         self._trainer = threading.get_ident()
 
     def boundary(self) -> Verdict:
@@ -352,7 +352,7 @@ class Control:
                 self._steps = max(0, self._steps - 1)
 
     def end(self, state: TrainingState, failed: Callable[[BaseException], object]) -> None:
-        """The training thread is about to leave for the reason that `state` tells.
+        """Note that the training thread is about to leave for the reason that `state` tells.
 
         Args:
             state: Tells it.

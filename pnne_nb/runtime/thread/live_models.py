@@ -28,7 +28,7 @@ def unseen() -> Iterator[None]:
 
 
 def plain(tensor: Tensor) -> Tensor:
-    """The tensor that a transform of ``torch.func`` has wrapped, or the same."""
+    """Return the tensor that a transform of ``torch.func`` has wrapped, or the same one."""
     while _functorch.is_functorch_wrapped_tensor(tensor):
         tensor = _functorch.get_unwrapped(tensor)
     return tensor
@@ -47,19 +47,19 @@ class GuardedModel(Protocol):
         """Return the tensors beside the model's that the training uses, and whether it only reads them, as its data."""
 
     def written(self, memory: int) -> None:
-        """The calling thread has written a tensor of the training that has this memory."""
+        """Note that the calling thread has written a tensor of the training that has this memory."""
 
     def in_use(self, buffers: Iterable[Tensor] = ()) -> AbstractContextManager[None]:
         """Return a block that uses the model, or a part of it; `buffers` of it are put back when the use is over."""
 
     def use_until_return(self, frame: FrameType) -> None:
-        """The calling thread uses the model until the function returns that `frame` is of."""
+        """Give the model to the calling thread until the function of `frame` returns."""
 
     def keep(self, output: Any) -> None:
-        """The calling thread has computed `output` with the model: the model is its own until its backward pass."""
+        """Leave the model with the calling thread, which computed `output` with it, until the backward pass."""
 
     def lend(self, memory: int, array: NDArray[Any] | None) -> None:
-        """The calling thread has this memory of the model, as an array or otherwise."""
+        """Note that the calling thread has this memory of the model, as an array or otherwise."""
 
     def held_here(self) -> bool:
         """Return whether a use in the calling thread has nothing to wait for."""

@@ -244,7 +244,7 @@ class ChangeWatch:
                 self.parked()
 
     def written(self, memory: int, *, in_cell: bool) -> None:
-        """The calling thread has written a tensor with this memory: what a cell has written is told at its end."""
+        """Note that the calling thread has written a tensor with this memory: what a cell writes is told at its end."""
         me = threading.current_thread()
         if me in self._editors:
             return
@@ -259,7 +259,7 @@ class ChangeWatch:
             self.tell(f"The thread {me.name!r}", names)
 
     def lend(self, memory: int, array: NDArray[Any] | None, *, in_cell: bool) -> None:
-        """The calling thread is about to have this memory, and torch will not see what is written there."""
+        """Note that the calling thread is about to have this memory, and torch will not see what is written there."""
         if array is not None and not self._told_of_arrays:
             self._arrays.append(weakref.ref(array))
         if in_cell and self._parked is not None:

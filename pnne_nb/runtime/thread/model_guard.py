@@ -138,7 +138,7 @@ class SharedModel:
         self._holders, self._buffers = {}, {}
 
     def open(self) -> None:
-        """The calling thread trains the model from now on.
+        """Let the calling thread train the model from now on.
 
         Raises:
             TrainingError: Another training has the model.
@@ -186,7 +186,7 @@ class SharedModel:
             self._park()
 
     def let_go(self) -> None:
-        """The caller, a cell or a thread, gives the model back: it ends, or itself asks for more training."""
+        """Give the model back for the caller, a cell or a thread: it ends, or itself asks for more training."""
         if cells.open_here():
             self._end_of_cell()
             if self._control.alive and self.guards:
@@ -209,7 +209,7 @@ class SharedModel:
                 self._keep_all_buffers()
 
     def cell_began(self) -> None:
-        """A cell begins in the calling thread."""
+        """Note that a cell begins in the calling thread."""
         holder = self._holders.get(threading.current_thread())
         if holder is not None:
             # Between two cells, no use is under way: an interrupt has cut the end of one short.
@@ -273,7 +273,7 @@ class SharedModel:
                 self._depart(holder)
 
     def use_until_return(self, frame: FrameType) -> None:
-        """The calling thread uses the model until a function returns: the one that `frame` is of, which calls compiled code."""
+        """Give the model to the calling thread until the function of `frame`, which calls compiled code, returns."""
         if self._is_own():
             return
         if cells.open_here():
@@ -286,7 +286,7 @@ class SharedModel:
             holder.calls -= 1
 
     def keep(self, output: Any) -> None:
-        """The calling thread has computed `output` with the model: a backward pass may come, and no step before it."""
+        """Make no step before the backward pass that may follow `output`, which the calling thread computed with the model."""
         if self._is_own() or cells.open_here():
             return
         holder = self._holders.get(threading.current_thread())
@@ -309,12 +309,12 @@ class SharedModel:
             yield from ((tensor, True) for tensor in belongings.data.values())
 
     def written(self, memory: int) -> None:
-        """The calling thread has written a tensor of the training."""
+        """Note that the calling thread has written a tensor of the training."""
         if self._closing and self.steps_here and not self._is_own():
             self._changes.written(memory, in_cell=cells.open_here())
 
     def lend(self, memory: int, array: NDArray[Any] | None) -> None:
-        """The calling thread has memory of the model; the next cell tells of an array that still exists."""
+        """Note that the calling thread has memory of the model; the next cell tells of an array that still exists."""
         if not self._is_own():
             self._changes.lend(memory, array, in_cell=self.parked_here())
 

@@ -38,7 +38,7 @@ def switches() -> dict[str, Any]:
 
 
 def shared_switches() -> dict[str, object]:
-    """The settings that a training takes as it finds them, by their names in words."""
+    """Return the settings that a training takes as it finds them, by their names in words."""
     return {
         "torch's default dtype": torch.get_default_dtype(),
         "torch's precision of float32 matrix products": torch.get_float32_matmul_precision(),

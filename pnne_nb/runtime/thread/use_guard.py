@@ -296,7 +296,7 @@ class _Entries:
         self._put_back()
 
     def open(self) -> None:
-        """The calling thread trains from now on."""
+        """Let the calling thread train from now on."""
         with self._lock:
             self.training_threads.add(threading.get_ident())
             self._runs += 1

@@ -169,7 +169,7 @@ class Objects:
             raise UntranslatableError(f"it gives a {given.__class__.__name__} to {name}, which may change it")
 
     def knows(self, value: Any) -> bool:
-        """Whether an object came from a node, or was made by one."""
+        """Return whether an object came from a node, or was made by one."""
         return self._nodes.get(id(value)) is not None
 
     def finish(self) -> None:
@@ -212,7 +212,7 @@ def _sealed(opened: Callable[[Any], Any], kind: Callable[[Any], type]) -> type:
 
 
 def is_made(value: Any) -> bool:
-    """Whether an object becomes a node that makes it of its attributes; data classes are made by their constructors."""
+    """Return whether an object becomes a node that makes it of its attributes; data classes are made by their constructors."""
     return is_plain_object(value) and not is_dataclass(value)
 
 

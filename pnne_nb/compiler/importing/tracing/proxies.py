@@ -306,7 +306,7 @@ def known(value: Any) -> Any:
 
 
 def is_plain_object(value: Any) -> bool:
-    """Whether a value is an object that is its attributes and nothing else: of classes that are written in Python."""
+    """Return whether a value is an object of a class written in Python, all of whose content is its attributes."""
     kind = type(value)
     if not kind.__dictoffset__ or issubclass(kind, (type, nn.Module, Traced, BaseException, Enum)) or callable(value):
         return False
