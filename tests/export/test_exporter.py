@@ -543,7 +543,7 @@ def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
 
 
 def test_a_path_is_text(tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match="path must be the path of an exported file, not 3"):
+    with pytest.raises(ArgumentError, match="path must be the path of the file to write, not 3"):
         pn.export(mlp(), 3)  # type: ignore[arg-type]  # that is the point
 
 

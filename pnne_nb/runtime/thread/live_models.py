@@ -21,9 +21,13 @@ _functorch: Any = torch._C._functorch
 
 
 @contextmanager
-def unseen() -> Iterator[None]:
-    """A block whose tensors are plain: no mode or transform (``torch.func``) that a cell has entered takes part in it."""
-    with torch._C.DisableTorchFunction(), _disable_current_modes(), temporarily_clear_interpreter_stack():
+def without_modes() -> Iterator[None]:
+    """A block in which no mode or transform (``torch.func``) takes part that a cell has entered.
+
+    Those of Python's functions are switched off by ``torch._C.DisableTorchFunction`` in the same ``with``: an interrupt may
+    leave a generator such as this one open, and what it switches off stays so until somebody collects it.
+    """
+    with _disable_current_modes(), temporarily_clear_interpreter_stack():
         yield
 
 

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pnne_nb.runtime.thread.live_models import memory_of, unseen
+from pnne_nb.runtime.thread.live_models import memory_of, without_modes
 from pnne_nb.runtime.thread.torch_switches import shared_switches
 
 _modules: Any = nn.modules.module
@@ -207,18 +207,18 @@ class ChangeWatch:
     def cell_began(self) -> None:
         """Note what a cell may change without using the model."""
         belongings = self.belongings()
-        with unseen():
+        with torch._C.DisableTorchFunction(), without_modes():
             self._around = None if belongings is None else Surroundings(self._model, belongings)
 
     def parked(self) -> None:
         """Note everything: the training waits for a cell from now on."""
-        with unseen():
+        with torch._C.DisableTorchFunction(), without_modes():
             self._parked = LiveState(self._model, self.belongings())
 
     def take(self) -> list[str]:
         """Name what was changed since then; nothing is looked at any longer."""
         found = [*self._written]
-        with unseen():
+        with torch._C.DisableTorchFunction(), without_modes():
             for state in (self._parked, self._around):
                 found += () if state is None else state.changed()
         self.forget()
@@ -249,7 +249,7 @@ class ChangeWatch:
         if me in self._editors:
             return
         belongings = self.belongings()
-        with unseen():
+        with torch._C.DisableTorchFunction(), without_modes():
             data = () if belongings is None else belongings.data.items()
             tensors = [*_named_tensors(self._model, belongings), *data]
             names = [name for name, tensor in tensors if memory_of(tensor) == memory]
@@ -263,7 +263,7 @@ class ChangeWatch:
         if array is not None and not self._told_of_arrays:
             self._arrays.append(weakref.ref(array))
         if in_cell and self._parked is not None:
-            with unseen():
+            with torch._C.DisableTorchFunction(), without_modes():
                 self._parked.lend(memory)
 
     def tell_of_arrays(self) -> None:

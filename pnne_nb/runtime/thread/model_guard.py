@@ -27,7 +27,7 @@ from pnne_nb.errors import TrainingError
 from pnne_nb.process.fork import fork_safe, renewed_after_fork
 from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.runtime.thread.control import Control
-from pnne_nb.runtime.thread.live_models import live_models, plain, unseen
+from pnne_nb.runtime.thread.live_models import live_models, plain, without_modes
 from pnne_nb.runtime.thread.live_state import Belongings, ChangeWatch
 from pnne_nb.runtime.thread.rng_guard import trainings
 from pnne_nb.runtime.thread.step_lock import has_turn
@@ -403,7 +403,7 @@ class SharedModel:
 
     def _keep_buffers(self, buffers: Iterable[Tensor]) -> None:
         """While the training is under way, keep the values that no use has changed yet."""
-        with unseen():
+        with torch._C.DisableTorchFunction(), without_modes():
             for buffer in buffers if self._closing else ():
                 self._buffers.setdefault(id(buffer), (buffer, buffer.detach().clone()))
 
@@ -420,7 +420,7 @@ class SharedModel:
 
     def _restore_if_unused(self) -> None:
         if not (self._parked or self._holders):
-            with unseen():
+            with torch._C.DisableTorchFunction(), without_modes():
                 for module, name, buffer in self._places:
                     if module._buffers.get(name) is not buffer and name not in module._parameters:
                         module._buffers[name] = buffer

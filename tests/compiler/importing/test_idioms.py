@@ -120,7 +120,7 @@ def test_a_type_that_is_the_key_of_a_dictionary_is_checked() -> None:
     net = ByType()
     graph = pn.from_module(net, X)
     assert not closed(graph)
-    with pytest.raises(pn.ExecutionError, match=r"imported for x\.dtype == torch\.float32; else import again"):
+    with pytest.raises(pn.ExecutionError, match=r"imported for x\.dtype == torch\.float32; otherwise import again"):
         pn.compile(graph, reuse=net).double()(X.double())
 
 

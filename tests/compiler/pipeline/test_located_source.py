@@ -48,7 +48,7 @@ def test_each_node_has_its_lines_also_inside_blocks_and_calls() -> None:
     assert first == second, "equal blocks are one class"
     assert first[0] == "self.fc = nn.Linear(8, 8)"
     assert all("self.fc" in line for line in first)
-    assert lines_of(graph, "first") == ["self.first = Half()", "x = self.first(x)  # (2, 8)"]
+    assert lines_of(graph, "first") == ["self.first = Half()", "given = self.first(x)  # (2, 8)"]
     (nested,) = lines_of(graph, "first.relu")
     assert "relu" in nested
 
