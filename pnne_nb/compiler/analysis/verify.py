@@ -18,7 +18,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pnne_nb.compiler.analysis.gradients import Gradients, collected, parameter_bytes
+from pnne_nb.compiler.analysis.gradient_checksums import Gradients, collected, parameter_bytes
 from pnne_nb.compiler.lowering.attributes import whole_node
 from pnne_nb.compiler.module.call_errors import describe
 from pnne_nb.compiler.pipeline.compile import compile as compile_graph

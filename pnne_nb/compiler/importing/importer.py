@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from pnne_nb.catalog.operators import CHECK
 from pnne_nb.compiler.analysis.example_inputs import EXAMPLES, normal_inputs
-from pnne_nb.compiler.analysis.gradients import parameter_bytes
+from pnne_nb.compiler.analysis.gradient_checksums import parameter_bytes
 from pnne_nb.compiler.analysis.verify import call_arguments, key_prefix, whole_prefix
 from pnne_nb.compiler.importing.draft.draft import Item, Kind, Level, UntranslatableError
 from pnne_nb.compiler.importing.draft.layers import is_extensible, layer_spec, obstacle, read_properties

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.compiler.analysis.gradients import LARGE, collected, parameter_bytes
+from pnne_nb.compiler.analysis.gradient_checksums import LARGE, collected, parameter_bytes
 from pnne_nb.compiler.analysis.verify import compare, difference
 
 torch.set_num_threads(1)
