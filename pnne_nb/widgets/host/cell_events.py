@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import _thread
+import signal
+import sys
 import threading
 from asyncio import CancelledError
 from typing import Any
@@ -51,13 +53,21 @@ def _began(_info: object) -> None:
         _begin()
     except KeyboardInterrupt:
         # IPython would print it here, and run the cell nevertheless.
-        again = threading.Timer(_MOMENT, _thread.interrupt_main)
+        again = threading.Timer(_MOMENT, _interrupt)
         again.name, again.daemon = "pnne-interrupt", True
         again.start()
 
 
 _MOMENT = 0.05
 """Seconds after which a cell has begun."""
+
+
+def _interrupt() -> None:
+    if sys.platform == "win32":
+        _thread.interrupt_main()
+    else:
+        # A signal, which ends a wait in C as well; Python's own call is noticed only after it.
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
 def _begin() -> None:

@@ -76,6 +76,7 @@ def test_a_cell_whose_end_an_interrupt_has_cut_short_ends_before_the_next(
     assert not spans.open_here()
 
 
+@pytest.mark.timeout(30)  # a wait in C is cut short, too
 def test_an_interrupt_while_a_cell_is_told_of_ends_the_cell(
     shell: Any, spans: Cells, capsys: pytest.CaptureFixture[str]
 ) -> None:
