@@ -279,7 +279,7 @@ def _of_data(origin: NanOrigin, position: int, first: int) -> Cause:
     return Cause(
         role,
         f"In {name!r}, {row}{column} of batch {position + 1} is {what}{more} ({origin.made.partition(' of ')[0]}).",
-        "Drop or fill such examples before the training; engine.skip_batch() goes on without this batch.",
+        "Drop or fill such examples before the training; engine.skip_batch() leaves this batch out, and start() goes on.",
     )
 
 

@@ -192,7 +192,7 @@ class Control:
             return found
 
     def pause(self) -> None:
-        """Ask for a halt at the next boundary."""
+        """Ask for a halt at the next boundary, whatever number of steps was allowed before."""
         self._request(pause=True)
 
     def resume(self) -> None:
@@ -210,8 +210,9 @@ class Control:
     def _request(self, *, pause: bool | None = None, steps: int = 0, stop: bool = False) -> None:
         with self._lock:
             if self._alive:
-                self._pause = self._pause if pause is None else pause
-                self._steps = self._steps + steps if self._pause else 0
+                if pause is not None:
+                    # More steps come on top of those that are left; who halts or goes on counts none.
+                    self._pause, self._steps = pause, self._steps + steps if steps else 0
                 if stop:
                     self._stop = True
                     self.stop_asked.set()

@@ -130,6 +130,19 @@ def test_a_halted_training_makes_exactly_the_steps_allowed(worker: Worker) -> No
     assert worker.states == ["paused"]
 
 
+def test_a_training_halts_before_it_has_made_all_the_steps_allowed(worker: Worker) -> None:
+    worker.start(steps=0)
+    assert worker.control.settled(60)
+    worker.control.allow(10**9)
+    worker.until(lambda: worker.steps > 1)
+    worker.control.pause()
+    assert worker.control.settled(60)
+    halted_at = worker.steps
+    worker.control.allow(2)
+    assert worker.control.settled(60)
+    assert worker.steps == halted_at + 2
+
+
 def test_steps_allowed_while_running_halt_it_afterwards(worker: Worker) -> None:
     worker.start()
     worker.until(lambda: worker.steps > 0)

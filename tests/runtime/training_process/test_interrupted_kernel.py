@@ -16,7 +16,7 @@ Kernel: TypeAlias = tuple[KernelManager, BlockingKernelClient]
 HALFWAY = "halfway"
 
 SETUP = f"""
-import signal, sys, threading, torch
+import signal, sys, threading, time, torch
 from torch import nn
 import pnne_nb as pn
 
@@ -81,9 +81,15 @@ line.passed, line.stops_at = 0, 100_000_000
 
 USES = {
     "model": "engine.model",
-    "paused": "with engine.paused(): pass",
-    "edit": "with engine.paused() as model, torch.no_grad():\n    for weight in model.parameters(): weight.mul_(1.0)",
+    "paused": "with engine.paused(): pass\ntime.sleep(200)",
+    "edit": """
+with engine.paused() as model, torch.no_grad():
+    for weight in model.parameters(): weight.mul_(1.0)
+time.sleep(200)
+""",
+    "waiting": "with engine.paused(): pass\nengine.step(10**9)",
 }
+"""The cell waits for what comes from the process; a thread sends what goes there, and the cell goes on meanwhile."""
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +127,13 @@ def run(kernel: Kernel, code: str) -> str:
 @pytest.mark.parametrize("use", USES)
 def test_a_large_model_on_its_way_is_cut_short_and_the_training_lives_on(kernel: Kernel, use: str) -> None:
     assert run(kernel, STOP + USES[use]).split() == [HALFWAY, "KeyboardInterrupt"]
-    assert run(kernel, "before = engine.progress.step; engine.step(2); print(engine.progress.step - before)") == "2"
+    assert (
+        run(
+            kernel,
+            "engine.pause(); before = engine.progress.step; engine.step(2); print(engine.progress.step - before)",
+        )
+        == "2"
+    )
     assert run(kernel, "engine.resume(); engine.pause(); print(engine.state, engine.error)") == "paused None"
     same = """
 thread = fresh()
