@@ -88,8 +88,8 @@ def read_examples(
         source, judging = in_order(recipe.train), None if recipe.val is None else in_order(recipe.val)
     elif data is None:
         raise ArgumentError(
-            "There is no data to calibrate with: pn.quantize(graph, (X, y)). Ranges of inputs are measured on real examples; "
-            "random ones rank the nodes wrongly."
+            "There is no data to calibrate with: give data=(X, y). Ranges of inputs are measured on real examples; random "
+            "ones rank the nodes wrongly."
         )
     else:
         source, judging = _opened(data, "data"), None if val_data is None else _opened(val_data, "val_data")

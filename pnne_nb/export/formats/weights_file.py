@@ -102,12 +102,16 @@ def _read_safetensors(path: Path) -> WeightsFile:
 def _read_pt(path: Path) -> WeightsFile:
     try:
         held: Any = torch.load(path, weights_only=True, map_location="cpu")
-        tensors = {**held["state_dict"], **held["transient"]}
-        metadata = dict(held["metadata"])
     except Exception as error:  # of damaged bytes, torch raises anything
-        said = str(error).strip().partition("\n")[0][:200]
-        raise ExportError(f"{path.name} is no file of weights that pnne_nb wrote: {said}") from error
-    return _checked(tensors, metadata, path)
+        raise ExportError(
+            f"{path.name} is no file of weights that pnne_nb wrote: it is damaged, or holds objects other than tensors."
+        ) from error
+    match held:
+        case {"state_dict": dict(lasting), "transient": dict(transient), "metadata": dict(metadata)}:
+            return _checked({**lasting, **transient}, metadata, path)
+        case dict() if held and all(isinstance(value, Tensor) for value in held.values()):
+            return _checked(held, {}, path)
+    raise ExportError(f"{path.name} is no file of weights that pnne_nb wrote: it has no 'state_dict' with a graph.")
 
 
 def _checked(tensors: Mapping[str, Tensor], metadata: dict[str, str], path: Path) -> WeightsFile:

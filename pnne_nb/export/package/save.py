@@ -30,7 +30,7 @@ from pnne_nb.errors import (
     shown,
 )
 from pnne_nb.export.formats.base import TensorInfo
-from pnne_nb.export.formats.model_state import read_state, require_closed
+from pnne_nb.export.formats.model_state import ModelState, make_model, read_state, require_closed
 from pnne_nb.export.package import integrity as checking
 from pnne_nb.export.package import manifest as names
 from pnne_nb.export.package.archive import write_package
@@ -44,6 +44,8 @@ from pnne_nb.graph.schema.registry import registry
 from pnne_nb.process.atomic_file import file_at
 from pnne_nb.process.version import __version__
 from pnne_nb.telemetry.series import Curves
+
+_ADVICE = "Give the model that pn.compile(graph) made, or pn.compile(graph, reuse=model) after an edit."
 
 
 @runtime_checkable
@@ -113,7 +115,11 @@ def save(
         require_signing(Path(sign))
     require_closed(graph)
     tensors, state = read_state(model)
-    recorded = record(graph, model, data)
+    try:
+        recorded = record(graph, model, data)
+    except PnneError:
+        _require_model_of(graph, tensors, state)
+        raise
     inputs, outputs = _signature(graph, recorded.batches[0])
     source = _source(graph)
     metrics = _metrics(training)
@@ -154,6 +160,13 @@ def save(
     if sign is not None:
         sign_package(target, Path(sign))
     return target
+
+
+def _require_model_of(graph: NodeGraph, tensors: Mapping[str, torch.Tensor], state: ModelState) -> None:
+    try:
+        make_model(graph, tensors, state, "The model")
+    except GraphFileError as error:
+        raise ExportError(f"Graph and model do not belong together. {error} {_ADVICE}") from error
 
 
 def _require_place(path: Path, *, overwrite: bool) -> None:
@@ -282,18 +295,17 @@ def _prove(path: Path, target: Path, recorded: RecordedRun, *, has_onnx: bool) -
     Raises:
         ExportError: If it is not the same.
     """
-    advice = "Give the model that pn.compile(graph) made, or pn.compile(graph, reuse=model) after an edit."
     try:
         model = open_package(path).model.eval()
     except GraphFileError as error:
         raise ExportError(
-            f"Graph and model do not belong together. {str(error).replace(str(path), target.name)} {advice}"
+            f"Graph and model do not belong together. {str(error).replace(str(path), target.name)} {_ADVICE}"
         ) from error
     for index, batch in enumerate(recorded.batches):
         found = difference(run(model, list(batch.inputs.values())), batch.outputs)
         if found:
             raise ExportError(
-                f"The graph does not compute what the model does: in batch {index + 1}, {found}. {advice}"
+                f"The graph does not compute what the model does: in batch {index + 1}, {found}. {_ADVICE}"
             )
     if has_onnx:
         try:

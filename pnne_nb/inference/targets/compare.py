@@ -99,10 +99,11 @@ def compare_targets(
         with workshop(examples.subject.model, inputs, convert) as shop:
             try:
                 for form in forms:
-                    missing = _left_out(form, include_slow or targets is not None, time.monotonic() - start, seconds)
+                    wants_slow, spent = include_slow or targets is not None, time.monotonic() - start
+                    missing = _left_out(form, wants_slow, spent, seconds) if built else ""
                     if not missing and not tell(table("", f"Building {form.name} …", examples.notes)) and built:
                         missing, seconds = "It was stopped before this one was built.", -math.inf
-                    if not missing or not built:
+                    if not missing:
                         try:
                             built[form.name] = form.build(shop)
                         except Exception as error:

@@ -66,6 +66,20 @@ def test_a_foreign_file_is_refused(tmp_path: Path, kind: str) -> None:
         formats.open(path)
 
 
+@pytest.mark.parametrize(
+    ("held", "message"),
+    [
+        (nn.Linear(2, 2).state_dict(), r"^net\.pt holds weights without their graph: load it"),
+        (nn.Linear(2, 2), r"^net\.pt is no file of .*: it is damaged, or holds objects other than tensors\.$"),
+        ([1, 2], r"^net\.pt is no file of .*: it has no 'state_dict' with a graph\.$"),
+    ],
+)
+def test_a_file_that_something_else_wrote_is_told(tmp_path: Path, held: Any, message: str) -> None:
+    torch.save(held, tmp_path / "net.pt")
+    with pytest.raises(ExportError, match=message):
+        formats.open(tmp_path / "net.pt")
+
+
 class Evil:
     def __reduce__(self) -> Any:
         return exec, ("raise AssertionError('code was run')",)

@@ -191,6 +191,7 @@ def test_forms_that_take_minutes_and_those_after_the_time_are_left_out(
     monkeypatch.setattr(compare, "FORMS", (*faked(now, ("eager", 0.001, 0)), Form("late", "time", slow.build)))
     table = pn.compare_targets(drawn(), data(), batch_size=16, seconds=0)
     assert "The 0 seconds for building were over" in table.rows["late"].missing
+    assert not table.rows["eager"].missing
 
 
 def test_without_a_compiler_the_row_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,8 @@ from pnne_nb.errors import ArgumentError, PassError, expect, shown
 from pnne_nb.graph.schema.structural import DEVICE
 from pnne_nb.protocol.messages import NodeMark
 
-UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+UNITS = {"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+UNITS |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 MOST_DEVICES = 8
 """All orders of the devices are compared."""
@@ -162,7 +163,7 @@ def bytes_of(limit: int | str) -> int:
     """
     if type(limit) is int and limit > 0:
         return limit
-    read = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kMGKi]*B)", limit) if isinstance(limit, str) else None
+    read = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kKMGTi]*B)", limit) if isinstance(limit, str) else None
     if read is None or read[2] not in UNITS or float(read[1]) <= 0:
         raise ArgumentError(f"A memory limit is a number of bytes or an amount such as '8 GB', not {shown(limit)}.")
     return int(float(read[1]) * UNITS[read[2]])

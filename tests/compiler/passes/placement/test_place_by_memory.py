@@ -120,7 +120,8 @@ def test_meta_holds_no_data_to_compute_with() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "bytes"), [(5, 5), ("5 B", 5), ("1.5 kB", 1500), ("2GiB", 2 * 2**30), ("8 GB", 8 * 10**9)]
+    ("said", "bytes"),
+    [(5, 5), ("5 B", 5), ("1.5 KB", 1500), ("1 TB", 10**12), ("2GiB", 2 * 2**30), ("8 GB", 8 * 10**9)],
 )
 def test_amounts_of_memory(said: int | str, bytes: int) -> None:
     assert bytes_of(said) == bytes
