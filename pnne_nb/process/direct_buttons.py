@@ -25,6 +25,8 @@ Press: TypeAlias = Literal["pause", "stop"]
 _PRESSES: Final[tuple[Press, ...]] = get_args(Press)
 _SECONDS: Final = 2
 """For which a request is waited for that somebody has begun."""
+_LINGERS: Final = 1.0
+"""Seconds for which a closed one answers: a browser that clicks while a training ends would report a broken connection."""
 _LONGEST: Final = 1 << 14
 """Bytes of a request, headers and all, that are read."""
 _ANSWER: Final = b"HTTP/1.1 %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -77,7 +79,7 @@ class DirectButtons:
         self._listener.close()
 
     def close(self) -> None:
-        """Listen no more; nothing is called from now on."""
+        """Listen no more after a moment, for a click that is on its way; nothing is called from now on."""
         self._closed = True
         if not self.listens:
             return
@@ -95,14 +97,14 @@ class DirectButtons:
                 self._take()
 
     def _listen(self) -> None:
-        with self._listener:
+        # It may be closed meanwhile, or no connection can be opened any more.
+        with self._listener, suppress(OSError, ValueError):
             while not self._closed:
-                try:
-                    wait([self._listener])
-                    self._take()
-                except (OSError, ValueError):
-                    # It was closed, or no connection can be opened any more.
-                    return
+                wait([self._listener])
+                self._take()
+            until = time.monotonic() + _LINGERS
+            while wait([self._listener], max(0.0, until - time.monotonic())):
+                self._take()
 
     def _take(self) -> None:
         try:
@@ -119,8 +121,8 @@ class DirectButtons:
         else:
             connection.settimeout(_SECONDS)
             request = connection.recv(_LONGEST)
-        press = None if self._closed else self._press(request)
-        if press is not None:
+        press = self._press(request)
+        if press is not None and not self._closed:
             self._pressed(press)
         connection.sendall(_ANSWER % (b"404 Not Found" if press is None else b"204 No Content"))
 

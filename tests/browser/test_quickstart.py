@@ -117,8 +117,11 @@ def test_draw_train_watch_stop_and_reload(open_notebook: OpenNotebook, baseline_
     assert (editor.version, len(editor.edges())) == (version, len(WIRES))
 
     editor.button("Arrange").click()
+    # Each node stands below the one before, or at the head of the next column.
+    drawn = [name for _, name, _, _ in DRAWING]
     notebook.wait_for(
-        "[graph[name].position[1] for name in graph] == sorted(graph[name].position[1] for name in graph)"
+        f"(lambda places: places == sorted(places) and len({{x for x, _ in places}}) < 4)"
+        f"([(round(graph[name].position[0]), graph[name].position[1]) for name in {drawn}])"
     )
     editor.button("Fit view").click()
     expect_wires(editor)

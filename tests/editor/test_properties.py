@@ -94,6 +94,28 @@ def test_a_name_that_cannot_be_stays_with_its_reason_until_another_is_typed(edit
     expect(editor.node("stem")).to_be_visible()
 
 
+def test_after_a_new_name_the_keyboard_stays_where_somebody_was_quicker(editor: EditorPage) -> None:
+    name = editor.root.get_by_label("Name", exact=True)
+    name.fill("first")
+    name.press("Enter")
+    expect(name).to_have_value("first")
+    expect(name).to_be_focused()
+    # A busy page draws its next frame late.
+    editor.page.evaluate("""() => {
+      window.frame = window.requestAnimationFrame;
+      window.late = [];
+      window.requestAnimationFrame = (run) => window.late.push(run);
+    }""")
+    name.fill("second")
+    name.press("Enter")
+    field = editor.field("second", "kernel_size")
+    field.focus()
+    editor.page.evaluate(
+        "() => { window.requestAnimationFrame = window.frame; for (const run of window.late) run(0); }"
+    )
+    expect(field).to_be_focused()
+
+
 def test_booleans_and_choices_have_controls_of_their_own(editor: EditorPage) -> None:
     bias = editor.field("conv1", "bias")
     expect(bias).to_be_checked()

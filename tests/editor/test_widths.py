@@ -69,9 +69,15 @@ def test_the_source_takes_the_palette_s_place_where_both_leave_no_graph(open_edi
     expect(editor.root.get_by_role("searchbox")).to_be_focused()
     expect(source).to_have_count(0)
     editor.button("Code").click()
+    # A page of 1,300 leaves the editor less than that, and the graph less than a card and its neighbours need.
     editor.page.set_viewport_size({"width": 1300, "height": 760})
+    expect(palette).to_have_count(0)
+    editor.page.set_viewport_size({"width": 1340, "height": 760})
     expect(palette).to_be_visible()
     expect(source).to_be_visible()
+    graph = editor.root.locator(".pnne-canvas").bounding_box()
+    assert graph is not None
+    assert graph["width"] >= 300
 
 
 def test_the_little_map_is_there_while_a_part_of_the_graph_is_out_of_view(open_editor: OpenEditor) -> None:

@@ -101,6 +101,17 @@ def test_nobody_listens_once_they_are_closed(pressed: queue.SimpleQueue[Press]) 
     assert pressed.empty()
 
 
+def test_a_click_on_its_way_is_answered_when_they_are_closed(pressed: queue.SimpleQueue[Press]) -> None:
+    buttons = DirectButtons(pressed.put)
+    host, port = buttons.address.removeprefix("http://").partition("/")[0].split(":")
+    with socket.create_connection((host, int(port)), timeout=SECONDS) as connection:
+        buttons.close()
+        connection.sendall(f"POST /{buttons.address.rpartition('/')[2]}/stop HTTP/1.1\r\n\r\n".encode())
+        assert connection.recv(1 << 10).startswith(b"HTTP/1.1 204")
+    buttons.join(SECONDS)
+    assert pressed.empty()
+
+
 def test_a_forked_child_does_not_listen(buttons: DirectButtons, pressed: queue.SimpleQueue[Press]) -> None:
     child = os.fork()
     if not child:

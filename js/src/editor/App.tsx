@@ -128,7 +128,7 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
 
 /** Below this width of the editor, in pixels, panels leave too little of the graph beside them. */
 const NARROW = 720;
-/** Below this one, the source and the palette leave too little of it. */
+/** Below this one, the source, the palette and the properties leave the graph less than 300. */
 const SNUG = 1300;
 
 /** Keeps the panels fit for the width: closed where they would cover the graph, open beside it otherwise. */

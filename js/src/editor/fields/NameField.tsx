@@ -16,7 +16,6 @@ export function NameField({ scene, node, onDone }: NameFieldProps) {
   const editor = useEditor();
   const [text, setText] = useState(node.name);
   const reason = whyNotName(scene.graph, node.name, text);
-  useEffect(() => setText(node.name), [node.name]);
   const done = useRef(false);
   const input = useRef<HTMLInputElement>(null);
   const onCard = onDone !== undefined;
@@ -53,8 +52,12 @@ export function NameField({ scene, node, onDone }: NameFieldProps) {
             onDone?.();
             editor.rename(node.name, text);
             if (onDone) return;
-            // The form of the new name is another one: the keyboard goes on from its field.
-            requestAnimationFrame(() => editor.root?.querySelector<HTMLElement>(".pnne-name")?.focus());
+            // The form of the new name is another one: the keyboard goes on from its field, unless somebody was quicker.
+            requestAnimationFrame(() => {
+              const { root } = editor;
+              const isFree = (root?.getRootNode() as Document | ShadowRoot | undefined)?.activeElement === root;
+              if (isFree) root?.querySelector<HTMLElement>(".pnne-name")?.focus();
+            });
           } else if (event.key === "Escape") {
             setText(node.name);
             if (!onDone) return event.stopPropagation();
