@@ -202,6 +202,7 @@ class Tracer:
     def __init__(self, number: int) -> None:
         self._left = number
         self._before: dict[FrameType, str] = {}
+        self._outer: Any = None
 
     def __call__(self, frame: FrameType, event: str, _argument: object) -> Any:
         """What `sys.settrace` calls."""
@@ -223,26 +224,34 @@ class Tracer:
         if self._left == 0:
             raise KeyboardInterrupt
 
+    def __enter__(self) -> None:
+        self._outer = sys.gettrace()
+        sys.settrace(self)
 
-# One that comes while a generator is thrown away is told, not raised.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self._outer)
+
+
+@pytest.fixture
+def _untold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupt that comes while a generator is thrown away is told, not raised: pytest would render it, traced."""
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+
+
+@pytest.mark.usefixtures("_untold")
 @pytest.mark.parametrize("process", [False, True])
 @pytest.mark.parametrize("use", ["edit", "model", "run on"])
 def test_interrupts_anywhere_in_a_use_leave_the_training_as_it_was(use: str, *, process: bool) -> None:
     thread, engine = run(epochs=EPOCHS), tasks.engine(epochs=EPOCHS)
     engine._executor.choose(process=process)
     engine.step(1)
-    number, tracing = 0, sys.gettrace()
+    number = 0
     while engine.progress.step < 300 and number < 400:
         number += 1 if use != "run on" else 3
         ended = False
-        with cell():
-            sys.settrace(Tracer(number))
-            try:
-                USES[use](engine)
-                ended = True
-            finally:
-                sys.settrace(tracing)
+        with cell(), Tracer(number):
+            USES[use](engine)
+            ended = True
         if ended:
             break
         with suppress(TimeoutError):
@@ -256,19 +265,15 @@ def test_interrupts_anywhere_in_a_use_leave_the_training_as_it_was(use: str, *, 
     assert_same(thread, engine)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.usefixtures("_untold")
 def test_interrupts_anywhere_in_a_start_leave_a_training_that_can_be_started() -> None:
-    thread, number, tracing, ended = run(epochs=1), 0, sys.gettrace(), False
+    thread, number, ended = run(epochs=1), 0, False
     while not ended:
         number += 7
         engine = tasks.engine(epochs=1)
-        with cell():
-            sys.settrace(Tracer(number))
-            try:
-                engine.start()
-                ended = True
-            finally:
-                sys.settrace(tracing)
+        with cell(), Tracer(number):
+            engine.start()
+            ended = True
         if engine.state == "idle":
             engine.start()
         assert engine.wait(groups.SECONDS), number
