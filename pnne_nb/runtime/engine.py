@@ -385,7 +385,7 @@ class TrainingEngine:
         self._session.go_on()
 
     def pause(self, *, wait: bool = True) -> None:
-        """Halt after the running step; without `wait`, return before that."""
+        """Halt after the running step, whatever `step` was asked for; without `wait`, return before that."""
         self._control.pause()
         self._control.wait_for_rest(wait=wait)
 
@@ -405,7 +405,7 @@ class TrainingEngine:
     def step(self, n: int = 1, *, wait: bool = True) -> None:
         """Make `n` optimizer steps, at least 1, then halt; starts a training that is not under way.
 
-        Without `wait`, return before they are made.
+        Without `wait`, return before they are made. `pause` halts before the last of them; an interrupt only ends the waiting.
 
         Raises:
             TrainingError: `n` is no positive number.

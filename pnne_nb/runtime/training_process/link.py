@@ -55,17 +55,22 @@ class ProcessLink:
         """
         content = encoded(*messages)
         with contextlib.suppress(OSError), self._speaking:
-            if self._carrier is None and len(content) <= _SHORT:
+            # An interrupt may have kept the thread from starting: then its messages are still there, and go first.
+            at_work = self._carrier is not None and self._carrier.is_alive()
+            if not (at_work or self._unsent) and len(content) <= _SHORT:
                 self._wire.connection.sendall(content)
                 return
             self._unsent.append(content)
-            if self._carrier is None:
+            if not at_work:
                 self._carrier = threading.Thread(target=self._carry, name="pnne-carrier", daemon=True)
                 self._carrier.start()
 
     def _carry(self) -> None:
         while True:
             with self._speaking:
+                if self._carrier is not threading.current_thread():
+                    # Another one has been started before this one said that it lives.
+                    return
                 if not self._unsent:
                     self._carrier = None
                     return
@@ -128,7 +133,7 @@ class ProcessLink:
         with contextlib.suppress(OSError):
             # What is being sent ends there.
             self._wire.connection.shutdown(socket.SHUT_RDWR)
-        if carrier is not None:
+        if carrier is not None and carrier.is_alive():
             carrier.join(_SECONDS_TO_DIE)
         self._wire.close()
         if self.pid is not None and self._forked.exit_code(_SECONDS_TO_DIE) is None:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import dis
+import itertools
 import random
 import signal
 import socket
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any, final
+from typing import Any, Self, final
 
 import pytest
 import torch
 
+from pnne_nb.runtime.distributed.transport.socket import MessageSocket
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.thread.cells import cells
-from pnne_nb.runtime.training_process.process_messages import Told
+from pnne_nb.runtime.training_process import link
+from pnne_nb.runtime.training_process.process_messages import FromKernel, FromProcess, Go, Told
 from tests.runtime import tasks
 from tests.runtime.distributed import groups
 from tests.runtime.distributed.groups import state_of
@@ -202,10 +206,14 @@ class Tracer:
     def __init__(self, number: int) -> None:
         self._left = number
         self._before: dict[FrameType, str] = {}
+        self._outer: Any = None
 
     def __call__(self, frame: FrameType, event: str, _argument: object) -> Any:
         """What `sys.settrace` calls."""
         code = frame.f_code
+        if code is threading.Thread.start.__code__:
+            # Before anything of it is done: what it leaves half done is Python's.
+            self._looked()
         if not ("pnne_nb/runtime" in code.co_filename or code.co_filename.endswith("contextlib.py")):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
@@ -223,26 +231,40 @@ class Tracer:
         if self._left == 0:
             raise KeyboardInterrupt
 
+    @property
+    def has_raised(self) -> bool:
+        """Whether the nth time has come."""
+        return self._left <= 0
 
-# One that comes while a generator is thrown away is told, not raised.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+    def __enter__(self) -> Self:
+        self._outer = sys.gettrace()
+        sys.settrace(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self._outer)
+
+
+@pytest.fixture
+def _untold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupt that comes while a generator is thrown away is told, not raised: pytest would render it, traced."""
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+
+
+@pytest.mark.usefixtures("_untold")
 @pytest.mark.parametrize("process", [False, True])
 @pytest.mark.parametrize("use", ["edit", "model", "run on"])
 def test_interrupts_anywhere_in_a_use_leave_the_training_as_it_was(use: str, *, process: bool) -> None:
     thread, engine = run(epochs=EPOCHS), tasks.engine(epochs=EPOCHS)
     engine._executor.choose(process=process)
     engine.step(1)
-    number, tracing = 0, sys.gettrace()
+    number = 0
     while engine.progress.step < 300 and number < 400:
         number += 1 if use != "run on" else 3
         ended = False
-        with cell():
-            sys.settrace(Tracer(number))
-            try:
-                USES[use](engine)
-                ended = True
-            finally:
-                sys.settrace(tracing)
+        with cell(), Tracer(number):
+            USES[use](engine)
+            ended = True
         if ended:
             break
         with suppress(TimeoutError):
@@ -256,19 +278,43 @@ def test_interrupts_anywhere_in_a_use_leave_the_training_as_it_was(use: str, *, 
     assert_same(thread, engine)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.usefixtures("_untold")
+def test_interrupts_anywhere_where_a_thread_sends_leave_every_message_whole_and_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(link, "_SHORT", 0)
+    ours, theirs = socket.socketpair()
+    sent = link.ProcessLink.__new__(link.ProcessLink)
+    sent._wire = MessageSocket(ours, FromProcess)
+    sent._speaking, sent._unsent, sent._carrier = threading.RLock(), deque(), None
+    heard = list[Any]()
+    wire: MessageSocket[FromKernel] = MessageSocket(theirs, FromKernel)
+    with ours, theirs:
+        for number in itertools.count(1):
+            with cell(), Tracer(number) as tracer:
+                sent.send(Go(number, []))
+            sent.send(Go(-number, []))
+            while not heard or heard[-1].steps != -number:
+                heard += wire.receive() or []
+            if sent._carrier is not None:
+                sent._carrier.join()
+            if not tracer.has_raised:
+                break
+    assert number > 10
+    steps = [message.steps for message in heard]
+    assert [step for step in steps if step < 0] == list(range(-1, -number - 1, -1))
+    assert all(steps[steps.index(step) + 1] == -step for step in steps if step > 0)
+
+
+@pytest.mark.usefixtures("_untold")
 def test_interrupts_anywhere_in_a_start_leave_a_training_that_can_be_started() -> None:
-    thread, number, tracing, ended = run(epochs=1), 0, sys.gettrace(), False
+    thread, number, ended = run(epochs=1), 0, False
     while not ended:
         number += 7
         engine = tasks.engine(epochs=1)
-        with cell():
-            sys.settrace(Tracer(number))
-            try:
-                engine.start()
-                ended = True
-            finally:
-                sys.settrace(tracing)
+        with cell(), Tracer(number):
+            engine.start()
+            ended = True
         if engine.state == "idle":
             engine.start()
         assert engine.wait(groups.SECONDS), number
