@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -11,14 +13,14 @@ from torch import nn
 
 from pnne_nb.compiler.importing.tracing import observed_calls
 from pnne_nb.compiler.importing.tracing.observed_calls import observe
+from pnne_nb.compiler.weights.deepcopy import duplicate
 
 
 def test_the_memory_of_what_is_called_is_free_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[weakref.ref[nn.Module]] = []
-    duplicate = observed_calls.duplicate
 
-    def noted(*given: object) -> nn.Module:
-        made.append(weakref.ref(copy := duplicate(*given)))  # type: ignore[arg-type]  # as it was given
+    def noted(net: nn.Module, tensor: Callable[[torch.Tensor], Any] | None = None) -> nn.Module:
+        made.append(weakref.ref(copy := duplicate(net, tensor)))
         return copy
 
     monkeypatch.setattr(observed_calls, "duplicate", noted)
