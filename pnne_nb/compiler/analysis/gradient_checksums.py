@@ -15,7 +15,7 @@ from pnne_nb.process.gc_pause import return_free_memory
 LARGE = 2**12
 """Elements from which on a gradient is kept as a checksum."""
 
-FREED = 2**25
+FREED = 2**23
 """Bytes of gradients after which free memory is given back: they leave holes between activations."""
 
 
@@ -52,6 +52,7 @@ class Gradients:
 
     def __init__(self, module: nn.Module, *, whole: bool) -> None:
         self._module = module
+        self._bytes = parameter_bytes(module)
         self._sums: dict[int, list[tuple[torch.Size, torch.dtype, int]]] = {}
         self._hooks: list[Any] = []
         self._freed = 0
@@ -72,11 +73,11 @@ class Gradients:
             return
         octets: Any = gradient.detach().contiguous().view(torch.uint8).numpy()
         self._sums.setdefault(id(parameter), []).append((gradient.shape, gradient.dtype, zlib.crc32(octets)))
-        parameter.grad = None
         self._freed += octets.nbytes
+        parameter.grad = gradient = octets = None
         if self._freed >= FREED:
             self._freed = 0
-            return_free_memory(FREED)
+            return_free_memory(self._bytes)
 
     def named(self, prefix: str = "") -> dict[str, Any]:
         """Return the gradient or the checksums of each parameter."""

@@ -228,6 +228,8 @@ def _check(
     if other.differs:
         fault = find_fault(graph, net, model, *other.inputs, copies) or unknown
         return fault._replace(reason=f"with inputs of other sizes, {fault.reason}")
+    if shared is not None:
+        shared.release()
     for first in converted(net, model, other.inputs, shared.originals if shared is not None else {}):
         tell(f"comparing {first.dtype}", done=0.9)
         return_free_memory(used)

@@ -85,6 +85,11 @@ class Shared:
         """Whether no copy has changed a parameter."""
         return all(torch.equal(mine, its) for mine, its in self._pairs)
 
+    def release(self) -> None:
+        """Free the memory of the second's parameters: they are in that of the first's from now on, and only to be read."""
+        for mine, its in self._pairs:
+            its.data = mine.data
+
 
 def _are_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
     if not type(one) is type(other) is nn.Parameter or one.is_quantized or one.layout != torch.strided or one.is_meta:

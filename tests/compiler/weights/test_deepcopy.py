@@ -78,3 +78,13 @@ def test_parameters_that_differ_are_copied_apart() -> None:
     first, second = (copies.next() for copies in Shared(one, other).copies)
     assert torch.equal(first.get_parameter("inner.0.weight"), one.get_parameter("inner.0.weight"))
     assert torch.equal(second.get_parameter("inner.0.weight"), other.get_parameter("inner.0.weight"))
+
+
+def test_the_second_of_two_modules_gives_its_memory_back() -> None:
+    one, other = Holding(), Holding()
+    other.load_state_dict(one.state_dict())
+    shared = Shared(one, other)
+    shared.release()
+    assert [p.data_ptr() for p in other.parameters()] == [p.data_ptr() for p in one.parameters()]
+    assert other.get_buffer("inner.1.running_mean").data_ptr() != one.get_buffer("inner.1.running_mean").data_ptr()
+    assert all(torch.equal(value, other.state_dict()[name]) for name, value in one.state_dict().items())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import linecache
+import os
 import re
 from pathlib import Path
 from types import CodeType, FrameType
@@ -16,8 +17,11 @@ from torch import nn
 Spot: TypeAlias = tuple[CodeType, int]
 """A line of code."""
 
-_RANGE = re.compile(r'File "(.+?)", line (\d+)|^(.+?)\((\d+)\): ')
+_RANGE = re.compile(r'File "(.+?)", line (\d+)|^(.+?)\((\d+)\): ', re.MULTILINE)
 """How torch writes where scripted and traced code comes from."""
+
+_NOT_THEIRS = tuple(f"{parent}{os.sep}" for parent in (Path(torch.__file__).parent, Path(__file__).parents[3]))
+"""Where code is that is not a person's: of torch, and of this package."""
 
 MAX_LINE = 80
 """Letters of a line of source that a message repeats."""
@@ -60,11 +64,13 @@ def with_line(reason: str, line: str) -> str:
 def _scripted_at(module: Any) -> str:
     """Return a line of the code that a scripted module was made from, which its compiled form remembers."""
     try:
-        ranges = [node.sourceRange() for node in module.graph.nodes()]
+        ranges = [node.sourceRange() for node in module.inlined_graph.nodes()]
     except Exception:  # noqa: BLE001  # it may have no graph
         return ""
-    found = next(filter(None, map(_RANGE.search, ranges)), None)
-    return _quoted(found[1] or found[3], int(found[2] or found[4])) if found is not None else ""
+    found = [match for text in ranges for match in _RANGE.finditer(text)]
+    spots = [(match[1] or match[3], int(match[2] or match[4])) for match in found]
+    # A traced call remembers the functions around it, too: those of torch, and of this package, which may watch it.
+    return next((_quoted(*spot) for spot in spots if not spot[0].startswith(_NOT_THEIRS)), "")
 
 
 def _quoted(file: str, line: int) -> str:

@@ -156,12 +156,18 @@ def _call(
 ) -> ObservedCall:
     root = root or ObservedCall("")
     stack = [root]
+    watched = []
     for path, module in net.named_modules():
         if "forward" not in vars(module) and (parts or not path):
             vars(module)["forward"] = _watched(module.forward, path, stack, tell)
+            watched.append(module)
     given = copied((args, kwargs))
-    with private_random_state(), torch.set_grad_enabled(recorded):
-        net.train(training)(*given[0], **given[1])
+    try:
+        with private_random_state(), torch.set_grad_enabled(recorded):
+            net.train(training)(*given[0], **given[1])
+    finally:
+        for module in watched:  # a method in the module that it is of keeps all its memory until a collection of cycles
+            vars(module).pop("forward", None)
     return root.inner[0] if root.inner else ObservedCall("")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -127,6 +128,21 @@ def test_every_reason_names_a_line(make: Callable[[], nn.Module]) -> None:
         reasons = [reason for reason in reasons if reason != UNCALLED]
         assert reasons
         assert [reason for reason in reasons if "test_source_lines.py, line" not in reason] == []
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_traced_module_names_no_line_of_this_package() -> None:
+    space: dict[str, Any] = {}
+    exec(compile("def watch(call, x): return call(x)", pn.__file__, "exec"), space)  # as a watched call is
+
+    class Watched(Part):
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = space["watch"](torch.relu, self.fc(x))
+            return y
+
+    traced = torch.jit.trace(Watched(), X)  # type: ignore[no-untyped-call]  # torch's
+    assert "test_source_lines.py, line" in module_at(traced)
+    assert module_at(torch.jit.script(nn.Linear(2, 2))) == ""
 
 
 def test_a_part_alone_is_closed_where_only_that_goes_by_the_recording_of_gradients() -> None:
