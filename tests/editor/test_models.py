@@ -103,8 +103,7 @@ def test_a_model_fills_the_cell_and_can_be_read(open_editor: OpenEditor, model: 
         return
     seen = editor.page.evaluate(SEEN_LETTERS)
     assert len({text for text, _ in seen}) >= 10, "and there are some"
-    if model != "whisper":  # its two towers stand side by side, with edges between them
-        assert editor.page.evaluate(HIDDEN) == []
+    assert editor.page.evaluate(HIDDEN) == []
     if len(graph) >= LARGE:
         across, down = editor.page.evaluate(TAKEN)
         assert across >= 1 - EMPTY
