@@ -126,3 +126,17 @@ def test_every_name_of_sixty_cards_is_seen_at_fit(open_editor: OpenEditor) -> No
     assert sorted(name for name, _ in shown) == sorted(graph.nodes)
     assert all(whole for _, whole in shown)
     assert all(size >= LETTERS for _, size in editor.page.evaluate(SEEN_LETTERS))
+
+
+def test_of_a_long_name_the_end_is_seen_at_fit(open_editor: OpenEditor) -> None:
+    editor = at_fit(open_editor, MODELS["whisper"](), "light")
+    for name in ("decoder0_a_q", "decoder0_a_v", "encoder0_f_gelu"):
+        shown = editor.node(name).locator(".pnne-card-name")
+        below, above = shown.evaluate(
+            """shown => {
+              const [box, text] = [shown.getBoundingClientRect(), shown.firstElementChild.getBoundingClientRect()];
+              return [text.bottom - box.bottom, box.top - text.top];
+            }"""
+        )
+        assert below <= 1, f"the end of {name} is cut off"
+        assert above > 1, "and the beginning is: there is no room for all of it"
