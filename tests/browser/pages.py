@@ -139,15 +139,17 @@ class EditorPage:
     def add_by_click(self, type: str, name: str) -> None:
         """Search for a type, click it, and give the new node a name."""
         self.search(type)
+        before = self._selected_name()
         self.option(type).click()
-        self._name_selected(name)
+        self._name_selected(name, before)
 
     def add_by_drag(self, type: str, name: str, x: float, y: float) -> None:
         """Search for a type, drag it to a place in the canvas (pixels from its corner), and name the new node."""
         self.search(type)
         box = self.canvas_box()
+        before = self._selected_name()
         self._drag(*self.centre(self.option(type)), box["x"] + x, box["y"] + y)
-        self._name_selected(name)
+        self._name_selected(name, before)
 
     def press(self, *keys: str) -> None:
         """Press keys one after the other, wherever the focus is."""
@@ -206,10 +208,17 @@ class EditorPage:
         assert box is not None
         return {"x": box["x"], "y": box["y"], "width": box["width"], "height": box["height"]}
 
-    def _name_selected(self, name: str) -> None:
+    def _selected_name(self) -> str:
+        field = self.root.get_by_label("Name", exact=True)
+        return field.input_value() if field.count() else ""
+
+    def _name_selected(self, name: str, before: str) -> None:
         field = self.root.get_by_label("Name", exact=True)
         expect(field).to_be_visible()
+        # The form of the new node, and not of the one before.
+        expect(field).not_to_have_value(before)
         field.fill(name)
+        expect(field).to_have_value(name)
         field.press("Enter")
         expect(self.node(name)).to_be_visible()
 

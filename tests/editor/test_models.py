@@ -103,8 +103,7 @@ def test_a_model_fills_the_cell_and_can_be_read(open_editor: OpenEditor, model: 
         return
     seen = editor.page.evaluate(SEEN_LETTERS)
     assert len({text for text, _ in seen}) >= 10, "and there are some"
-    if model != "whisper":  # its two towers stand side by side, with edges between them
-        assert editor.page.evaluate(HIDDEN) == []
+    assert editor.page.evaluate(HIDDEN) == []
     if len(graph) >= LARGE:
         across, down = editor.page.evaluate(TAKEN)
         assert across >= 1 - EMPTY
@@ -127,3 +126,17 @@ def test_every_name_of_sixty_cards_is_seen_at_fit(open_editor: OpenEditor) -> No
     assert sorted(name for name, _ in shown) == sorted(graph.nodes)
     assert all(whole for _, whole in shown)
     assert all(size >= LETTERS for _, size in editor.page.evaluate(SEEN_LETTERS))
+
+
+def test_of_a_long_name_the_end_is_seen_at_fit(open_editor: OpenEditor) -> None:
+    editor = at_fit(open_editor, MODELS["whisper"](), "light")
+    for name in ("decoder0_a_q", "decoder0_a_v", "encoder0_f_gelu"):
+        shown = editor.node(name).locator(".pnne-card-name")
+        below, above = shown.evaluate(
+            """shown => {
+              const [box, text] = [shown.getBoundingClientRect(), shown.firstElementChild.getBoundingClientRect()];
+              return [text.bottom - box.bottom, box.top - text.top];
+            }"""
+        )
+        assert below <= 1, f"the end of {name} is cut off"
+        assert above > 1, "and the beginning is: there is no room for all of it"

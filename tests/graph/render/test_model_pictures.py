@@ -39,84 +39,114 @@ class Draw:
 
 def resnet(name: str, blocks: tuple[int, ...], *, deep: bool) -> pn.NodeGraph:
     draw = Draw(name)
-    last = draw("MaxPool2d", "pool", draw("Conv2d", "stem", draw("Input", "image", shape=("N", 3, 224, 224))))
+
+    def conv(at: str, source: str, channels: int, size: int, stride: int = 1) -> str:
+        values = {"out_channels": channels, "kernel_size": size, "stride": stride, "padding": size // 2, "bias": False}
+        return draw("Conv2d", at, source, **values)
+
+    last = conv("stem", draw("Input", "image", shape=("N", 3, 224, 224)), 64, 7, 2)
+    last = draw("MaxPool2d", "pool", last, kernel_size=3, stride=2, padding=1)
     for stage, count in enumerate(blocks):
+        width = 64 << stage
+        layers = [(width, 1), (width, 3), (4 * width, 1)] if deep else [(width, 3), (width, 3)]
         for block in range(count):
             at, start = f"layer{stage}_{block}", last
-            for place in range(3 if deep else 2):
-                last = draw("BatchNorm2d", f"{at}_bn{place}", draw("Conv2d", f"{at}_conv{place}", last))
-                last = draw("ReLU", f"{at}_relu{place}", last)
-            side = start if block else draw("BatchNorm2d", f"{at}_down_bn", draw("Conv2d", f"{at}_down", start))
+            stride = 2 if stage and not block else 1
+            for place, (channels, size) in enumerate(layers):
+                last = conv(f"{at}_conv{place}", last, channels, size, stride if place == len(layers) - 2 else 1)
+                last = draw("ReLU", f"{at}_relu{place}", draw("BatchNorm2d", f"{at}_bn{place}", last))
+            side = start
+            if not block:
+                side = draw("BatchNorm2d", f"{at}_down_bn", conv(f"{at}_down", start, layers[-1][0], 1, stride))
             last = draw("ReLU", f"{at}_out", draw("add", f"{at}_add", last, side))
-    draw("Output", "logits", draw("Linear", "fc", draw("Flatten", "flat", last)))
+    last = draw("Flatten", "flat", draw("AdaptiveAvgPool2d", "mean", last, output_size=1))
+    draw("Output", "logits", draw("Linear", "fc", last, out_features=1000))
     return draw.graph
 
 
-def attention(draw: Draw, at: str, x: str, memory: str) -> str:
-    norm = draw("LayerNorm", f"{at}_norm", x)
+def attention(draw: Draw, at: str, x: str, memory: str, width: int) -> str:
+    norm = draw("LayerNorm", f"{at}_norm", x, normalized_shape=width)
     source = norm if memory == x else memory
-    q, k, v = (draw("Linear", f"{at}_{name}", fed) for name, fed in (("q", norm), ("k", source), ("v", source)))
+    q, k, v = (
+        draw("Linear", f"{at}_{name}", fed, out_features=width)
+        for name, fed in (("q", norm), ("k", source), ("v", source))
+    )
     given = draw("scaled_dot_product_attention", f"{at}_attention", q, k, v)
-    return draw("add", f"{at}_sum", draw("Linear", f"{at}_project", given), x)
+    return draw("add", f"{at}_sum", draw("Linear", f"{at}_project", given, out_features=width), x)
 
 
-def feed_forward(draw: Draw, at: str, x: str) -> str:
-    wide = draw("GELU", f"{at}_gelu", draw("Linear", f"{at}_up", draw("LayerNorm", f"{at}_norm", x)))
-    return draw("add", f"{at}_sum", draw("Linear", f"{at}_down", wide), x)
+def feed_forward(draw: Draw, at: str, x: str, width: int) -> str:
+    norm = draw("LayerNorm", f"{at}_norm", x, normalized_shape=width)
+    wide = draw("GELU", f"{at}_gelu", draw("Linear", f"{at}_up", norm, out_features=4 * width))
+    return draw("add", f"{at}_sum", draw("Linear", f"{at}_down", wide, out_features=width), x)
 
 
 def gpt() -> pn.NodeGraph:
     draw = Draw("GPT-2-like")
-    last = draw("Embedding", "tokens", draw("Input", "ids", shape=("N", 64)))
+    ids = draw("Input", "ids", shape=("N", 64), dtype="int64")
+    last = draw("Embedding", "tokens", ids, num_embeddings=50257, embedding_dim=768)
     for layer in range(4):
-        last = attention(draw, f"h{layer}_a", last, last)
-        last = feed_forward(draw, f"h{layer}_f", last)
-    draw("Output", "logits", draw("Linear", "head", draw("LayerNorm", "norm", last)))
+        last = attention(draw, f"h{layer}_a", last, last, 768)
+        last = feed_forward(draw, f"h{layer}_f", last, 768)
+    norm = draw("LayerNorm", "norm", last, normalized_shape=768)
+    draw("Output", "logits", draw("Linear", "head", norm, out_features=50257))
     return draw.graph
 
 
 def unet() -> pn.NodeGraph:
     draw = Draw("U-Net")
+
+    def conv(at: str, source: str, channels: int) -> str:
+        return draw("Conv2d", at, source, out_channels=channels, kernel_size=3, padding=1)
+
     last, kept = draw("Input", "image", shape=("N", 1, 256, 256)), []
     for level in range(4):
-        last = draw("ReLU", f"down{level}_relu", draw("Conv2d", f"down{level}_conv", last))
+        last = draw("ReLU", f"down{level}_relu", conv(f"down{level}_conv", last, 32 << level))
         kept.append(last)
-        last = draw("MaxPool2d", f"down{level}_pool", last)
-    last = draw("ReLU", "bottom_relu", draw("Conv2d", "bottom", last))
+        last = draw("MaxPool2d", f"down{level}_pool", last, kernel_size=2)
+    last = draw("ReLU", "bottom_relu", conv("bottom", last, 512))
     for level in reversed(range(4)):
-        up = draw("ConvTranspose2d", f"up{level}_up", last)
+        up = draw("ConvTranspose2d", f"up{level}_up", last, out_channels=32 << level, kernel_size=2, stride=2)
         last = draw("add", f"up{level}_skip", up, kept[level])
-        last = draw("ReLU", f"up{level}_relu", draw("Conv2d", f"up{level}_conv", last))
-    draw("Output", "mask", draw("Conv2d", "head", last))
+        last = draw("ReLU", f"up{level}_relu", conv(f"up{level}_conv", last, 32 << level))
+    draw("Output", "mask", draw("Conv2d", "head", last, out_channels=1, kernel_size=1))
     return draw.graph
 
 
 def whisper() -> pn.NodeGraph:
     draw = Draw("Whisper-like")
-    sound = draw("GELU", "gelu1", draw("Conv1d", "conv1", draw("Input", "mel", shape=("N", 80, 3000))))
+    mel = draw("Input", "mel", shape=("N", 80, 3000))
+    sound = draw("GELU", "gelu1", draw("Conv1d", "conv1", mel, out_channels=384, kernel_size=3, padding=1))
+    sound = draw("transpose", "frames", sound, dim0=1, dim1=2)
     for layer in range(2):
-        sound = attention(draw, f"encoder{layer}_a", sound, sound)
-        sound = feed_forward(draw, f"encoder{layer}_f", sound)
-    words = draw("Embedding", "embed", draw("Input", "words", shape=("N", 448)))
+        sound = attention(draw, f"encoder{layer}_a", sound, sound, 384)
+        sound = feed_forward(draw, f"encoder{layer}_f", sound, 384)
+    ids = draw("Input", "words", shape=("N", 448), dtype="int64")
+    words = draw("Embedding", "embed", ids, num_embeddings=51865, embedding_dim=384)
     for layer in range(2):
-        words = attention(draw, f"decoder{layer}_a", words, words)
-        words = attention(draw, f"decoder{layer}_c", words, sound)
-        words = feed_forward(draw, f"decoder{layer}_f", words)
-    draw("Output", "logits", draw("Linear", "head", words))
+        words = attention(draw, f"decoder{layer}_a", words, words, 384)
+        words = attention(draw, f"decoder{layer}_c", words, sound, 384)
+        words = feed_forward(draw, f"decoder{layer}_f", words, 384)
+    draw("Output", "logits", draw("Linear", "head", words, out_features=51865))
     return draw.graph
 
 
 def mamba() -> pn.NodeGraph:
     draw = Draw("Mamba-like")
+
+    def linear(at: str, source: str, width: int = 512) -> str:
+        return draw("Linear", at, source, out_features=width)
+
     x = draw("Input", "x", shape=("N", 128, 256))
-    norm = draw("LayerNorm", "norm", x)
-    gate = draw("SiLU", "gate", draw("Linear", "gate_in", norm))
-    inner = draw("SiLU", "silu", draw("Conv1d", "conv", draw("Linear", "inner_in", norm)))
-    step = draw("Softplus", "softplus", draw("Linear", "delta", inner))
-    b, c = draw("Linear", "B", inner), draw("Linear", "C", inner)
+    norm = draw("LayerNorm", "norm", x, normalized_shape=256)
+    gate = draw("SiLU", "gate", linear("gate_in", norm))
+    conv = draw("Conv1d", "conv", linear("inner_in", norm), out_channels=128, kernel_size=3, padding=1, groups=128)
+    inner = draw("SiLU", "silu", conv)
+    step = draw("Softplus", "softplus", linear("delta", inner))
+    b, c = linear("B", inner), linear("C", inner)
     state = draw("mul", "state", draw("mul", "decay", step, inner), b)
     scanned = draw("mul", "scan", state, c)
-    out = draw("Linear", "out", draw("mul", "gated", scanned, gate))
+    out = linear("out", draw("mul", "gated", scanned, gate), 256)
     draw("Output", "y", draw("add", "sum", out, x))
     return draw.graph
 

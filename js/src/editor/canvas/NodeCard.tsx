@@ -152,13 +152,15 @@ function CardName({ card }: { card: Card }) {
         renameOnCard(editor, card.name);
       }}
     >
-      {partsOf(card.title).map((part, place) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: the parts are those of one text
-        <Fragment key={place}>
-          {place > 0 && <wbr />}
-          {part}
-        </Fragment>
-      ))}
+      <span>
+        {partsOf(card.title).map((part, place) => (
+          // biome-ignore lint/suspicious/noArrayIndexKey: the parts are those of one text
+          <Fragment key={place}>
+            {place > 0 && <wbr />}
+            {part}
+          </Fragment>
+        ))}
+      </span>
     </span>
   );
 }
