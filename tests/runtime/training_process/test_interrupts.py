@@ -284,7 +284,7 @@ def test_interrupts_anywhere_where_a_thread_sends_leave_every_message_whole_and_
 ) -> None:
     monkeypatch.setattr(link, "_SHORT", 0)
     ours, theirs = socket.socketpair()
-    sent = link.ProcessLink.__new__(link.ProcessLink)
+    sent: Any = link.ProcessLink.__new__(link.ProcessLink)
     sent._wire = MessageSocket(ours, FromProcess)
     sent._speaking, sent._unsent, sent._carrier = threading.RLock(), deque(), None
     heard = list[Any]()
