@@ -51,14 +51,13 @@ class DirectButtons:
     """
 
     def __init__(self, pressed: Callable[[Press], None]) -> None:
-        self._pressed = pressed
+        self._pressed: Callable[[Press], None] | None = pressed
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.setblocking(False)
         if _DEFERRING:
             self._listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, _SECONDS)
         secret = secrets.token_urlsafe(24)
         self._known = {f"/{secret}/{press}".encode(): press for press in _PRESSES}
-        self._closed = False
         self._look_at = 0.0
         self.address = f"http://127.0.0.1:{self._listener.getsockname()[1]}/{secret}"
         renewed_after_fork(self)
@@ -80,7 +79,7 @@ class DirectButtons:
 
     def close(self) -> None:
         """Listen no more after a moment, for a click that is on its way; nothing is called from now on."""
-        self._closed = True
+        self._pressed = None  # and with it the training goes
         if not self.listens:
             return
         # Closing a socket does not wake everywhere who waits for it.
@@ -99,7 +98,7 @@ class DirectButtons:
     def _listen(self) -> None:
         # It may be closed meanwhile, or no connection can be opened any more.
         with self._listener, suppress(OSError, ValueError):
-            while not self._closed:
+            while self._pressed is not None:
                 wait([self._listener])
                 self._take()
             until = time.monotonic() + _LINGERS
@@ -121,9 +120,9 @@ class DirectButtons:
         else:
             connection.settimeout(_SECONDS)
             request = connection.recv(_LONGEST)
-        press = self._press(request)
-        if press is not None and not self._closed:
-            self._pressed(press)
+        press, pressed = self._press(request), self._pressed
+        if press is not None and pressed is not None:
+            pressed(press)
         connection.sendall(_ANSWER % (b"404 Not Found" if press is None else b"204 No Content"))
 
     def _press(self, request: bytes) -> Press | None:

@@ -143,6 +143,8 @@ USES: dict[str, Callable[[TrainingEngine], object]] = {
 }
 
 
+# One that comes while Python collects garbage is told, not raised.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_interrupts_at_any_byte_of_the_line_leave_it_usable(interrupts: Interrupts) -> None:
     draw, thread, engine = random.Random(14), run(epochs=EPOCHS), tasks.engine(epochs=EPOCHS)
     engine._executor.choose(process=True)
