@@ -148,6 +148,7 @@ def test_arranging_is_one_step_stable_and_of_nested_graphs_too(workbench: Workbe
     editor.press("Shift+A")
     expect(editor.said).to_have_text("Arrange")
     assert workbench.value("graph.version") == version, "what stands well stays"
+    editor.wait_until_at_rest()
     editor.node("block").dblclick()
     expect(editor.node("block.relu1")).to_be_visible()
     workbench.execute("graph.move('block.relu1', 700.0, 10.0)")
