@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pnne_nb.graph.layout import RANK_GAP, Direction, LayeredEdge, Size, arrange
 from pnne_nb.graph.layout.cards import faces
 from pnne_nb.graph.layout.columns import CELL, Cell, columns, fitting_scale
-from pnne_nb.graph.layout.folding import closed
+from pnne_nb.graph.layout.folds import closed
 from pnne_nb.graph.layout.geometry import HEADER_HEIGHT, SUMMARY_HEIGHT, WIDTH, Geometry, Point, runs_right
 from pnne_nb.graph.layout.inlining import Inlining, inlining
 from pnne_nb.graph.model.annotation import Box, Frame, around, held

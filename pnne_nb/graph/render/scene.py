@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from pnne_nb.graph.layout.arrange_graph import arrangement, drawn_right
 from pnne_nb.graph.layout.cards import Face, Resolved, faces
-from pnne_nb.graph.layout.folding import closed
+from pnne_nb.graph.layout.folds import closed
 from pnne_nb.graph.layout.geometry import Geometry
 from pnne_nb.graph.layout.inlining import Inlining, inlining, is_given, variable_of
 from pnne_nb.graph.layout.texts import shape_label
