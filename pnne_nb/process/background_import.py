@@ -60,8 +60,13 @@ def import_in_background(*modules: str) -> None:
 
 def in_notebook() -> bool:
     """Return whether this process is a kernel, or IPython in a terminal: it looks, and imports nothing."""
+    return ipython() is not None
+
+
+def ipython() -> Any:
+    """Return IPython's shell, or None where it does not run; nothing is imported."""
     get = getattr(sys.modules.get("IPython"), "get_ipython", None)
-    return get is not None and get() is not None
+    return None if get is None else get()
 
 
 def wait_for_import(module: str = SYMBOLIC) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import Final, TextIO, final
+
+from pnne_nb.process.background_import import ipython
 
 FIRST: Final = 1.0
 """Seconds until a line appears: what is shorter needs none."""
@@ -21,8 +22,7 @@ def is_watched(stream: object) -> bool:
 
 def runs_unattended() -> bool:
     """Return whether this is a notebook that a program runs, such as nbconvert: what a cell leaves is all that it shows."""
-    get = getattr(sys.modules.get("IPython"), "get_ipython", None)
-    kernel = getattr(get() if get is not None else None, "kernel", None)
+    kernel = getattr(ipython(), "kernel", None)
     # A front end says with each cell whether somebody could answer `input`.
     return kernel is not None and not getattr(kernel, "_allow_stdin", True)
 
