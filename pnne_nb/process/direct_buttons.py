@@ -36,12 +36,17 @@ _DEFERRING: Final = hasattr(socket, "TCP_DEFER_ACCEPT")
 """Whether a connection can be taken when its first data has come, and not before, as on Linux."""
 
 
+def nothing() -> None:
+    """Do nothing."""
+
+
 @final
 class DirectButtons:
     """Listens in a thread of its own from now on, until it is closed.
 
     Args:
         pressed: Called there, or by `look`.
+        heard: Called before, as soon as a click may have come: taking it gives Python's lock away.
 
     Attributes:
         address: Where a page sends its requests, with the name of a button behind it.
@@ -50,8 +55,10 @@ class DirectButtons:
         OSError: Nobody may listen here.
     """
 
-    def __init__(self, pressed: Callable[[Press], None]) -> None:
+    def __init__(self, pressed: Callable[[Press], None], heard: Callable[[], None] = nothing) -> None:
         self._pressed: Callable[[Press], None] | None = pressed
+        self._heard = heard
+        self._taking = set[int]()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.setblocking(False)
         if _DEFERRING:
@@ -63,6 +70,11 @@ class DirectButtons:
         renewed_after_fork(self)
         self._thread = threading.Thread(target=self._listen, name="pnne-buttons", daemon=True)
         self._thread.start()
+
+    @property
+    def taking(self) -> bool:
+        """Whether a thread is about to take a click."""
+        return bool(self._taking)
 
     @property
     def listens(self) -> bool:
@@ -79,7 +91,7 @@ class DirectButtons:
 
     def close(self) -> None:
         """Listen no more after a moment, for a click that is on its way; nothing is called from now on."""
-        self._pressed = None  # and with it the training goes
+        self._pressed, self._heard = None, nothing  # and with them the training goes
         if not self.listens:
             return
         # Closing a socket does not wake everywhere who waits for it.
@@ -100,19 +112,25 @@ class DirectButtons:
         with self._listener, suppress(OSError, ValueError):
             while self._pressed is not None:
                 wait([self._listener])
+                self._taking.add(threading.get_ident())
+                self._heard()
                 self._take()
             until = time.monotonic() + _LINGERS
             while wait([self._listener], max(0.0, until - time.monotonic())):
                 self._take()
 
     def _take(self) -> None:
+        here = threading.get_ident()
         try:
+            self._taking.add(here)
             connection, _ = self._listener.accept()
+            with connection, suppress(OSError):
+                self._answer(connection)
         except (BlockingIOError, ConnectionAbortedError):
             # Another thread has taken it, or the page has given up.
             return
-        with connection, suppress(OSError):
-            self._answer(connection)
+        finally:
+            self._taking.discard(here)
 
     def _answer(self, connection: socket.socket) -> None:
         if _DEFERRING:

@@ -91,6 +91,18 @@ def test_whoever_looks_first_takes_a_click(
     assert pressed.empty()
 
 
+def test_a_click_is_heard_before_it_is_taken() -> None:
+    seen: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
+    listening = DirectButtons(
+        lambda press: seen.put((press, listening.taking)), lambda: seen.put(("heard", listening.taking))
+    )
+    try:
+        assert request(listening.address + "/stop") == 204
+    finally:
+        listening.close()
+    assert [seen.get(timeout=SECONDS) for _ in range(2)] == [("heard", True), ("stop", True)]
+
+
 def test_nobody_listens_once_they_are_closed(pressed: queue.SimpleQueue[Press]) -> None:
     buttons = DirectButtons(pressed.put)
     buttons.close()

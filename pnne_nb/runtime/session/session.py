@@ -14,6 +14,7 @@ from torch import nn
 
 from pnne_nb.errors import CheckpointError, TrainingError
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.process.direct_buttons import nothing
 from pnne_nb.runtime.checkpointing.files import CheckpointDirectory
 from pnne_nb.runtime.checkpointing.state_codec import pack, unpack
 from pnne_nb.runtime.data.open_data import Data
@@ -40,7 +41,7 @@ from pnne_nb.runtime.setup.config import Config
 from pnne_nb.runtime.setup.device_map import placed_paths
 from pnne_nb.runtime.setup.loss_choice import choose_loss
 from pnne_nb.runtime.setup.models import as_module, input_shapes, make_weights
-from pnne_nb.runtime.thread.control import Control, nothing
+from pnne_nb.runtime.thread.control import Control
 from pnne_nb.runtime.thread.foreign_calls import is_left_behind
 from pnne_nb.runtime.thread.model_guard import SharedModel
 from pnne_nb.runtime.thread.step_lock import StopWantedError

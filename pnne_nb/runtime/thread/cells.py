@@ -63,6 +63,10 @@ class Cells:
         """Return whether another thread than the calling one is running a cell."""
         return self._thread not in (None, threading.get_ident())
 
+    def open_in_main(self) -> bool:
+        """Return whether the main thread is running a cell."""
+        return self._thread == threading.main_thread().ident
+
     def at_begin(self, function: Callable[[], None]) -> Callable[[], None]:
         """Call `function` in the cell's thread before each cell; returns the function that ends this."""
         return self._at_begin.add(function)

@@ -10,8 +10,9 @@ from contextlib import contextmanager, suppress
 from typing import Literal, TypeAlias, final
 
 from pnne_nb.process.bells import SLICE, Bells, Errand
-from pnne_nb.process.direct_buttons import DirectButtons, Press
+from pnne_nb.process.direct_buttons import DirectButtons, Press, nothing
 from pnne_nb.process.fork import fork_safe, renewed_after_fork
+from pnne_nb.runtime.thread.cell_hold import hold_cell
 from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.runtime.thread.step_lock import has_turn
 from pnne_nb.telemetry.frames import ALIVE, TrainingState
@@ -23,10 +24,6 @@ _GLANCE = 0.02
 
 _LONGEST_LOAN = 0.05
 """Seconds after which visitors who linger have kept the training waiting for long enough."""
-
-
-def nothing() -> None:
-    """Do nothing: no thread has to be woken."""
 
 
 @final
@@ -219,6 +216,15 @@ class Control:
                 self.asked_at = time.time()
                 self._bells.ring()
                 self.woken()
+        self._hold_cell()
+
+    def _hold_cell(self) -> None:
+        """Let a running cell wait until the training has obeyed."""
+        if self._alive and not self.in_training_thread():
+            hold_cell(lambda seconds: self._bells.wait_until(self._has_taken_and_obeyed, seconds))
+
+    def _has_taken_and_obeyed(self) -> bool:
+        return not (self._buttons is not None and self._buttons.taking) and self._has_obeyed()
 
     def settled(self, timeout: float | None = None) -> bool:
         """Wait until the training has obeyed: it has halted with no step left to make, or has ended.
@@ -256,7 +262,7 @@ class Control:
         """Return the address at which a page may halt the training, see `DirectButtons`; empty if there is none."""
         with self._lock, suppress(OSError):
             if self._alive and self._buttons is None:
-                self._buttons = DirectButtons(self._pressed)
+                self._buttons = DirectButtons(self._pressed, self._hold_cell)
             return "" if self._buttons is None else self._buttons.address
         return ""
 
