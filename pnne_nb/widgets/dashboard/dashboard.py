@@ -58,6 +58,7 @@ from pnne_nb.widgets.host.displays import Displays, close_parts, widget_tree
 from pnne_nb.widgets.host.frame_pacer import IN_FLIGHT
 from pnne_nb.widgets.host.pump import Pump
 from pnne_nb.widgets.host.static_picture import SHOWN, KeptPicture, Pictured, Still
+from pnne_nb.widgets.plots.figures import UNMEASURED
 from pnne_nb.widgets.plots.layer_plots import HistogramPlot, MetricPlots, NormPlot
 from pnne_nb.widgets.plots.loss_plot import LossPlot, Scale
 from pnne_nb.widgets.plots.plot import Plot
@@ -130,10 +131,14 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
             _named(layer, what): layer for what in _WATCHED for layer, found in probe.watched.items() if what in found
         }
         self._offered = list(self._own)
-        self._chooser = LayerChooser(self._answer, layers=self._offered, layer=next(iter(self._own), ""))
+        self._chooser = LayerChooser(
+            self._answer, layers=self._offered, layer=next(iter(self._own), ""), caption=UNMEASURED
+        )
         self._histogram = HistogramPlot(above=self._chooser)
         self._loss_switch = LogSwitch(self._answer_loss, log=loss_scale == "log")
-        self._loss = LossPlot(loss_scale, self._loss_switch, f"Loss: {engine.loss_text}")
+        name, _, chosen = engine.loss_text.partition(" (chosen: ")
+        why = f"{name} was chosen: {chosen.removesuffix(')')}." if chosen else ""
+        self._loss = LossPlot(loss_scale, self._loss_switch, f"Loss: {name}", why)
         self._recorded = RecordedPlot()
         metrics = MetricPlots()
         self._exporter: GraphEditor | None = None

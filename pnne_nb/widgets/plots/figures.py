@@ -23,6 +23,10 @@ from pnne_nb.widgets.plots.ticks import linear_ticks, log_ticks
 GRID: Final = "#8080802e"
 HEIGHT: Final = 210
 """Height of a figure in pixels."""
+WORDS: Final = 32
+"""Of two lines of words below a figure, in pixels; js/src/controls/controls.css keeps as much."""
+UNMEASURED: Final = "measured while the training runs"
+"""Said where nothing was: the training had ended before anybody watched."""
 FILLED: Final = 0.6
 """Of an axis, by the data, or it becomes shorter."""
 TRAINING: Final = ("training", PALETTE[0])
@@ -140,23 +144,32 @@ def figure_style(
     }
 
 
-def heading_html(title: str, keys: Iterable[tuple[str, str]] = ()) -> str:
+def heading_html(title: str, keys: Iterable[tuple[str, str]] = (), note: str = "") -> str:
     """Return a heading with its legend, as HTML.
 
     Args:
         title: Shown in bold.
         keys: Name and colour of each curve.
+        note: Quiet words behind them.
     """
     swatches = "".join(
         f'<span class="pnne-key"><i style="background:{colour}"></i>{html.escape(name)}</span>' for name, colour in keys
     )
-    return f"<strong>{html.escape(title)}</strong>{swatches}"
+    said = f'<span class="pnne-key">{html.escape(note)}</span>' if note else ""
+    return f"<strong>{html.escape(title)}</strong>{swatches}{said}"
 
 
-def heading(title: str, keys: Iterable[tuple[str, str]] = ()) -> ipywidgets.HTML:
+def heading(title: str, keys: Iterable[tuple[str, str]] = (), note: str = "") -> ipywidgets.HTML:
     """Return the widget that shows `heading_html`."""
-    widget = ipywidgets.HTML(heading_html(title, keys))
+    widget = ipywidgets.HTML(heading_html(title, keys, note))
     widget.add_class("pnne-plot-heading")
+    return widget
+
+
+def words(text: str = "") -> ipywidgets.HTML:
+    """Return the widget that shows quiet words of up to `WORDS` pixels under a figure."""
+    widget = ipywidgets.HTML(html.escape(text))
+    widget.add_class("pnne-words")
     return widget
 
 

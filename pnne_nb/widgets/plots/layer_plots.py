@@ -14,6 +14,7 @@ from pnne_nb.widgets.plots.curves import Curve, CurveTable
 from pnne_nb.widgets.plots.figures import (
     HEIGHT,
     TRAINING,
+    UNMEASURED,
     VALIDATION,
     NumberAxis,
     dotted,
@@ -48,6 +49,10 @@ ROW: Final = 13
 
 BESIDE: Final = 3
 """Plots that follow the norms: the histogram, memory and time."""
+
+
+ROOT: Final = "(model)"
+"""Of parameters that belong to no layer."""
 
 
 @final
@@ -149,11 +154,15 @@ class NormPlot(Plot):
         self._steps = NumberAxis("step", whole=True)
         self._lines: bqplot.Lines | None = None
         self._dots: bqplot.Scatter | None = None
+        height = HEIGHT
         if len(layers) <= MAX_LINES:
             shown = list(layers)
             self._lines = lines({"x": self._steps.scale, "y": self._norm.scale}, list(PALETTE))
             self.figure = figure([self._lines], [self._steps.axis, self._norm.axis])
-            self.view = panel(heading("Gradient norm", zip(layers, PALETTE, strict=False)), self.figure)
+            self._title, self._keys = (
+                "Gradient norm",
+                [(layer or ROOT, colour) for layer, colour in zip(layers, PALETTE, strict=False)],
+            )
         else:
             shown = _spread(layers)
             names = bqplot.OrdinalScale(domain=shown, reverse=True)
@@ -165,7 +174,7 @@ class NormPlot(Plot):
                 default_size=36,
                 tooltip=bqplot.Tooltip(fields=["y", "x"], labels=["layer", "gradient norm"], formats=["", ".3g"]),
             )
-            short = short_paths(shown, MAX_LETTERS)
+            short = short_paths([layer or ROOT for layer in shown], MAX_LETTERS)
             rows = bqplot.Axis(
                 scale=names, side="left", grid_lines="none", tick_labels=dict(zip(shown, short, strict=True))
             )
@@ -173,9 +182,12 @@ class NormPlot(Plot):
             height = 60 + ROW * len(shown)
             self.figure = figure([self._dots], [self._norm.axis, rows], left=left, height=height)
             part = "" if len(shown) == len(layers) else f", {len(shown)} of {len(layers)} layers"
-            self.view = panel(heading(f"Gradient norm by layer{part}"), self.figure)
-            # Beside a plot as high as several stand several, not one and a hole. (The browser's side of ipywidgets undoes
-            # `grid_row` where there is no `grid_area`.)
+            self._title, self._keys = f"Gradient norm by layer{part}", []
+        self._heading = heading(self._title, self._keys, UNMEASURED)
+        self.view = panel(self._heading, self.figure)
+        # Beside a plot as high as several stand several, not one and a hole. (The browser's side of ipywidgets undoes
+        # `grid_row` where there is no `grid_area`.)
+        if self._dots is not None:
             self.view.layout.grid_area = f"span {min(BESIDE, max(1, round(height / HEIGHT)))}"
         self._table = CurveTable(shown)
 
@@ -195,6 +207,7 @@ class NormPlot(Plot):
         if not self._changed:
             return
         self._changed = False
+        self._heading.value = heading_html(self._title, self._keys)
         self._growth.drawn()
         if self._lines is not None:
             x, y = self._table.table()

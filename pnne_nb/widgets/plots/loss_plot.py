@@ -12,8 +12,10 @@ from pnne_nb.runtime.monitoring.history import EDITED
 from pnne_nb.telemetry.frames import AnomalyFrame, EpochFrame, Frame, StepFrame
 from pnne_nb.widgets.plots.curves import Curve, Floats
 from pnne_nb.widgets.plots.figures import (
+    HEIGHT,
     TRAINING,
     VALIDATION,
+    WORDS,
     NumberAxis,
     dotted,
     figure,
@@ -24,6 +26,7 @@ from pnne_nb.widgets.plots.figures import (
     positive,
     set_dotted,
     set_line,
+    words,
 )
 from pnne_nb.widgets.plots.plot import Growth, Plot
 
@@ -38,12 +41,15 @@ class LossPlot(Plot):
         scale: Of the loss axis at first.
         switch: What stands behind the heading, for changing the scale.
         title: What the heading says.
+        why: Words below the figure.
 
     Attributes:
         log: Whether the loss axis is logarithmic; may be set from any thread, for the next drawing.
     """
 
-    def __init__(self, scale: Scale = "linear", switch: ipywidgets.Widget | None = None, title: str = "Loss") -> None:
+    def __init__(
+        self, scale: Scale = "linear", switch: ipywidgets.Widget | None = None, title: str = "Loss", why: str = ""
+    ) -> None:
         self._title = title
         self.log = scale == "log"
         self._training, self._validation = Curve(), Curve()
@@ -60,9 +66,11 @@ class LossPlot(Plot):
         self._edit_lines = lines(whole_height, ["#8a8a8a"], line_style="dashed", stroke_width=1.2)
         self._heading = heading(title, [TRAINING])
         marks = [*self._shown.marks, self._edit_lines, *other.marks]
-        self.figure = figure(marks, [self._x.axis, self._shown.y.axis, other.y.axis])
+        below = [words(why)] if why else []
+        height = HEIGHT - WORDS * len(below)
+        self.figure = figure(marks, [self._x.axis, self._shown.y.axis, other.y.axis], height=height)
         above = self._heading if switch is None else ipywidgets.HBox([self._heading, switch])
-        self.view = panel(above, self.figure)
+        self.view = panel(above, self.figure, *below)
 
     def take(self, frame: Frame) -> None:
         """Remember a step's training loss or an epoch's validation loss."""

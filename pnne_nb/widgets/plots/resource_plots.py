@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final, final
 
 import bqplot
-import ipywidgets
 import numpy as np
 
 from pnne_nb.process.byte_units import format_bytes
@@ -13,20 +12,21 @@ from pnne_nb.telemetry.frames import Frame, MemoryFrame, TimeFrame
 from pnne_nb.widgets.plots.curves import CurveTable
 from pnne_nb.widgets.plots.figures import (
     GRID,
+    UNMEASURED,
+    WORDS,
     NumberAxis,
     drawable,
     figure,
     heading,
     heading_html,
     panel,
+    words,
 )
 from pnne_nb.widgets.plots.palette import PALETTE
 from pnne_nb.widgets.plots.plot import Plot
 
 HEIGHT: Final = 166
 """Of these plots below their headings, in pixels: less than of those that show what is learned."""
-WORDS: Final = 32
-"""Of two lines of words below a figure; js/src/controls/controls.css keeps as much."""
 GIB: Final = 2.0**30
 STAGES: Final = {
     "data": "data",
@@ -105,8 +105,7 @@ class TimePlot(Plot):
         )
         stages = bqplot.Axis(scale=names, side="left", grid_lines="none", grid_color=GRID)
         self.figure = figure([self._bars], [percent.axis, stages], left=76, height=HEIGHT - WORDS)
-        self.words = ipywidgets.HTML()
-        self.words.add_class("pnne-words")
+        self.words = words(f"{UNMEASURED.capitalize()}.")
         self.view = panel(heading("Where the time goes, by the clock"), self.figure, self.words)
         self._latest: TimeFrame | None = None
 

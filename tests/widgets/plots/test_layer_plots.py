@@ -20,7 +20,7 @@ from pnne_nb.telemetry.frames import (
     ProgressFrame,
     StepFrame,
 )
-from pnne_nb.widgets.plots.figures import MAX_MARKED
+from pnne_nb.widgets.plots.figures import MAX_MARKED, UNMEASURED
 from pnne_nb.widgets.plots.layer_plots import (
     MAX_DOTS,
     MAX_METRICS,
@@ -204,6 +204,7 @@ def test_without_validation_there_is_one_curve() -> None:
 
 def test_few_layers_are_lines_with_a_legend_above() -> None:
     plot = NormPlot(["conv1", "fc"])
+    assert UNMEASURED in heading(plot)
     frames = [NormsFrame(1, {"conv1": 0.5, "fc": 0.0}, 0.5), NormsFrame(9, {"fc": 2.0}, 2.0)]
     show(plot, frames)
     (lines,) = marks(plot)
@@ -211,6 +212,7 @@ def test_few_layers_are_lines_with_a_legend_above() -> None:
     floor = np.float32(plot._norm.scale.min)
     np.testing.assert_array_equal(lines.y, np.array([[0.5, np.nan], [floor, 2.0]], np.float32))
     assert "conv1" in heading(plot)
+    assert UNMEASURED not in heading(plot)
     assert lines.colors == list(PALETTE[:2])
 
 
@@ -227,6 +229,18 @@ def test_many_layers_are_dots_in_the_models_order() -> None:
     (dots,) = marks(plot)
     assert dots.y.tolist() == layers[:5]
     assert dots.scales["y"].domain == layers
+
+
+def test_parameters_of_no_layer_are_named_after_the_model() -> None:
+    assert "(model)" in heading(NormPlot(["", "fc"]))
+    rows = NormPlot(["", *(f"layer{index}" for index in range(20))]).figure.axes[1]
+    assert rows.tick_labels[""] == "(model)"
+
+
+def test_why_a_loss_was_chosen_is_said_below_it() -> None:
+    plot = LossPlot(title="Loss: MSELoss", why="MSELoss was chosen.")
+    assert "MSELoss" in heading(plot)
+    assert plot.view.children[-1].value == "MSELoss was chosen."
 
 
 def test_very_many_layers_are_thinned_out_and_said_so() -> None:
