@@ -244,6 +244,10 @@ def _rank(rows: dict[str, TargetRow]) -> None:
         rows[row.name] = replace(row, rank=rank)
 
 
+_WIDE = 2.0
+"""From the least to the largest time that may be true: the middle of a wider interval would promise too much."""
+
+
 def _recommend(rows: Mapping[str, TargetRow], criterion: Criterion) -> tuple[str, str]:
     """Return the fastest form that is surely faster than the model itself and as good, and the reason in words."""
     eager = next(iter(rows.values()))
@@ -254,9 +258,11 @@ def _recommend(rows: Mapping[str, TargetRow], criterion: Criterion) -> tuple[str
     best = min(faster, key=lambda row: row.latency.ratio.value if row.latency else math.inf)
     assert best.latency is not None, "chosen above"
     ratio = best.latency.ratio
-    said = (
-        f"Ship {best.name}: {_times(ratio.value)} times as fast as eager ({_times(ratio.high)} to {_times(ratio.low)})"
-    )
+    low, high = _times(ratio.high), _times(ratio.low)
+    if ratio.high > _WIDE * ratio.low:
+        said = f"Ship {best.name}: at least {low} times as fast as eager (up to {high}: something else kept the machine busy)"
+    else:
+        said = f"Ship {best.name}: {_times(ratio.value)} times as fast as eager ({low} to {high})"
     if best.metric is not None and eager.metric is not None:
         said += f", {criterion.name} {best.metric:.4g} against {eager.metric:.4g}"
     return best.name, f"{said}; it needs {best.needs}."

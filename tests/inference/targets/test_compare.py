@@ -122,6 +122,19 @@ def test_the_fastest_is_recommended_that_is_as_good(monkeypatch: pytest.MonkeyPa
     assert table.rows["slow"].rank == 4
 
 
+def test_what_a_busy_machine_measured_promises_no_more_than_is_sure(
+    monkeypatch: pytest.MonkeyPatch, now: list[float]
+) -> None:
+    one, shaky = latency.Measured(1.0, 1.0, 1.0), latency.Measured(0.01, 0.001, 0.4)
+    times = {"eager": latency.Latency(one, one, one, 1), "fast": latency.Latency(shaky, shaky, shaky, 1)}
+    monkeypatch.setattr(compare, "time_in_turns", lambda *_, **__: times)
+    monkeypatch.setattr(compare, "FORMS", faked(now, ("eager", 0.006, 0), ("fast", 0.0005, 0)))
+    said = pn.compare_targets(drawn(), data()).recommendation
+    assert said.startswith(
+        "Ship fast: at least 2.5 times as fast as eager (up to 1,000: something else kept the machine busy)"
+    )
+
+
 def test_without_a_metric_only_the_same_outputs_are_good_enough(
     monkeypatch: pytest.MonkeyPatch, now: list[float]
 ) -> None:
