@@ -241,6 +241,7 @@ ANSWERED = [
     ("engine.predict_proba(X)", "pn.InferenceEngine(engine.model).predict(X)"),
     ("engine.fit_one_cycle(3)", "OneCycleLR"),
     ("engine.history.loss", 'Write engine.history["loss"]'),
+    ("engine.history.to_svg()", "Write history.plot().to_svg()"),
     ("engine.history.history", 'Write engine.history["loss"]'),
     ('engine.step(); engine.history["val_loss"]', "give val_data=(X, y) to the engine"),
     ("pn.TrainingDashboard(engine).start()", "Write engine.start()"),
