@@ -24,8 +24,8 @@ from benchmarks.paired import Blocks, Comparison, Cost, compare
 from pnne_nb.inspector.capture.live import LiveProbe
 from pnne_nb.inspector.statistics.patterns import leaf_layers
 from pnne_nb.runtime.monitoring import probes as observers_module
-from pnne_nb.telemetry import cost as shown_cost
 from pnne_nb.telemetry.frames import Frame, NormsFrame
+from pnne_nb.telemetry.overhead import Overhead
 from pnne_nb.telemetry.probe import Cadence
 
 MARGIN = 0.01
@@ -89,7 +89,7 @@ class Watching:
     def _publish(self, frames: Sequence[Frame]) -> None:
         self.frames += any(isinstance(frame, NormsFrame) for frame in frames)
 
-    def shown(self) -> shown_cost.Cost:
+    def shown(self) -> Overhead:
         """Return what a person is shown in the end."""
         return self._observers.cost(self.clock.monotonic())
 
@@ -132,7 +132,7 @@ class Watching:
         return {"cpu": seconds / self._steps}
 
 
-def measure(name: str, budget: float) -> tuple[Comparison, float, float, shown_cost.Cost]:
+def measure(name: str, budget: float) -> tuple[Comparison, float, float, Overhead]:
     """Return what watching takes, frames a second, the share that the pauses pay for, and the cost that is shown."""
     made: list[Watching] = []
 
@@ -149,15 +149,15 @@ def measure(name: str, budget: float) -> tuple[Comparison, float, float, shown_c
     return found, sum(watching.frames for watching in made) / seconds, paid / seconds, _together(made)
 
 
-def _together(made: Sequence[Watching]) -> shown_cost.Cost:
+def _together(made: Sequence[Watching]) -> Overhead:
     """Join what trainings show that trained one after the other; each is weighted with its time."""
     shown = [(watching.shown(), watching.clock.monotonic()) for watching in made]
     shown = [(cost, time) for cost, time in shown if cost.margin is not None]
     seconds = sum(time for _, time in shown)
     if not seconds:
-        return shown_cost.Cost(0.0)
+        return Overhead(0.0)
     share = sum(cost.share * time for cost, time in shown) / seconds
-    return shown_cost.Cost(share, math.hypot(*((cost.margin or 0.0) * time / seconds for cost, time in shown)))
+    return Overhead(share, math.hypot(*((cost.margin or 0.0) * time / seconds for cost, time in shown)))
 
 
 def main() -> None:
