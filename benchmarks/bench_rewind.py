@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from benchmarks.models import MODELS
-from benchmarks.paired import Blocks, Comparison, Cost, Interval, compare
+from benchmarks.paired import Blocks, Comparison, Cost, compare
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.loop import step_ring
 from pnne_nb.runtime.loop.loop_events import Stepped
@@ -83,12 +83,7 @@ def measure(name: str) -> tuple[Comparison, float]:
     with mock.patch.object(step_ring, "time", SimpleNamespace(monotonic=time.thread_time)):
         blocks = compare(make, seconds=SECONDS, precision=0.01)["cpu"]
     period = float(np.median([each for keeping in made for each in keeping.periods]))
-    return Comparison(_spread(blocks.ratio, period), _spread(blocks.null, period), blocks.bare, blocks.rounds), period
-
-
-def _spread(ratio: Interval, period: float) -> Interval:
-    """Return the ratio of whole periods, of which the blocks are a part and the rest is the same."""
-    return Interval(*(1 + (value - 1) * SPAN / period for value in (ratio.middle, ratio.low, ratio.high)))
+    return blocks.spread(SPAN / period), period
 
 
 def main() -> None:

@@ -54,6 +54,11 @@ def loss_for(output: Any, target: Any) -> LossChoice:
             f"No loss can be chosen for a target that is a {type(target).__name__}: give a function of output and target, "
             "such as loss=lambda output, target: F.cross_entropy(output[0], target[0]) + F.mse_loss(output[1], target[1])."
         )
+    if target.is_complex():
+        raise TargetError(
+            "No loss can be chosen for complex targets: give a function of output and target, such as "
+            "loss=lambda output, target: (output - target).abs().square().mean(), or torch.view_as_real(y) as the target."
+        )
     known = output if isinstance(output, Tensor) and output.dim() and output.shape[0] == 1 else None
     if not target.is_floating_point():
         # A model that squeezes its output has no dimension left for one example.

@@ -70,6 +70,7 @@ def test_the_target_decides(outputs: int, target: Tensor, loss: str) -> None:
             CLASSES[:, None].expand(12, 4),
             r"whole numbers of shape \(N, 4\): give the last layer 4 outputs for quantities",
         ),
+        (1, QUANTITIES.to(torch.complex64), r"complex targets: give a function .* or torch.view_as_real\(y\)"),
         (1, (QUANTITIES, CLASSES), "a target that is a list: give a function of output and target"),
     ],
 )
