@@ -52,8 +52,9 @@ class Clock:
         self.running_since: float | None = None
 
     def monotonic(self) -> float:
-        """Seconds."""
-        return self.elapsed + (0.0 if self.running_since is None else time.thread_time() - self.running_since)
+        """Seconds; it takes as long where the clock stands, of the bare steps: 1.5 % of a step of the MLP."""
+        now = time.thread_time()
+        return self.elapsed + (0.0 if self.running_since is None else now - self.running_since)
 
     def thread_time(self) -> float:
         """Seconds of this thread's own CPU time, as the machine's clock has it: what a probe's cost is taken from."""
