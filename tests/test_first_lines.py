@@ -59,6 +59,7 @@ WORKS = [
     "g.add(nn.Linear(784, 128))",
     'g.add("Linear", "fc1", 784, 128)',
     'g.add(F.relu, name="act")',
+    "g.add(F.conv2d); assert [found.fix.type for found in g.diagnostics() if found.port == 'weight'] == ['Conv2d']",
     'g.chain("ReLU", ("Linear", {"out_features": 10}), nn.Dropout(0.1))',
     'pn.sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3), input=("N", 4))',
     'pn.compile(pn.sequential(("Linear", {"out_features": 3}), input=("N", 4)))(x)',
