@@ -14,7 +14,7 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -47,6 +47,10 @@ class Interval:
     low: float
     high: float
 
+    def spread(self, share: float) -> Interval:
+        """See `Comparison.spread`."""
+        return Interval(*(1 + (value - 1) * share for value in (self.middle, self.low, self.high)))
+
     def __str__(self) -> str:
         return f"{self.middle:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
@@ -69,6 +73,10 @@ class Comparison:
 
     def __str__(self) -> str:
         return f"{self.ratio} (null {self.null})"
+
+    def spread(self, share: float) -> Comparison:
+        """Return the same of longer stretches of work, of which the blocks are `share` and the rest costs both ways alike."""
+        return replace(self, ratio=self.ratio.spread(share), null=self.null.spread(share))
 
     def verdict(self, budget: float) -> Literal["kept", "broken", "not settled"]:
         """Whether a budget is kept, as far as this run can tell."""

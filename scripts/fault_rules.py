@@ -1,16 +1,16 @@
 """Measures the rules that say what is wrong with a training: recall on faults, false alarms on healthy runs.
 
-``python scripts/fault_rules.py [healthy [first]]``; 300 healthy runs unless told otherwise, from number `first` on. Every
-fault is put into every model; it counts as found if its kind is among what ``pn.diagnose(engine)`` says, and as named if it
-comes first. A healthy run that is accused of anything is a false alarm. Each run has the dashboard with its default settings,
-whose findings are counted apart, and an inspector that watches everything.
+``python scripts/fault_rules.py [--only faults|watched|default] [healthy [first]]``; 300 healthy runs unless told otherwise,
+from number `first` on. Every fault is put into every model; it counts as found if its kind is among what
+``pn.diagnose(engine)`` says, and as named if it comes first. A healthy run that is accused of anything is a false alarm. The
+healthy runs are made twice: with an inspector that watches everything, and with the dashboard in its default settings.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import itertools
-import sys
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -377,15 +377,17 @@ def findings(setup: Setup, *, watched: bool = True) -> list[str]:
     return [finding.kind for finding in pn.diagnose(engine)]
 
 
-def main(count: int, begin: int) -> None:
-    """Print recall, how often the first is right, and false alarms."""
-    if begin == 0:
+def main(count: int, begin: int, only: str | None) -> None:
+    """Print recall, how often the first is right, and false alarms; or one of the three parts alone."""
+    if only == "faults" or (only is None and begin == 0):
         faults()
-    for watched, what in ((True, "everything watched"), (False, "the dashboard's default settings")):
+    for part, what in (("watched", "everything watched"), ("default", "the dashboard's default settings")):
+        if only not in (None, part):
+            continue
         accused: Counter[str] = Counter()
         wrong = 0
         for number in range(begin, begin + count):
-            kinds = findings(healthy(number), watched=watched)
+            kinds = findings(healthy(number), watched=part == "watched")
             if kinds:
                 print(f"accused: number {number} of {kinds}", flush=True)
             wrong += bool(kinds)
@@ -417,5 +419,10 @@ def faults() -> None:
 
 
 if __name__ == "__main__":
+    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    asked.add_argument("healthy", nargs="?", type=int, default=300, help="number of healthy runs")
+    asked.add_argument("first", nargs="?", type=int, default=0, help="number of the first healthy run")
+    asked.add_argument("--only", choices=("faults", "watched", "default"), help="one part alone")
+    given = asked.parse_args()
     torch.set_num_threads(1)
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 300, int(sys.argv[2]) if len(sys.argv) > 2 else 0)
+    main(given.healthy, given.first, given.only)

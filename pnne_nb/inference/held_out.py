@@ -22,7 +22,7 @@ from pnne_nb.runtime.data.open_data import Array, Data, open_source
 from pnne_nb.runtime.data.sources import BatchSource
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.evaluation import in_order
-from pnne_nb.runtime.objective.losses import loss_for, make_loss
+from pnne_nb.runtime.objective.losses import loss_for, make_loss, target_for_loss
 from pnne_nb.runtime.objective.metric_choices import make_metrics
 from pnne_nb.runtime.objective.metrics import are_classes, numbers_of
 from pnne_nb.runtime.objective.named_metrics import NAMES
@@ -223,13 +223,17 @@ class Criterion:
             return float("nan")
         with torch.inference_mode():
             if self._loss is not None:
-                losses = [float(self._loss(run(*batch.inputs), batch.target)) * batch.examples for batch in batches]
+                losses = [self._of(run(*batch.inputs), batch.target) * batch.examples for batch in batches]
                 return sum(losses) / sum(batch.examples for batch in batches)
             ((name, metric),) = make_metrics((self._metric,), torch.device("cpu")).items()
             for batch in batches:
                 metric.update(run(*batch.inputs), batch.target)
             found = numbers_of(name, metric.compute())
         return next(iter(found.values()), float("nan"))
+
+    def _of(self, output: Any, target: Any) -> float:
+        assert self._loss is not None, "only a loss is asked"
+        return float(self._loss(output, target_for_loss(self._loss, output, target)))
 
     def lost(self, before: float, after: float) -> float:
         """Return what the number has lost, in the unit of the budget; less than 0 if it became better."""

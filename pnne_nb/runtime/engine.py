@@ -62,7 +62,8 @@ class TrainingEngine:
         val_data: The same for validation after each epoch.
         loss: A loss of ``torch.nn`` by name or class, alone or with arguments, a function of output and target; None
             if the model returns its own loss. Unless one is given, the target decides: ``CrossEntropyLoss`` for numbers of
-            classes, ``BCEWithLogitsLoss`` for floats of 0 and 1, ``MSELoss`` for other floats; the engine's repr says it.
+            classes, ``BCEWithLogitsLoss`` for floats of 0 and 1, and for whole ones with one output, ``MSELoss`` for other
+            floats; the engine's repr says it.
         optimizer: An optimizer of ``torch.optim`` by name or class, alone or with arguments, a function of the
             parameters, or an optimizer.
         scheduler: Likewise of ``torch.optim.lr_scheduler``; ``"step"`` behind it moves it after every step, not epoch.

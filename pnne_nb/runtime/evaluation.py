@@ -19,6 +19,7 @@ from pnne_nb.runtime.data.batches import Batch, as_batch, to_device
 from pnne_nb.runtime.data.open_data import Data, open_source, require_count
 from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, StreamSource, TensorSource
 from pnne_nb.runtime.engine import TrainingEngine
+from pnne_nb.runtime.objective.losses import target_for_loss
 from pnne_nb.runtime.objective.metrics import chosen_classes
 from pnne_nb.runtime.setup.models import evaluating
 from pnne_nb.telemetry.plot_hook import installed_plots
@@ -237,7 +238,7 @@ def _outputs(engine: TrainingEngine, data: Data | None) -> Generator[tuple[Batch
                     to_device(part, recipe.device) for part in (given.inputs, given.named, given.target)
                 )
                 output = model(*inputs, **named)
-                yield Batch(inputs, named, target, given.examples), output
+                yield Batch(inputs, named, target_for_loss(recipe.loss, output, target), given.examples), output
     finally:
         source.close()
 

@@ -117,6 +117,29 @@ def test_start_step_pause_stop_and_moving_plots(
     assert set(notebook.console_errors) <= baseline_errors
 
 
+BAD = """
+bad = x[:1400].clone()
+bad[245, 0, 3, 4] = float("nan")
+engine = pn.TrainingEngine(Net(), (bad, y[:1400]), epochs=1, batch_size=8, shuffle=False, device="cpu")
+"""
+
+
+def test_a_training_that_a_nan_has_ended_goes_back_and_on_by_buttons(notebook: Notebook, show: Show) -> None:
+    dashboard = show(BAD)
+    press(dashboard, "Start")
+    notebook.wait_for("engine.state == 'failed'")
+    expect(dashboard).to_contain_text("of batch 31 is NaN")
+    press(dashboard, "Show the batch")
+    expect(dashboard).to_contain_text("245 of the training data")
+    press(dashboard, "Go back")
+    notebook.wait_for("engine.state == 'stopped' and engine.progress.step == 10")
+    press(dashboard, "Start")
+    notebook.wait_for("engine.state == 'failed'")
+    press(dashboard, "Try without it")
+    notebook.wait_for("engine.state == 'finished' and engine.progress.step == 174")
+    expect(state(dashboard)).to_have_text("Finished")
+
+
 def wait_for_another_picture(notebook: Notebook, figure: int, before: str, name: str) -> None:
     def has_changed() -> bool:
         now = paths(notebook.page.locator(".pnne-dashboard"))[figure]

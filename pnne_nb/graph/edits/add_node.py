@@ -10,7 +10,7 @@ from pnne_nb.graph.model.content import Content
 from pnne_nb.graph.model.ops import AddNode
 from pnne_nb.graph.model.paths import enter
 from pnne_nb.graph.model.validate import Types
-from pnne_nb.graph.schema.habits import habit, layer_of
+from pnne_nb.graph.schema.habits import habit, is_container, layers_of, meant_layer
 from pnne_nb.graph.schema.names import numbered, split_path, stem_of
 from pnne_nb.graph.schema.registry import registry, require_type
 from pnne_nb.graph.schema.spec import NodeSpec
@@ -46,12 +46,14 @@ def addition(
         IllegalNameError: If the name is no text.
         ArgumentError: If arguments are given twice, or by position where there is no order.
     """
-    if isinstance(type, str) and type not in types and arguments and arguments[0] in types:
-        raise ArgumentError(f'{shown(type)} is no node type. Write graph.add("{arguments[0]}", name={shown(type)}).')
-    if isinstance(type, str) and type not in types and arguments and callable(arguments[0]):
-        raise ArgumentError(
-            f"{shown(type)} is no node type. Write graph.add({_written(arguments[0])}, name={shown(type)})."
-        )
+    if isinstance(type, str) and type not in types and arguments and not is_container(type):
+        first = arguments[0]
+        if isinstance(first, str) and first in types:
+            raise ArgumentError(f'{shown(type)} is no node type. Write graph.add("{first}", name={shown(type)}).')
+        if callable(first):
+            raise ArgumentError(
+                f"{shown(type)} is no node type. Write graph.add({_written(first)}, name={shown(type)})."
+            )
     spec, read = _meant(types, type)
     if name is None and arguments and isinstance(arguments[0], str):
         name, *arguments = arguments  # type: ignore[assignment]  # it is a text
@@ -176,15 +178,11 @@ def _require_layer(spec: NodeSpec, types: Types, arguments: Sequence[object], gi
         UnknownPropertyError: They are given to the function.
     """
     unknown = [name for name in given if spec.property_named(name) is None]
-    layer = layer_of(spec, types) if unknown or arguments else None
-    if layer is None:
-        return
-    foreign = [name for name in unknown if layer.property_named(name) is not None]
-    if foreign or arguments:
+    layers = layers_of(spec, types) if unknown or arguments else []
+    foreign = [name for name in unknown if any(layer.property_named(name) is not None for layer in layers)]
+    if layers and (foreign or arguments):
         what = f"has no {', '.join(foreign)}" if foreign else "takes its arguments by name"
-        raise UnknownPropertyError(
-            f'{spec.type} is the function, which {what}. Did you mean the layer {layer.type}: graph.add("{layer.type}", ...)?'
-        )
+        raise UnknownPropertyError(f"{spec.type} is the function, which {what}. {meant_layer(layers)}")
 
 
 def parts_of(layer: object) -> tuple[object, tuple[object, ...], Mapping[str, object]]:

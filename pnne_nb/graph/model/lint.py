@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pnne_nb.errors import Diagnostic, GraphError, near, shown
+from pnne_nb.errors import Diagnostic, GraphError, Retype, near, shown
 from pnne_nb.graph.model.content import Content, GraphIndex, find_input, find_output, input_ports
 from pnne_nb.graph.model.node import Node, is_uncalled, split_port
 from pnne_nb.graph.model.paths import find_node
 from pnne_nb.graph.model.validate import Types, sharing_fault
+from pnne_nb.graph.schema.habits import layers_of, meant_layer
 from pnne_nb.graph.schema.property_types import check
 from pnne_nb.graph.schema.spec import NodeSpec, kinds_fit
 
@@ -21,6 +22,9 @@ MAX_NESTED = 50
 
 _HELD = ("Subgraph", "Module", "Parameter", "Buffer")
 """Types that may stand inside a Module node beside layers: it runs code of its own on them."""
+
+_WEIGHTS = ("weight", "running_mean", "running_var")
+"""Inputs of functions that the layers of their names hold."""
 
 TOO_DEEP = Diagnostic(
     code="too-deep",
@@ -218,17 +222,30 @@ def _lint_inputs(
         found.append(Diagnostic(code="bad-edge", message=message, node=path, port=name, hint="Remove the edge."))
     if not fed and is_uncalled(node):
         return
-    found += [
-        Diagnostic(
-            code="unconnected-input",
-            message=f"Input{'' if port.name == 'input' else f' {port.name}'} is not connected.",
-            node=path,
-            port=port.name,
-            hint="Connect an output to it.",
+    for port in input_ports(content, node, types) or ():
+        if port.name in fed or port.optional or _can_be_typed(spec, port.name):
+            continue
+        hint, fix = _function_or_layer(spec, path, port.name, types)
+        named = "" if port.name == "input" else f" {port.name}"
+        found.append(
+            Diagnostic(
+                code="unconnected-input",
+                message=f"Input{named} is not connected.",
+                node=path,
+                port=port.name,
+                hint=hint,
+                fix=fix,
+            )
         )
-        for port in input_ports(content, node, types) or ()
-        if port.name not in fed and not port.optional and not _can_be_typed(spec, port.name)
-    ]
+
+
+def _function_or_layer(spec: NodeSpec, path: str, port: str, types: Types) -> tuple[str, Retype | None]:
+    """Say what to do about an input without an edge; a weight that a layer would have may mean that the layer is meant."""
+    layers = layers_of(spec, types) if port in _WEIGHTS and spec.kind == "function" else []
+    if not layers:
+        return "Connect an output to it.", None
+    hint = f"{spec.type} is the function, to which a Parameter node can be connected. {meant_layer(layers)}"
+    return hint, Retype(path, layers[0].type, f"Change {path} to {layers[0].type}") if len(layers) == 1 else None
 
 
 def _explained(doc: str) -> str:

@@ -33,6 +33,7 @@ _ELSEWHERE: Final = {
     "globalavgpool": ("AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d"),
     "globalmaxpooling2d": ("AdaptiveMaxPool2d",),
     "inputlayer": ("Input",),
+    "instancenorm": ("InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"),
     "layernormalization": ("LayerNorm",),
     "maxpool": ("MaxPool1d", "MaxPool2d", "MaxPool3d"),
     "maxpooling2d": ("MaxPool2d",),
@@ -168,12 +169,28 @@ def property_habit(name: object, known: Iterable[str]) -> str:
     return f" Write {meant}." if meant else near(name, names)
 
 
-def layer_of(function: NodeSpec, types: Mapping[str, NodeSpec]) -> NodeSpec | None:
-    """Return the layer that has the name of a function but for capitals and underscores: ``Conv2d`` for ``conv2d``."""
+def layers_of(function: NodeSpec, types: Mapping[str, NodeSpec]) -> list[NodeSpec]:
+    """Return the layers of a function's name, without capitals and underscores: ``Conv2d`` for ``conv2d``.
+
+    Those of ``batch_norm`` have the number of dimensions behind it.
+    """
     if function.kind == "module":
-        return None
+        return []
     plain = _plain(function.type)
-    return next((spec for spec in types.values() if spec.kind == "module" and _plain(spec.type) == plain), None)
+    named = [spec for spec in types.values() if spec.kind == "module" and _plain(spec.type) == plain]
+    several = [name for name in _ELSEWHERE.get(plain, ()) if name in types and _plain(name).startswith(plain)]
+    return named[:1] or [types[name] for name in several if types[name].kind == "module"]
+
+
+def meant_layer(layers: Iterable[NodeSpec]) -> str:
+    """Return the question whether somebody who has taken a function means one of `layers`."""
+    names = [spec.type for spec in layers]
+    return f"Did you mean {f'the layer {names[0]}' if len(names) == 1 else 'a layer'}: {_alternatives(names)}?"
+
+
+def is_container(name: str) -> bool:
+    """Return whether torch has a container of that name, which is no node."""
+    return _plain(name) in _CONTAINERS
 
 
 def _plain(name: str) -> str:

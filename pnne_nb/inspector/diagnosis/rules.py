@@ -116,7 +116,8 @@ def diagnose(
         evidence = gather(source, frames or ())
     elif frames is not None or not isinstance(source, TrainedEngine | Recorded):
         raise ArgumentError(
-            f"diagnose takes an engine, a history, or a module with frames about it, not {shown(source)}{extra}."
+            f"diagnose takes an engine, a history, or a module with frames about it, not {shown(source)}{extra}. "
+            "inspector.diagnose() says what an inspector has seen."
         )
     else:
         model = source.module if isinstance(source, TrainedEngine) else None

@@ -240,7 +240,31 @@ def check_numerics(
         ]
     elif found and all(map(_finite, outputs)):
         found = _made_backward(model, watched, data, target, loss_fn) or found
+    elif not (findings or all(map(_finite, outputs))) and all(
+        _finite(one.tensor) for one in inspection.captures if one.quantity == "activations"
+    ):
+        # Gradients that are not finite follow from it, too.
+        found = [_made_by_itself(model, data)]
     return NumericsReport((*findings, *found))
+
+
+def _made_by_itself(model: nn.Module, data: object) -> Finding:
+    """Run forward once more, and name what the model's own code does to layers whose outputs are all finite."""
+    trace, origin = OriginTrace(model), None
+    try:
+        with trace:
+            again = run_once(model, {}, data, None, None)
+        origin = trace.origin(tensor for _, tensor in tensors_in(again.output))
+    except Exception:  # noqa: BLE001  # a module that cannot be traced has been looked at without
+        origin = None
+    by = "the model's own code made them" if origin is None else f"{origin.operation} made {origin.made}"
+    source = "" if origin is None or origin.source is None else f" At {origin.source}."
+    return Finding(
+        "not-finite",
+        None if origin is None else origin.node,
+        f"The model's output has NaN or infinite values, while every layer's is finite: {by}.{source}",
+        "Look at what it is given: a root or a logarithm of too small a number, a division by 0, or a row that is all masked.",
+    )
 
 
 def _made_backward(

@@ -12,6 +12,7 @@ from pnne_nb.runtime.data.batches import Batch, as_batch, expect_shapes, to_devi
 from pnne_nb.runtime.data.sources import TensorSource
 from pnne_nb.runtime.faults.error_messages import metric_failed
 from pnne_nb.runtime.loop.loss_weighting import LossReduction
+from pnne_nb.runtime.objective.losses import target_for_loss
 from pnne_nb.runtime.objective.metrics import Metric, target_for
 from pnne_nb.runtime.objective.step_logs import Logged
 from pnne_nb.runtime.setup.recipe import Recipe
@@ -97,7 +98,7 @@ class ActiveRecipe:
         Returns:
             Whether there is an output to compare with a target.
         """
-        target = batch.target
+        target = target_for_loss(self.recipe.loss, output, batch.target)
         if not self.recipe.compares:
             if not isinstance(output, Logged) or output.output is None:
                 return False

@@ -185,9 +185,9 @@ class History(Mapping[str, NDArray[np.float64]]):
 
         def __getattr__(self, name: str) -> NoReturn:
             own = {} if name.startswith("_") or name not in self else {name: f'engine.history["{name}"]'}
-            raise no_attribute(
-                self, name, {"history": 'engine.history["loss"]', "losses": 'engine.history["loss"]'} | own
-            )
+            pictures = {form: f"history.plot().{form}()" for form in ("to_svg", "to_png", "to_html")}
+            losses = dict.fromkeys(("history", "losses"), 'engine.history["loss"]')
+            raise no_attribute(self, name, losses | pictures | own)
 
     @property
     def nbytes(self) -> int:

@@ -36,8 +36,8 @@ class LossChoice(msgspec.Struct, frozen=True):
 def loss_for(output: Any, target: Any) -> LossChoice:
     """Choose the loss by the target.
 
-    Integers are numbers of classes. Floats are quantities, unless all of them are 0 or 1, or each row holds
-    probabilities of classes: the metric ``"accuracy"`` reads them in the same way.
+    Integers are numbers of classes; where the model has one output, 0 and 1 are yes and no. Floats are quantities, unless
+    all of them are 0 or 1, or each row holds probabilities of classes: the metric ``"accuracy"`` reads them in the same way.
 
     Args:
         output: Of the model for one example (``[1, ...]``); None if unknown.
@@ -54,10 +54,16 @@ def loss_for(output: Any, target: Any) -> LossChoice:
             f"No loss can be chosen for a target that is a {type(target).__name__}: give a function of output and target, "
             "such as loss=lambda output, target: F.cross_entropy(output[0], target[0]) + F.mse_loss(output[1], target[1])."
         )
+    if target.is_complex():
+        raise TargetError(
+            "No loss can be chosen for complex targets: give a function of output and target, such as "
+            "loss=lambda output, target: (output - target).abs().square().mean(), or torch.view_as_real(y) as the target."
+        )
     known = output if isinstance(output, Tensor) and output.dim() and output.shape[0] == 1 else None
     if not target.is_floating_point():
-        if known is not None and known.numel() == 1:
-            raise TargetError(_classes_of_one_output(target, tuple(known.shape)))
+        # A model that squeezes its output has no dimension left for one example.
+        if isinstance(output, Tensor) and output.numel() == 1:
+            return _for_one_output(output, target)
         if known is not None and target.dim() > 1 and target.shape[1:] == known.shape[1:]:
             raise TargetError(_whole_numbers_like_outputs(target))
         return LossChoice("CrossEntropyLoss", "the targets are whole numbers, one for each class")
@@ -72,19 +78,77 @@ def loss_for(output: Any, target: Any) -> LossChoice:
     return LossChoice("MSELoss", "the targets are floats")
 
 
+def _for_one_output(output: Tensor, target: Tensor) -> LossChoice:
+    """Choose the loss for whole numbers and a model with one output `[1, ...]` for an example."""
+    if target.shape[1:].numel() != 1:
+        raise TargetError(
+            f"The model has one output, and the targets are whole numbers of shape {_batch(target)}: give the last layer "
+            f"{_outputs(target)} for quantities, with y.float(), or a target of shape (N,) for classes."
+        )
+    if not _is_yes_and_no(target):
+        raise TargetError(_classes_of_one_output(target, tuple(output.shape)))
+    return LossChoice("BCEWithLogitsLoss", "the targets are 0 or 1")
+
+
 def _classes_of_one_output(target: Tensor, shape: tuple[int, ...]) -> str:
     shaped = f"torch.as_tensor(y).float().reshape({', '.join(map(str, (-1, *shape[1:])))})"
-    low, high = (int(target.min()), int(target.max())) if target.numel() else (0, 0)
-    if low >= 0 and high <= 1:
+    low, high = (int(end) for end in target.aminmax())
+    if low != high and bool(((target == low) | (target == high)).all()):
         return (
-            f"The model has one output, and the targets are the whole numbers 0 and 1. Give them as floats of the output's "
-            f"shape, {shaped}, and the loss is BCEWithLogitsLoss; or give the last layer 2 outputs for CrossEntropyLoss."
+            f"The model has one output, and the targets are {low} and {high}. For yes and no, give y == {high}, and the loss is "
+            f"BCEWithLogitsLoss; for quantities, give {shaped}, and it is MSELoss."
         )
+    classes = (
+        f"the last layer {high + 1} outputs" if low >= 0 else f"y + {-low} and the last layer {high - low + 1} outputs"
+    )
     return (
         f"The model has one output, and the targets are whole numbers from {low} to {high}. If they are quantities, give "
-        f"{shaped}, and the loss is MSELoss; if they are classes, give the last layer {high + 1} outputs, and it is "
-        "CrossEntropyLoss."
+        f"{shaped}, and the loss is MSELoss; if they are classes, give {classes}, and it is CrossEntropyLoss."
     )
+
+
+def _is_yes_and_no(target: Tensor) -> bool:
+    """Return whether whole numbers, of which there may be none, are 0 and 1."""
+    if target.dtype == torch.bool or not target.numel():
+        return True
+    low, high = target.aminmax()
+    return int(low) >= 0 and int(high) <= 1
+
+
+def target_for_loss(loss: Any, output: Any, target: Any) -> Any:
+    """Return the target as `loss` takes it: for BCEWithLogitsLoss, whole numbers or booleans as floats of the output's shape.
+
+    Shape:
+        - output: `[N, ...]`, of the model, or anything else.
+        - target: the same but for dimensions of size 1; another one is returned as it is, for the loss to refuse.
+        - Returns: `[N, ...]`, as output.
+    """
+    if type(loss) is not nn.BCEWithLogitsLoss or not (isinstance(output, Tensor) and isinstance(target, Tensor)):
+        return target
+    if target.is_floating_point() or target.is_complex() or not output.is_floating_point():
+        return target
+    if target.shape != output.shape and _sizes(target) != _sizes(output):
+        return target
+    return target.reshape(output.shape).to(output.dtype)
+
+
+def require_yes_and_no(target: Tensor) -> None:
+    """Insist on zeros and ones in whole numbers that BCEWithLogitsLoss is given.
+
+    Raises:
+        TargetError: There are others, which would train something else.
+    """
+    if not _is_yes_and_no(target):
+        low, high = (int(end) for end in target.aminmax())
+        raise TargetError(
+            f"BCEWithLogitsLoss takes 0 and 1, and the targets are whole numbers from {low} to {high}. For -1 and 1, give "
+            f'y > 0; for classes, give the last layer {max(high, 1) + 1} outputs and loss="CrossEntropyLoss"; for quantities, '
+            'give y.float() and loss="MSELoss".'
+        )
+
+
+def _sizes(tensor: Tensor) -> list[int]:
+    return [size for size in tensor.shape if size != 1]
 
 
 def _whole_numbers_like_outputs(target: Tensor) -> str:

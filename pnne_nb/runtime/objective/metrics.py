@@ -54,8 +54,8 @@ def accuracy(output: Tensor, target: Tensor) -> Tensor:
 
     Shape:
         - target: `[N]` or `[N, ...]`, numbers of classes; or as output, probabilities of C > 1 classes, or yes (1) and no (0).
-        - output: `[N, C, ...]`, scores of C classes, or `[N, ..., C]` if that is where the shapes agree; with yes and no,
-          logits of the target's shape, above 0 for yes.
+        - output: `[N, C, ...]`, scores of C > 1 classes, or `[N, ..., C]` if that is where the shapes agree; with yes and
+          no, logits of the target's shape or `[N, 1, ...]`, above 0 for yes.
         - Returns: `[]`.
 
     Raises:
@@ -68,7 +68,7 @@ def _hits(output: Tensor, target: Tensor) -> Tensor:
     """Return which predictions are right: `[N, ...]`, of booleans; for the shapes of the arguments see `accuracy`."""
     # By far the most frequent form; `len` of a tensor is Python, and takes as long as all the rest of this line.
     rows = output.dim() == 2 and target.dim() == 1 and not target.is_floating_point()
-    if rows and output.shape[0] == target.shape[0]:
+    if rows and output.shape[0] == target.shape[0] and output.shape[1] > 1:
         return output.argmax(1) == target
     chosen, wanted = _compared(output, target)
     return chosen == wanted
@@ -82,13 +82,24 @@ def chosen_classes(output: Any, target: Any) -> tuple[Tensor, Tensor] | None:
     Raises:
         TrainingError: Their shapes do not fit.
     """
+    return _compared(output, target) if _are_comparable(output, target) else None
+
+
+def _are_comparable(output: Any, target: Any) -> bool:
+    """Return whether the target has classes; whole numbers other than 0 and 1 are quantities to a model with one output."""
     if not isinstance(output, Tensor) or not are_classes(target):
-        return None
-    return _compared(output, target)
+        return False
+    if target.is_floating_point() or not _has_one_output(output, target):
+        return True
+    return bool(((target == 0) | (target == 1)).all())
+
+
+def _has_one_output(output: Tensor, target: Tensor) -> bool:
+    return output.numel() == target.numel() and (output.dim() < 2 or output.shape[1] == 1)
 
 
 def _compared(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    if output.shape != target.shape and not target.is_floating_point():
+    if output.shape != target.shape and not target.is_floating_point() and not _has_one_output(output, target):
         return output.argmax(_class_dimension(output, target)), target
     if output.shape == target.shape and output.dim() > 1 and output.shape[1] > 1:
         return output.argmax(1), target.argmax(1)
@@ -198,7 +209,7 @@ class Accuracy:
 
     def update(self, output: Any, target: Any) -> None:
         """Take one batch into account; for the shapes see `accuracy`."""
-        if not self._seen and not (isinstance(output, Tensor) and are_classes(target)):
+        if not self._seen and not _are_comparable(output, target):
             self._measurements = 1
         if not self._measurements:
             hits = _hits(output, target)

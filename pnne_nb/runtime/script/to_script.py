@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -24,12 +24,15 @@ from pnne_nb.errors import CompileError, TrainingError, expect, shown
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.storage import json_format
 from pnne_nb.process.version import __version__
+from pnne_nb.runtime.data.batches import as_batch
 from pnne_nb.runtime.data.datasets import Rows
 from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, TensorSource
 from pnne_nb.runtime.engine import TrainingEngine
+from pnne_nb.runtime.objective.losses import require_yes_and_no, target_for_loss
 from pnne_nb.runtime.objective.metric_choices import names_of
 from pnne_nb.runtime.script import template
 from pnne_nb.runtime.setup.config import Config, is_plain
+from pnne_nb.runtime.setup.models import trial_output
 from pnne_nb.runtime.setup.recipe import Recipe
 from pnne_nb.runtime.thread.thread import threads_for_training
 
@@ -57,8 +60,8 @@ def to_script(engine: TrainingEngine, path: str | Path | None = None) -> str:
     _require_plain(engine, config, recipe)
     graph = _document(recipe.model)
     tensors = {
-        **_tensors(recipe.train, "train"),
-        **(_tensors(recipe.val, "val") if recipe.val is not None else {}),
+        **_tensors(recipe, recipe.train, "train"),
+        **(_tensors(recipe, recipe.val, "val") if recipe.val is not None else {}),
         **(_weights(engine, recipe) if engine.document is None else {}),
     }
     text = _script(engine, config, recipe, to_source(graph), file)
@@ -116,8 +119,8 @@ def _document(model: nn.Module) -> NodeGraph:
     return NodeGraph.from_json(json_format.write(loaded.document()))
 
 
-def _tensors(source: BatchSource, name: str) -> dict[str, Tensor]:
-    """Return the arrays of a source by the names that they have in the file of the data."""
+def _tensors(recipe: Recipe, source: BatchSource, name: str) -> dict[str, Tensor]:
+    """Return the arrays of a source, as the loss takes them, by the names that they have in the file of the data."""
     match source:
         case TensorSource(tensors=parts):
             found = parts
@@ -131,7 +134,20 @@ def _tensors(source: BatchSource, name: str) -> dict[str, Tensor]:
             raise _foreign(name, type(other).__name__)
     if len(found) < 2:  # an input and a target
         raise TrainingError(f"{name}_data has no target, which the loss compares with.")
+    found = (*found[:-1], _target(recipe, found))
     return {f"{name}.{index:03}": part.detach().cpu().contiguous().clone() for index, part in enumerate(found)}
+
+
+def _target(recipe: Recipe, tensors: Sequence[Tensor]) -> Tensor:
+    """Return the target `[N, ...]` as the loss takes it, which may depend on what the model returns for one example."""
+    *inputs, target = tensors
+    one = as_batch((*(part[:1] for part in inputs), target[:1]), wants_target=True)
+    output = trial_output(recipe.model, one, 0)
+    taken = target_for_loss(recipe.loss, output, one.target)
+    if taken is one.target:
+        return target
+    require_yes_and_no(target)
+    return target.to(taken.dtype).reshape(-1, *taken.shape[1:])
 
 
 def _foreign(name: str, kind: str) -> TrainingError:

@@ -45,7 +45,7 @@ def choose_loss(config: Config, model: nn.Module, data: BatchSource) -> tuple[Co
             'loss="CrossEntropyLoss" for classes, "MSELoss" for quantities, "BCEWithLogitsLoss" for yes and no.'
         )
     output = _output(model, batch, config.seed)
-    choice = loss_for(output, _targets(data, batch))
+    choice = loss_for(output, _targets(data, batch, output))
     if choice.name == "BCEWithLogitsLoss" and isinstance(list(model.modules())[-1], nn.Sigmoid):
         raise TargetError(
             "The model ends in Sigmoid, which BCEWithLogitsLoss computes itself: remove the Sigmoid, or give "
@@ -63,11 +63,12 @@ def _first(data: BatchSource, count: int) -> Batch | None:
     return None if raw is None else as_batch(raw, wants_target=True)
 
 
-def _targets(data: BatchSource, first: Batch) -> Any:
+def _targets(data: BatchSource, first: Batch, output: Any) -> Any:
     """Targets to choose by: all that are in memory; of a dataset, more than the first one only where that may tell more."""
     if isinstance(data, TensorSource):
         return data.tensors[-1]
-    if not isinstance(first.target, Tensor) or not first.target.is_floating_point():
+    one = isinstance(output, Tensor) and output.numel() == 1
+    if not isinstance(first.target, Tensor) or not (one or first.target.is_floating_point()):
         return first.target
     more = _first(data, EXAMPLES)
     return first.target if more is None else more.target

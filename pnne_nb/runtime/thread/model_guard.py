@@ -145,7 +145,10 @@ class SharedModel:
         """
         model = self.model
         if any(isinstance(hook, _Guard) for hook in model._forward_pre_hooks.values()):
-            raise TrainingError("Another engine is training this model: stop it first, or train a copy of the model.")
+            raise TrainingError(
+                "Another engine is training this model: stop it first, by engine.stop() or the Stop button of its dashboard, or "
+                "train copy.deepcopy(model). Where its variable is used again, make the model again too."
+            )
         mine = self._control.in_training_thread
         arrive = _Guard(lambda *_: self._enter_forward(), self, mine)
         leave = _Guard(self._leave_forward, self, mine)

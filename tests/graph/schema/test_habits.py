@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pnne_nb.catalog import specs
-from pnne_nb.graph.schema.habits import _ELSEWHERE, habit, instead_of, layer_of
+from pnne_nb.graph.schema.habits import _ELSEWHERE, habit, instead_of, layers_of
 from pnne_nb.graph.schema.registry import Registry
 from pnne_nb.graph.schema.structural import STRUCTURAL
 
@@ -49,8 +49,10 @@ def test_a_typing_error_is_guessed_and_no_text_is_nothing() -> None:
 
 def test_a_function_and_its_layer_have_one_name_but_for_capitals() -> None:
     types = REGISTRY
-    found = layer_of(types["conv2d"], types)
-    assert found is not None
-    assert found.type == "Conv2d"
-    assert layer_of(types["Conv2d"], types) is None
-    assert layer_of(types["matmul"], types) is None
+    assert [spec.type for spec in layers_of(types["conv2d"], types)] == ["Conv2d"]
+    assert [spec.type for spec in layers_of(types["batch_norm"], types)] == [
+        f"BatchNorm{number}d" for number in (1, 2, 3)
+    ]
+    assert layers_of(types["Conv2d"], types) == []
+    assert layers_of(types["matmul"], types) == []
+    assert layers_of(types["norm"], types) == []

@@ -111,6 +111,26 @@ def test_an_infinite_gradient_is_found() -> None:
     assert "sqrt made 6 infinite of 6 values, while the outputs are finite. At " in finding.reason
 
 
+class Logarithm(nn.Module):
+    """Its own code makes NaN of a layer's finite output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(2, 2, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.log(self.fc(x))
+
+
+@pytest.mark.parametrize("loss", [None, torch.mean])
+def test_what_the_model_s_own_code_makes_is_found(loss: Callable[[Tensor], Tensor] | None) -> None:
+    net = Logarithm()
+    nn.init.constant_(net.fc.weight, -1.0)
+    [finding] = check_numerics(net, torch.ones(3, 2), loss_fn=loss).findings
+    assert "while every layer's is finite: log made 6 NaN of 6 values. At " in finding.reason
+    assert "torch.log(self.fc(x))" in finding.reason
+
+
 def test_inputs_and_parameters_are_checked_first() -> None:
     net = nn.Sequential(nn.Linear(2, 2))
     with torch.no_grad():

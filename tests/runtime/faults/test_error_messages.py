@@ -60,7 +60,8 @@ def failure(model: nn.Module, data: Any, **options: Any) -> tuple[BaseException,
          r"output \(16, 4\) float32 with the target \(16, 1\) float32")),
         (4, CLASSES, {"loss": "BCEWithLogitsLoss"}, 'For numbers of classes, choose loss="CrossEntropyLoss"'),
         (1, CLASSES.float(), {"loss": "BCEWithLogitsLoss"}, r"targets of the output's shape and type: y.reshape\(-1, 1\)\.\n"),
-        (1, CLASSES > 1, {"loss": "BCEWithLogitsLoss"}, r"shape and type: y.reshape\(-1, 1\).float\(\)\.\n"),
+        (1, CLASSES > 1, {"loss": "BCELoss", "metrics": ()}, r"shape and type: y.reshape\(-1, 1\).float\(\)\.\n"),
+        (1, CLASSES, {"loss": "BCEWithLogitsLoss"}, r"takes 0 and 1, and the targets are whole numbers from 0 to 3. .* 4 outputs"),
     ],
 )  # fmt: skip
 def test_targets_that_a_loss_cannot_take(outputs: int, target: Any, options: Any, message: str) -> None:

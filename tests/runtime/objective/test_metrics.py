@@ -39,8 +39,19 @@ def recall_of_each() -> Any:
         ([[0.1, 0.9], [0.8, 0.2]], [[0.0, 1.0], [0.0, 1.0]], 0.5),
         ([[2.0], [-1.0], [-3.0], [1.0]], [[1.0], [0.0], [1.0], [1.0]], 0.75),
         ([2.0, -1.0], [1.0, 1.0], 0.5),
+        ([[2.0], [-1.0], [-3.0], [1.0]], [1, 0, 1, 1], 0.75),
+        ([[2.0], [-1.0]], [True, True], 0.5),
+        ([2.0, -1.0, 3.0], [[1], [0], [0]], 2 / 3),
     ],
-    ids=["classes", "probabilities", "logits in a column", "logits"],
+    ids=[
+        "classes",
+        "probabilities",
+        "logits in a column",
+        "logits",
+        "whole numbers",
+        "booleans",
+        "targets in a column",
+    ],
 )
 def test_accuracy(output: Any, target: Any, expected: float) -> None:
     assert accuracy(torch.tensor(output), torch.tensor(target)).item() == pytest.approx(expected)
@@ -77,6 +88,13 @@ def test_accuracy_says_nothing_about_measurements(target: Tensor, counts: bool) 
     other = make_metrics(["accuracy"], CPU)["accuracy"]
     load_metric(other, saved_metric(metric))
     assert other.compute() == metric.compute()
+
+
+@pytest.mark.parametrize("output", [torch.zeros(3, 1), torch.zeros(3)])
+def test_accuracy_says_nothing_about_whole_numbers_and_one_output(output: Tensor) -> None:
+    metric = make_metrics(["accuracy"], CPU)["accuracy"]
+    metric.update(output, torch.tensor([0, 7, 2]))
+    assert results({"accuracy": metric}, "val") == {}
 
 
 def test_a_short_name_is_understood_but_not_taken() -> None:

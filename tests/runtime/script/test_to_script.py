@@ -22,7 +22,7 @@ from pnne_nb.errors import ArgumentError, TrainingError
 EPOCHS = 2
 
 
-def net() -> pn.NodeGraph:
+def net(outputs: int = 3) -> pn.NodeGraph:
     """Return a graph with buffers and random numbers."""
     graph = pn.NodeGraph("net")
     graph.add("Input", name="x", shape=("N", 1, 6, 6))
@@ -31,7 +31,7 @@ def net() -> pn.NodeGraph:
     graph.add("ReLU", name="relu")
     graph.add("Flatten", name="flat")
     graph.add("Dropout", name="drop")
-    graph.add("Linear", name="fc", in_features="auto", out_features=3)
+    graph.add("Linear", name="fc", in_features="auto", out_features=outputs)
     graph.add("Output", name="y")
     names = ["x", "conv", "norm", "relu", "flat", "drop", "fc", "y"]
     for source, target in pairwise(names):
@@ -42,6 +42,11 @@ def net() -> pn.NodeGraph:
 def data() -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
     return torch.randn(50, 1, 6, 6, generator=generator), torch.arange(50) % 3
+
+
+def bits() -> tuple[Tensor, Tensor]:
+    x, y = data()
+    return x, y % 2
 
 
 def custom() -> pn.NodeGraph:
@@ -88,6 +93,7 @@ CASES: dict[str, Callable[[], pn.TrainingEngine]] = {
     "loader": lambda: engine(train_data=DataLoader(TensorDataset(*data()), batch_size=7, shuffle=True)),
     "early stopping": lambda: engine(early_stopping=2, min_delta=0.5, epochs=9),
     "deterministic": lambda: engine(deterministic=True),
+    "yes and no in whole numbers": lambda: engine(net(outputs=1), train_data=bits(), val_data=bits()),
 }
 
 RUN = """

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from pnne_nb.errors import TargetError, TrainingError
 from pnne_nb.runtime.engine import TrainingEngine
+from pnne_nb.runtime.evaluation import confusion, worst
 
 X = torch.arange(60.0).reshape(12, 5) / 60
 QUANTITIES = torch.linspace(-1, 1, 12).reshape(12, 1)
@@ -56,13 +59,111 @@ def test_the_target_decides(outputs: int, target: Tensor, loss: str) -> None:
         (3, QUANTITIES.reshape(12), "give the last layer 1 output"),
         (3, CLASSES.float(), r"numbers of classes, give them as integers, y.long\(\)"),
         (1, CLASSES, r"from 0 to 2. If they are quantities, .*; if they are classes, give the last layer 3 outputs"),
-        (1, CLASSES % 2, r"float\(\).reshape\(-1, 1\), and the loss is BCEWithLogitsLoss"),
+        (
+            1,
+            CLASSES % 2 * 2 - 1,
+            r"the targets are -1 and 1. For yes and no, give y == 1, and the loss is BCEWithLogitsLoss",
+        ),
+        (1, CLASSES - 1, r"from -1 to 1. .*; if they are classes, give y \+ 1 and the last layer 3 outputs"),
+        (
+            1,
+            CLASSES[:, None].expand(12, 4),
+            r"whole numbers of shape \(N, 4\): give the last layer 4 outputs for quantities",
+        ),
+        (1, QUANTITIES.to(torch.complex64), r"complex targets: give a function .* or torch.view_as_real\(y\)"),
         (1, (QUANTITIES, CLASSES), "a target that is a list: give a function of output and target"),
     ],
 )
 def test_what_fits_no_loss_is_refused_with_what_to_write(outputs: int, target: Any, message: str) -> None:
     with pytest.raises(TargetError, match=message):
         trained(outputs, target)
+
+
+BITS = torch.arange(12) % 2
+OUTPUTS: dict[str, Callable[[], nn.Module]] = {
+    "(N, 1)": lambda: nn.Linear(5, 1),
+    "(N,)": lambda: nn.Sequential(nn.Linear(5, 1), nn.Flatten(0)),
+    "squeezed": lambda: Squeezed(5, 1),
+}
+
+
+class Squeezed(nn.Linear):
+    """Has no dimension for the examples where there is one example."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """`[N, 5]` to `[N]`, or `[1, 5]` to `[]`."""
+        return super().forward(input).squeeze()
+
+
+def by_hand(model: nn.Module) -> tuple[list[float], list[Tensor]]:
+    """The losses of two epochs with batches of 5, and the weights after them."""
+    optimizer, losses = torch.optim.AdamW(model.parameters(), lr=1e-3), []
+    for at in (0, 5, 10) * 2:
+        optimizer.zero_grad()
+        output = model(X[at : at + 5])
+        loss = nn.functional.binary_cross_entropy_with_logits(output, BITS[at : at + 5].float().reshape(output.shape))
+        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, list(model.parameters())
+
+
+@pytest.mark.parametrize("make", OUTPUTS.values(), ids=OUTPUTS)
+@pytest.mark.parametrize(
+    "target",
+    [BITS, BITS[:, None], BITS.bool(), BITS.byte(), BITS.int().numpy()],
+    ids=["int64", "in a column", "bool", "uint8", "numpy"],
+)
+def test_whole_zeros_and_ones_of_one_output_are_yes_and_no(make: Callable[[], nn.Module], target: Any) -> None:
+    torch.manual_seed(0)
+    model = make()
+    losses, weights = by_hand(copy.deepcopy(model))
+    engine = TrainingEngine(model, (X, target), (X, target), epochs=2, batch_size=5, shuffle=False, device="cpu")
+    assert "loss=BCEWithLogitsLoss (chosen: the targets are 0 or 1)" in repr(engine)
+    engine.start()
+    assert engine.wait(60)
+    assert engine.history["loss"].tolist() == losses
+    assert all(map(torch.equal, model.parameters(), weights))
+    right = (model(X).reshape(-1) > 0) == BITS.bool()
+    assert engine.history["val_accuracy"][-1] == pytest.approx(right.float().mean().item())
+    assert confusion(engine).accuracy == pytest.approx(right.float().mean().item())
+    assert len(worst(engine, 3)) == 3
+
+
+def test_whole_zeros_and_ones_of_datasets_and_after_a_checkpoint(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, pairs = nn.Linear(5, 1), [(X[at], int(BITS[at])) for at in range(12)]
+    options: dict[str, Any] = {"epochs": 2, "batch_size": 5, "shuffle": False, "device": "cpu"}
+    losses, _ = by_hand(copy.deepcopy(model))
+    for given in (pairs, TensorDataset(X, BITS), DataLoader(TensorDataset(X, BITS.bool()), 5)):
+        engine = TrainingEngine(copy.deepcopy(model), given, **options)
+        engine.step(4)
+        engine.save_checkpoint(tmp_path / "middle.ckpt")
+        resumed = TrainingEngine.resume_from(tmp_path / "middle.ckpt", copy.deepcopy(model), given)
+        for each in (engine, resumed):
+            each.start()
+            assert each.wait(60)
+            assert each.history["loss"].tolist() == losses
+
+
+class Counts(Dataset[Any]):
+    """Zeros and ones at first, another number behind those that are looked at."""
+
+    def __len__(self) -> int:
+        return 80
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        return X[index % 12], 7 if index == 70 else index % 2
+
+
+def test_another_number_that_comes_later_ends_the_training() -> None:
+    engine = TrainingEngine(nn.Linear(5, 1), Counts(), shuffle=False, batch_size=8, device="cpu")
+    engine.start()
+    with pytest.raises(
+        TargetError, match=r"takes 0 and 1, and the targets are whole numbers from 0 to 7. .* 8 outputs"
+    ):
+        engine.wait(60)
+    assert len(engine.history["loss"]) == 8
 
 
 def test_a_model_that_ends_in_sigmoid_is_not_given_logits_of_it() -> None:

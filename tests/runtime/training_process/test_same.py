@@ -106,6 +106,13 @@ TRAININGS: dict[str, Callable[[], TrainingEngine]] = {
     "two optimizers": _adversaries,
     "parts": _plain(accumulate=2, grad_clip=0.1, parameter_groups={"*.bias": {"weight_decay": 0.0}}),
     "deterministic": _plain(deterministic=True),
+    "yes and no in whole numbers": lambda: TrainingEngine(
+        nn.Sequential(nn.Flatten(), nn.LazyLinear(1)),
+        (tasks.images()[0], tasks.images()[1] % 2),
+        (tasks.images(2)[0], tasks.images(2)[1] % 2 == 1),
+        epochs=2,
+        device="cpu",
+    ),
     "double precision": lambda: tasks.engine(
         tasks.network().double(), train_data=(tasks.images()[0].double(), tasks.images()[1])
     ),
