@@ -376,6 +376,7 @@ def _run(module: nn.Module, xs: list[Tensor], trial: _Trial, prefix: str) -> tup
     try:
         with context():
             results = [module(x) for x in xs]
+        called = {name.removeprefix(prefix): value.detach().clone() for name, value in module.state_dict().items()}
         losses = [leaf.double().square().sum() for leaf in _tensors(results) if leaf.requires_grad]
         refused = ""
         if losses:
@@ -385,9 +386,9 @@ def _run(module: nn.Module, xs: list[Tensor], trial: _Trial, prefix: str) -> tup
                 refused = "the backward pass fails"
     except Exception as error:  # noqa: BLE001  # whatever it raises
         return None, error
-    state = {name.removeprefix(prefix): value.detach() for name, value in module.state_dict().items()}
-    found = {"results": results, "state": state, "refused": refused}
-    if not refused:  # how far a backward pass has come that fails means nothing
+    found = {"results": results, "state": called, "refused": refused}
+    if not refused:  # how far a backward pass has come that fails means nothing, as what it has computed again
+        found["state after"] = {name.removeprefix(prefix): value for name, value in module.state_dict().items()}
         found["grads"] = {name.removeprefix(prefix): parameter.grad for name, parameter in module.named_parameters()}
         found["inputs"] = [x.grad for x in xs]
     return found, None
