@@ -12,7 +12,7 @@ from pnne_nb.graph.block_library import blocks
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import Transaction
 from pnne_nb.graph.schema.registry import registry
-from pnne_nb.protocol.codec import catalog_event, decode_request, encode_event, view_of
+from pnne_nb.protocol.codec import catalog_event, decode_request, document_text, encode_event, view_of
 from pnne_nb.protocol.export_messages import (
     CancelExport,
     ExportCheck,
@@ -115,7 +115,7 @@ class Kernel:
 
     def snapshot(self, id: int | None = None, client: str | None = None, known: int | None = None) -> Snapshot:
         """Everything, as an opening view gets it; `known` is the version that it has."""
-        state = None if known == self.graph.version else self.graph.state()
+        state = None if known == self.graph.version else document_text(self.graph.state())
         return Snapshot(self.graph.version, state, self._derived(), self._history(), id, client)
 
     def receive(self, content: Mapping[str, Any]) -> list[dict[str, Any]]:
