@@ -9,7 +9,7 @@ import {
   SelectionMode,
   useStore,
 } from "@xyflow/react";
-import { type CSSProperties, type MouseEvent as ReactMouseEvent, useCallback, useMemo, useRef } from "react";
+import { type CSSProperties, type MouseEvent as ReactMouseEvent, useCallback, useEffect, useMemo, useRef } from "react";
 import type { EdgeState } from "../../protocol";
 import { dropCopy } from "../commands/clipboard";
 import { useDrawn, useEditor, useScene, useSession, useView } from "../commands/context";
@@ -147,6 +147,13 @@ export function Canvas() {
     [makerOf, layers, here, regions, selectedEdges, shapes],
   );
   useViewport();
+  // What is out of view has its cards made while nothing else is to be done.
+  useEffect(() => {
+    const ends = resting.map(({ scene }) => scene.cards.makeWhenIdle());
+    return () => {
+      for (const end of ends) end();
+    };
+  }, [resting]);
 
   const onNodesChange = useCallback(
     (changes: NodeChange<CanvasNode>[]) => {
