@@ -42,6 +42,7 @@ const options = {
   define: { "process.env.NODE_ENV": dev ? '"development"' : '"production"' },
   jsx: "automatic",
   legalComments: "none",
+  alias: { "d3-color": join(here, "src", "editor", "host", "noColours.ts") },
   logLevel: "warning",
   plugins: [scopeReactFlow],
 };

@@ -791,61 +791,19 @@ export interface NodeCost {
   readonly activation: number;
 }
 
-/** Everything, for a view that opens or has lost the thread; no document for one that has it at this version. */
+/**
+ * Everything, for a view that opens or has lost the thread; no document for one that has it at this version.
+ *
+ * The document is the JSON text of a `DocumentState`: ipywidgets looks at each value of a message, one by one.
+ */
 export interface Snapshot {
   readonly message: "snapshot";
   readonly version: number;
-  readonly document: DocumentState | null;
+  readonly document: string | null;
   readonly derived: Derived;
   readonly history: HistoryState;
   readonly id: number | null;
   readonly client: string | null;
-}
-
-/** A whole document, exactly as a `.pnne.json` file holds it. */
-export interface DocumentState {
-  readonly format: string;
-  readonly formatVersion: number;
-  readonly name: string;
-  /** `""` is the root; the others are definitions of Subgraph nodes. */
-  readonly graphs: Readonly<Record<string, GraphState>>;
-}
-
-/** One graph: nodes in their order, edges in theirs, frames by name. */
-export interface GraphState {
-  readonly nodes?: readonly NodeState[];
-  readonly edges?: readonly EdgeState[];
-  readonly frames?: readonly Frame[];
-}
-
-/** A node as the file has it; property values in their JSON form. */
-export interface NodeState {
-  readonly name: string;
-  readonly type: string;
-  readonly properties?: Readonly<Record<string, Json>>;
-  readonly position?: readonly [number, number] | null;
-  readonly origin?: Origin | null;
-  readonly collapsed?: boolean;
-}
-
-/** An edge, from output `"node.port"` to input `"node.port"`. */
-export interface EdgeState {
-  readonly source: string;
-  readonly target: string;
-}
-
-/** A frame as it was when it was read; without nodes in it, it is a note. */
-export interface Frame {
-  /** Its name among the frames of its graph. */
-  readonly name: string;
-  /** Left, top, width and height in the editor's pixels. */
-  readonly box: readonly [number, number, number, number];
-  /** A line at its top. */
-  readonly title?: string;
-  /** What is written under the title. */
-  readonly text?: string;
-  /** One of `"grey"`, `"blue"`, `"green"`, `"yellow"`, `"red"`, `"purple"`. */
-  readonly colour?: string;
 }
 
 /** Every node type; `key` changes when the content does, so that a page loads it once. */
@@ -915,6 +873,52 @@ export interface Port {
   readonly when?: string;
   /** One sentence. */
   readonly doc?: string;
+}
+
+/** A whole document, exactly as a `.pnne.json` file holds it. */
+export interface DocumentState {
+  readonly format: string;
+  readonly formatVersion: number;
+  readonly name: string;
+  /** `""` is the root; the others are definitions of Subgraph nodes. */
+  readonly graphs: Readonly<Record<string, GraphState>>;
+}
+
+/** One graph: nodes in their order, edges in theirs, frames by name. */
+export interface GraphState {
+  readonly nodes?: readonly NodeState[];
+  readonly edges?: readonly EdgeState[];
+  readonly frames?: readonly Frame[];
+}
+
+/** A node as the file has it; property values in their JSON form. */
+export interface NodeState {
+  readonly name: string;
+  readonly type: string;
+  readonly properties?: Readonly<Record<string, Json>>;
+  readonly position?: readonly [number, number] | null;
+  readonly origin?: Origin | null;
+  readonly collapsed?: boolean;
+}
+
+/** An edge, from output `"node.port"` to input `"node.port"`. */
+export interface EdgeState {
+  readonly source: string;
+  readonly target: string;
+}
+
+/** A frame as it was when it was read; without nodes in it, it is a note. */
+export interface Frame {
+  /** Its name among the frames of its graph. */
+  readonly name: string;
+  /** Left, top, width and height in the editor's pixels. */
+  readonly box: readonly [number, number, number, number];
+  /** A line at its top. */
+  readonly title?: string;
+  /** What is written under the title. */
+  readonly text?: string;
+  /** One of `"grey"`, `"blue"`, `"green"`, `"yellow"`, `"red"`, `"purple"`. */
+  readonly colour?: string;
 }
 
 /** A type was registered while the editor is open. */

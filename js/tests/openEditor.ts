@@ -41,7 +41,12 @@ export function openEditor(graph: GraphState, definitions: Record<string, GraphS
   const snapshot = (state: GraphState) => ({
     message: "snapshot" as const,
     version: version++,
-    document: { format: "pnne-graph", formatVersion: 1, name: "net", graphs: { "": state, ...definitions } },
+    document: JSON.stringify({
+      format: "pnne-graph",
+      formatVersion: 1,
+      name: "net",
+      graphs: { "": state, ...definitions },
+    }),
     derived: { shapes: {}, resolved: {}, diagnostics: {}, costs: {}, example: {} },
     history: { undo: null, redo: null },
     id: null,

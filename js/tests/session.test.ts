@@ -12,7 +12,7 @@ const snapshot = (
 ): Snapshot => ({
   message: "snapshot",
   version,
-  document: {
+  document: JSON.stringify({
     format: "pnne-graph",
     formatVersion: 1,
     name: "net",
@@ -22,7 +22,7 @@ const snapshot = (
         edges: [],
       },
     },
-  },
+  }),
   derived: { shapes: {}, resolved: {}, diagnostics: {}, costs: {}, example: {} },
   history: { undo: null, redo: null },
   id,

@@ -6,6 +6,7 @@ Property values are Python constants on the inside and their JSON form (``graph.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from pnne_nb.graph.model.ops import AddNode, Op, SetProperty
 from pnne_nb.graph.schema.categories import category_named
 from pnne_nb.graph.schema.spec import NodeSpec, Property, Required
 from pnne_nb.graph.schema.values import from_json, to_json
+from pnne_nb.graph.storage.json_format import DocumentState
 from pnne_nb.graph.templates import template_library
 from pnne_nb.protocol.messages import (
     Arrange,
@@ -101,6 +103,14 @@ def encode_event(event: Event) -> dict[str, Any]:
         event = msgspec.structs.replace(event, ops=encode_ops(event.ops))
     message: dict[str, Any] = msgspec.to_builtins(event, str_keys=True)
     return message
+
+
+def document_text(document: DocumentState) -> str:
+    """Return a document as a `Snapshot` has it."""
+    try:
+        return msgspec.json.encode(document).decode()
+    except OverflowError:  # a number of more than 64 bits
+        return json.dumps(msgspec.to_builtins(document))
 
 
 def asked_by(content: object) -> tuple[int | None, str | None]:

@@ -256,10 +256,13 @@ class DerivedChanged(_Message, frozen=True, tag="derivedChanged"):
 
 
 class Snapshot(_Message, frozen=True, tag="snapshot"):
-    """Everything, for a view that opens or has lost the thread; no document for one that has it at this version."""
+    """Everything, for a view that opens or has lost the thread; no document for one that has it at this version.
+
+    The document is the JSON text of a `DocumentState`: ipywidgets looks at each value of a message, one by one.
+    """
 
     version: int
-    document: DocumentState | None
+    document: str | None
     derived: Derived
     history: HistoryState
     id: int | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, assert_never, final
+from typing import Any, Literal, TypeVar, assert_never, final
 
 import msgspec
 
@@ -12,7 +12,7 @@ from pnne_nb.graph.block_library import blocks
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import Transaction
 from pnne_nb.graph.schema.registry import registry
-from pnne_nb.protocol.codec import catalog_event, decode_request, encode_event, view_of
+from pnne_nb.protocol.codec import catalog_event, decode_request, document_text, encode_event, view_of
 from pnne_nb.protocol.export_messages import (
     CancelExport,
     ExportCheck,
@@ -93,6 +93,9 @@ COST = NodeCost(parameters=1_200, mult_adds=86_400, memory=4_800, activation=13_
 """What every node is said to cost, for one example."""
 
 
+V = TypeVar("V")
+
+
 @final
 class Kernel:
     """Answers the editor's messages for one document.
@@ -111,11 +114,12 @@ class Kernel:
         self._outbox: list[Event] = []
         self._request: tuple[int | None, str | None] = (None, None)
         self._diagnosed: set[str] = set()
+        self._told = Derived()
         graph.observe(self._committed)
 
     def snapshot(self, id: int | None = None, client: str | None = None, known: int | None = None) -> Snapshot:
         """Everything, as an opening view gets it; `known` is the version that it has."""
-        state = None if known == self.graph.version else self.graph.state()
+        state = None if known == self.graph.version else document_text(self.graph.state())
         return Snapshot(self.graph.version, state, self._derived(), self._history(), id, client)
 
     def receive(self, content: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -218,7 +222,15 @@ class Kernel:
         self._outbox.append(
             Committed(transaction.version, transaction.ops, transaction.label, self._history(), client, id)
         )
-        self._outbox.append(DerivedChanged(transaction.version, self._derived()))
+        before, now = self._told, self._derived()
+        # As Python does it: what follows from the change, and not all once more.
+        delta = Derived(
+            shapes=_changed(before.shapes, now.shapes),
+            diagnostics=_changed(before.diagnostics, now.diagnostics),
+            costs=_changed(before.costs, now.costs),
+            example=now.example,
+        )
+        self._outbox.append(DerivedChanged(transaction.version, delta))
 
     def _history(self) -> HistoryState:
         return HistoryState(self.graph.undo_label, self.graph.redo_label)
@@ -229,12 +241,17 @@ class Kernel:
             found.setdefault(diagnostic.node or "", []).append(diagnostic)
         self._diagnosed = set(found)
         shapes: dict[str, TensorShape | None] = {edge.source: SHAPE for edge in self.graph.edges}
-        return Derived(
+        self._told = Derived(
             shapes=shapes,
             diagnostics={path: tuple(items) for path, items in found.items()},
             costs=dict.fromkeys(self.graph.nodes, COST),
             example={"N": 1},
         )
+        return self._told
+
+
+def _changed(before: Mapping[str, V], now: Mapping[str, V]) -> dict[str, V]:
+    return {key: value for key, value in now.items() if before.get(key) != value}
 
 
 def to_json(event: Event) -> str:

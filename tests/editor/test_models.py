@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import pnne_nb as pn
@@ -128,15 +130,41 @@ def test_every_name_of_sixty_cards_is_seen_at_fit(open_editor: OpenEditor) -> No
     assert all(size >= LETTERS for _, size in editor.page.evaluate(SEEN_LETTERS))
 
 
-def test_of_a_long_name_the_end_is_seen_at_fit(open_editor: OpenEditor) -> None:
-    editor = at_fit(open_editor, MODELS["whisper"](), "light")
-    for name in ("decoder0_a_q", "decoder0_a_v", "encoder0_f_gelu"):
-        shown = editor.node(name).locator(".pnne-card-name")
-        below, above = shown.evaluate(
-            """shown => {
-              const [box, text] = [shown.getBoundingClientRect(), shown.firstElementChild.getBoundingClientRect()];
-              return [text.bottom - box.bottom, box.top - text.top];
-            }"""
-        )
-        assert below <= 1, f"the end of {name} is cut off"
-        assert above > 1, "and the beginning is: there is no room for all of it"
+# The name of each card as it is seen at Fit: its lines without what is left out, an ellipsis where that is marked.
+SEEN_NAMES = """() => Object.fromEntries([...document.querySelectorAll('[data-node]')].map((card) => {
+  const name = card.querySelector('.pnne-card-name');
+  const lines = [...name.querySelectorAll('.pnne-name-line')].map((line) => [...line.childNodes].map((piece) =>
+    piece.nodeType === Node.TEXT_NODE ? piece.data : piece.classList.contains('pnne-marked') ? '…' : '').join(''));
+  const box = name.getBoundingClientRect();
+  const isInside = [...name.querySelectorAll('.pnne-name-line')].every((line) => {
+    const range = document.createRange();
+    range.selectNodeContents(line);
+    const { left, right, top, bottom } = range.getBoundingClientRect();
+    return left >= box.left - 1 && right <= box.right + 1 && top >= box.top - 1 && bottom <= box.bottom + 1;
+  });
+  return [card.dataset.node, [lines, isInside, name.textContent]];
+}))"""
+
+
+@pytest.mark.parametrize("model", ["whisper", "resnet18", "gpt2"])
+def test_names_are_broken_between_words_at_fit_and_their_ends_are_seen(open_editor: OpenEditor, model: str) -> None:
+    editor = at_fit(open_editor, MODELS[model](), "light")
+    seen = editor.page.evaluate(SEEN_NAMES)
+    assert len(seen) >= LARGE
+    for name, (lines, is_inside, text) in seen.items():
+        assert text == name, "the browser's search finds all of it"
+        assert is_inside, f"{name}: {lines}"
+        shown = "".join(lines)
+        whole = name.replace("_", "")
+        end = shown.rpartition("…")[2].replace("_", "")
+        assert whole.endswith(end), f"{name}: {lines}"
+        words = [word for line in lines for word in line.strip("…").split("_") if word]
+        if "…" in shown[1:]:  # within a word that is too long for the card
+            continue
+        assert all(word in _parts(name) for word in words), f"{name} is broken within a word: {lines}"
+
+
+def _parts(name: str) -> set[str]:
+    """The words of a name, and those without their numbers."""
+    words = name.split("_")
+    return {*words, *(part for word in words for part in re.findall(r"[A-Za-z]+|\d+", word))}

@@ -17,10 +17,14 @@ MOST = 24
 """Columns."""
 GAP = 72.0
 """Pixels between columns: an edge to the next one rises there."""
-WIDEST_GAP = 400.0
+EASY_GAP = 160.0
 """Pixels between columns that have room."""
+WIDEST_GAP = 400.0
+"""The same where there is still room when what stands side by side in a column is apart as far as it may be."""
 STRETCH = 1.5
 """How much farther apart rows may stand that have room."""
+SPREAD = 1.4
+"""How much farther apart nodes of a row may stand that have room."""
 
 
 def columns(
@@ -53,9 +57,16 @@ def _filling(
     """Place columns side by side, as far from each other as the cell has room at their scale."""
     west, north, east, south = _box(list(places), _side_by_side(parts, places, sizes), sizes)
     scale = min(1.0, cell[0] / (east - west), cell[1] / (south - north))
-    spare = (cell[0] / scale - (east - west)) / (len(parts) - 1)
-    stretch = min(STRETCH, cell[1] / scale / (south - north))
-    return _side_by_side(parts, places, sizes, min(WIDEST_GAP, GAP + max(0.0, spare)), max(1.0, stretch))
+    stretch = max(1.0, min(STRETCH, cell[1] / scale / (south - north)))
+    spare = max(0.0, cell[0] / scale - (east - west))
+    gaps = len(parts) - 1
+    gap = min(EASY_GAP, GAP + spare / gaps)
+    spare -= gaps * (gap - GAP)
+    across = sum(max(xs) - min(xs) for xs in ([places[name][0] for name in names] for names in parts))
+    spread = min(SPREAD, 1 + spare / across) if across else 1.0
+    spare -= across * (spread - 1)
+    apart = {name: (x * spread, y) for name, (x, y) in places.items()}
+    return _side_by_side(parts, apart, sizes, min(WIDEST_GAP, gap + spare / gaps), stretch)
 
 
 def _rows(places: Mapping[str, Point], sizes: Mapping[str, Size]) -> list[list[str]]:

@@ -14,6 +14,8 @@ TURN = 20.0
 """How far from its ends an edge turns that leads back up; its label has room there."""
 BETWEEN = 36.0
 """How far beside nodes it rises, where there is room: in the middle between two columns."""
+BESIDE = 8.0
+"""The least between what rises and a node."""
 DETOUR = 4
 """Points of an edge that is bent; one with more runs straight from point to point."""
 _SAMPLES = 12
@@ -78,7 +80,7 @@ def _rising(start: Point, end: Point, boxes: Sequence[Box], own: Sequence[Box]) 
     def blocked(lane: float) -> int:
         pieces = (
             (min(start[0], lane), low, max(start[0], lane), low),
-            (lane, high, lane, low),
+            (lane - BESIDE, high, lane + BESIDE, low),
             (min(end[0], lane), high, max(end[0], lane), high),
         )
         return sum(_meet(piece, box) for piece in pieces for box in obstacles)

@@ -29,6 +29,7 @@ from pnne_nb.graph.model.ops import AddFrame, AddGraph, AddNode, RenameDocument
 from pnne_nb.graph.model.origin import Origin
 from pnne_nb.graph.schema.values import from_json, to_json
 from pnne_nb.process import atomic_file
+from pnne_nb.process.gc_pause import without_collections
 
 
 class NodeState(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
@@ -93,12 +94,9 @@ def frozen(content: Content) -> Callable[[], DocumentState]:
     }
 
     def state() -> DocumentState:
-        return DocumentState(
-            format=FORMAT,
-            format_version=FORMAT_VERSION,
-            name=name,
-            graphs={id: _graph_state(*part) for id, part in parts.items()},
-        )
+        with without_collections():
+            graphs = {id: _graph_state(*part) for id, part in parts.items()}
+        return DocumentState(format=FORMAT, format_version=FORMAT_VERSION, name=name, graphs=graphs)
 
     return state
 

@@ -40,7 +40,7 @@ from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.process.fork import fork_safe
 from pnne_nb.process.subscribers import weakly
-from pnne_nb.protocol.codec import asked_by, catalog_event, decode_request, encode_event, node_type_state
+from pnne_nb.protocol.codec import asked_by, catalog_event, decode_request, document_text, encode_event, node_type_state
 from pnne_nb.protocol.export_messages import ExportCheck, ExportState, StartExport
 from pnne_nb.protocol.messages import (
     Blocks,
@@ -525,7 +525,7 @@ class GraphEditor(anywidget.AnyWidget):
         with self._graph.reading() as graph:
             # Who may only look cannot have the graph arranged, and sees it arranged all the same.
             is_known = known == graph.version != self._arranged_at and not self.read_only
-            state = None if is_known else graph.state(arranged=self.read_only)
+            state = None if is_known else document_text(graph.state(arranged=self.read_only))
             return Snapshot(graph.version, state, self._derivation.whole, self._history(), id, client)
 
     def _history(self) -> HistoryState:

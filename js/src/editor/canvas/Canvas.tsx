@@ -9,7 +9,7 @@ import {
   SelectionMode,
   useStore,
 } from "@xyflow/react";
-import { type CSSProperties, type MouseEvent as ReactMouseEvent, useCallback, useMemo, useRef } from "react";
+import { type CSSProperties, type MouseEvent as ReactMouseEvent, useCallback, useEffect, useMemo, useRef } from "react";
 import type { EdgeState } from "../../protocol";
 import { dropCopy } from "../commands/clipboard";
 import { useDrawn, useEditor, useScene, useSession, useView } from "../commands/context";
@@ -28,7 +28,7 @@ import { FrameBox } from "./FrameBox";
 import { type CardNode, FlowMaker, type FrameNode, frameName, type WireEdge } from "./flow";
 import { Ghost } from "./Ghost";
 import { MiniMap } from "./MiniMap";
-import { NodeCard } from "./NodeCard";
+import { DetailContext, NodeCard } from "./NodeCard";
 import { Peek } from "./Peek";
 import { type PointerPlace, usePanAtEdge, usePointing } from "./pointing";
 import { type Region, regionOf, useWindow } from "./region";
@@ -102,7 +102,8 @@ export function Canvas() {
     makers.current.set(id, maker);
     return maker;
   }, []);
-  const detail = detailFrom(useStore((state) => legibleFrom(state.transform[2])));
+  const legible = useStore((state) => legibleFrom(state.transform[2]));
+  const detail = useMemo(() => detailFrom(legible), [legible]);
   const small = useStore((state) => state.transform[2] < FAR_ZOOM);
   const resting = useMemo(() => (scene ? layersOf(scene) : []), [scene]);
   // What is inside of a block moves with it.
@@ -147,6 +148,13 @@ export function Canvas() {
     [makerOf, layers, here, regions, selectedEdges, shapes],
   );
   useViewport();
+  // What is out of view has its cards made while nothing else is to be done.
+  useEffect(() => {
+    const ends = resting.map(({ scene }) => scene.cards.makeWhenIdle());
+    return () => {
+      for (const end of ends) end();
+    };
+  }, [resting]);
 
   const onNodesChange = useCallback(
     (changes: NodeChange<CanvasNode>[]) => {
@@ -335,66 +343,68 @@ export function Canvas() {
   );
 
   return (
-    <ReactFlow<CanvasNode, WireEdge>
-      className={`pnne-tell-${detail.told}`}
-      style={{ "--pn-scale": detail.scale } as CSSProperties}
-      nodes={nodes}
-      edges={edges}
-      nodeTypes={NODE_TYPES}
-      edgeTypes={EDGE_TYPES}
-      onNodesChange={onNodesChange}
-      onEdgesChange={onEdgesChange}
-      {...pointing}
-      onNodeClick={onNodeClick}
-      onNodeDragStart={onDragStart}
-      onNodeDrag={onDrag}
-      onNodeDragStop={onDragStop}
-      onSelectionDragStart={panAtEdge}
-      onSelectionDrag={panAtEdge}
-      onSelectionDragStop={onSelectionDragStop}
-      onDoubleClick={onPaneDoubleClick}
-      edgesReconnectable={!readOnly}
-      onReconnect={onReconnect}
-      onReconnectStart={onReconnectStart}
-      onReconnectEnd={onReconnectEnd}
-      onNodeDoubleClick={onDoubleClick}
-      onConnectStart={onConnectStart}
-      onConnectEnd={onConnectEnd}
-      onConnect={onConnect}
-      isValidConnection={isValidConnection}
-      onlyRenderVisibleElements={!whole}
-      nodesDraggable={!readOnly}
-      nodesConnectable={!readOnly}
-      nodesFocusable={false}
-      edgesFocusable={false}
-      disableKeyboardA11y
-      deleteKeyCode={null}
-      panActivationKeyCode={null}
-      zoomActivationKeyCode={null}
-      selectionKeyCode="Shift"
-      selectionOnDrag={dragSelects}
-      selectionMode={SelectionMode.Partial}
-      // The middle button moves the view all the same; the right one opens the menu.
-      panOnDrag={dragSelects ? [1] : true}
-      multiSelectionKeyCode="Shift"
-      // From the first pixel: with a threshold, the node would trail the pointer by as much.
-      nodeDragThreshold={0}
-      autoPanOnNodeDrag={false} // as long as `panAtEdge` does not say otherwise
-      selectNodesOnDrag={false}
-      connectOnClick={false}
-      connectionRadius={24}
-      zoomOnScroll={active}
-      zoomOnDoubleClick={false}
-      preventScrolling={active}
-      minZoom={SMALLEST_ZOOM}
-      maxZoom={LARGEST_ZOOM}
-      proOptions={{ hideAttribution: true }}
-    >
-      <Background gap={24} size={1.3} />
-      {far && <FarView layers={layers} here={here} moving={moving} selected={selectedNodes} />}
-      <MiniMap />
-      <Peek />
-      <Ghost />
-    </ReactFlow>
+    <DetailContext value={detail}>
+      <ReactFlow<CanvasNode, WireEdge>
+        className={`pnne-tell-${detail.told}`}
+        style={{ "--pn-scale": detail.scale } as CSSProperties}
+        nodes={nodes}
+        edges={edges}
+        nodeTypes={NODE_TYPES}
+        edgeTypes={EDGE_TYPES}
+        onNodesChange={onNodesChange}
+        onEdgesChange={onEdgesChange}
+        {...pointing}
+        onNodeClick={onNodeClick}
+        onNodeDragStart={onDragStart}
+        onNodeDrag={onDrag}
+        onNodeDragStop={onDragStop}
+        onSelectionDragStart={panAtEdge}
+        onSelectionDrag={panAtEdge}
+        onSelectionDragStop={onSelectionDragStop}
+        onDoubleClick={onPaneDoubleClick}
+        edgesReconnectable={!readOnly}
+        onReconnect={onReconnect}
+        onReconnectStart={onReconnectStart}
+        onReconnectEnd={onReconnectEnd}
+        onNodeDoubleClick={onDoubleClick}
+        onConnectStart={onConnectStart}
+        onConnectEnd={onConnectEnd}
+        onConnect={onConnect}
+        isValidConnection={isValidConnection}
+        onlyRenderVisibleElements={!whole}
+        nodesDraggable={!readOnly}
+        nodesConnectable={!readOnly}
+        nodesFocusable={false}
+        edgesFocusable={false}
+        disableKeyboardA11y
+        deleteKeyCode={null}
+        panActivationKeyCode={null}
+        zoomActivationKeyCode={null}
+        selectionKeyCode="Shift"
+        selectionOnDrag={dragSelects}
+        selectionMode={SelectionMode.Partial}
+        // The middle button moves the view all the same; the right one opens the menu.
+        panOnDrag={dragSelects ? [1] : true}
+        multiSelectionKeyCode="Shift"
+        // From the first pixel: with a threshold, the node would trail the pointer by as much.
+        nodeDragThreshold={0}
+        autoPanOnNodeDrag={false} // as long as `panAtEdge` does not say otherwise
+        selectNodesOnDrag={false}
+        connectOnClick={false}
+        connectionRadius={24}
+        zoomOnScroll={active}
+        zoomOnDoubleClick={false}
+        preventScrolling={active}
+        minZoom={SMALLEST_ZOOM}
+        maxZoom={LARGEST_ZOOM}
+        proOptions={{ hideAttribution: true }}
+      >
+        <Background gap={24} size={1.3} />
+        {far && <FarView layers={layers} here={here} moving={moving} selected={selectedNodes} />}
+        <MiniMap />
+        <Peek />
+        <Ghost />
+      </ReactFlow>
+    </DetailContext>
   );
 }

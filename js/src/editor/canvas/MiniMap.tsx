@@ -1,11 +1,11 @@
 import { useReactFlow, useStore } from "@xyflow/react";
 import { type PointerEvent, useEffect, useMemo, useRef } from "react";
-import type { Frame as TitledFrame } from "../../protocol";
+import type { NodeState } from "../../protocol";
 import { useDrawn, useView } from "../commands/context";
-import { boxesOf, type Layer, layersOf, type NodeBox } from "../scene/boxes";
-import { isOpen } from "../scene/card";
+import { type Layer, layersOf } from "../scene/boxes";
+import { categoryOf, isOpen } from "../scene/card";
 import type { Box } from "../scene/geometry";
-import { extentOf } from "../scene/scene";
+import { centreOf, extentOf, type ShownScene } from "../scene/scene";
 import { NOTHING, STILL } from "../scene/view";
 
 /** It is as wide and as high as the graph makes it, between these, and hides as little as can be. */
@@ -123,40 +123,52 @@ function draw(
   context.setTransform(DENSITY, 0, 0, DENSITY, 0, 0);
   context.clearRect(0, 0, frame.width, frame.height);
   for (const { scene, at } of layers) {
-    const boxes = boxesOf(scene, STILL);
     const place = { ...frame, left: frame.left + at[0] * frame.scale, top: frame.top + at[1] * frame.scale };
-    const chosen = scene.prefix === here ? selected : NOTHING;
-    drawLayer(context, style, boxes, scene.frames.values(), chosen, place);
+    drawLayer(context, style, scene, scene.prefix === here ? selected : NOTHING, place);
   }
 }
 
 function drawLayer(
   context: CanvasRenderingContext2D,
   style: CSSStyleDeclaration,
-  boxes: readonly NodeBox[],
-  titled: Iterable<TitledFrame>,
+  scene: ShownScene,
   selected: ReadonlySet<string>,
   frame: Frame,
 ): void {
+  const { cards, frames, graph, types } = scene;
   const accent = style.getPropertyValue("--pn-accent");
   const lightness = style.getPropertyValue("--pn-swatch-lightness");
   context.globalAlpha = 0.25;
-  for (const { box, colour = "grey" } of titled) {
+  for (const { box, colour = "grey" } of frames.values()) {
     const [left, top, width, height] = box;
     context.fillStyle = style.getPropertyValue(`--pn-frame-${colour}`);
     const [x, y] = [frame.left + left * frame.scale, frame.top + top * frame.scale];
     context.fillRect(x, y, width * frame.scale, height * frame.scale);
   }
-  for (const { name, card, left, top, width, height } of boxes) {
-    const look = card.category;
-    context.globalAlpha = isOpen(card) ? 0.3 : 1;
-    context.fillStyle = selected.has(name) ? accent : `oklch(${lightness} ${look.chroma} ${look.hue})`;
-    context.fillRect(
-      frame.left + left * frame.scale,
-      frame.top + top * frame.scale,
-      Math.max(width * frame.scale, 1),
-      Math.max(height * frame.scale, 1),
-    );
+  let last: unknown = null;
+  const drawn = new Map<unknown, number>();
+  context.globalAlpha = 1;
+  for (const name of cards.keys()) {
+    const card = cards.ready(name);
+    const node = graph.nodes.get(name) as NodeState;
+    const look = selected.has(name) ? accent : categoryOf(node, types.get(node.type));
+    const { width, height } = cards.roughSize(name);
+    const [x, y] = centreOf(scene, name, STILL);
+    const [left, top] = [frame.left + (x - width / 2) * frame.scale, frame.top + (y - height / 2) * frame.scale];
+    const open = card !== undefined && isOpen(card);
+    if (width * frame.scale < 1 && height * frame.scale < 1 && !open) {
+      // Of a row of dots in one place, the first is enough.
+      const dot = Math.round(left * DENSITY) * 4096 + Math.round(top * DENSITY);
+      if (drawn.get(look) === dot) continue;
+      drawn.set(look, dot);
+    }
+    // A colour is read as a text, which takes longer than to draw with it.
+    if (look !== last)
+      context.fillStyle = typeof look === "string" ? look : `oklch(${lightness} ${look.chroma} ${look.hue})`;
+    last = look;
+    if (open) context.globalAlpha = 0.3;
+    context.fillRect(left, top, Math.max(width * frame.scale, 1), Math.max(height * frame.scale, 1));
+    if (open) context.globalAlpha = 1;
   }
   context.globalAlpha = 1;
 }

@@ -1,10 +1,11 @@
 import { Handle, type NodeProps } from "@xyflow/react";
 import {
   type CSSProperties,
-  Fragment,
+  createContext,
   type MouseEvent,
   memo,
   type RefObject,
+  useContext,
   useEffect,
   useMemo,
   useRef,
@@ -18,8 +19,18 @@ import { editableOn, editInline, renameOnCard } from "../commands/inline";
 import { ELSEWHERE, toggleOpened } from "../commands/opened";
 import { refusalsFrom } from "../document/connection";
 import { NameField } from "../fields/NameField";
+import { widthOf } from "../host/letters";
 import { addressOn, type Card, isOpen, timesOf } from "../scene/card";
-import { COLLAPSED_HEIGHT, type HandlePlace, HEADER_HEIGHT, REROUTE } from "../scene/geometry";
+import {
+  COLLAPSED_HEIGHT,
+  type Detail,
+  detailFrom,
+  type HandlePlace,
+  HEADER_HEIGHT,
+  READABLE_ZOOM,
+  REROUTE,
+} from "../scene/geometry";
+import { type NameLine, nameLines } from "../values/shortName";
 import { CardLines } from "./CardLines";
 import { type CardNode, sideOf } from "./flow";
 import { InlineForm } from "./InlineForm";
@@ -131,6 +142,7 @@ function CardHeader({ card, worst, hovered }: CardHeaderProps) {
 function CardName({ card }: { card: Card }) {
   const editor = useEditor();
   const renamed = useIsOn(card.path, ({ renaming }) => renaming);
+  const lines = useNameLines(card);
   const scene = editor.scene();
   const node = scene?.graph.nodes.get(card.name);
   if (renamed && scene && node) {
@@ -152,22 +164,52 @@ function CardName({ card }: { card: Card }) {
         renameOnCard(editor, card.name);
       }}
     >
-      <span>
-        {partsOf(card.title).map((part, place) => (
-          // biome-ignore lint/suspicious/noArrayIndexKey: the parts are those of one text
-          <Fragment key={place}>
-            {place > 0 && <wbr />}
-            {part}
-          </Fragment>
-        ))}
-      </span>
+      {lines
+        ? lines.map(({ pieces, squeeze }, place) => (
+            // biome-ignore lint/suspicious/noArrayIndexKey: the lines are those of one text
+            <span key={place} className="pnne-name-line" style={squeeze < 1 ? { transform: `scaleX(${squeeze})` } : {}}>
+              {pieces.map(({ text, shown }) =>
+                shown === "yes" ? (
+                  text
+                ) : (
+                  <i key={text} className={`pnne-left-out${shown === "ellipsis" ? " pnne-marked" : ""}`}>
+                    {text}
+                  </i>
+                ),
+              )}
+            </span>
+          ))
+        : card.title}
     </span>
   );
 }
 
-/** A name in the parts between which it may be broken: `layer1_0_conv1` after each `_`. */
-function partsOf(name: string): string[] {
-  return name.split(/(?<=[_.·])(?=.)/);
+/** How much of cards is told at the present zoom. */
+export const DetailContext = createContext<Detail>(detailFrom(READABLE_ZOOM));
+
+/** Letters that are read from further away, in pixels of the screen, as in `detail.css`; and how much room they have. */
+const LETTERS = 9.2;
+const LINE = 1.05;
+const BESIDE = 16;
+
+/** The lines of a card's name from further away; null where it stands beside other texts. */
+function useNameLines(card: Card): readonly NameLine[] | null {
+  const { told, scale } = useContext(DetailContext);
+  const { root } = useEditor();
+  const isClose = told === "all" || told === "larger" || isOpen(card);
+  const { title } = card;
+  const { width, height } = card.geometry;
+  return useMemo(() => {
+    if (isClose || !root) return null;
+    const letters = LETTERS * scale;
+    const most = Math.max(1, Math.floor((height + 2 * BESIDE) / (letters * LINE)));
+    return nameLines(
+      title,
+      width - 3 * scale - 7,
+      most,
+      (text) => (widthOf(text, root) - 0.02 * text.length) * letters,
+    );
+  }, [isClose, root, scale, title, width, height]);
 }
 
 /** Whether the pointer is on an element whose inside changes with it: Chromium may then not say that it leaves. */

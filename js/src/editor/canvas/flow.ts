@@ -2,7 +2,7 @@ import { type Edge, type Node, type NodeHandle, Position } from "@xyflow/react";
 import type { EdgeState, Frame, TensorShape } from "../../protocol";
 import { edgeId, nodeOf, splitPort } from "../document/document";
 import type { FrameBox } from "../document/frame";
-import { boxesOf, endsOf, type Layer, topLeft } from "../scene/boxes";
+import { boxesOf, endsOf, endsOfEdges, type Layer, topLeft } from "../scene/boxes";
 import { type Card, isOpen } from "../scene/card";
 import { type Geometry, HANDLE_SIZE, type HandlePlace } from "../scene/geometry";
 import { giverOf } from "../scene/inlining";
@@ -10,7 +10,7 @@ import type { Point } from "../scene/placement";
 import { cardFor, centreOf, type ShownScene } from "../scene/scene";
 import { shapeLabel } from "../scene/shapes";
 import { STILL } from "../scene/view";
-import { routeOf } from "../scene/wires";
+import { MOST_ROUTED, routeOf } from "../scene/wires";
 import type { Region } from "./region";
 
 export type CardNode = Node<{ card: Card }, "card">;
@@ -95,8 +95,8 @@ export class FlowMaker {
     shapes: ReadonlyMap<string, TensorShape>,
   ): WireEdge[] {
     const made = new Map<string, WireEdge>();
-    const boxes = boxesOf(scene, STILL);
-    const ends = endsOf(scene, boxes);
+    const boxes = scene.cards.size > MOST_ROUTED ? null : boxesOf(scene, STILL);
+    const ends = boxes ? endsOf(scene, boxes) : endsOfEdges(scene, edges);
     const routes = new Map(edges.map((edge) => [edge, routeOf(edge, ends, boxes) ?? []]));
     const shortest = shortestOf(routes);
     for (const [edge, route] of routes) {

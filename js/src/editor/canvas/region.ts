@@ -1,10 +1,15 @@
 import { type ReactFlowState, useStore } from "@xyflow/react";
 import { useMemo } from "react";
 import type { EdgeState } from "../../protocol";
+import { definitionOf } from "../document/definitions";
 import { nodeOf } from "../document/document";
-import { boxesOf, endsOf } from "../scene/boxes";
+import { type Columns, columnsOf, wiringOf } from "../document/wiring";
+import { boxOf, type NodeBox } from "../scene/boxes";
+import { UNFOLDED } from "../scene/folded";
 import { type Box, overlaps, union } from "../scene/geometry";
-import { cardFor, type ShownScene } from "../scene/scene";
+import { NOTHING_INLINED } from "../scene/inlining";
+import { UNPUSHED } from "../scene/pushed";
+import { cardFor, centreOf, type ShownScene } from "../scene/scene";
 import { STILL } from "../scene/view";
 
 /** Cells that the view is wide, at least: fewer and larger ones make changes rarer and React Flow's work larger. */
@@ -33,24 +38,91 @@ function cellsInView({ transform: [x, y, zoom], width, height }: ReactFlowState)
   return `${left} ${top} ${up((width - x) / zoom) - left} ${up((height - y) / zoom) - top}`;
 }
 
+/** Farther than this from its centre, no card reaches that has few ports. */
+const REACH = 600;
+const FEW_PORTS = 16;
+
+const known = new WeakMap<ShownScene, Columns>();
+
+/** Where cards stand and wires end: of tens of thousands, no card is made before it comes near the view. */
+function placesOf(scene: ShownScene): Columns {
+  const earlier = known.get(scene);
+  if (earlier) return earlier;
+  const places = isPlain(scene) ? columnsOf(scene.graph) : ownPlaces(scene);
+  known.set(scene, places);
+  return places;
+}
+
+/** Whether everything is shown where it stands in the document. */
+function isPlain({ cards, folds, graph, inlined, provisional, pushed }: ShownScene): boolean {
+  const isWhole = cards.size === graph.nodes.size && inlined === NOTHING_INLINED;
+  return isWhole && folds === UNFOLDED && pushed === UNPUSHED && provisional.size === 0;
+}
+
+function ownPlaces(scene: ShownScene): Columns {
+  const { cards, inlined, wires } = scene;
+  const names = [...cards.keys()];
+  const [xs, ys] = [new Float64Array(names.length), new Float64Array(names.length)];
+  const index = new Map<string, number>();
+  for (const [place, name] of names.entries()) {
+    index.set(name, place);
+    [xs[place], ys[place]] = centreOf(scene, name, STILL);
+  }
+  const endAt = (address: string) => {
+    const name = nodeOf(address);
+    return index.get(name) ?? index.get(cardFor(scene, inlined.picks.get(name) ?? name)) ?? -1;
+  };
+  const from = Int32Array.from(wires, ({ source }) => endAt(source));
+  const to = Int32Array.from(wires, ({ target }) => endAt(target));
+  return { names, xs, ys, from, to };
+}
+
+/** The nodes whose cards may reach far from their centres. */
+function largeOf({ graph }: ShownScene): ReadonlySet<string> {
+  const { into, outOf } = wiringOf(graph);
+  const large = new Set<string>();
+  for (const [name, { size }] of into) if (size > FEW_PORTS) large.add(name);
+  for (const [name, { length }] of outOf) if (length > FEW_PORTS) large.add(name);
+  for (const node of graph.nodes.values()) if (definitionOf(node) !== null) large.add(node.name);
+  return large;
+}
+
 /** Nodes and edges that touch the window, and the nodes that are selected: those may be dragged from anywhere. */
 export function regionOf(scene: ShownScene, window: Box, selected: ReadonlySet<string>): Region {
-  const boxes = boxesOf(scene, STILL);
-  const ends = endsOf(scene, boxes);
+  const { names: all, xs, ys, from, to } = placesOf(scene);
+  const large = largeOf(scene);
+  const made = new Map<number, NodeBox>();
+  const boxAt = (place: number): NodeBox => {
+    const box = made.get(place) ?? (boxOf(scene, all[place] as string) as NodeBox);
+    made.set(place, box);
+    return box;
+  };
+  const [left, right] = [window.left - REACH, window.left + window.width + REACH];
+  const [top, bottom] = [window.top - REACH, window.top + window.height + REACH];
+  const inside = new Uint8Array(all.length);
   const names = new Set<string>();
-  for (const box of boxes) if (selected.has(box.name) || overlaps(box, window)) names.add(box.name);
-  const edges: EdgeState[] = [];
-  for (const edge of scene.wires) {
-    const [from, to] = [cardFor(scene, nodeOf(edge.source)), nodeOf(edge.target)];
-    const [source, target] = [ends.get(from), ends.get(to)];
-    if (!source || !target) continue;
-    const near = names.has(from) || names.has(to) || overlaps(union([source, target]), window);
-    if (!near) continue;
-    edges.push(edge);
+  for (let place = 0; place < all.length; place += 1) {
+    const [x, y] = [xs[place] as number, ys[place] as number];
+    const name = all[place] as string;
+    const isNear = (x >= left && x <= right && y >= top && y <= bottom) || (large.size > 0 && large.has(name));
+    if (!isNear || !overlaps(boxAt(place), window)) continue;
+    inside[place] = 1;
+    names.add(name);
   }
-  for (const edge of edges) {
-    names.add(cardFor(scene, nodeOf(edge.source)));
-    names.add(nodeOf(edge.target));
+  for (const name of selected) if (scene.cards.has(name)) names.add(name);
+  const edges: EdgeState[] = [];
+  for (let wire = 0; wire < from.length; wire += 1) {
+    const [a, b] = [from[wire] as number, to[wire] as number];
+    if (a < 0 || b < 0) continue;
+    if (inside[a] === 0 && inside[b] === 0 && !selected.has(all[a] as string) && !selected.has(all[b] as string)) {
+      const [x1, y1, x2, y2] = [xs[a], ys[a], xs[b], ys[b]] as [number, number, number, number];
+      const isAside = (x1 < left && x2 < left) || (x1 > right && x2 > right);
+      if (isAside || (y1 < top && y2 < top) || (y1 > bottom && y2 > bottom)) continue;
+      if (!overlaps(union([boxAt(a), boxAt(b)]), window)) continue;
+    }
+    edges.push(scene.wires[wire] as EdgeState);
+    names.add(all[a] as string);
+    names.add(all[b] as string);
   }
   return { names, edges };
 }

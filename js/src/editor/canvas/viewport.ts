@@ -6,7 +6,7 @@ import { closeSmall, comeOut, openAt } from "../commands/opened";
 import { boxesOf, layersOf } from "../scene/boxes";
 import { type Box, READABLE_ZOOM, union } from "../scene/geometry";
 import type { Point } from "../scene/placement";
-import { extentOf } from "../scene/scene";
+import { extentOf, roughBoxes } from "../scene/scene";
 import { rootOf, STILL } from "../scene/view";
 
 const MARGIN = 24;
@@ -154,7 +154,7 @@ export function useViewport(): void {
     opened.current = `${shownPath} ${arranged}`;
     const box = extentOf(scene);
     if (!box) return;
-    void setViewport(openingView(box, boxesOf(scene, STILL), width, height));
+    void setViewport(openingView(box, roughBoxes(scene), width, height));
   }, [width, height, arranged, scene, shownPath, setViewport]);
 }
 
@@ -184,7 +184,7 @@ function useFullScreen(): void {
           seen.left + seen.width >= box.left + box.width &&
           seen.top + seen.height >= box.top + box.height;
         const fits = wasWhole || fittingZoom(box, width, height) >= zoom;
-        const view = fits ? openingView(box, boxesOf(scene, STILL), width, height) : centred(seen, width, height, zoom);
+        const view = fits ? openingView(box, roughBoxes(scene), width, height) : centred(seen, width, height, zoom);
         void setViewport(view);
       });
     };

@@ -53,7 +53,7 @@ export function portsOf(
     const property = type?.properties?.find((candidate) => candidate.name === name);
     add(name, { name, kind: property ? "value" : "tensor", optional: true, doc: property?.doc ?? "" });
   }
-  for (const property of type?.properties ?? []) {
+  for (const property of exposed.size > 0 ? (type?.properties ?? []) : []) {
     if (shown.has(property.name) || !exposed.has(`${node.name}.${property.name}`)) continue;
     add(property.name, { name: property.name, kind: "value", optional: true, doc: property.doc ?? "" });
   }

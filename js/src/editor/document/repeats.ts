@@ -38,13 +38,17 @@ export function runsOf({ graphs }: GraphDocument, graph: Graph, resolved: (name:
     }
     return { name: next, how: how.sort().join() };
   };
+  const links = new Map<string, { name: string; how: string }>();
+  for (const name of graph.nodes.keys()) {
+    const link = nextOf(name);
+    if (link) links.set(name, link);
+  }
+  const follows = new Set([...links.values()].map(({ name }) => name));
   const runs: Run[] = [];
   const taken = new Set<string>();
-  const links = new Map([...graph.nodes.keys()].map((name) => [name, nextOf(name)] as const));
-  const follows = new Set([...links.values()].map((link) => link?.name));
   // From where each row begins; where the way of feeding changes, another run does.
-  const starts = [...graph.nodes.keys()].filter((name) => !follows.has(name));
-  for (let start = starts.shift(); start !== undefined; start = starts.shift()) {
+  const starts = [...links.keys()].filter((name) => !follows.has(name));
+  for (const start of starts) {
     const run = [start];
     let link = links.get(start);
     const how = link?.how;
@@ -56,8 +60,28 @@ export function runsOf({ graphs }: GraphDocument, graph: Graph, resolved: (name:
     if (link && !taken.has(link.name)) starts.push(link.name);
     if (run.length > 1) runs.push(run);
   }
+  if (runs.length < 2) return runs;
   const places = new Map([...graph.nodes.keys()].map((name, place) => [name, place]));
   return runs.sort(([a = ""], [b = ""]) => (places.get(a) ?? 0) - (places.get(b) ?? 0));
+}
+
+type Place = readonly [GraphDocument, Graph];
+
+/** Whether a graph has the same runs as before, because nothing was changed since but where its nodes stand. */
+export function haveSameRuns([before, graph]: Place, [{ graphs }, after]: Place): boolean {
+  if (graph.edges !== after.edges || graph.nodes.size !== after.nodes.size || before.graphs.size !== graphs.size)
+    return false;
+  for (const [id, each] of graphs) if (each !== after && before.graphs.get(id) !== each) return false;
+  const earlier = graph.nodes.values();
+  for (const node of after.nodes.values()) {
+    const { value } = earlier.next();
+    if (
+      node !== value &&
+      (node.name !== value?.name || node.type !== value.type || node.properties !== value.properties)
+    )
+      return false;
+  }
+  return true;
 }
 
 /**

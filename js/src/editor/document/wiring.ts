@@ -59,3 +59,52 @@ export function rewire(before: Graph["edges"], after: Graph["edges"], targets: I
   }
   known.set(after, { into, outOf });
 }
+
+/** A graph as numbers, by the order of its nodes and edges: what is done with all of a large graph at each edit. */
+export interface Columns {
+  readonly names: readonly string[];
+  /** The places of the nodes in the document; not a number for one without. */
+  readonly xs: Float64Array;
+  readonly ys: Float64Array;
+  /** The nodes at which each edge begins and ends; -1 for none. */
+  readonly from: Int32Array;
+  readonly to: Int32Array;
+}
+
+const columns = new WeakMap<Graph, Columns>();
+/** The last ones of each set of edges: an edit of a node leaves the edges as they are. */
+const lastColumns = new WeakMap<Graph["edges"], Columns>();
+
+export function columnsOf(graph: Graph): Columns {
+  const made = columns.get(graph);
+  if (made) return made;
+  const earlier = lastColumns.get(graph.edges);
+  const size = graph.nodes.size;
+  const [xs, ys] = [new Float64Array(size), new Float64Array(size)];
+  const names: string[] = new Array(size);
+  let [place, isSame] = [0, earlier?.names.length === size];
+  for (const { name, position } of graph.nodes.values()) {
+    names[place] = name;
+    isSame &&= earlier?.names[place] === name;
+    xs[place] = position?.[0] ?? Number.NaN;
+    ys[place] = position?.[1] ?? Number.NaN;
+    place += 1;
+  }
+  const ends = earlier && isSame ? earlier : endsOf(graph, names);
+  const found = { names, xs, ys, from: ends.from, to: ends.to };
+  columns.set(graph, found);
+  lastColumns.set(graph.edges, found);
+  return found;
+}
+
+function endsOf({ edges }: Graph, names: readonly string[]): Pick<Columns, "from" | "to"> {
+  const index = new Map(names.map((name, place) => [name, place]));
+  const [from, to] = [new Int32Array(edges.size), new Int32Array(edges.size)];
+  let place = 0;
+  for (const { source, target } of edges.values()) {
+    from[place] = index.get(splitPort(source)[0]) ?? -1;
+    to[place] = index.get(splitPort(target)[0]) ?? -1;
+    place += 1;
+  }
+  return { from, to };
+}

@@ -1,3 +1,5 @@
+import type { EdgeState } from "../../protocol";
+import { nodeOf } from "../document/document";
 import type { Card } from "./card";
 import { type Box, insideAt } from "./geometry";
 import type { Point } from "./placement";
@@ -24,12 +26,23 @@ export function boxesOf(scene: ShownScene, moving: ViewState["moving"]): NodeBox
   const known = moving.size === 0 ? resting.get(scene) : undefined;
   if (known) return known;
   const boxes: NodeBox[] = [];
-  for (const [name, card] of scene.cards) {
-    const [left, top] = topLeft(card, centreOf(scene, name, moving));
-    boxes.push({ name, card, left, top, width: card.geometry.width, height: card.geometry.height });
-  }
+  for (const name of scene.cards.keys()) boxes.push(boxOf(scene, name, moving) as NodeBox);
   if (moving.size === 0) resting.set(scene, boxes);
   return boxes;
+}
+
+/** The place of one card. */
+export function boxOf(scene: ShownScene, name: string, moving: ViewState["moving"] = STILL): NodeBox | undefined {
+  const card = scene.cards.get(name);
+  if (!card) return undefined;
+  const [x, y] = centreOf(scene, name, moving);
+  const { width, height } = card.geometry;
+  return { name, card, left: x - width / 2, top: y - height / 2, width, height };
+}
+
+/** The box at which the edges of a node end, as in `endsOf`. */
+function endOf(scene: ShownScene, name: string): NodeBox | undefined {
+  return boxOf(scene, name) ?? boxOf(scene, scene.folds.heads.get(name) ?? scene.inlined.picks.get(name) ?? "");
 }
 
 /** The box at which the edges of each node end: those of nodes without a card end at the card that stands for them. */
@@ -41,6 +54,16 @@ export function endsOf(scene: ShownScene, boxes: readonly NodeBox[]): ReadonlyMa
   }
   for (const [name, giver] of scene.inlined.picks) {
     const box = ends.get(giver);
+    if (box) ends.set(name, box);
+  }
+  return ends;
+}
+
+/** The same for the nodes of some edges alone. */
+export function endsOfEdges(scene: ShownScene, edges: readonly EdgeState[]): ReadonlyMap<string, NodeBox> {
+  const ends = new Map<string, NodeBox>();
+  for (const name of edges.flatMap(({ source, target }) => [nodeOf(source), nodeOf(target)])) {
+    const box = ends.get(name) ?? endOf(scene, name);
     if (box) ends.set(name, box);
   }
   return ends;

@@ -3,7 +3,17 @@ import { definitionOf } from "../document/definitions";
 import { type Provenance, provenanceOf } from "../document/origin";
 import type { Ports } from "../document/ports";
 import type { Run } from "../document/repeats";
-import { dotGeometry, type Geometry, geometryOf, openedGeometry, REROUTE, type Size } from "./geometry";
+import {
+  dotGeometry,
+  type Geometry,
+  geometryOf,
+  HEADER_HEIGHT,
+  NODE_WIDTH,
+  openedGeometry,
+  REROUTE,
+  type Size,
+  SUMMARY_HEIGHT,
+} from "./geometry";
 import { isGiven, variableOf } from "./inlining";
 import { linesOf, type Part, partsOf, type Written, wordsOf } from "./summary";
 
@@ -167,4 +177,100 @@ export function addressOn({ name, ports, run, chain }: Card, port: string, side:
   if (side === "input") return `${name}.${port}`;
   const shown = ports.outputs.find((each) => each.name === port);
   return shown?.address ?? `${(run ?? chain)?.at(-1) ?? name}.${port}`;
+}
+
+/** Of a graph with more cards, each is made when it is first needed, or when there is nothing else to do. */
+const MANY_CARDS = 2_000;
+/** As large as most cards are. */
+const USUAL: Size = { width: NODE_WIDTH, height: HEADER_HEIGHT + SUMMARY_HEIGHT };
+
+/** The cards of a graph by name, each made when it is first asked for. */
+export class Cards implements ReadonlyMap<string, Card> {
+  private readonly made = new Map<string, Card>();
+
+  constructor(
+    private readonly names: Pick<ReadonlyMap<string, unknown>, "size" | "has" | "keys">,
+    private readonly make: (name: string) => Card,
+  ) {}
+
+  get size(): number {
+    return this.names.size;
+  }
+
+  has(name: string): boolean {
+    return this.names.has(name);
+  }
+
+  get(name: string): Card | undefined {
+    const known = this.made.get(name);
+    if (known || !this.names.has(name)) return known;
+    const card = this.make(name);
+    this.made.set(name, card);
+    return card;
+  }
+
+  /** A card that is there already, or one of few. */
+  ready(name: string): Card | undefined {
+    return this.size > MANY_CARDS ? this.made.get(name) : this.get(name);
+  }
+
+  /** How large a card is; of one of many that is not made yet, how large most are. */
+  roughSize(name: string): Size {
+    return this.ready(name)?.geometry ?? USUAL;
+  }
+
+  /** Makes those that nobody has asked for yet, in pieces, while the browser is idle; returns what ends it. */
+  makeWhenIdle(): () => void {
+    if (this.size <= MANY_CARDS) return () => {};
+    const names = this.names.keys();
+    return whenIdle(() => {
+      const next = names.next();
+      if (!next.done) this.get(next.value);
+      return !next.done;
+    });
+  }
+
+  keys(): MapIterator<string> {
+    return this.names.keys();
+  }
+
+  *entries(): MapIterator<[string, Card]> {
+    for (const name of this.names.keys()) yield [name, this.get(name) as Card];
+  }
+
+  *values(): MapIterator<Card> {
+    for (const [, card] of this.entries()) yield card;
+  }
+
+  [Symbol.iterator](): MapIterator<[string, Card]> {
+    return this.entries();
+  }
+
+  forEach(visit: (card: Card, name: string, cards: ReadonlyMap<string, Card>) => void): void {
+    for (const [name, card] of this) visit(card, name, this);
+  }
+}
+
+/** So long after a change, in milliseconds: there may be another one, and the first picture comes before. */
+const IDLE_AFTER = 1_000;
+/** Milliseconds of a piece where the browser does not say how much time there is. */
+const PIECE = 8;
+
+/** Calls `work` again and again until it returns false, while the browser has nothing else to do; returns what ends it. */
+function whenIdle(work: () => boolean): () => void {
+  let ended = false;
+  const piece = (deadline?: IdleDeadline) => {
+    const end = performance.now() + PIECE;
+    while (!ended && (deadline ? deadline.timeRemaining() > 1 : performance.now() < end)) if (!work()) return;
+    if (!ended) ask();
+  };
+  const ask = () => {
+    if (typeof requestIdleCallback === "function") requestIdleCallback(piece);
+    else setTimeout(piece, 2 * PIECE);
+  };
+  const begin = setTimeout(ask, IDLE_AFTER);
+  return () => {
+    ended = true;
+    clearTimeout(begin);
+  };
 }

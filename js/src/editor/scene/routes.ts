@@ -11,6 +11,8 @@ const SAMPLES = 12;
 const TURN = 20;
 /** How far beside nodes it rises, where there is room: in the middle between two columns. */
 const BETWEEN = 36;
+/** The least between what rises and a node. */
+const BESIDE = 8;
 /** Points of an edge that is bent; one with more runs straight from point to point. */
 const DETOUR = 4;
 
@@ -69,7 +71,7 @@ function rising(start: Point, end: Point, boxes: readonly Box[], own: readonly B
   const blocked = (lane: number) => {
     const pieces = [
       pieceBetween([start[0], low], [lane, low]),
-      pieceBetween([lane, high], [lane, low]),
+      pieceBetween([lane - BESIDE, high], [lane + BESIDE, low]),
       pieceBetween([end[0], high], [lane, high]),
     ];
     return pieces.reduce((sum, piece) => sum + obstacles.filter((box) => meet(piece, box)).length, 0);

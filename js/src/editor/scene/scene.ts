@@ -1,13 +1,13 @@
 import type { Diagnostic, EdgeState, Frame, NodeState, NodeTypeState } from "../../protocol";
 import type { Scene } from "../document/connection";
 import { definitionOf, usesOf } from "../document/definitions";
-import type { Graph } from "../document/document";
+import type { Graph, GraphDocument } from "../document/document";
 import { graphAt, nodeOf, splitPort } from "../document/document";
 import { type Ports, type PortView, portsOf } from "../document/ports";
-import { type Run, runsOf } from "../document/repeats";
-import { UNWIRED, wiringOf } from "../document/wiring";
+import { haveSameRuns, type Run, runsOf } from "../document/repeats";
+import { type Columns, columnsOf, UNWIRED, wiringOf } from "../document/wiring";
 import type { SessionState } from "../session/session";
-import { addressOn, type Card, cardOf, type Step } from "./card";
+import { addressOn, type Card, Cards, cardOf, type Step } from "./card";
 import { type Folds, foldsOf, placedAt, settled, shownAt } from "./folded";
 import { type Box, NODE_WIDTH, runsRight, type Size, union } from "./geometry";
 import { giverOf, type Inlining, inliningOf, NOTHING_INLINED } from "./inlining";
@@ -23,7 +23,7 @@ export interface ShownScene extends Scene {
   readonly prefix: string;
   /** The names of the blocks that lead to it. */
   readonly path: readonly string[];
-  readonly cards: ReadonlyMap<string, Card>;
+  readonly cards: Cards;
   /** Whether the graph is drawn from left to right. */
   readonly across: boolean;
   /** Centres of nodes that have no position of their own. */
@@ -49,6 +49,8 @@ interface Made {
   readonly made: readonly unknown[];
   /** What it was made of, where that is all in one node; null for a card of several, or one that more depends on. */
   readonly alone: Alone | null;
+  /** What was the same for all cards then. */
+  readonly common: readonly unknown[];
 }
 
 /** All that the card of an ordinary node depends on, beside what is the same for all cards. */
@@ -61,13 +63,24 @@ interface Alone {
   readonly found: unknown;
 }
 
+/** Cards of nodes that are no more are kept until there are more of them. */
+const MANY_LEFT = 200;
+
 const NO_DIAGNOSTICS: readonly never[] = [];
+
+interface LastRuns {
+  readonly document: GraphDocument;
+  readonly graph: Graph;
+  readonly inferred: SessionState["derived"]["resolved"];
+  readonly found: () => readonly Run[];
+}
 
 /** Makes scenes; cards whose inputs have not changed keep their identity, so that React skips them. */
 export class SceneMaker {
-  private made = new Map<string, Made>();
+  private readonly made = new Map<string, Made>();
   private last: { inputs: readonly unknown[]; scene: ShownScene } | null = null;
   private common: readonly unknown[] = [];
+  private runs: LastRuns | null = null;
   /** For each block that is open in place. */
   private inner = new Map<string, SceneMaker>();
 
@@ -102,7 +115,14 @@ export class SceneMaker {
       [...shownPorts].filter((port) => port.startsWith(prefix)).map((port) => port.slice(prefix.length)),
     );
     const { diagnostics: found, resolved: inferred } = state.derived;
-    const runs = once(() => runsOf(document, graph, (name) => inferred.get(prefix + name)));
+    const resolvedAt = (name: string) => inferred.get(prefix + name);
+    const before = this.runs;
+    const runs = once(() =>
+      before?.inferred === inferred && haveSameRuns([before.document, before.graph], [document, graph])
+        ? before.found()
+        : runsOf(document, graph, resolvedAt),
+    );
+    this.runs = { document, graph, inferred, found: runs };
     const provisional = provisionalPositions(graph);
     const toFold = [...folded].some((head) => head.startsWith(prefix))
       ? runs().filter(([head]) => folded.has(prefix + head))
@@ -121,41 +141,42 @@ export class SceneMaker {
     const usual = once(() => (outlined === "all" ? inliningOf(graph, NOTHING) : inlined));
     const across = isAcross(graph, usual());
     const counts = usesOf(document);
-    const cards = new Map<string, Card>();
-    const made = new Map<string, Made>();
     const open = new Map<string, ShownScene>();
     const inner = new Map<string, SceneMaker>();
+    const isHidden = (name: string) => folds.heads.has(name) || inlined.hidden.has(name);
+    const toOpen = new Set(own(opened));
+    for (const node of toOpen.size > 0 ? graph.nodes.values() : []) {
+      const { name } = node;
+      if (!toOpen.has(name) || isHidden(name) || definitionOf(node) === null) continue;
+      const maker = this.inner.get(name) ?? new SceneMaker();
+      inner.set(name, maker);
+      const inside = maker.make(state, [...path, name], shownPorts, folded, outlined, opened);
+      if (inside) open.set(name, inside);
+    }
+    this.inner = inner;
     // What no card alone depends on; while it is the same, an ordinary card is as its node is.
     const common = [prefix, across, state.catalog, exposed.size + toFold.length === 0, inlined === NOTHING_INLINED];
-    const isSimple = same(this.common, common) && common.length === this.common.length && common[3] && common[4];
-    this.common = common;
-    for (const node of graph.nodes.values()) {
+    if (this.common.length !== common.length || !same(this.common, common)) this.common = common;
+    const { common: shared, made } = this;
+    if (made.size > 2 * graph.nodes.size + MANY_LEFT) made.clear();
+    const make = (name: string): Card => {
+      const node = graph.nodes.get(name) as NodeState;
+      const full = prefix + name;
       const alone = {
         node,
         type: types.get(node.type),
-        into: wiring.into.get(node.name),
-        outOf: wiring.outOf.get(node.name),
-        resolved: inferred.get(prefix + node.name),
-        found: found.get(prefix + node.name),
+        into: wiring.into.get(name),
+        outOf: wiring.outOf.get(name),
+        resolved: inferred.get(full),
+        found: found.get(full),
       };
-      const known = isSimple ? this.made.get(node.name) : undefined;
-      if (known?.alone && sameFields(known.alone, alone)) {
-        made.set(node.name, known);
-        cards.set(node.name, known.card);
-        continue;
-      }
-      if (folds.heads.has(node.name) || inlined.hidden.has(node.name)) continue;
-      const full = prefix + node.name;
-      if (definitionOf(node) !== null && opened.has(full)) {
-        const maker = this.inner.get(node.name) ?? new SceneMaker();
-        inner.set(node.name, maker);
-        const inside = maker.make(state, [...path, node.name], shownPorts, folded, outlined, opened);
-        if (inside) open.set(node.name, inside);
-      }
-      const inside = sizeOf(open.get(node.name));
-      const run = folds.runs.get(node.name) ?? null;
-      const chain = folds.chains.get(node.name);
-      const steps = (chain ?? [node.name]).map((name): Step => {
+      const earlier = made.get(name);
+      const isSimple = earlier?.common === shared && shared[3] && shared[4];
+      if (isSimple && earlier.alone && sameFields(earlier.alone, alone)) return earlier.card;
+      const inside = sizeOf(open.get(name));
+      const run = folds.runs.get(name) ?? null;
+      const chain = folds.chains.get(name);
+      const steps = (chain ?? [name]).map((name): Step => {
         const step = graph.nodes.get(name) as NodeState;
         return {
           node: step,
@@ -165,12 +186,12 @@ export class SceneMaker {
         };
       });
       const last = steps.at(-1)?.node as NodeState;
-      const into = wiring.into.get(node.name);
+      const { into } = alone;
       const outOf = wiring.outOf.get(last.name);
       const picks = picksOf(inlined, graph, last.name);
-      const spoken = [...(run ?? chain ?? [node.name]), ...steps.flatMap(({ written }) => givers(written))];
+      const spoken = [...(run ?? chain ?? [name]), ...steps.flatMap(({ written }) => givers(written))];
       const diagnostics = gathered(spoken.map((name) => found.get(prefix + name)));
-      const asPorts = exposed.size === 0 ? "" : [...exposed].filter((port) => nodeOf(port) === node.name).join();
+      const asPorts = exposed.size === 0 ? "" : [...exposed].filter((port) => nodeOf(port) === name).join();
       const uses = counts.get(definitionOf(node) ?? "") ?? 0;
       const key = [
         ...steps.flatMap((step) => [step.node, step.type, step.resolved, textsOf(step.written)]),
@@ -185,48 +206,44 @@ export class SceneMaker {
         across,
         state.catalog !== null,
       ];
-      const earlier = this.made.get(node.name);
       const isAlone = !run && !chain && definitionOf(node) === null;
-      const entry =
+      const card =
         earlier && same(earlier.made, key)
-          ? { ...earlier, alone: isAlone ? alone : null }
-          : {
-              alone: isAlone ? alone : null,
-              card: cardOf(
-                full,
-                portsShown(
-                  portsOf(document, node, types.get(node.type), into, last === node ? outOf : [], exposed),
-                  last === node ? null : portsOf(document, last, types.get(last.type), UNWIRED, outOf),
-                  inlined.written.get(node.name),
-                  picks,
-                ),
-                diagnostics,
-                uses,
-                {
-                  run,
-                  steps,
-                  across,
-                  isAlone: !into?.size && !outOf?.length,
-                  isCatalogThere: state.catalog !== null,
-                  inside,
-                  promoted: promotedIn(shownBy(node, document.graphs), types),
-                },
+          ? earlier.card
+          : cardOf(
+              full,
+              portsShown(
+                portsOf(document, node, types.get(node.type), into, last === node ? outOf : [], exposed),
+                last === node ? null : portsOf(document, last, types.get(last.type), UNWIRED, outOf),
+                inlined.written.get(name),
+                picks,
               ),
-              made: key,
-            };
-      made.set(node.name, entry);
-      cards.set(node.name, entry.card);
-    }
-    this.made = made;
-    this.inner = inner;
+              diagnostics,
+              uses,
+              {
+                run,
+                steps,
+                across,
+                isAlone: !into?.size && !outOf?.length,
+                isCatalogThere: state.catalog !== null,
+                inside,
+                promoted: promotedIn(shownBy(node, document.graphs), types),
+              },
+            );
+      made.set(name, { card, made: key, alone: isAlone ? alone : null, common: shared });
+      return card;
+    };
+    const isWholeGraph = folds.heads.size + inlined.hidden.size === 0;
+    const drawn = isWholeGraph ? graph.nodes : new Set([...graph.nodes.keys()].filter((name) => !isHidden(name)));
+    const cards = new Cards(drawn, make);
     const all = [...graph.edges.values()];
-    const isWhole = cards.size === graph.nodes.size && inlined.written.size === 0;
-    const wires = isWhole
-      ? all
-      : all.filter(({ target }) => {
-          const [name, port] = splitPort(target);
-          return cards.has(name) && !inlined.written.get(name)?.has(port);
-        });
+    const wires =
+      isWholeGraph && inlined.written.size === 0
+        ? all
+        : all.filter(({ target }) => {
+            const [name, port] = splitPort(target);
+            return cards.has(name) && !inlined.written.get(name)?.has(port);
+          });
     const pushed = pushedBy(
       open.size === 0
         ? []
@@ -257,7 +274,9 @@ export class SceneMaker {
 }
 
 /** Whether a graph is drawn from left to right, as far as its cards have places. */
-function isAcross({ nodes, edges }: Graph, inlined: Inlining): boolean {
+function isAcross(graph: Graph, inlined: Inlining): boolean {
+  if (inlined === NOTHING_INLINED) return runsRight(allEnds(columnsOf(graph)));
+  const { nodes, edges } = graph;
   const heads = new Map<string, string>();
   for (const [head = "", ...others] of inlined.chains) for (const name of others) heads.set(name, head);
   const ends: (readonly [number, number, number, number])[] = [];
@@ -269,6 +288,16 @@ function isAcross({ nodes, edges }: Graph, inlined: Inlining): boolean {
     if (from && to) ends.push([from[0], from[1], to[0], to[1]]);
   }
   return runsRight(ends);
+}
+
+function* allEnds({ xs, ys, from, to }: Columns): Iterable<[number, number, number, number]> {
+  const end: [number, number, number, number] = [0, 0, 0, 0];
+  for (const [edge, source] of from.entries()) {
+    const target = to[edge] as number;
+    // What has no place compares as neither.
+    [end[0], end[1], end[2], end[3]] = [xs[source], ys[source], xs[target], ys[target]] as typeof end;
+    yield end;
+  }
 }
 
 /** The ports of a card: those of its node, or of the first and the last of a chain, as far as they are not written on it. */
@@ -314,13 +343,23 @@ export function centreOf(scene: ShownScene, name: string, moving: ReadonlyMap<st
 
 /** The place of all that is drawn, frames included; null for nothing. */
 export function extentOf(scene: ShownScene): Box | null {
-  const boxes = [...scene.frames.values()].map(({ box: [left, top, width, height] }) => ({ left, top, width, height }));
-  for (const [name, { geometry }] of scene.cards) {
-    const [x, y] = centreOf(scene, name, STILL);
-    const { width, height } = geometry;
-    boxes.push({ left: x - width / 2, top: y - height / 2, width, height });
+  const boxes = roughBoxes(scene);
+  for (const { box } of scene.frames.values()) {
+    const [left, top, width, height] = box;
+    boxes.push({ left, top, width, height });
   }
   return boxes.length > 0 ? union(boxes) : null;
+}
+
+/** The place of every card; of one of many that is not made yet, as large as most are. */
+export function roughBoxes(scene: ShownScene): Box[] {
+  const boxes: Box[] = [];
+  for (const name of scene.cards.keys()) {
+    const [x, y] = centreOf(scene, name, STILL);
+    const { width, height } = scene.cards.roughSize(name);
+    boxes.push({ left: x - width / 2, top: y - height / 2, width, height });
+  }
+  return boxes;
 }
 
 /** How large the inside of an open block is drawn. */

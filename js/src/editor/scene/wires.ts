@@ -17,14 +17,14 @@ export function curveOf(edge: EdgeState, ends: ReadonlyMap<string, NodeBox>): Cu
   return points && (curvesThrough(points, isAcross(ends, edge))[0] ?? null);
 }
 
-/** The points that an edge passes, around the nodes between its ends. */
+/** The points that an edge passes, around the nodes between its ends; null: there are too many to look at. */
 export function routeOf(
   edge: EdgeState,
   ends: ReadonlyMap<string, NodeBox>,
-  boxes: readonly NodeBox[],
+  boxes: readonly NodeBox[] | null,
 ): readonly Point[] | null {
   const points = endsAt(edge, ends);
-  if (!points || boxes.length > MOST_ROUTED) return points;
+  if (!points || !boxes || boxes.length > MOST_ROUTED) return points;
   const [source, target] = [ends.get(nodeOf(edge.source)), ends.get(nodeOf(edge.target))];
   return routed(
     points[0],

@@ -34,12 +34,12 @@ function merge<V>(
   delta: Record<string, V | null> | undefined,
   isEmpty: (value: V) => boolean = () => false,
 ): ReadonlyMap<string, V> {
-  const changes = Object.entries(delta ?? {});
-  if (changes.length === 0) return state;
-  const next = new Map(state);
-  for (const [key, value] of changes) {
+  let next: Map<string, V> | null = null;
+  for (const key in delta) {
+    next ??= new Map(state);
+    const value = delta[key] as V | null;
     if (value === null || isEmpty(value)) next.delete(key);
     else next.set(key, value);
   }
-  return next;
+  return next ?? state;
 }

@@ -31,7 +31,7 @@ export function fromSnapshot(
   settledBefore: number,
 ): SyncState | null {
   const known = earlier?.version === version ? earlier.confirmed : null;
-  const confirmed = document ? fromState(document) : known;
+  const confirmed = document ? fromState(JSON.parse(document)) : known;
   if (!confirmed) return null;
   const pending = (earlier?.pending ?? []).filter((edit) => edit.id > settledBefore);
   return { version, confirmed, pending, shown: rebase(confirmed, pending), history };
