@@ -175,8 +175,8 @@ def _unproved(
     while failing.inner and failing.inner[-1].failed:
         failing = failing.inner[-1]
     importing = _Import(net, {}, Counter(), {False: seen}, lambda: None, tell, again=False)
-    graph = importing.document(args, given)
-    line, said = failed_at(error.__cause__)
+    line, said = failed_at(error.__cause__ or error)
+    graph = importing.document(args, given, said)
     path = node_at(graph, failing.path)
     own = importing.made_by(failing.path, line) if not path or graph[path].type == "Subgraph" else ""
     names = ".".join(filter(None, (path, own))).split(".")
@@ -297,7 +297,7 @@ class _Import:
         """Whether code that was drawn does something else in training."""
         return any(level.branches for level in self._drawn.values())
 
-    def document(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NodeGraph:
+    def document(self, args: tuple[Any, ...], kwargs: dict[str, Any], failure: str = "") -> NodeGraph:
         names = parameter_names(self._net)
         called = [(names(index), value) for index, value in enumerate(args)] + list(kwargs.items())
         reason = self._opaque.get("") or obstacle(self._net)
@@ -311,8 +311,7 @@ class _Import:
         if self._again:
             _compute_again(level, inside=False)
         graph = NodeGraph(class_title(self._net))
-        proved = not any(frame.failed for frame in self._frames.values())
-        graph.apply(Assembly(proved=proved).root(level), label=f"Import {class_title(self._net)}")
+        graph.apply(Assembly(failure).root(level), label=f"Import {class_title(self._net)}")
         return NodeGraph.from_json(graph.to_json())
 
     def made_by(self, path: str, line: int) -> str:
