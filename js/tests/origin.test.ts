@@ -22,6 +22,10 @@ describe("what the badge of a node says", () => {
       });
     }
   });
+  test("it was never compared, because the original fails", () => {
+    const found = provenanceOf(node({ proof: "edited", reason: "shapes do not fit (net.py, line 3)" }));
+    expect(found?.text).toMatch(/compared with nothing.*: shapes do not fit \(net\.py, line 3\)$/);
+  });
   test("it is kept as it was, and why", () => {
     const found = provenanceOf(node({ proof: "opaque", reason: "its forward depends on data" }, "Module"));
     expect(found).toEqual({ proof: "opaque", text: "Imported as one opaque node: its forward depends on data" });

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,15 +26,18 @@ def parameter_bytes(module: nn.Module) -> int:
 
 
 @contextmanager
-def collected(one: nn.Module, other: nn.Module, *, whole: bool) -> Iterator[tuple[Gradients, Gradients]]:
+def collected(
+    one: nn.Module, other: nn.Module, *, whole: bool, few: bool = False
+) -> Iterator[tuple[Gradients, Gradients]]:
     """Collect the gradients of two modules in this block: copies that nobody else uses.
 
     Args:
         one: The first.
         other: The second.
         whole: Whether all are kept as they are, rather than large ones as checksums.
+        few: Whether they come from `DigestedProducts`, which repeat few numbers in large ones.
     """
-    found = Gradients(one, whole=whole), Gradients(other, whole=whole)
+    found = Gradients(one, whole=whole, few=few), Gradients(other, whole=whole, few=few)
     try:
         yield found
     finally:
@@ -48,26 +52,46 @@ class Gradients:
     Args:
         module: The module.
         whole: Whether all are kept as they are, rather than large ones as checksums.
+        few: Whether large ones repeat few numbers: these are never written out.
     """
 
-    def __init__(self, module: nn.Module, *, whole: bool) -> None:
+    def __init__(self, module: nn.Module, *, whole: bool, few: bool = False) -> None:
         self._module = module
         self._bytes = parameter_bytes(module)
-        self._sums: dict[int, list[tuple[torch.Size, torch.dtype, int]]] = {}
+        self._sums: dict[int, list[tuple[object, ...]]] = {}
         self._hooks: list[Any] = []
+        self._empty: set[int] = set()
         self._freed = 0
         for parameter in () if whole else module.parameters():
             is_plain = type(parameter) is nn.Parameter and parameter.is_leaf and parameter.requires_grad
             if is_plain and parameter.numel() >= LARGE and parameter.device.type == "cpu":
                 hook = parameter.register_post_accumulate_grad_hook(self._add)  # type: ignore[no-untyped-call]  # torch does not say
                 self._hooks.append(hook)
+                if few:
+                    before = functools.partial(self._before, parameter)
+                    self._hooks.append(parameter.register_hook(before))  # type: ignore[no-untyped-call]  # torch does not say
 
     def close(self) -> None:
         """Add nothing from now on; Python's garbage collection does not find a module that has such hooks."""
         for hook in self._hooks:
             hook.remove()
 
+    def _before(self, parameter: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor | None:
+        """Add a gradient that repeats few numbers, and give the parameter one in memory that nobody touches."""
+        storage = gradient.untyped_storage()
+        if gradient.layout != torch.strided or gradient.numel() * gradient.element_size() <= storage.nbytes():
+            return None
+        octets: Any = torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
+        kind = gradient.shape, gradient.dtype, gradient.stride(), gradient.storage_offset()
+        self._sums.setdefault(id(parameter), []).append((*kind, zlib.crc32(octets)))
+        self._empty.add(id(parameter))
+        return torch.empty_like(parameter, requires_grad=False)
+
     def _add(self, parameter: torch.Tensor) -> None:
+        if id(parameter) in self._empty:
+            self._empty.discard(id(parameter))
+            parameter.grad = None
+            return
         gradient = parameter.grad
         if gradient is None or type(gradient) is not torch.Tensor or gradient.layout != torch.strided:
             return

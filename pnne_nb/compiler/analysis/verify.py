@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from pnne_nb.compiler.analysis.dispatch_modes import DigestedProducts, Digests, FillEmptyTensors
 from pnne_nb.compiler.analysis.gradient_checksums import Gradients, collected, parameter_bytes
 from pnne_nb.compiler.lowering.attributes import whole_node
 from pnne_nb.compiler.module.call_errors import describe
@@ -30,11 +30,6 @@ from pnne_nb.process.gc_pause import return_free_memory
 from pnne_nb.process.random_state import private_random_state
 
 Mode: TypeAlias = Literal["train", "eval"]
-
-_aten = torch.ops.aten
-
-_FRESH = (_aten.empty, _aten.empty_like, _aten.empty_permuted, _aten.empty_strided, _aten.new_empty,
-          _aten.new_empty_strided)  # fmt: skip
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -175,11 +170,14 @@ def compare(
     kwargs: dict[str, Any],
     prefix: str = "",
     copies: tuple[Copies, Copies] | None = None,
+    *,
+    digests: Digests | None = None,
 ) -> Iterator[Check]:
     """Yield every comparison of copies of two modules; keys of the second begin with `prefix`.
 
     What differs is compared again with memory filled that code leaves as it was: its content makes no difference.
-    Whoever has `copies` of both already may give them.
+    Whoever has `copies` of both already may give them. With `digests`, most calls have `DigestedProducts`, where these
+    prove as much; one call of both in evaluation mode computes everything.
     """
     mine, theirs = [f"{prefix}{key}" for key in net.state_dict()], list(model.state_dict())
     detail = "" if mine == theirs else _keys(mine, theirs)
@@ -188,14 +186,21 @@ def compare(
     for mode in ("train", "eval"):
         for memory in (nullcontext, FillEmptyTensors):
             with memory():
-                checks = _checks(ours, others, args, kwargs, mode, prefix)
+                checks = _checks(ours, others, args, kwargs, mode, prefix, digests=digests)
             if all(check.equal for check in checks):
                 break
         yield from checks
 
 
 def _checks(
-    ours: Copies, others: Copies, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode, prefix: str
+    ours: Copies,
+    others: Copies,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    mode: Mode,
+    prefix: str,
+    *,
+    digests: Digests | None,
 ) -> list[Check]:
     """Compare in one mode: in evaluation with inputs that require gradients, where the first module takes such.
 
@@ -203,13 +208,23 @@ def _checks(
     """
 
     def run(calls: int, *, wanted: bool) -> tuple[list[Check] | None, bool]:
-        for whole in (False, True):  # what differs is told by its values
+        for attempt in ("digested", "sums", "whole") if digests is not None else ("sums", "whole"):
             pair = ours.next().train(mode == "train"), others.next().train(mode == "train")
             before = tuple(map(_numbers, pair))
             return_free_memory(parameter_bytes(pair[0]))
-            with collected(*pair, whole=whole) as gradients:
-                found = _run_both(*pair, args, kwargs, mode, prefix, calls, gradients, wanted=wanted)
-            if found is None or all(check.equal for check in found):
+            products = None
+            if digests is not None and attempt == "digested":
+                digests.share(*pair)
+                products = DigestedProducts(digests)
+            # What differs is told by its values.
+            with collected(*pair, whole=attempt == "whole", few=products is not None) as gradients:
+                try:
+                    found = _run_both(*pair, args, kwargs, mode, prefix, calls, gradients, products, wanted=wanted)
+                except Exception:
+                    if products is None:
+                        raise
+                    continue
+            if (found is None or all(check.equal for check in found)) and (products is None or products.is_certain):
                 break
         return found, any(map(_keeps_results, pair)) or tuple(map(_numbers, pair)) != before
 
@@ -320,9 +335,14 @@ def _attributes(value: Any) -> dict[str, Any]:
     return {**{name: getattr(value, name) for name in slots if hasattr(value, name)}, **getattr(value, "__dict__", {})}
 
 
+_PLAIN = (torch.Tensor, nn.Parameter)
+
+
 def _same(mine: torch.Tensor, theirs: torch.Tensor) -> bool:
     if mine.layout != torch.strided and mine.layout == theirs.layout and not mine.is_quantized:
         return _same(mine.to_dense(), theirs.to_dense())
+    if type(mine) in _PLAIN and type(theirs) in _PLAIN and mine.is_set_to(theirs):
+        return mine.dtype == theirs.dtype  # it is the same memory
     if mine.is_quantized or mine.layout != torch.strided:
         return torch.equal(mine, theirs)
     return torch.equal(mine, theirs) or (
@@ -339,12 +359,14 @@ def _run_both(
     prefix: str,
     calls: int,
     gradients: tuple[Gradients, Gradients],
+    products: DigestedProducts | None,
     *,
     wanted: bool,
 ) -> list[Check] | None:
     """Compare `calls` calls with one backward pass, whose `gradients` are of both, and another call without gradients.
 
-    Where gradients to the inputs are `wanted`, return None if both modules refuse to compute them.
+    Where gradients to the inputs are `wanted`, return None if both modules refuse to compute them. With `products`, that
+    other call in evaluation mode computes them all the same, and whatever fails is raised.
     """
     results, inputs, drawn = [], [], []
     refused: list[str] = []
@@ -353,12 +375,12 @@ def _run_both(
         given = [copied((args, kwargs)) for _ in range(calls)]
         for leaf in tensors_in(given) if wanted else ():
             leaf.requires_grad_(leaf.requires_grad or leaf.is_floating_point())
-        with private_random_state(_SEED):
+        with private_random_state(_SEED), products or nullcontext():
             try:
                 result = [module(*each[0], **each[1]) for each in given]
             except Exception as error:
                 # BatchNorm refuses a single sample in training mode: so must both.
-                if module is other and not refused:
+                if products is not None or (module is other and not refused):
                     raise
                 refused.append(str(error))
                 continue
@@ -367,13 +389,15 @@ def _run_both(
                 _backward(result)
             except Exception as error:
                 # As for a result that was changed in place after something was computed from it, or a hook that fails.
-                if module is other and not backward:
+                if products is not None or (module is other and not backward):
                     raise
                 backward.append(str(error))
         results.append(result)
         inputs.append(given)
         if module is one:
             return_free_memory(parameter_bytes(one))
+    if products is not None and has_nan(results):
+        products.is_certain = False
     if refused:
         if wanted and not results:
             return None
@@ -383,14 +407,14 @@ def _run_both(
             else f"only one module accepts these inputs{' with gradients' if wanted else ''}: {refused[0]}"
         )
         return [Check("outputs", mode, not results, said)]
-    detail = _first(difference(*pair) for pair in zip(*results, strict=True))
+    detail = next(filter(None, (difference(*pair) for pair in zip(*results, strict=True))), "")
     if not detail and (changed := difference(inputs[0], inputs[1])):
         detail = f"the arguments after the call: {changed}"
     if not detail and not torch.equal(*drawn):
         detail = "the random numbers of later calls differ, as one of them draws more"
     # A buffer that remembers how it was computed would forget it in such a call, and the next run with it.
     if not detail and (mode == "eval" or all(buffer.grad_fn is None for buffer in one.buffers())):
-        detail = _without_gradients(one, other, args, kwargs)
+        detail = _without_gradients(one, other, args, kwargs, products if mode == "train" else None)
     found = [Check("outputs", mode, not detail, detail)]
     if backward:  # how far a backward pass has come that fails means nothing
         detail = "only one of them has gradients" if len(backward) == 1 else ""
@@ -405,16 +429,24 @@ def _run_both(
     return [*found, Check("buffers", mode, not detail, detail)]
 
 
-def _first(details: Iterator[str]) -> str:
-    return next(filter(None, details), "")
+def has_nan(results: Any) -> bool:
+    """Return whether results have a NaN, which would hide a difference of what it was computed from."""
+    kept = (each for each in tensors_in(results) if each.layout == torch.strided and not each.is_meta)
+    return any(bool(each.isnan().any()) for each in kept if each.is_floating_point())
 
 
-def _without_gradients(one: nn.Module, other: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+def _without_gradients(
+    one: nn.Module,
+    other: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    products: DigestedProducts | None,
+) -> str:
     """Call two modules again where torch records no gradients, and describe how the results differ."""
     results = []
     for module in (one, other):
         given = copied((args, kwargs))
-        with private_random_state(_SEED), torch.no_grad():
+        with private_random_state(_SEED), torch.no_grad(), products or nullcontext():
             try:
                 results.append(module(*given[0], **given[1]))
             except Exception:
@@ -466,24 +498,3 @@ def _keys(mine: list[str], theirs: list[str]) -> str:
     if not lost and not new:
         return "the same keys in a different order"
     return f"{', '.join(lost[:3]) or 'nothing'} is missing, {', '.join(new[:3]) or 'nothing'} is new"
-
-
-@final
-class FillEmptyTensors(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not say
-    """During a ``with`` block, `torch.empty` and its like return ones, in the calling thread.
-
-    torch's own switch for this belongs to the whole process, and so to a training beside it, whose algorithms it
-    changes.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # torch does not say
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if func.overloadpacket in _FRESH and result.layout == torch.strided:
-            # Ones are valid as numbers and as most indices, and hide nothing as NaN would.
-            result.fill_(1)
-        return result

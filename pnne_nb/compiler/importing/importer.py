@@ -14,6 +14,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from pnne_nb.catalog.operators import CHECK
+from pnne_nb.compiler.analysis.dispatch_modes import Digests, has_large_products
 from pnne_nb.compiler.analysis.example_inputs import EXAMPLES, normal_inputs
 from pnne_nb.compiler.analysis.gradient_checksums import parameter_bytes
 from pnne_nb.compiler.analysis.verify import call_arguments, key_prefix, whole_prefix
@@ -29,7 +30,7 @@ from pnne_nb.compiler.importing.translation.translate import translate
 from pnne_nb.compiler.importing.verification.bad_modules import refuse_cycles, refuse_lazy, told_if_it_ends_or_hangs
 from pnne_nb.compiler.importing.verification.batch_resize import batch_of, tried, unlike
 from pnne_nb.compiler.importing.verification.bisect import ImportFault, find_fault
-from pnne_nb.compiler.importing.verification.element_types import converted
+from pnne_nb.compiler.importing.verification.element_types import Converted, converted
 from pnne_nb.compiler.importing.verification.opaque_modules import Call, OpaqueModules
 from pnne_nb.compiler.ir.node_settings import element_type
 from pnne_nb.compiler.lowering.attributes import node_at
@@ -174,8 +175,8 @@ def _unproved(
     while failing.inner and failing.inner[-1].failed:
         failing = failing.inner[-1]
     importing = _Import(net, {}, Counter(), {False: seen}, lambda: None, tell, again=False)
-    graph = importing.document(args, given)
-    line, said = failed_at(error.__cause__)
+    line, said = failed_at(error.__cause__ or error)
+    graph = importing.document(args, given, said)
     path = node_at(graph, failing.path)
     own = importing.made_by(failing.path, line) if not path or graph[path].type == "Subgraph" else ""
     names = ".".join(filter(None, (path, own))).split(".")
@@ -203,6 +204,7 @@ def _check(
     tell("comparing what it compiles to", done=0.5)
     used = parameter_bytes(net)
     return_free_memory(used)
+    is_large = has_large_products(net, (args, kwargs))
     for together in (True, False):
         try:
             with private_random_state():  # fresh weights are drawn before those of `net` take their place
@@ -216,14 +218,15 @@ def _check(
             )
         shared = Shared(net, model, key_prefix(graph)) if together else None
         copies = shared.copies if shared is not None else (Copies(net), Copies(model))
-        fault = find_fault(graph, net, model, args, kwargs, copies)
+        digests = Digests() if is_large else None
+        fault = find_fault(graph, net, model, args, kwargs, copies, digests)
         return_free_memory(used)
         if shared is None or shared.is_intact:
             break  # otherwise its code changes parameters, and each needs its own
     if fault is not None:
         return fault
     tell("comparing inputs of other sizes", done=0.7)
-    other = unlike(graph, copies, args, kwargs, by_mode=by_mode)
+    other = unlike(graph, copies, args, kwargs, digests, by_mode=by_mode)
     unknown = ImportFault("", "the imported graph computes something else")
     if other.differs:
         fault = find_fault(graph, net, model, *other.inputs, copies) or unknown
@@ -233,15 +236,20 @@ def _check(
     for first in converted(net, model, other.inputs, shared.originals if shared is not None else {}):
         tell(f"comparing {first.dtype}", done=0.9)
         return_free_memory(used)
-        each, answer = first, tried(graph, first.net.eval(), first.model.eval(), first.inputs)
+        each, answer = first, _same_converted(graph, first, is_large=is_large)
         if not answer and first.whole is not None:
             each = first.whole()
-            answer = tried(graph, each.net.eval(), each.model.eval(), each.inputs)
+            answer = _same_converted(graph, each, is_large=is_large)
         if answer is False:
             again = Copies(each.net), Copies(each.model)
             fault = find_fault(graph, each.net, each.model, *each.inputs, again) or unknown
             return fault._replace(reason=f"converted to {each.dtype}, {fault.reason}")
     return None
+
+
+def _same_converted(graph: NodeGraph, each: Converted, *, is_large: bool) -> bool | None:
+    digests = Digests() if is_large else None
+    return tried(graph, each.net.eval(), each.model.eval(), each.inputs, digests=digests)
 
 
 def _module_path(net: nn.Module, path: str) -> str:
@@ -289,7 +297,7 @@ class _Import:
         """Whether code that was drawn does something else in training."""
         return any(level.branches for level in self._drawn.values())
 
-    def document(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NodeGraph:
+    def document(self, args: tuple[Any, ...], kwargs: dict[str, Any], failure: str = "") -> NodeGraph:
         names = parameter_names(self._net)
         called = [(names(index), value) for index, value in enumerate(args)] + list(kwargs.items())
         reason = self._opaque.get("") or obstacle(self._net)
@@ -303,8 +311,7 @@ class _Import:
         if self._again:
             _compute_again(level, inside=False)
         graph = NodeGraph(class_title(self._net))
-        proved = not any(frame.failed for frame in self._frames.values())
-        graph.apply(Assembly(proved=proved).root(level), label=f"Import {class_title(self._net)}")
+        graph.apply(Assembly(failure).root(level), label=f"Import {class_title(self._net)}")
         return NodeGraph.from_json(graph.to_json())
 
     def made_by(self, path: str, line: int) -> str:

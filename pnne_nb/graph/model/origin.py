@@ -30,7 +30,7 @@ class Origin(
     Attributes:
         proof: What is known of it: ``"edited"`` says that it, what feeds it, or what is inside it has been changed since
             it was proved equal.
-        reason: Why it stayed one opaque node; empty for every other node.
+        reason: Why it stayed one opaque node, or why nothing is proved: the original failed with the example. Else empty.
         member: Its place among the parameters, buffers and submodules of the module that holds it.
         held: The attribute path that holds its module, if that is not its name; empty if the model itself is the module.
         assumes: What the import took for granted about an input, as text: ``"x.shape[1] is 3"``.

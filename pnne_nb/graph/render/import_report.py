@@ -10,8 +10,8 @@ import msgspec
 
 from pnne_nb.graph.model.node import Node
 
-State = Literal["open", "closed", "edited"]
-"""Whether a part is drawn and proved equal, keeps its own code, or has been changed since it was proved."""
+State = Literal["open", "closed", "edited", "unproved"]
+"""Whether a part is drawn and proved equal, keeps its own code, has been changed since, or is of a module that failed."""
 
 
 class _Graph(Protocol):
@@ -28,7 +28,7 @@ class ImportRow(msgspec.Struct, frozen=True):
         type: Of its node; of a closed one, the qualified name of its class.
         state: Whether it is open.
         nodes: How many nodes are inside, nested ones included.
-        reason: Why it is closed.
+        reason: Why it is closed or unproved.
     """
 
     path: str
@@ -57,22 +57,32 @@ class ImportReport(msgspec.Struct, frozen=True):
     assumed: tuple[str, ...]
 
     @property
+    def failure(self) -> str:
+        """How the module failed with the example, in words; empty if it did not."""
+        return next((row.reason for row in self.rows if row.state == "unproved"), "")
+
+    @property
     def headline(self) -> str:
         """How much of it is open, in one line."""
         if not self.open + self.closed:
             return f"{self.name} was not imported."
+        if self.failure:
+            return f"{self.name} fails with the example, so nothing of this is proved: {self.failure}."
         kept = f"{self.closed} {'keeps' if self.closed == 1 else 'keep'} the original's code"
         return f"{self.name}: {self.open} nodes are open, {kept if self.closed else 'none is closed'}."
 
     def __repr__(self) -> str:
-        rows = (f"{row.state:7}{row.path} ({row.type}){f': {row.reason}' if row.reason else ''}" for row in self.rows)
+        rows = (
+            f"{row.state + ' ':7}{row.path} ({row.type}){f': {row.reason}' if row.state == 'closed' else ''}"
+            for row in self.rows
+        )
         return "\n".join((self.headline, *rows, *(f"assumed {text}" for text in self.assumed)))
 
     def _repr_html_(self) -> str:
         cell = "<td style='text-align:left'>"
         rows = "".join(
             f"<tr>{''.join(f'{cell}{escape(text)}</td>' for text in (row.path, row.type, row.state))}"
-            f"<td>{row.nodes or ''}</td>{cell}{escape(row.reason)}</td></tr>"
+            f"<td>{row.nodes or ''}</td>{cell}{escape(row.reason if row.state == 'closed' else '')}</td></tr>"
             for row in self.rows
         )
         head = "".join(f"<th>{name}</th>" for name in ("part", "type", "", "nodes inside", "why"))
@@ -107,7 +117,8 @@ def _rows(graphs: Mapping[str, _Graph], id: str, prefix: str) -> Iterator[Import
         definition = node.definition
         is_shown = definition is not None and definition in graphs
         inner = list(_rows(graphs, str(definition), f"{prefix}{name}.")) if is_shown else []
-        states: Mapping[str, State] = {"equal": "open", "opaque": "closed", "edited": "edited"}
+        edited: State = "unproved" if node.origin.reason else "edited"
+        states: Mapping[str, State] = {"equal": "open", "opaque": "closed", "edited": edited}
         kind = str(node.properties.get("target") or node.type) if node.type == "Module" else node.type
         yield ImportRow(f"{prefix}{name}", kind, states[node.origin.proof], len(inner), node.origin.reason)
         yield from inner

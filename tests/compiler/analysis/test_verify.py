@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import pnne_nb as pn
-from pnne_nb.compiler.analysis.verify import FillEmptyTensors
+from pnne_nb.compiler.analysis.dispatch_modes import FillEmptyTensors
 from pnne_nb.compiler.passes.equivalence import Promise, prove
 
 torch.set_num_threads(1)

@@ -91,6 +91,15 @@ def test_inside_a_block_both_are_framed() -> None:
     assert [graph.frames.held(f"1.{name}").nodes for name in graph.graphs["Unfit"].frames] == [("second",)]
 
 
+def test_the_report_says_that_nothing_is_proved() -> None:
+    report = pn.from_module(Unfit(), X, partial=True).import_report
+    assert re.match(
+        r"Unfit fails with the example, so nothing of this is proved: mat1 and mat2 .*line \d+", report.headline
+    )
+    assert {row.state for row in report.rows} <= {"unproved"}
+    assert "nothing of this is proved" in report._repr_html_()
+
+
 def test_what_is_mended_compiles_with_the_weights() -> None:
     net = Unfit()
     graph = pn.from_module(net, X, partial=True)

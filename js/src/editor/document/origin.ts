@@ -10,6 +10,7 @@ export interface Provenance {
 
 const EQUAL = "Imported: it gave the same as the original when both were run";
 const EDITED = "Imported, and changed since: the comparison with the original was made before that";
+const FAILED = "Imported, and compared with nothing, because the original fails";
 const NOT_CALLED = "Imported: was not called when the model was compared with the original";
 
 /** What is known of a node's origin; null for one that was drawn here, and for the ends of a graph. */
@@ -21,7 +22,7 @@ export function provenanceOf(node: NodeState): Provenance | null {
     case "equal":
       return { proof, text: called === false ? NOT_CALLED : EQUAL };
     case "edited":
-      return { proof, text: EDITED };
+      return { proof, text: reason ? `${FAILED}: ${reason}` : EDITED };
     case "opaque": {
       const what = isBox(node)
         ? "Imported as a module that runs its own code on what is inside"

@@ -13,6 +13,10 @@ _SYMBOLS = {
 }  # fmt: skip
 
 
+BECAUSE = ", because "
+"""In a check of what the module itself refuses as well, before the reason."""
+
+
 def shown(node: fx.Node, depth: int = 0) -> str:
     """Return a recorded value in the words of its source."""
     if depth > 5:

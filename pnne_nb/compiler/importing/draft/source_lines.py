@@ -40,6 +40,14 @@ def line_of(spot: Spot | None) -> str:
     return _quoted(code.co_filename, line)
 
 
+def line_number_of(spot: Spot | None) -> str:
+    """Return a line as ``"line 31 of net.py"``."""
+    if spot is None:
+        return "its code"
+    code, line = spot
+    return f"line {line} of {_place(code.co_filename, line).rpartition(', ')[0]}"
+
+
 def written_at(call: Any) -> str:
     """Return the place and the text of the first line of a function, or nothing for a function of torch's."""
     while isinstance(call, functools.partial):

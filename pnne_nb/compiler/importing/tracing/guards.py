@@ -7,6 +7,7 @@ depend on the inputs, such as the size of a parameter, is not checked.
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -16,8 +17,8 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import fx
 
-from pnne_nb.compiler.importing.draft.describe import in_words, shown
-from pnne_nb.compiler.importing.draft.source_lines import line_of, place_of
+from pnne_nb.compiler.importing.draft.describe import BECAUSE, in_words, shown
+from pnne_nb.compiler.importing.draft.source_lines import line_number_of, line_of, place_of
 from pnne_nb.compiler.importing.tracing.call_effects import changes, draws
 from pnne_nb.compiler.importing.tracing.call_site import spot_of
 from pnne_nb.compiler.importing.tracing.proxies import EXAMPLE, UNKNOWN, Traced, TracedTensor
@@ -32,6 +33,9 @@ MAX_SAID = 80
 
 _CUTS = frozenset(("chunk", "split", "tensor_split", "unbind"))
 """Functions and methods whose number of results depends on a size."""
+
+
+_VIEWS = frozenset(("view", "reshape"))
 
 
 class FixedBatch(NamedTuple):
@@ -118,6 +122,35 @@ class Assumptions:
         said = f"the module itself stops unless {text} is {answer} ({place})"
         self._graph.create_node("call_function", torch._assert, (condition, said))
 
+    def viewed(self, target: Any, args: tuple[Any, ...]) -> None:
+        """Record what the sizes of a view ask of the first size of an input: ``x.view(4, -1, 3)``."""
+        tensor, *asked = args or (None,)
+        if getattr(target, "__name__", target) not in _VIEWS or type(tensor) is not TracedTensor or not asked:
+            return
+        sizes = tuple(asked[0] if len(asked) == 1 and type(asked[0]) in (tuple, list, torch.Size) else asked)
+        if any(type(size) is not int for size in sizes) or not isinstance(tensor.value, torch.Tensor):
+            return  # what is traced follows the input
+        shape, count = tensor.value.shape, math.prod(size for size in sizes if size != -1)
+        if 0 in (*shape, *sizes) or not shape or not _varies(tensor.node):
+            return
+        by = count // math.gcd(count, math.prod(shape[1:]))
+        if shape[0] not in self._first_sizes() or (-1 in sizes and by == 1):
+            return
+        numel = self._graph.create_node("call_method", "numel", (tensor.node,))
+        if -1 in sizes:
+            numel, count = self._graph.create_node("call_function", operator.mod, (numel, count)), 0
+        size = f"{shown(tensor.node)}.shape[0]"
+        size = "batch size" + (f" ({size})" if len(size) <= MAX_SAID else "")
+        need = f"a multiple of {by}" if -1 in sizes else f"{by}"
+        line = line_number_of(spot_of(sys._getframe(1)))
+        said = f"{size} must be {need}{BECAUSE}{line} views it as {sizes}"
+        self._check(self._graph.create_node("call_function", operator.eq, (numel, count)), said)
+
+    def _first_sizes(self) -> set[int]:
+        """Return the first sizes of the inputs in the example."""
+        given = (node.meta.get(EXAMPLE) for node in self._graph.nodes if node.op == "placeholder")
+        return {len(each) for each in given if isinstance(each, torch.Tensor) and each.dim()}
+
     def counted(self, value: Traced) -> None:
         """Record that the number of rows or results was taken from the example."""
         node: Any = value.node
@@ -136,10 +169,13 @@ class Assumptions:
         shape = self._graph.create_node("call_function", getattr, (tensor, "shape"))
         return self._graph.create_node("call_function", operator.getitem, (shape, dim))
 
-    def _check(self, condition: fx.Node) -> None:
+    def _check(self, condition: fx.Node, said: str = "") -> None:
         key = _origin(condition)
         if key not in self._done:
             self._done.add(key)
+            if said:
+                self._graph.create_node("call_function", torch._assert, (condition, said))
+                return
             text = shown(condition)
             said = f"imported for {text if len(text) <= MAX_SAID else 'such sizes'}; otherwise import again"
             line = line_of(spot_of(sys._getframe(1)))

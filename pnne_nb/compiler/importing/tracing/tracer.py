@@ -356,6 +356,7 @@ class ForwardTracer(recording.TraceRecorder):
         if within and (name := applied(sys._getframe(1), ForwardTracer.run.__code__)):
             raise UntranslatableError(f"it calls {name}.apply, whose own backward pass would be lost")
         self._objects.refuse_in((args, kwargs), target)
+        self.assumptions.viewed(target, args)
         node = self.create_node(kind, target, self.create_arg(args), self.create_arg(kwargs))
         node.meta.update({AGAIN: is_checkpointed(sys._getframe(1), ForwardTracer.run.__code__), WITHIN: within})
         node.meta[SPOT] = spot_of(sys._getframe(1))

@@ -17,7 +17,7 @@ from pnne_nb.compiler.importing.draft.layers import layer_spec, obstacle, read_p
 from pnne_nb.compiler.importing.draft.variable_names import is_possible, name_by_variables
 from pnne_nb.compiler.ir.identifiers import is_attribute
 from pnne_nb.graph.model.ops import AddGraph, AddNode, Connect, Op
-from pnne_nb.graph.model.origin import Origin, Proof
+from pnne_nb.graph.model.origin import Origin
 from pnne_nb.graph.schema.names import free_name
 from pnne_nb.graph.schema.values import DTYPES, decimals
 
@@ -218,14 +218,14 @@ class Assembly:
     """Collects definitions, equal ones once, and the ops that create them.
 
     Args:
-        proved: Whether the nodes are to be compared with the original; what fails cannot be.
+        failure: Why the original fails, if it does: nothing can be compared with it then.
 
     Attributes:
         ops: In an order in which they can be applied.
     """
 
-    def __init__(self, *, proved: bool = True) -> None:
-        self._proof: Proof = "equal" if proved else "edited"
+    def __init__(self, failure: str = "") -> None:
+        self._failure = failure
         self.ops: list[Op] = []
         self._known: dict[tuple[str, ...], str] = {}
         self._taken: set[str] = set()
@@ -261,7 +261,7 @@ class Assembly:
             if item.owner is not None:
                 properties["shares"] = item.owner.name
             nodes.append(
-                AddNode(item.name, item.type, properties, None, graph, None, _origin(item, level, self._proof))
+                AddNode(item.name, item.type, properties, None, graph, None, _origin(item, level, self._failure))
             )
             edges += [
                 Connect(f"{source.name}.{port}", f"{item.name}.{target}", graph)
@@ -270,13 +270,13 @@ class Assembly:
         return [*nodes, *edges]
 
 
-def _origin(item: Item, level: Level, proof: Proof) -> Origin:
+def _origin(item: Item, level: Level, failure: str) -> Origin:
     held = ".".join(item.member) if item.owner is None and item.member and item.member != (item.name,) else None
     name = item.argument or item.name
     assumed = level.assumed if item.type == "Input" else ()
     return Origin(
-        proof="opaque" if item.reason else proof,
-        reason=item.reason,
+        proof="opaque" if item.reason else "edited" if failure else "equal",
+        reason=item.reason or failure,
         member=level.order.get(item),
         held="" if item.in_place else held,  # by the model itself
         assumes=tuple(text for text in assumed if re.search(rf"\b{re.escape(name)}\b", text)),

@@ -14,7 +14,8 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from pnne_nb.catalog.operators import CHECK
-from pnne_nb.compiler.analysis.verify import FillEmptyTensors, copied, difference, key_prefix, tensors_in
+from pnne_nb.compiler.analysis.dispatch_modes import DigestedProducts, Digests, FillEmptyTensors
+from pnne_nb.compiler.analysis.verify import copied, difference, has_nan, key_prefix, tensors_in
 from pnne_nb.compiler.importing.verification.bisect import TRIES
 from pnne_nb.compiler.shapes.fake_tensors import unlogged
 from pnne_nb.compiler.weights.deepcopy import Copies, duplicate
@@ -113,6 +114,7 @@ def unlike(
     copies: tuple[Copies, Copies],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
+    digests: Digests | None = None,
     *,
     by_mode: bool = False,
 ) -> Unlike:
@@ -123,16 +125,19 @@ def unlike(
         copies: Of the module, and of the model that the import compiles to.
         args: Of the call, by position.
         kwargs: By name.
+        digests: Of operands, where large products need not be computed.
         by_mode: Whether the module's code goes by the training mode: it may use a size in training alone.
     """
     one, other = (each.next() for each in copies)
+    if digests is not None:
+        digests.share(one, other)
     smallest = args, kwargs
     if any("_orig_mod" in module._modules for module in one.modules()):
         return Unlike(smallest, differs=False)  # it compiles for each size, and says aloud where that fails
     for index, given in enumerate(resized((args, kwargs))):
         context = torch.inference_mode if index else torch.no_grad
         for training in (False, True) if by_mode else (False,):
-            answer = tried(graph, one.train(training), other.train(training), given, context)
+            answer = tried(graph, one.train(training), other.train(training), given, context, digests)
             if answer is False:
                 return Unlike(given, differs=True)
             if answer and not training and _size(given) < _size(smallest):
@@ -145,7 +150,12 @@ def _size(inputs: Any) -> int:
 
 
 def tried(
-    graph: NodeGraph, one: nn.Module, other: nn.Module, given: Any, context: Callable[[], Any] = torch.no_grad
+    graph: NodeGraph,
+    one: nn.Module,
+    other: nn.Module,
+    given: Any,
+    context: Callable[[], Any] = torch.no_grad,
+    digests: Digests | None = None,
 ) -> bool | None:
     """Return whether an import computes what the module does with some inputs; None if either refuses them.
 
@@ -155,11 +165,20 @@ def tried(
         other: What the import compiles to; its checks may refuse what the module takes.
         given: Arguments by position and by name.
         context: In which both are called.
+        digests: Of operands, where large products need not be computed.
     """
+    prefix = key_prefix(graph)
+    if digests is not None:
+        products = DigestedProducts(digests)
+        expected, refused = _result(one, given, context, products=products)
+        goes_on = refused is None and products.is_certain and not has_nan(expected)
+        found, error = _result(other, given, context, prefix, products) if goes_on else (None, None)
+        if goes_on and error is None and products.is_certain and not _differ(expected, found):
+            return True
     for memory in (nullcontext, *[FillEmptyTensors] * (TRIES - 1)):
         with memory():
             expected, refused = _result(one, given, context)
-            found, error = _result(other, given, context, key_prefix(graph)) if refused is None else (None, None)
+            found, error = _result(other, given, context, prefix) if refused is None else (None, None)
         if refused is not None or (isinstance(error, ExecutionError) and _is_check(graph, error)):
             return None
         if error is None and not _differ(expected, found):
@@ -176,12 +195,16 @@ def _differ(expected: Any, found: Any) -> str:
 
 
 def _result(
-    module: nn.Module, given: Any, context: Callable[[], Any], prefix: str = ""
+    module: nn.Module,
+    given: Any,
+    context: Callable[[], Any],
+    prefix: str = "",
+    products: DigestedProducts | None = None,
 ) -> tuple[Any, Exception | None]:
     args, kwargs = copied(given)
     try:
         copy = duplicate(module, _shared)
-        with _trial(), context():
+        with _trial(), context(), products or nullcontext():
             result = copy(*args, **kwargs)
             # What it keeps for the next call counts too.
             return (result, {name.removeprefix(prefix): buffer.detach() for name, buffer in copy.named_buffers()}), None

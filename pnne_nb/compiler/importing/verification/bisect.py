@@ -10,9 +10,9 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from pnne_nb.compiler.analysis.dispatch_modes import Digests, FillEmptyTensors
 from pnne_nb.compiler.analysis.verify import (
     Check,
-    FillEmptyTensors,
     compare,
     copied,
     difference,
@@ -51,8 +51,12 @@ def find_fault(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     copies: tuple[Copies, Copies],
+    digests: Digests | None = None,
 ) -> ImportFault | None:
-    """Return the innermost module whose import differs, or None; `copies` are of `net` and `model`."""
+    """Return the innermost module whose import differs, or None; `copies` are of `net` and `model`.
+
+    With `digests`, large products are computed only where that is needed.
+    """
     modules = dict(net.named_modules(remove_duplicate=False))
     prefix = key_prefix(graph)
     drawn = model.get_submodule(prefix.removesuffix("."))
@@ -65,7 +69,9 @@ def find_fault(
     try:
         before: list[Check] = []
         for _ in range(TRIES):
-            failed = [check for check in compare(net, model, args, kwargs, prefix, copies) if not check.equal]
+            failed = [
+                check for check in compare(net, model, args, kwargs, prefix, copies, digests=digests) if not check.equal
+            ]
             if failed == before:
                 break  # what is wrong is wrong in the same way again
             before = failed

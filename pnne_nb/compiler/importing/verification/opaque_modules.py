@@ -19,6 +19,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from pnne_nb.catalog.operators import CHECK
+from pnne_nb.compiler.importing.draft.describe import BECAUSE
 from pnne_nb.compiler.importing.draft.draft import Item, Level, UntranslatableError
 from pnne_nb.compiler.importing.draft.layers import layer_spec, obstacle, read_properties
 from pnne_nb.compiler.importing.draft.source_lines import module_at, with_line
@@ -273,6 +274,8 @@ def _goes_by_sizes(level: Level) -> bool:
         if item.inner is not None and _goes_by_sizes(item.inner):
             return True
         if item.type == CHECK:
+            if BECAUSE in str(item.properties.get("message")):
+                continue  # the module itself stops there
             condition, port = item.inputs["condition"]
             if condition.kinds.get(port, "tensor") == "tensor":
                 continue  # it asks for data, as the module itself does

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 from collections.abc import Callable
 from typing import Any
@@ -360,6 +361,61 @@ def test_a_check_says_in_words_what_it_asks_and_where(does: Callable[..., Any], 
     graph = pn.from_module(asking(does), X)
     found = [str(node.properties["message"]) for node in graph.nodes.values() if node.type == "check"]
     assert any(re.search(said, each) for each in found), found
+
+
+def pairs(self: Any, x: Tensor) -> Any:
+    return self.layer(x.view(4, -1, 4)).mean(1)
+
+
+def blocks(self: Any, x: Tensor) -> Any:
+    x = self.layer(x)
+    return torch.reshape(x, (4, 2, -1))
+
+
+def whole(self: Any, x: Tensor) -> Any:
+    return self.layer(x.view([8, 4]))
+
+
+@pytest.mark.parametrize(
+    ("does", "said"),
+    [
+        (
+            pairs,
+            "batch size (x.shape[0]) must be a multiple of 4, because line {} of test_guards.py views it as (4, -1, 4)",
+        ),
+        (
+            blocks,
+            "batch size (layer(x).shape[0]) must be a multiple of 2, because line {} of test_guards.py views it as (4, 2, -1)",
+        ),
+        (whole, "batch size (x.shape[0]) must be 8, because line {} of test_guards.py views it as (8, 4)"),
+    ],
+)
+def test_a_view_of_fixed_sizes_says_what_batch_fits(does: Callable[..., Any], said: str) -> None:
+    lines, first = inspect.getsourcelines(does)
+    line = first + next(index for index, text in enumerate(lines) if "view" in text or "reshape" in text)
+    net, x = asking(does), torch.randn(8, 4)
+    graph = pn.from_module(net, x)
+    assert graph.import_report.closed == 0
+    [check] = [node for node in graph.nodes.values() if node.type == "check"]
+    assert check.properties["message"] == said.format(line)
+    model = pn.compile(graph, reuse=net)
+    assert torch.equal(model(x), net(x))
+    with pytest.raises(pn.ExecutionError, match=re.escape(said.format(line))):
+        model(torch.randn(7, 4))
+
+
+@pytest.mark.parametrize(
+    "does",
+    [
+        lambda self, x: self.layer(x.view(-1, 4)),
+        lambda self, x: self.layer(x.reshape(1, -1, 2, 2).view(x.shape[0], -1)),
+        lambda self, x: self.layer(x).sum(0).view(2, 2),
+        lambda self, x: self.layer(x).view(torch.int32),
+    ],
+)
+def test_a_view_that_takes_any_batch_is_not_checked(does: Callable[..., Any]) -> None:
+    graph = pn.from_module(asking(does), torch.randn(8, 4))
+    assert not [node for node in graph.nodes.values() if node.type == "check"]
 
 
 def test_a_refusal_names_the_line() -> None:
