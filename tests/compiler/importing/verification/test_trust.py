@@ -51,6 +51,33 @@ class Forgetting(Remembering):
         return new * 1
 
 
+class Averaging(Layered):
+    """Remembers what came in, and is called once where nothing is recorded."""
+
+    mem: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mem", torch.zeros(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            self.mem = 0.5 * self.mem + x.mean(0)
+        self.mem = 0.5 * self.mem + x.mean(0)
+        y: Tensor = self.fc(x + self.mem)
+        return y
+
+
+class AveragingForAll(Averaging):
+    """As an import once was: what is copied where nothing is recorded keeps the gradients of before."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        new = 0.5 * self.mem + x.detach().mean(0)
+        self.mem = 0.5 * new + x.mean(0)
+        y: Tensor = self.fc(x + self.mem)
+        return y
+
+
 class Asking(Layered):
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.fc(x)
@@ -126,6 +153,7 @@ def test_gradients_flow_through_an_assigned_buffer_from_call_to_call() -> None:
 
 def test_the_proof_tells_what_several_calls_and_inputs_with_gradients_tell() -> None:
     assert "gradients train" in differing(Remembering(), Forgetting())
+    assert differing(Averaging(), AveragingForAll()) == {"gradients eval"}
     assert differing(Asking(), Plain()) >= {"outputs eval", "gradients eval"}
     assert "outputs eval" in differing(Recording(), Plain())
     assert differing(Remembering(), Remembering()) == set()
