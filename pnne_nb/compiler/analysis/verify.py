@@ -219,14 +219,16 @@ def _checks(
             # What differs is told by its values.
             with collected(*pair, whole=attempt == "whole", few=products is not None) as gradients:
                 try:
-                    found = _run_both(*pair, args, kwargs, mode, prefix, calls, gradients, products, wanted=wanted)
+                    found, keeps = _run_both(
+                        *pair, args, kwargs, mode, prefix, calls, gradients, products, wanted=wanted
+                    )
                 except Exception:
                     if products is None:
                         raise
                     continue
             if (found is None or all(check.equal for check in found)) and (products is None or products.is_certain):
                 break
-        return found, any(map(_keeps_results, pair)) or tuple(map(_numbers, pair)) != before
+        return found, keeps or tuple(map(_numbers, pair)) != before
 
     found, keeps = run(1, wanted=mode == "eval")
     if found is None:  # it changes its inputs in place, as none can be that requires gradients
@@ -362,11 +364,12 @@ def _run_both(
     products: DigestedProducts | None,
     *,
     wanted: bool,
-) -> list[Check] | None:
+) -> tuple[list[Check] | None, bool]:
     """Compare `calls` calls with one backward pass, whose `gradients` are of both, and another call without gradients.
 
     Where gradients to the inputs are `wanted`, return None if both modules refuse to compute them. With `products`, that
-    other call in evaluation mode computes them all the same, and whatever fails is raised.
+    other call in evaluation mode computes them all the same, and whatever fails is raised. Return also whether a module
+    keeps what it has computed.
     """
     results, inputs, drawn = [], [], []
     refused: list[str] = []
@@ -400,18 +403,19 @@ def _run_both(
         products.is_certain = False
     if refused:
         if wanted and not results:
-            return None
+            return None, False
         said = (
             f"both modules refuse these inputs: {refused[0]}"
             if not results
             else f"only one module accepts these inputs{' with gradients' if wanted else ''}: {refused[0]}"
         )
-        return [Check("outputs", mode, not results, said)]
+        return [Check("outputs", mode, not results, said)], False
     detail = next(filter(None, (difference(*pair) for pair in zip(*results, strict=True))), "")
     if not detail and (changed := difference(inputs[0], inputs[1])):
         detail = f"the arguments after the call: {changed}"
     if not detail and not torch.equal(*drawn):
         detail = "the random numbers of later calls differ, as one of them draws more"
+    keeps = any(map(_keeps_results, (one, other)))
     # A buffer that remembers how it was computed would forget it in such a call, and the next run with it.
     if not detail and (mode == "eval" or all(buffer.grad_fn is None for buffer in one.buffers())):
         detail = _without_gradients(one, other, args, kwargs, products if mode == "train" else None)
@@ -426,7 +430,7 @@ def _run_both(
     kept = {f"{prefix}{name}": tensor for name, tensor in (*one.named_buffers(), *one.named_parameters())}
     others = dict((*other.named_buffers(), *other.named_parameters()))
     detail = difference(kept, {name: others.get(name) for name in kept})
-    return [*found, Check("buffers", mode, not detail, detail)]
+    return [*found, Check("buffers", mode, not detail, detail)], keeps
 
 
 def has_nan(results: Any) -> bool:
