@@ -59,6 +59,7 @@ WORDS = ("relu", "linear", "conv", "add", "x", "out_features", "12", "py_1", "")
 BUTTONS = ("Undo", "Redo", "Arrange", "Fit view", "Properties", "Palette", "Code", "Zoom in", "Zoom out")
 
 HAS_KEYS = "root => root.contains(document.activeElement)"
+IS_THERE = "(root, [x, y]) => root.contains(document.elementFromPoint(x, y))"
 
 
 @final
@@ -89,18 +90,25 @@ class Monkey:
             kind = self._chance.choice(kinds)
             self.log.append(kind.__name__)
             try:
+                # The wheel scrolls the notebook while nobody has clicked into the view.
+                view.canvas.scroll_into_view_if_needed(timeout=500)
                 kind(view)
             except Error:
                 continue  # what it wanted to take is gone meanwhile: Python edits too
 
     def _spot(self, view: EditorPage) -> tuple[float, float]:
-        box = view.canvas.bounding_box()
+        box = view.canvas.bounding_box(timeout=500)
         if box is None:
             raise Error("The view is not shown.")
-        return (
-            box["x"] + self._chance.uniform(0.05, 0.95) * box["width"],
-            box["y"] + self._chance.uniform(0.05, 0.95) * box["height"],
-        )
+        x = box["x"] + self._chance.uniform(0.05, 0.95) * box["width"]
+        y = box["y"] + self._chance.uniform(0.05, 0.95) * box["height"]
+        return self._seen(view, x, y)
+
+    def _seen(self, view: EditorPage, x: float, y: float) -> tuple[float, float]:
+        """A place, if the view is what is seen there: who clicks beside it means the notebook."""
+        if not view.root.evaluate(IS_THERE, [x, y]):
+            raise Error("Something else is there.")
+        return x, y
 
     def _any(self, found: Locator) -> Locator:
         count = found.count()
@@ -108,11 +116,11 @@ class Monkey:
             raise Error("There is none.")
         return found.nth(self._chance.randrange(count))
 
-    def _place(self, target: Locator) -> tuple[float, float]:
+    def _place(self, view: EditorPage, target: Locator) -> tuple[float, float]:
         box = target.bounding_box(timeout=500)
         if box is None:
             raise Error("It is not shown.")
-        return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        return self._seen(view, box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
 
     def _key(self, view: EditorPage) -> None:
         key = self._chance.choice(KEYS)
@@ -123,16 +131,21 @@ class Monkey:
 
     def _click(self, view: EditorPage) -> None:
         held = self._chance.random() < 0.3
-        node = self._any(view.root.locator("[data-node]"))
-        node.click(timeout=500, force=True, modifiers=["Shift"] if held else [])
+        place = self._place(view, self._any(view.root.locator("[data-node]")))
+        if held:
+            self._page.keyboard.down("Shift")
+        self._page.mouse.click(*place)
+        if held:
+            self._page.keyboard.up("Shift")
 
     def _drag(self, view: EditorPage) -> None:
-        start = self._chance.choice((self._spot(view), self._place(self._any(view.root.locator("[data-node]")))))
+        nodes = view.root.locator("[data-node]")
+        start = self._spot(view) if self._chance.random() < 0.5 else self._place(view, self._any(nodes))
         self._move(start, self._spot(view), self._chance.choice((None, None, "Shift", "Alt")))
 
     def _link(self, view: EditorPage) -> None:
         ports = view.root.locator("[data-port]")
-        self._move(self._place(self._any(ports)), self._place(self._any(ports)), None)
+        self._move(self._place(view, self._any(ports)), self._place(view, self._any(ports)), None)
 
     def _move(self, start: tuple[float, float], end: tuple[float, float], held: str | None) -> None:
         mouse, keyboard = self._page.mouse, self._page.keyboard
@@ -165,7 +178,7 @@ class Monkey:
             name = chosen.inner_text(timeout=500)
             if "file" not in name:
                 self.log[-1] += f" {name!r}"
-                chosen.click(timeout=500, force=True)
+                self._page.mouse.click(*self._place(view, chosen))
 
     def _button(self, view: EditorPage) -> None:
         name = self._chance.choice(BUTTONS)
@@ -195,7 +208,7 @@ def play(workbench: Workbench, known: frozenset[str], folder: Path, gestures: in
     for view in views:
         workbench.in_step(view)
     errors = [error for error in workbench.notebook.console_errors[seen:] if error not in known]
-    assert errors == [], "\n".join(monkey.log[-30:])
+    assert errors == [], "\n".join([*errors, *monkey.log[-30:]])
     truth = comparable(workbench.value("__import__('json').loads(graph.to_json())"))
     for place, view in enumerate(views):
         assert comparable(saved(view, folder / f"view{place}.json")) == truth

@@ -15,6 +15,10 @@ const MARGIN = 8;
 /** Pixels of the canvas per pixel of the page: sharp on most screens. */
 const DENSITY = 2;
 
+/** With more nodes, it is drawn once several changes in a row are over, so many milliseconds after the last. */
+const MANY = 2_000;
+const DRAWN_AFTER = 600;
+
 /** Maps the graph to the little map of this size: `x * scale + left`. */
 interface Frame {
   readonly width: number;
@@ -40,7 +44,11 @@ export function MiniMap() {
   const isNeeded = useStore((state) => extent !== null && !isInView(extent, state));
 
   useEffect(() => {
-    if (canvas.current && frame) draw(canvas.current, layers, here, selected, frame);
+    const redraw = () => canvas.current && frame && draw(canvas.current, layers, here, selected, frame);
+    const isLarge = layers.some(({ scene }) => scene.cards.size > MANY);
+    if (!isLarge) redraw();
+    const soon = isLarge ? setTimeout(redraw, DRAWN_AFTER) : undefined;
+    return () => clearTimeout(soon);
   }, [layers, here, selected, frame]);
 
   if (!frame) return null;

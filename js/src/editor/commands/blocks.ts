@@ -1,7 +1,10 @@
+import type { NodeState, Op } from "../../protocol";
 import { innermost } from "../document/blocks";
 import { ownOps } from "../document/definitions";
 import { type GraphDocument, toState } from "../document/document";
 import { download } from "../host/download";
+import { PROMOTED } from "../scene/summary";
+import { items } from "../values/check";
 import type { Editor } from "./editor";
 
 /** Saves all blocks as a graph file. */
@@ -30,4 +33,30 @@ export function makeOwn(editor: Editor): void {
   const { graph, node } = place;
   const ops = ownOps(scene.document, graph, node);
   editor.edit(ops, `Make ${node} its own`);
+}
+
+/** Has the block around a node show one of its properties as its own, or no longer. */
+export function promote(editor: Editor, { name, properties }: NodeState, property: string, graph: string): void {
+  const before = (items(properties?.[PROMOTED]) ?? []) as string[];
+  const isOn = before.includes(property);
+  const value = isOn ? before.filter((each) => each !== property) : [...before, property];
+  const op: Op = { op: "setProperty", node: name, property: PROMOTED, value: value as never, graph };
+  editor.edit([op], `${isOn ? "Take" : "Show"} ${name}.${property} ${isOn ? "from" : "on"} the block`);
+}
+
+/** Makes a block of the selected nodes. */
+export function group(editor: Editor): void {
+  const scene = editor.scene();
+  const nodes = editor.withOwn(editor.chosen());
+  if (!scene || nodes.size === 0) return;
+  editor.session.group([...nodes], scene.graphId);
+}
+
+/** Puts what the one selected Subgraph node shows in its place. */
+export function ungroup(editor: Editor): void {
+  const scene = editor.scene();
+  const [name] = editor.view.get().nodes;
+  if (scene && name !== undefined && scene.graph.nodes.get(name)?.type === "Subgraph") {
+    editor.session.ungroup(name, scene.graphId);
+  }
 }

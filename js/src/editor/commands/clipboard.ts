@@ -1,5 +1,6 @@
 import { type Fragment, fragmentOf, parseFragment, pasteOps } from "../document/fragment";
 import { type Point, STEP_X, STEP_Y } from "../scene/placement";
+import { carriedBy } from "../scene/room";
 import { centreOf, documentPlace, type ShownScene } from "../scene/scene";
 import { NOTHING, SETTLED, STILL } from "../scene/view";
 import type { Editor } from "./editor";
@@ -81,7 +82,7 @@ function selected(editor: Editor): Fragment | null {
   const scene = editor.scene();
   const { nodes, frames } = editor.view.get();
   if (!scene || nodes.size + frames.size === 0) return null;
-  const carried = editor.carriedBy(scene, frames);
+  const carried = carriedBy(scene, frames);
   return fragmentOf(scene.document, scene.graph, editor.withOwn(new Set([...nodes, ...carried.nodes])), carried.frames);
 }
 

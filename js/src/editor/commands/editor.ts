@@ -1,9 +1,9 @@
-import type { EdgeState, NodeState, Op } from "../../protocol";
+import type { EdgeState, Op } from "../../protocol";
 import { type Fresh, freshBlock, shownType, templateNamed, templateOps } from "../document/blocks";
 import { connectOps, matchPorts, refusalsFrom, type Scene, whyNotConnect } from "../document/connection";
 import { discardOps } from "../document/definitions";
 import { edgeId, nodeOf } from "../document/document";
-import { type FrameBox, held, shifted } from "../document/frame";
+import { type FrameBox, shifted } from "../document/frame";
 import { freeName } from "../document/names";
 import { portsOf } from "../document/ports";
 import { bridges, edgeFrom, insertOps } from "../document/splice";
@@ -12,9 +12,8 @@ import type { Card } from "../scene/card";
 import { HEADER_HEIGHT, NODE_WIDTH, REROUTE, SUMMARY_HEIGHT } from "../scene/geometry";
 import { withOwn } from "../scene/inlining";
 import { freePlace, type Point, STEP_RIGHT, STEP_Y } from "../scene/placement";
-import { moveOps, roomFor } from "../scene/room";
+import { carriedBy, moveOps, roomFor } from "../scene/room";
 import { cardFor, centreOf, documentPlace, membersOf, ownerOf, SceneMaker, type ShownScene } from "../scene/scene";
-import { PROMOTED } from "../scene/summary";
 import {
   type Connecting,
   type Direction,
@@ -27,7 +26,6 @@ import {
 } from "../scene/view";
 import type { Session } from "../session/session";
 import { Store } from "../session/store";
-import { items } from "../values/check";
 
 /** What the canvas can do for the commands: it alone knows the viewport. */
 export interface Viewport {
@@ -356,7 +354,7 @@ export class Editor {
     const scene = this.scene();
     const { nodes, frames, moving, boxes } = this.view.get();
     if (!scene || nodes.size + frames.size === 0 || this.session.isLocked()) return;
-    const carried = this.carriedBy(scene, frames);
+    const carried = carriedBy(scene, frames);
     const places = new Map<string, Point>();
     for (const name of new Set([...nodes, ...carried.nodes])) {
       if (!scene.cards.has(name)) continue;
@@ -377,26 +375,7 @@ export class Editor {
   chosen(): ReadonlySet<string> {
     const scene = this.scene();
     const { nodes, frames } = this.view.get();
-    return scene && frames.size > 0 ? new Set([...nodes, ...this.carriedBy(scene, frames).nodes]) : nodes;
-  }
-
-  /** What moves with frames: they themselves, and whatever stands in them. */
-  carriedBy(
-    scene: ShownScene,
-    names: ReadonlySet<string>,
-  ): { nodes: ReadonlySet<string>; frames: ReadonlySet<string> } {
-    const nodes = new Set<string>();
-    const frames = new Set<string>();
-    const all = [...scene.frames.values()];
-    const centres = [...scene.cards.keys()].map((name) => [name, centreOf(scene, name, STILL)] as const);
-    for (const frame of all) {
-      if (!names.has(frame.name)) continue;
-      const inside = held(frame, centres, all);
-      frames.add(frame.name);
-      for (const name of inside.nodes) nodes.add(name);
-      for (const name of inside.frames) frames.add(name);
-    }
-    return { nodes, frames };
+    return scene && frames.size > 0 ? new Set([...nodes, ...carriedBy(scene, frames).nodes]) : nodes;
   }
 
   setProperty(nodes: readonly string[], property: string, value: unknown, graph = this.scene()?.graphId ?? ""): void {
@@ -418,15 +397,6 @@ export class Editor {
     const exposed = new Set(this.view.get().exposed);
     if (!exposed.delete(path)) exposed.add(path);
     this.patch({ exposed });
-  }
-
-  /** Has the block around a node show one of its properties as its own, or no longer. */
-  promote({ name, properties }: NodeState, property: string, graph: string): void {
-    const before = (items(properties?.[PROMOTED]) ?? []) as string[];
-    const isOn = before.includes(property);
-    const value = isOn ? before.filter((each) => each !== property) : [...before, property];
-    const op: Op = { op: "setProperty", node: name, property: PROMOTED, value: value as never, graph };
-    this.edit([op], `${isOn ? "Take" : "Show"} ${name}.${property} ${isOn ? "from" : "on"} the block`);
   }
 
   rename(name: string, newName: string): void {
@@ -472,32 +442,6 @@ export class Editor {
     if (name === undefined) return;
     this.enter(names);
     this.goTo(name);
-  }
-
-  group(): void {
-    const scene = this.scene();
-    const nodes = this.withOwn(this.chosen());
-    if (!scene || nodes.size === 0) return;
-    this.session.group([...nodes], scene.graphId);
-  }
-
-  /** Puts what the one selected Subgraph node shows in its place. */
-  ungroup(): void {
-    const scene = this.scene();
-    const [name] = this.view.get().nodes;
-    if (scene && name !== undefined && scene.graph.nodes.get(name)?.type === "Subgraph") {
-      this.session.ungroup(name, scene.graphId);
-    }
-  }
-
-  async copyText(text: string): Promise<boolean> {
-    try {
-      await navigator.clipboard.writeText(text);
-      return true;
-    } catch {
-      this.session.notify("The browser does not let this page use the clipboard; select the text and copy it.");
-      return false;
-    }
   }
 
   dispose(): void {

@@ -14,10 +14,21 @@ export function saveFile(editor: Editor): void {
   download(blob, `${document.name || "graph"}.pnne.json`);
 }
 
+/** Puts a text on the clipboard; says so where the browser does not let it. */
+export async function copyText(editor: Editor, text: string): Promise<boolean> {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    editor.session.notify("The browser does not let this page use the clipboard; select the text and copy it.");
+    return false;
+  }
+}
+
 /** Copies the whole graph as the text of such a file. */
 export async function copyDocument(editor: Editor): Promise<void> {
   const { document } = editor.session;
-  if (document && (await editor.copyText(JSON.stringify(toState(document), null, 2))))
+  if (document && (await copyText(editor, JSON.stringify(toState(document), null, 2))))
     editor.session.notify("The graph is on the clipboard; save it as a .pnne.json file.");
 }
 

@@ -1,7 +1,7 @@
 import type { Op } from "../../protocol";
 import { around, type FrameBox, freeFrameName, held, resized } from "../document/frame";
 import { boxesOf } from "../scene/boxes";
-import { documentBox } from "../scene/room";
+import { carriedBy, documentBox } from "../scene/room";
 import { NOTHING, STILL } from "../scene/view";
 import type { Editor } from "./editor";
 import { unfoldAll } from "./folding";
@@ -82,7 +82,7 @@ export function frameLabel(editor: Editor, name: string): string {
   const scene = editor.scene();
   const frame = scene?.graph.frames.get(name);
   if (!scene || !frame) return name;
-  const inside = [...editor.carriedBy(scene, new Set([name])).nodes];
+  const inside = [...carriedBy(scene, new Set([name])).nodes];
   const words = [frame.title || name, frame.text].filter(Boolean).join(", ");
   return `Frame ${words}${inside.length > 0 ? `, around ${inside.join(", ")}` : ""}`;
 }
@@ -93,7 +93,7 @@ export function dragFrame(editor: Editor, name: string, [left, top]: readonly [n
   const frame = scene?.frames.get(name);
   if (!scene || !frame) return;
   const [dx, dy] = [left - frame.box[0], top - frame.box[1]];
-  const carried = editor.carriedBy(scene, new Set([name]));
+  const carried = carriedBy(scene, new Set([name]));
   const { moving, boxes } = editor.view.get();
   const places = new Map(moving);
   for (const box of boxesOf(scene, STILL)) {

@@ -1,4 +1,5 @@
 import { definitionOf } from "../document/definitions";
+import { group, ungroup } from "./blocks";
 import { copy, cut, duplicate, paste } from "./clipboard";
 import type { Editor } from "./editor";
 import { openFile, saveFile } from "./files";
@@ -82,8 +83,8 @@ export const COMMANDS: Readonly<Record<string, readonly Command[]>> = {
     { keys: ["x"], what: "Fold or unfold equal nodes in a row, or steps", run: (editor) => toggleFolded(editor) },
     { keys: ["b"], what: "Bypass, or run again", run: (editor) => ablate(editor, "bypass") },
     { keys: ["Shift+b"], what: "Give zeros instead, or run again", run: (editor) => ablate(editor, "zeros") },
-    { keys: ["Mod+g"], what: "Group into a block", run: (editor) => editor.group() },
-    { keys: ["Mod+Shift+g"], what: "Ungroup the block", run: (editor) => editor.ungroup() },
+    { keys: ["Mod+g"], what: "Group into a block", run: group },
+    { keys: ["Mod+Shift+g"], what: "Ungroup the block", run: ungroup },
     { keys: ["Shift+g"], what: "Put a frame around", run: addFrame },
   ],
   Edges: [

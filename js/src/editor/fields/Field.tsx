@@ -1,5 +1,6 @@
 import { type KeyboardEvent, useEffect, useId, useState } from "react";
 import { DTYPES, type NodeState, type PropertyState, type PropertyType } from "../../protocol";
+import { promote } from "../commands/blocks";
 import { useEditor, useView } from "../commands/context";
 import type { ShownScene } from "../scene/scene";
 import { promotedOf } from "../scene/summary";
@@ -78,7 +79,7 @@ export function Field({ scene, nodes, property, resolved, wired, onDone }: Field
           aria-label={`Show ${property.name} on the block`}
           title={isPromoted ? "Show it on the block no longer" : "Show it on the block, to be edited there"}
           aria-pressed={isPromoted}
-          onClick={() => editor.promote(node, property.name, scene.graphId)}
+          onClick={() => promote(editor, node, property.name, scene.graphId)}
         >
           ↥
         </button>

@@ -1,6 +1,7 @@
 import { useEffect, useMemo, useRef, useState } from "react";
 import type { Source } from "../../protocol";
 import { useEditor, useScene, useSession, useView } from "../commands/context";
+import { copyText } from "../commands/files";
 import { tokensOf } from "../fields/python";
 import { download } from "../host/download";
 
@@ -28,7 +29,7 @@ export function SourcePanel() {
 
   const isThere = shown !== null && "text" in shown && shown.text !== "";
   const copy = async () => {
-    if (shown && "text" in shown) setCopied(await editor.copyText(shown.text));
+    if (shown && "text" in shown) setCopied(await copyText(editor, shown.text));
   };
   const save = () => {
     const name = editor.session.document?.name.replace(/\W+/g, "_") || "model";

@@ -1,5 +1,6 @@
 import { useStore } from "@xyflow/react";
 import type { MouseEvent, ReactNode } from "react";
+import { group } from "../commands/blocks";
 import { useEditor, useScene, useSession, useView } from "../commands/context";
 import { openFile, saveFile } from "../commands/files";
 import { toggleFolded, toggleValues } from "../commands/folding";
@@ -124,7 +125,7 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
         hint="Group the selected nodes into a block (Ctrl+G)"
         icon="group"
         disabled={readOnly || selected + frames === 0}
-        onClick={() => editor.group()}
+        onClick={() => group(editor)}
       />
       <Action
         name="Frame"

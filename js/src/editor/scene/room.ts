@@ -1,10 +1,10 @@
 import type { EdgeState, Op } from "../../protocol";
 import { nodeOf } from "../document/document";
-import type { FrameBox } from "../document/frame";
+import { type FrameBox, held } from "../document/frame";
 import { boxesOf, centre, endsOf } from "./boxes";
 import { NODE_WIDTH, type Size } from "./geometry";
 import { type Point, STEP_RIGHT } from "./placement";
-import { type ShownScene, settledAt } from "./scene";
+import { centreOf, type ShownScene, settledAt } from "./scene";
 import { STILL } from "./view";
 
 /** The least distance between neighbours along an edge, and the one that is made; in the canvas's pixels. */
@@ -87,4 +87,23 @@ export function documentBox(scene: ShownScene, name: string, shown: FrameBox): F
   if (!box || !before) return null;
   const changed = (place: 0 | 1 | 2 | 3) => Math.round(box[place] + shown[place] - before[place]);
   return scene.frames === scene.graph.frames ? shown : [changed(0), changed(1), changed(2), changed(3)];
+}
+
+/** What moves with frames: they themselves, and whatever stands in them. */
+export function carriedBy(
+  scene: ShownScene,
+  names: ReadonlySet<string>,
+): { nodes: ReadonlySet<string>; frames: ReadonlySet<string> } {
+  const nodes = new Set<string>();
+  const frames = new Set<string>();
+  const all = [...scene.frames.values()];
+  const centres = [...scene.cards.keys()].map((name) => [name, centreOf(scene, name, STILL)] as const);
+  for (const frame of all) {
+    if (!names.has(frame.name)) continue;
+    const inside = held(frame, centres, all);
+    frames.add(frame.name);
+    for (const name of inside.nodes) nodes.add(name);
+    for (const name of inside.frames) frames.add(name);
+  }
+  return { nodes, frames };
 }

@@ -7,16 +7,12 @@ import type {
   ExportCheck,
   ExportFormats,
   ExportState,
-  Group,
   Op,
-  Redo,
   Request,
   SeenTensor,
   Snapshot,
   Source,
   Steps,
-  Undo,
-  Ungroup,
 } from "../../protocol";
 import { fromState, type GraphDocument } from "../document/document";
 import { Refusal } from "../document/reduce";
@@ -31,7 +27,7 @@ import type { Notice, Offer } from "./notices";
 import { Store } from "./store";
 import { changes, committed, edited, fromSnapshot, type PendingEdit, type SyncState, without } from "./sync";
 import { type LiveTraining, liveTraining } from "./training";
-import { Waiting } from "./waiting";
+import { type Command, Timers, type Unaddressed, Waiting } from "./waiting";
 
 /** How long Python may take before the editor says so, in milliseconds. */
 export const WAITING_AFTER = 3_000;
@@ -72,18 +68,6 @@ export interface SessionState {
 
 const NO_BLOCKS: GraphDocument = { name: "blocks", graphs: new Map() };
 
-type Unaddressed<R> = R extends unknown ? Omit<R, "id" | "client"> : never;
-
-/** A change that Python alone can work out, so that it is not shown before it is done. */
-interface Command {
-  readonly request: Unaddressed<Undo | Redo | Arrange | Group | Ungroup>;
-  readonly label: string;
-  /** The version that it was meant for: that of the document with all the edits that were asked for before it. */
-  readonly base: number;
-  /** Whether it was lost on its way once, and asked for again. */
-  readonly repeated: boolean;
-}
-
 /** One editor model's conversation with its `NodeGraph`; all views of the model in this page share it. */
 export class Session {
   readonly store: Store<SessionState>;
@@ -95,7 +79,7 @@ export class Session {
   private readonly commands = new Map<number, Command>();
   private readonly questions = new Map<number, { resolve: (answer: Event) => void; reject: (error: Error) => void }>();
   private readonly previews = new Map<number, (found: Consequence) => void>();
-  private readonly timers = new Set<ReturnType<typeof setTimeout>>();
+  private readonly timers = new Timers();
   private readonly closing = new AbortController();
   private gone = false;
   private heard = 0;
@@ -145,7 +129,7 @@ export class Session {
 
   dispose(): void {
     this.closing.abort();
-    for (const timer of this.timers) clearTimeout(timer);
+    this.timers.end();
     for (const waiting of this.questions.values()) waiting.reject(new Error("The editor was closed."));
   }
 
@@ -272,7 +256,7 @@ export class Session {
     // The same words again take the place of the first: a pile of them only covers the canvas.
     const others = this.store.get().notices.filter((other) => other.text !== text);
     this.patch({ notices: [...others.slice(-2), notice] });
-    this.later(NOTICE_LASTS, () => this.dismiss(notice.id));
+    this.timers.later(NOTICE_LASTS, () => this.dismiss(notice.id));
   }
 
   dismiss(id: number): void {
@@ -300,7 +284,7 @@ export class Session {
   private request(request: Unaddressed<Request>): number {
     const id = this.tell(request);
     this.waiting.add(id, Date.now());
-    for (const delay of [WAITING_AFTER, OFFLINE_AFTER]) this.later(delay, () => this.watch());
+    for (const delay of [WAITING_AFTER, OFFLINE_AFTER]) this.timers.later(delay, () => this.watch());
     return id;
   }
 
@@ -462,7 +446,7 @@ export class Session {
   private doubt(): void {
     const heard = this.heard;
     this.sync();
-    this.later(GONE_AFTER, () => {
+    this.timers.later(GONE_AFTER, () => {
       this.gone = this.heard === heard;
       this.watch();
     });
@@ -487,17 +471,9 @@ export class Session {
       this.listening = false;
       if (!alive || this.closing.signal.aborted) return;
       this.beat = Date.now();
-      for (const delay of [BEAT_AFTER, OFFLINE_AFTER]) this.later(delay, () => this.watch());
+      for (const delay of [BEAT_AFTER, OFFLINE_AFTER]) this.timers.later(delay, () => this.watch());
       this.watch();
     });
-  }
-
-  private later(delay: number, action: () => void): void {
-    const timer = setTimeout(() => {
-      this.timers.delete(timer);
-      action();
-    }, delay);
-    this.timers.add(timer);
   }
 
   private patch(change: Partial<SessionState>): void {
