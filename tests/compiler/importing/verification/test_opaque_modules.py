@@ -494,7 +494,7 @@ class ByMode(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         x = self.inner(x)
-        if mask is not None and not mask.is_meta and mask.all():
+        if not mask.is_meta and mask.all():
             x = x * 2
         found: Tensor = self.outer(x)
         return found
