@@ -203,7 +203,7 @@ export interface AddNode {
 export interface Origin {
   /** What is known of it: `"edited"` says that it, what feeds it, or what is inside it has been changed since it was proved equal. */
   readonly proof: Proof;
-  /** Why it stayed one opaque node; empty for every other node. */
+  /** Why it stayed one opaque node, or why nothing is proved: the original failed with the example. Else empty. */
   readonly reason?: string;
   /** Its place among the parameters, buffers and submodules of the module that holds it. */
   readonly member?: number | null;

@@ -133,8 +133,8 @@ class Assumptions:
         shape, count = tensor.value.shape, math.prod(size for size in sizes if size != -1)
         if 0 in (*shape, *sizes) or not shape or not _varies(tensor.node):
             return
-        by = count // math.gcd(count, math.prod(shape[1:]))
-        if shape[0] not in self._first_sizes() or (-1 in sizes and by == 1):
+        by, fits = count // math.gcd(count, math.prod(shape[1:])), math.prod(shape) % count == 0
+        if not fits or shape[0] not in self._first_sizes() or (-1 in sizes and by == 1):
             return
         numel = self._graph.create_node("call_method", "numel", (tensor.node,))
         if -1 in sizes:

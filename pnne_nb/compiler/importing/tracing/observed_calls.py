@@ -19,6 +19,7 @@ from torch import nn
 from pnne_nb.compiler.analysis.example_inputs import sizes_among
 from pnne_nb.compiler.analysis.verify import copied
 from pnne_nb.compiler.importing.draft.draft import UntranslatableError
+from pnne_nb.compiler.importing.draft.source_lines import module_at, with_line
 from pnne_nb.compiler.importing.tracing.call_site import failed_at
 from pnne_nb.compiler.importing.tracing.objects import is_made, rebuilt
 from pnne_nb.compiler.importing.tracing.proxies import UNKNOWN
@@ -114,7 +115,8 @@ def observe(
     shown = ", ".join([*map(describe, args), *(f"{name}={describe(value)}" for name, value in kwargs.items())])
     path = _failing(observe_failing(net, args, kwargs))
     where = f"{path}: " if path else ""
-    message = f"{type(net).__name__} cannot be called with ({shown}): {where}{failed_at(failure)[1].rstrip('.')}."
+    said = with_line(failed_at(failure)[1], module_at(net.get_submodule(path)))
+    message = f"{type(net).__name__} cannot be called with ({shown}): {where}{said.rstrip('.')}."
     sizes = sizes_among(args)
     hint = (
         "Pass an example of its input: args=(x,), or its shape: input_size=(2, 3)."

@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from pnne_nb.catalog.operators import CHECK
 from pnne_nb.compiler.analysis.dispatch_modes import DigestedProducts, Digests, FillEmptyTensors
 from pnne_nb.compiler.analysis.verify import copied, difference, has_nan, key_prefix, tensors_in
+from pnne_nb.compiler.importing.draft.describe import BECAUSE
 from pnne_nb.compiler.importing.verification.bisect import TRIES
 from pnne_nb.compiler.shapes.fake_tensors import unlogged
 from pnne_nb.compiler.weights.deepcopy import Copies, duplicate
@@ -229,5 +230,6 @@ def _shared(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _is_check(graph: NodeGraph, error: ExecutionError) -> bool:
-    """Return whether a check of the import has failed."""
-    return any(found.node is not None and graph[found.node].type == CHECK for found in error.diagnostics)
+    """Return whether a check has failed of what the import alone refuses."""
+    failed = [graph[found.node] for found in error.diagnostics if found.node is not None]
+    return any(node.type == CHECK and BECAUSE not in str(node.properties.get("message")) for node in failed)

@@ -101,28 +101,40 @@ def _first_difference(
         others = theirs.get(name)
         if others is None or name in shared:
             continue
-        detail = difference([result for _, result in results], [result for _, result in others])
-        if not detail and any(not torch.equal(one, two) for (one, _), (two, _) in zip(results, others, strict=True)):
+        detail = difference([each.result for each in results], [each.result for each in others])
+        pairs = zip(results, others, strict=True)
+        if not detail and any(not torch.equal(one.drawn, two.drawn) for one, two in pairs):
             detail = "the random numbers after it differ"
         if detail:
+            given = difference([each.args for each in results], [each.args for each in others])
+            if given and layer_spec(net.get_submodule(name)) is not None:
+                name = name.rpartition(".")[0]  # a layer is given something else: by the code that calls it
             where = f"in {mode} mode{'' if gradients else ' without gradients'}"
             return ImportFault(name, f"the imported graph computes something else {where}: {detail}")
     return None
 
 
+class _Result(NamedTuple):
+    """What one call of a module did: the state of random numbers after it, its arguments, and its result."""
+
+    drawn: torch.Tensor
+    args: Any
+    result: Any
+
+
 def _results(
     net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], mode: str, *, gradients: bool
-) -> dict[str, list[tuple[torch.Tensor, Any]]]:
-    """Return the results of each module, with the state of random numbers after the call."""
+) -> dict[str, list[_Result]]:
+    """Return the results of each module."""
     module = duplicate(net).train(mode == "train")
-    found: dict[str, list[tuple[torch.Tensor, Any]]] = {}
+    found: dict[str, list[_Result]] = {}
     for name, each in module.named_modules():
         if isinstance(each, torch.jit.ScriptModule):
             continue
 
-        def record(_module: nn.Module, _args: Any, result: Any, name: str = name) -> None:
-            kept = pytree.tree_map(lambda v: v.detach().clone() if isinstance(v, torch.Tensor) else v, result)
-            found.setdefault(name, []).append((torch.get_rng_state(), kept))
+        def record(_module: nn.Module, args: Any, result: Any, name: str = name) -> None:
+            kept = pytree.tree_map(lambda v: v.detach().clone() if isinstance(v, torch.Tensor) else v, (args, result))
+            found.setdefault(name, []).append(_Result(torch.get_rng_state(), *kept))
 
         each.register_forward_hook(record)
     given = copied((args, kwargs))

@@ -482,3 +482,25 @@ def test_experts_of_the_example_vouch_for_those_that_it_does_not_call() -> None:
     assert len({node.definition for node in experts}) == 1
     called = [node.origin is None or node.origin.called for node in experts]
     assert called.count(True) == 1
+
+
+class ByMode(nn.Module):
+    """Goes another way in training, by its data: what is drawn cannot."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+        self.outer = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        x = self.inner(x)
+        if not mask.is_meta and mask.all():
+            x = x * 2
+        found: Tensor = self.outer(x)
+        return found
+
+
+def test_a_layer_that_is_given_something_else_stays_open_in_the_module_that_is_closed() -> None:
+    graph = pn.from_module(ByMode(), (torch.randn(2, 4), torch.ones(2, dtype=torch.bool)))
+    [closed] = [row for row in graph.import_report.rows if row.state == "closed"]
+    assert closed.type.endswith("ByMode")
