@@ -53,7 +53,7 @@ def steps(notebook: Notebook) -> dict[str, Callable[[], object]]:
     page = notebook.page
     root = page.get_by_test_id("pnne-editor")
     region = root.get_by_role("region", name="Graph")
-    keys: Callable[[str], Callable[[], object]] = lambda key: lambda: region.press(key)  # noqa: E731
+    keys: Callable[[str], Callable[[], object]] = lambda key: lambda: region.press(key)  # noqa: E731  # one for each key
     return {
         "as it opens": lambda: None,
         "menu of the canvas": keys("Shift+F10"),

@@ -135,6 +135,9 @@ def target_for_loss(loss: Any, output: Any, target: Any) -> Any:
 def require_yes_and_no(target: Tensor) -> None:
     """Insist on zeros and ones in whole numbers that BCEWithLogitsLoss is given.
 
+    Shape:
+        - target: `[N, ...]`, whole numbers or booleans.
+
     Raises:
         TargetError: There are others, which would train something else.
     """

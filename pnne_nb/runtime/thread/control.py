@@ -12,8 +12,7 @@ from typing import Literal, TypeAlias, final
 from pnne_nb.process.bells import SLICE, Bells, Errand
 from pnne_nb.process.direct_buttons import DirectButtons, Press, nothing
 from pnne_nb.process.fork import fork_safe, renewed_after_fork
-from pnne_nb.runtime.thread.cell_hold import hold_cell
-from pnne_nb.runtime.thread.cells import cells
+from pnne_nb.runtime.thread.cells import cells, hold_cell
 from pnne_nb.runtime.thread.step_lock import has_turn
 from pnne_nb.telemetry.frames import ALIVE, TrainingState
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from pnne_nb.runtime.thread.cell_hold import hold_cell
-from pnne_nb.runtime.thread.cells import cells
+from pnne_nb.runtime.thread.cells import cells, hold_cell
 
 CELL = """
 def cell():
