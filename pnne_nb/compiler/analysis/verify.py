@@ -202,12 +202,12 @@ def _checks(
     *,
     digests: Digests | None,
 ) -> list[Check]:
-    """Compare in one mode: in evaluation with inputs that require gradients, where the first module takes such.
+    """Compare in one mode: with inputs that require gradients in evaluation, or where nothing else does.
 
     A module that keeps what it has computed is called three times with them, before one backward pass through all of the calls.
     """
 
-    def run(calls: int, *, wanted: bool) -> tuple[list[Check] | None, bool]:
+    def run(calls: int, *, wanted: bool) -> tuple[list[Check] | None, bool, bool]:
         for attempt in ("digested", "sums", "whole") if digests is not None else ("sums", "whole"):
             pair = ours.next().train(mode == "train"), others.next().train(mode == "train")
             before = tuple(map(_numbers, pair))
@@ -219,7 +219,7 @@ def _checks(
             # What differs is told by its values.
             with collected(*pair, whole=attempt == "whole", few=products is not None) as gradients:
                 try:
-                    found, keeps = _run_both(
+                    found, keeps, differentiated = _run_both(
                         *pair, args, kwargs, mode, prefix, calls, gradients, products, wanted=wanted
                     )
                 except Exception:
@@ -228,14 +228,18 @@ def _checks(
                     continue
             if (found is None or all(check.equal for check in found)) and (products is None or products.is_certain):
                 break
-        return found, keeps or tuple(map(_numbers, pair)) != before
+        return found, keeps or tuple(map(_numbers, pair)) != before, differentiated
 
-    found, keeps = run(1, wanted=mode == "eval")
+    wanted = mode == "eval"
+    found, keeps, differentiated = run(1, wanted=wanted)
     if found is None:  # it changes its inputs in place, as none can be that requires gradients
-        found, keeps = run(1, wanted=False)
+        found, keeps, differentiated = run(1, wanted=False)
+    elif not (wanted or differentiated):
+        again, also_keeps, _ = run(1, wanted=True)
+        wanted, found, keeps = again is not None, again or found, also_keeps or keeps
     assert found is not None, "only inputs that require gradients are refused by both"
     if keeps and all(check.equal for check in found) and found[0].what == "outputs" and len(found) > 1:
-        found = (run(3, wanted=True)[0] if mode == "eval" else None) or run(3, wanted=False)[0] or found
+        found = (run(3, wanted=True)[0] if wanted else None) or run(3, wanted=False)[0] or found
     return found
 
 
@@ -364,12 +368,12 @@ def _run_both(
     products: DigestedProducts | None,
     *,
     wanted: bool,
-) -> tuple[list[Check] | None, bool]:
+) -> tuple[list[Check] | None, bool, bool]:
     """Compare `calls` calls with one backward pass, whose `gradients` are of both, and another call without gradients.
 
     Where gradients to the inputs are `wanted`, return None if both modules refuse to compute them. With `products`, that
     other call in evaluation mode computes them all the same, and whatever fails is raised. Return also whether a module
-    keeps what it has computed.
+    keeps what it has computed, and whether there was anything to differentiate.
     """
     results, inputs, drawn = [], [], []
     refused: list[str] = []
@@ -403,13 +407,13 @@ def _run_both(
         products.is_certain = False
     if refused:
         if wanted and not results:
-            return None, False
+            return None, False, False
         said = (
             f"both modules refuse these inputs: {refused[0]}"
             if not results
             else f"only one module accepts these inputs{' with gradients' if wanted else ''}: {refused[0]}"
         )
-        return [Check("outputs", mode, not results, said)], False
+        return [Check("outputs", mode, not results, said)], False, False
     detail = next(filter(None, (difference(*pair) for pair in zip(*results, strict=True))), "")
     if not detail and (changed := difference(inputs[0], inputs[1])):
         detail = f"the arguments after the call: {changed}"
@@ -430,7 +434,8 @@ def _run_both(
     kept = {f"{prefix}{name}": tensor for name, tensor in (*one.named_buffers(), *one.named_parameters())}
     others = dict((*other.named_buffers(), *other.named_parameters()))
     detail = difference(kept, {name: others.get(name) for name in kept})
-    return [*found, Check("buffers", mode, not detail, detail)], keeps
+    differentiated = any(leaf.requires_grad for leaf in tensors_in(results))
+    return [*found, Check("buffers", mode, not detail, detail)], keeps, differentiated
 
 
 def has_nan(results: Any) -> bool:
