@@ -30,6 +30,7 @@ from pnne_nb.process.gc_pause import return_free_memory
 from pnne_nb.process.random_state import private_random_state
 
 Mode: TypeAlias = Literal["train", "eval"]
+_DREW = "the random numbers of later calls differ, as one of them draws more"
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -418,7 +419,7 @@ def _run_both(
     if not detail and (changed := difference(inputs[0], inputs[1])):
         detail = f"the arguments after the call: {changed}"
     if not detail and not torch.equal(*drawn):
-        detail = "the random numbers of later calls differ, as one of them draws more"
+        detail = _DREW
     keeps = any(map(_keeps_results, (one, other)))
     # A buffer that remembers how it was computed would forget it in such a call, and the next run with it.
     if not detail and (mode == "eval" or all(buffer.grad_fn is None for buffer in one.buffers())):
@@ -452,17 +453,18 @@ def _without_gradients(
     products: DigestedProducts | None,
 ) -> str:
     """Call two modules again where torch records no gradients, and describe how the results differ."""
-    results = []
+    results, drawn = [], []
     for module in (one, other):
         given = copied((args, kwargs))
         with private_random_state(_SEED), torch.no_grad(), products or nullcontext():
             try:
                 results.append(module(*given[0], **given[1]))
+                drawn.append(torch.get_rng_state())
             except Exception:
                 if module is one:
                     return ""  # it needs gradients itself
                 raise
-    detail = difference(*results)
+    detail = difference(*results) or ("" if torch.equal(*drawn) else _DREW)
     return f"without gradients, {detail}" if detail else ""
 
 

@@ -90,6 +90,25 @@ class Recording(Layered):
         return y * 2 if torch.is_grad_enabled() else y
 
 
+class Drawing(Layered):
+    """Draws a number that nobody sees but later calls."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            torch.rand(())
+        y: Tensor = self.fc(x)
+        return y
+
+
+class DrawingAlways(Layered):
+    """As an import once was."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        torch.rand(())
+        y: Tensor = self.fc(x)
+        return y
+
+
 class Plain(Layered):
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.fc(x)
@@ -156,6 +175,7 @@ def test_the_proof_tells_what_several_calls_and_inputs_with_gradients_tell() -> 
     assert differing(Averaging(), AveragingForAll()) == {"gradients eval"}
     assert differing(Asking(), Plain()) >= {"outputs eval", "gradients eval"}
     assert "outputs eval" in differing(Recording(), Plain())
+    assert differing(Drawing(), DrawingAlways()) >= {"outputs train", "outputs eval"}
     assert differing(Remembering(), Remembering()) == set()
 
 
