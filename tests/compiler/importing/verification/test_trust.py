@@ -90,7 +90,7 @@ class Recording(Layered):
         return y * 2 if torch.is_grad_enabled() else y
 
 
-class Drawing(Layered):
+class DrawingUnseen(Layered):
     """Draws a number that nobody sees but later calls."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -100,7 +100,7 @@ class Drawing(Layered):
         return y
 
 
-class DrawingAlways(Layered):
+class DrawingUnseenAlways(Layered):
     """As an import once was."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -175,7 +175,7 @@ def test_the_proof_tells_what_several_calls_and_inputs_with_gradients_tell() -> 
     assert differing(Averaging(), AveragingForAll()) == {"gradients eval"}
     assert differing(Asking(), Plain()) >= {"outputs eval", "gradients eval"}
     assert "outputs eval" in differing(Recording(), Plain())
-    assert differing(Drawing(), DrawingAlways()) >= {"outputs train", "outputs eval"}
+    assert differing(DrawingUnseen(), DrawingUnseenAlways()) >= {"outputs train", "outputs eval"}
     assert differing(Remembering(), Remembering()) == set()
 
 
