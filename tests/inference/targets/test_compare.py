@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
-from types import SimpleNamespace
+from types import CodeType, FunctionType, SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -261,6 +262,22 @@ def test_forms_are_called_after_what_the_model_was_converted_to() -> None:
     assert not table.rows["bfloat16 in eager PyTorch"].missing
     with pytest.raises(pn.ArgumentError, match="There is no target 'int8 in eager PyTorch'"):
         pn.compare_targets(drawn(), data(), targets=["int8 in eager PyTorch"], quantized=quantized)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, in its own imports
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+def test_dynamo_counts_the_compilations_of_each_table_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes: list[CodeType] = []
+
+    def compiled(function: FunctionType, **_: Any) -> FunctionType:
+        codes.append(function.__code__)
+        return function
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    for _ in range(2):
+        table = pn.compare_targets(drawn(), data(), targets=["torch.compile"], batch_size=16)
+        assert not table.rows["torch.compile"].missing
+    assert codes[0] is not codes[1]
 
 
 def test_cuda_graphs_are_a_row_that_says_what_is_missing() -> None:
