@@ -215,10 +215,11 @@ class Control:
                 self.asked_at = time.time()
                 self._bells.ring()
                 self.woken()
-        self._hold_cell()
+        if stop or (pause and not steps):
+            self._hold_cell()
 
     def _hold_cell(self) -> None:
-        """Let a running cell wait until the training has obeyed."""
+        """Let a running cell wait until the training has obeyed who asks it to halt now."""
         if self._alive and not self.in_training_thread():
             hold_cell(lambda seconds: self._bells.wait_until(self._has_taken_and_obeyed, seconds))
 

@@ -339,3 +339,16 @@ def test_a_page_halts_a_training_that_is_under_way() -> None:
         assert worker.control.state == state
     worker.thread.join(60)
     assert worker.control.direct_buttons() == ""
+
+
+def test_a_cell_is_held_for_a_halt_and_for_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[object] = []
+    monkeypatch.setattr("pnne_nb.runtime.thread.control.hold_cell", held.append)
+    control = Control(lambda _: None)
+    assert control.launch()
+    control.allow(10**6)
+    control.resume()
+    assert not held
+    control.pause()
+    control.stop()
+    assert len(held) == 2
