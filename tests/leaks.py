@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -173,7 +174,18 @@ def _threads(before: State) -> Iterator[str]:
     deadline = time.monotonic() + GRACE
     for thread in left():
         thread.join(max(0.0, deadline - time.monotonic()))
-    yield from (f"the thread {thread.name}" for thread in left())
+    frames = sys._current_frames()
+    for thread in left():
+        frame = frames.get(thread.ident or 0)
+        where = (
+            ""
+            if frame is None
+            else " < ".join(
+                f"{call.name} ({Path(call.filename).name}:{call.lineno})"
+                for call in reversed(traceback.extract_stack(frame))
+            )
+        )
+        yield f"the thread {thread.name}, in {where}"
 
 
 def _processes(before: State) -> Iterator[str]:

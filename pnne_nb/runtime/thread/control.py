@@ -102,7 +102,9 @@ class Control:
     def waiting_for(self) -> str | None:
         """What the running training waits for between two steps, in words, or None."""
         with self._lock:
-            return next(iter(self._reasons.values()), None) if self._state == "running" else None
+            # An interrupt may have kept a reason from going with its visit.
+            reasons = (reason for key, reason in self._reasons.items() if key in self._visits)
+            return next(reasons, None) if self._state == "running" else None
 
     @property
     def asked(self) -> str | None:
@@ -491,5 +493,7 @@ class Control:
     def forget(self, key: Hashable) -> None:
         """End every visit of `key`."""
         with self._lock:
-            self._visits[key] = min(1, self._visits.get(key, 0))
+            # Never 0: after an interrupt before the next line, the training would wait for nobody.
+            if key in self._visits:
+                self._visits[key] = 1
             self.leave(key)

@@ -21,6 +21,7 @@ import torch
 from pnne_nb.runtime.distributed.transport.socket import MessageSocket
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.thread.cells import cells
+from pnne_nb.runtime.thread.control import Control
 from pnne_nb.runtime.training_process import link
 from pnne_nb.runtime.training_process.process_messages import FromKernel, FromProcess, Go, Told
 from tests.runtime import tasks
@@ -306,6 +307,24 @@ def test_interrupts_anywhere_where_a_thread_sends_leave_every_message_whole_and_
     steps = [message.steps for message in heard]
     assert [step for step in steps if step < 0] == list(range(-1, -number - 1, -1))
     assert all(steps[steps.index(step) + 1] == -step for step in steps if step > 0)
+
+
+@pytest.mark.usefixtures("_untold")
+@pytest.mark.parametrize("visits", [0, 1, 3])
+def test_interrupts_anywhere_while_visits_are_forgotten_leave_none_without_a_visitor(visits: int) -> None:
+    for number in itertools.count(1):
+        control = Control(lambda _: None)
+        for _ in range(visits):
+            control.arrive("visitor", "a visit")
+        with cell(), Tracer(number) as tracer:
+            control.forget("visitor")
+        assert visits or not control.visited, number
+        control.forget("visitor")
+        assert not control.visited, number
+        assert control.waiting_for is None
+        if not tracer.has_raised:
+            break
+    assert number > 3
 
 
 @pytest.mark.usefixtures("_untold")
