@@ -8,8 +8,13 @@ looks for them between two steps.
 
 from __future__ import annotations
 
+import ctypes
+import os
 import secrets
+import select
 import socket
+import struct
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -18,6 +23,9 @@ from multiprocessing.connection import wait
 from typing import Final, Literal, TypeAlias, final, get_args
 
 from pnne_nb.process.fork import renewed_after_fork
+
+if sys.platform == "linux":
+    import fcntl
 
 Press: TypeAlias = Literal["pause", "stop"]
 """A button by which pages may halt a training without its kernel."""
@@ -36,8 +44,29 @@ _DEFERRING: Final = hasattr(socket, "TCP_DEFER_ACCEPT")
 """Whether a connection can be taken when its first data has come, and not before, as on Linux."""
 
 
+class _Polled(ctypes.Structure):
+    """What C's ``poll`` is asked for: see ``struct pollfd``."""
+
+    _fields_ = (("fd", ctypes.c_int), ("events", ctypes.c_short), ("revents", ctypes.c_short))
+
+
+_F_SETOWN_EX: Final = 15
+_F_OWNER_TID: Final = 0
+"""Of Linux's ``fcntl.h``; Python has no names for them."""
+_C: Final = ctypes.PyDLL(None) if _DEFERRING else None
+"""The library of C, called with Python's lock: everything in `select` and `socket` gives it away."""
+
+
 def nothing() -> None:
     """Do nothing."""
+
+
+def _let_signal(listener: socket.socket, signal: int) -> None:
+    """Let the system send the calling thread a signal when a connection can be taken."""
+    owner = struct.pack("ii", _F_OWNER_TID, threading.get_native_id())
+    fcntl.fcntl(listener, _F_SETOWN_EX, owner)
+    fcntl.fcntl(listener, fcntl.F_SETSIG, signal)
+    fcntl.fcntl(listener, fcntl.F_SETFL, fcntl.fcntl(listener, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 @final
@@ -47,6 +76,8 @@ class DirectButtons:
     Args:
         pressed: Called there, or by `look`.
         heard: Called before, as soon as a click may have come: taking it gives Python's lock away.
+        signal: Sent to this process, on Linux, when a click comes: nobody needs Python's lock for that. It interrupts no
+            system call but those of the thread that listens.
 
     Attributes:
         address: Where a page sends its requests, with the name of a button behind it.
@@ -55,9 +86,12 @@ class DirectButtons:
         OSError: Nobody may listen here.
     """
 
-    def __init__(self, pressed: Callable[[Press], None], heard: Callable[[], None] = nothing) -> None:
+    def __init__(
+        self, pressed: Callable[[Press], None], heard: Callable[[], None] = nothing, signal: int | None = None
+    ) -> None:
         self._pressed: Callable[[Press], None] | None = pressed
         self._heard = heard
+        self._signal = signal
         self._taking = set[int]()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.setblocking(False)
@@ -72,9 +106,15 @@ class DirectButtons:
         self._thread.start()
 
     @property
-    def taking(self) -> bool:
-        """Whether a thread is about to take a click."""
-        return bool(self._taking)
+    def pending(self) -> bool:
+        """Whether a click has come, or may have, whose effect is still to come; never gives Python's lock away."""
+        if self._taking:
+            return True
+        # Elsewhere than on Linux, a connection may be there before its request.
+        if _C is None:
+            return False
+        polled = _Polled(self._listener.fileno(), select.POLLIN, 0)
+        return bool(_C.poll(ctypes.byref(polled), 1, 0) > 0)
 
     @property
     def listens(self) -> bool:
@@ -101,15 +141,17 @@ class DirectButtons:
     def look(self) -> None:
         """Take a click that has come and that nobody has taken; costs next to nothing, and never waits."""
         now = time.monotonic()
-        # Elsewhere, a connection may be there before its request.
-        if now >= self._look_at and _DEFERRING:
+        if now >= self._look_at and self.pending:
             self._look_at = now + _LOOK_EVERY
+            self._heard()
             with suppress(OSError):
                 self._take()
 
     def _listen(self) -> None:
         # It may be closed meanwhile, or no connection can be opened any more.
         with self._listener, suppress(OSError, ValueError):
+            if self._signal is not None and sys.platform == "linux":
+                _let_signal(self._listener, self._signal)
             while self._pressed is not None:
                 wait([self._listener])
                 self._taking.add(threading.get_ident())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import queue
+import signal
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from urllib.error import HTTPError
@@ -94,13 +96,37 @@ def test_whoever_looks_first_takes_a_click(
 def test_a_click_is_heard_before_it_is_taken() -> None:
     seen: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
     listening = DirectButtons(
-        lambda press: seen.put((press, listening.taking)), lambda: seen.put(("heard", listening.taking))
+        lambda press: seen.put((press, listening.pending)), lambda: seen.put(("heard", listening.pending))
     )
     try:
         assert request(listening.address + "/stop") == 204
     finally:
         listening.close()
     assert [seen.get(timeout=SECONDS) for _ in range(2)] == [("heard", True), ("stop", True)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a chosen thread have such a signal")
+def test_the_system_tells_of_a_click_by_a_signal_that_interrupts_no_call_of_the_main_thread(
+    pressed: queue.SimpleQueue[Press], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = threading.Event()
+    # The thread that listens takes no click: the signal comes without its help.
+    monkeypatch.setattr(direct_buttons, "wait", lambda *_: told.wait(SECONDS) and None)
+    before = signal.signal(signal.SIGURG, lambda *_: told.set())
+    listening = DirectButtons(pressed.put, signal=signal.SIGURG)
+    try:
+        host, port = listening.address.removeprefix("http://").partition("/")[0].split(":")
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGURG])
+        with socket.create_connection((host, int(port)), timeout=SECONDS) as connection:
+            connection.sendall(f"POST /{listening.address.rpartition('/')[2]}/stop HTTP/1.1\r\n\r\n".encode())
+            # This thread would not have it; its Python runs the handler all the same.
+            while not told.is_set():
+                pass
+            assert pressed.get(timeout=SECONDS) == "stop"
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    finally:
+        signal.signal(signal.SIGURG, before)
+        listening.close()
 
 
 def test_nobody_listens_once_they_are_closed(pressed: queue.SimpleQueue[Press]) -> None:

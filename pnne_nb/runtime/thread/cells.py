@@ -2,17 +2,15 @@
 
 This room knows no notebook. Torch gives Python's lock away in each operation. Beside a cell that keeps the lock in C, in a
 long regular expression say, each of them costs the training one such call of the cell, ten for the rest of a small step. A
-pending call of Python runs in the main thread between two instructions of the cell: it waits until the training has halted.
+signal's handler runs in the main thread between two instructions of the cell: it waits until the training has halted.
 """
 
 from __future__ import annotations
 
-import ctypes
 import signal
-import sys
 import threading
 import time
-from collections import deque
+from _thread import interrupt_main
 from collections.abc import Callable
 from types import FrameType
 from typing import Final, final
@@ -27,7 +25,8 @@ _LINGERS: Final = 0.1
 _HAVE_LOCKS: Final = ("pnne_nb", "threading", "queue", "logging", "importlib")
 """Modules in whose middle a thread may have a lock that the training needs."""
 
-_waits: deque[Callable[[float], object]] = deque(maxlen=1)
+HOLD: Final = getattr(signal, "SIGURG", None)
+"""The signal: whoever has no handler for it ignores it, and so nobody is harmed by one. Windows has none like it."""
 
 
 @final
@@ -36,9 +35,14 @@ class Cells:
 
     Whoever knows the notebook calls `began` and `ended` in the thread that runs the cell; without such a
     caller no cell is ever open, and ``with engine.paused():`` is the way to have the model to oneself.
+
+    Attributes:
+        held_by: Each of them waits, for so many seconds at most, until a training has halted that is asked to, if one is; it
+            returns whether none is any longer.
     """
 
     def __init__(self) -> None:
+        self.held_by = Subscribers[Callable[[float], bool]]()
         self._lock = fork_safe(threading.Lock())
         self._thread: int | None = None
         self._depth = 0
@@ -52,6 +56,8 @@ class Cells:
             self._depth += 1
             self._thread = threading.get_ident()
             told = list(self._at_begin) if self._depth == 1 else []
+        if self.open_in_main() and HOLD is not None and signal.getsignal(HOLD) is signal.SIG_DFL:
+            signal.signal(HOLD, _hold)
         for function in told:
             function()
 
@@ -118,32 +124,23 @@ cells = Cells()
 """The one of this process."""
 
 
-def hold_cell(until: Callable[[float], object]) -> None:
+def hold_cell() -> None:
     """Let a cell that runs in the main thread wait before its next instruction; does nothing without such a cell.
 
     A cell in the middle of this package, or of what may have a lock, is not held.
-
-    Args:
-        until: Waits for so many seconds at most.
     """
-    if cells.open_in_main() and threading.current_thread() is not threading.main_thread():
-        _waits.append(until)
-        ctypes.pythonapi.Py_AddPendingCall(_HOLD, None)
+    if HOLD is not None and cells.open_in_main() and threading.current_thread() is not threading.main_thread():
+        interrupt_main(HOLD)
 
 
-def _hold(_: int | None) -> int:
-    try:
-        if _waits:
-            until = _waits.popleft()
-            if not _may_have_a_lock(sys._getframe(1)):
-                until(_LONGEST)
-                time.sleep(_LINGERS)
-    except KeyboardInterrupt:
-        # Raised from here, it would not reach the cell. This is called once this function is left.
-        ctypes.pythonapi.Py_AddPendingCall(
-            ctypes.cast(ctypes.pythonapi.PyErr_SetInterruptEx, ctypes.c_void_p), signal.SIGINT
-        )
-    return 0
+def _hold(_: int, frame: FrameType | None) -> None:
+    if not cells.open_in_main() or _may_have_a_lock(frame):
+        return
+    waits = [until for until in cells.held_by if not until(0.0)]
+    for until in waits:
+        until(_LONGEST)
+    if waits:
+        time.sleep(_LINGERS)
 
 
 def _may_have_a_lock(frame: FrameType | None) -> bool:
@@ -152,7 +149,3 @@ def _may_have_a_lock(frame: FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
-
-
-_HOLD: Final = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_hold)
-"""Kept for as long as Python may call it."""

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias, final
 from pnne_nb.process.bells import SLICE, Bells, Errand
 from pnne_nb.process.direct_buttons import DirectButtons, Press, nothing
 from pnne_nb.process.fork import fork_safe, renewed_after_fork
-from pnne_nb.runtime.thread.cells import cells, hold_cell
+from pnne_nb.runtime.thread.cells import HOLD, cells, hold_cell
 from pnne_nb.runtime.thread.step_lock import has_turn
 from pnne_nb.telemetry.frames import ALIVE, TrainingState
 
@@ -68,6 +68,7 @@ class Control:
         self._errands: deque[Errand] = deque()
         self._forked = False
         self._buttons: DirectButtons | None = None
+        self._hold_no_cell: Callable[[], None] = nothing
         renewed_after_fork(self)
 
     def renew_after_fork(self) -> None:
@@ -167,6 +168,7 @@ class Control:
             state: TrainingState = "running" if steps is None else "paused"
             self._state = state
         try:
+            self._hold_no_cell = cells.held_by.add(self._no_halt_asked)
             self._changed(state)
         except BaseException:
             # No thread will ever end this.
@@ -218,15 +220,17 @@ class Control:
                 self._bells.ring()
                 self.woken()
         if stop or (pause and not steps):
-            self._hold_cell()
+            hold_cell()
 
-    def _hold_cell(self) -> None:
-        """Let a running cell wait until the training has obeyed who asks it to halt now."""
-        if self._alive and not self.in_training_thread():
-            hold_cell(lambda seconds: self._bells.wait_until(self._has_taken_and_obeyed, seconds))
+    def _no_halt_asked(self, timeout: float) -> bool:
+        """Wait until nobody asks the training to halt, or it has; whether that is so."""
+        return self._bells.wait_until(lambda: not (self._is_clicked() or self._is_to_halt()), timeout)
 
-    def _has_taken_and_obeyed(self) -> bool:
-        return not (self._buttons is not None and self._buttons.taking) and self._has_obeyed()
+    def _is_clicked(self) -> bool:
+        return self._buttons is not None and self._buttons.pending
+
+    def _is_to_halt(self) -> bool:
+        return (self._stop or not self._steps) and not self._has_obeyed()
 
     def settled(self, timeout: float | None = None) -> bool:
         """Wait until the training has obeyed: it has halted with no step left to make, or has ended.
@@ -264,7 +268,7 @@ class Control:
         """Return the address at which a page may halt the training, see `DirectButtons`; empty if there is none."""
         with self._lock, suppress(OSError):
             if self._alive and self._buttons is None:
-                self._buttons = DirectButtons(self._pressed, self._hold_cell)
+                self._buttons = DirectButtons(self._pressed, hold_cell, HOLD)
             return "" if self._buttons is None else self._buttons.address
         return ""
 
@@ -391,6 +395,7 @@ class Control:
             self._errands.clear()
             buttons, self._buttons = self._buttons, None
             self._bells.ring()
+        self._hold_no_cell()
         if buttons is not None:
             buttons.close()
 

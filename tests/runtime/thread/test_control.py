@@ -8,6 +8,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from pnne_nb.process.bells import Bell
+from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.runtime.thread.control import Control
 from pnne_nb.telemetry.frames import TrainingState
 
@@ -342,13 +343,23 @@ def test_a_page_halts_a_training_that_is_under_way() -> None:
 
 
 def test_a_cell_is_held_for_a_halt_and_for_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    held: list[object] = []
-    monkeypatch.setattr("pnne_nb.runtime.thread.control.hold_cell", held.append)
+    held: list[None] = []
+    monkeypatch.setattr("pnne_nb.runtime.thread.control.hold_cell", lambda: held.append(None))
     control = Control(lambda _: None)
     assert control.launch()
+    (no_halt_asked,) = cells.held_by
     control.allow(10**6)
+    assert no_halt_asked(0.0)
     control.resume()
+    assert no_halt_asked(0.0)
     assert not held
     control.pause()
+    assert not no_halt_asked(0.0)
+    control.resume()
+    assert no_halt_asked(0.0)
     control.stop()
+    assert not no_halt_asked(0.0)
     assert len(held) == 2
+    control.end("stopped", lambda _: None)
+    assert no_halt_asked(0.0)
+    assert not len(cells.held_by)
