@@ -61,9 +61,9 @@ def nothing() -> None:
     """Do nothing."""
 
 
-def _let_signal(listener: socket.socket, signal: int) -> None:
-    """Let the system send the calling thread a signal when a connection can be taken."""
-    owner = struct.pack("ii", _F_OWNER_TID, threading.get_native_id())
+def _let_signal(listener: socket.socket, signal: int, thread: threading.Thread) -> None:
+    """Let the system send `thread` a signal when a connection can be taken."""
+    owner = struct.pack("ii", _F_OWNER_TID, thread.native_id)
     fcntl.fcntl(listener, _F_SETOWN_EX, owner)
     fcntl.fcntl(listener, fcntl.F_SETSIG, signal)
     fcntl.fcntl(listener, fcntl.F_SETFL, fcntl.fcntl(listener, fcntl.F_GETFL) | os.O_ASYNC)
@@ -91,7 +91,6 @@ class DirectButtons:
     ) -> None:
         self._pressed: Callable[[Press], None] | None = pressed
         self._heard = heard
-        self._signal = signal
         self._taking = set[int]()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.setblocking(False)
@@ -104,6 +103,8 @@ class DirectButtons:
         renewed_after_fork(self)
         self._thread = threading.Thread(target=self._listen, name="pnne-buttons", daemon=True)
         self._thread.start()
+        if signal is not None and sys.platform == "linux":
+            _let_signal(self._listener, signal, self._thread)
 
     @property
     def pending(self) -> bool:
@@ -150,8 +151,6 @@ class DirectButtons:
     def _listen(self) -> None:
         # It may be closed meanwhile, or no connection can be opened any more.
         with self._listener, suppress(OSError, ValueError):
-            if self._signal is not None and sys.platform == "linux":
-                _let_signal(self._listener, self._signal)
             while self._pressed is not None:
                 wait([self._listener])
                 self._taking.add(threading.get_ident())
