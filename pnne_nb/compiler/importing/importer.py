@@ -236,10 +236,10 @@ def _check(
     for first in converted(net, model, other.inputs, shared.originals if shared is not None else {}):
         tell(f"comparing {first.dtype}", done=0.9)
         return_free_memory(used)
-        each, answer = first, _same_converted(graph, first, is_large=is_large)
+        each, answer = first, _same_converted(graph, first, is_large=is_large, by_mode=by_mode)
         if not answer and first.whole is not None:
             each = first.whole()
-            answer = _same_converted(graph, each, is_large=is_large)
+            answer = _same_converted(graph, each, is_large=is_large, by_mode=by_mode)
         if answer is False:
             again = Copies(each.net), Copies(each.model)
             fault = find_fault(graph, each.net, each.model, *each.inputs, again) or unknown
@@ -247,9 +247,13 @@ def _check(
     return None
 
 
-def _same_converted(graph: NodeGraph, each: Converted, *, is_large: bool) -> bool | None:
+def _same_converted(graph: NodeGraph, each: Converted, *, is_large: bool, by_mode: bool) -> bool | None:
     digests = Digests() if is_large else None
-    return tried(graph, each.net.eval(), each.model.eval(), each.inputs, digests=digests)
+    answers = [
+        tried(graph, each.net.train(training), each.model.train(training), each.inputs, digests=digests, must_refuse=True)
+        for training in ((False, True) if by_mode else (False,))
+    ]
+    return False if False in answers else all(answers) or None
 
 
 def _module_path(net: nn.Module, path: str) -> str:

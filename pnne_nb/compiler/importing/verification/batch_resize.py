@@ -157,6 +157,8 @@ def tried(
     given: Any,
     context: Callable[[], Any] = torch.no_grad,
     digests: Digests | None = None,
+    *,
+    must_refuse: bool = False,
 ) -> bool | None:
     """Return whether an import computes what the module does with some inputs; None if either refuses them.
 
@@ -167,6 +169,7 @@ def tried(
         given: Arguments by position and by name.
         context: In which both are called.
         digests: Of operands, where large products need not be computed.
+        must_refuse: Whether the import computes something else where it takes what the module refuses.
     """
     prefix = key_prefix(graph)
     if digests is not None:
@@ -179,7 +182,9 @@ def tried(
     for memory in (nullcontext, *[FillEmptyTensors] * (TRIES - 1)):
         with memory():
             expected, refused = _result(one, given, context)
-            found, error = _result(other, given, context, prefix) if refused is None else (None, None)
+            found, error = _result(other, given, context, prefix) if refused is None or must_refuse else (None, None)
+        if must_refuse and refused is not None and error is None:
+            return False
         if refused is not None or (isinstance(error, ExecutionError) and _is_check(graph, error)):
             return None
         if error is None and not _differ(expected, found):
