@@ -282,7 +282,21 @@ def test_a_first_line_works(line: str, names: dict[str, Any]) -> None:
     exec(line, names)
 
 
+@pytest.mark.filterwarnings("ignore:linear is the function")
 @pytest.mark.parametrize(("line", "answer"), ANSWERED)
 def test_a_first_line_is_answered_with_the_line_that_would(line: str, answer: str, names: dict[str, Any]) -> None:
     with pytest.raises((pn.PnneError, AttributeError, TypeError), match=re.escape(answer)):
         exec(line, names)
+
+
+@pytest.mark.parametrize(("name", "layer"), [("conv2d", "Conv2d"), ("linear", "Linear"), ("embedding", "Embedding")])
+def test_a_function_that_has_no_weight_of_its_own_is_added_with_the_name_of_its_layer(name: str, layer: str) -> None:
+    graph = pn.NodeGraph()
+    with pytest.warns(
+        UserWarning, match=re.escape(f'Did you mean the layer {layer}: graph.add("{layer}", ...)?')
+    ) as told:
+        graph.add(name)
+    assert told[0].filename == __file__
+    # Whoever gives the function itself means it.
+    graph.add(getattr(nn.functional, name))
+    graph.add("relu")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Mapping, Sequence
 
 from pnne_nb.errors import ArgumentError, UnknownPropertyError, UnknownTypeError, shown
@@ -59,6 +60,8 @@ def addition(
         name, *arguments = arguments  # type: ignore[assignment]  # it is a text
     given = dict(properties)
     _require_layer(spec, types, arguments, given)
+    if isinstance(type, str) and not given:
+        _warn_of_function(spec, types)
     for key, value in zip(_order(spec, arguments, read), arguments, strict=False):
         if key in given:
             raise ArgumentError(
@@ -183,6 +186,17 @@ def _require_layer(spec: NodeSpec, types: Types, arguments: Sequence[object], gi
     if layers and (foreign or arguments):
         what = f"has no {', '.join(foreign)}" if foreign else "takes its arguments by name"
         raise UnknownPropertyError(f"{spec.type} is the function, which {what}. {meant_layer(layers)}")
+
+
+def _warn_of_function(spec: NodeSpec, types: Types) -> None:
+    """Say that a function of the catalogue has no weight of its own, where there is a layer of its name that has."""
+    takes_weight = any(port.name == "weight" and not port.optional for port in spec.inputs)
+    layers = layers_of(spec, types) if takes_weight else []
+    if layers:
+        warnings.warn(
+            f"{spec.type} is the function, whose weight comes by an edge. {meant_layer(layers)}",
+            stacklevel=5,  # whoever calls `add`
+        )
 
 
 def parts_of(layer: object) -> tuple[object, tuple[object, ...], Mapping[str, object]]:

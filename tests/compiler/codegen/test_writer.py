@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
+from torch.nn import functional as F
 
 import pnne_nb as pn
 from pnne_nb.compiler.codegen.writer import generate
@@ -151,7 +152,7 @@ def test_initial_values_of_parameters(init: str | dict[str, float], text: str) -
     graph.add("Input", "x", shape=("N", 3))
     given = {"init": init} if isinstance(init, str) else {"init": "normal", **init}
     graph.add("Parameter", "w", shape=(2, 3), **given)
-    graph.add("linear", "fc")
+    graph.add(F.linear, "fc")
     graph.add("Output", "y")
     graphs.wire(graph, "x fc.input", "w fc.weight", "fc y")
     assert f"self.w = nn.Parameter({text})" in pn.to_source(graph)
