@@ -64,9 +64,10 @@ def bind(
         resolved: Values of the properties that are ``"auto"``.
     """
     arguments, keywords = _call(spec, {**properties, **resolved} if resolved else properties, wires)
-    present = spec.present_outputs(properties)
-    results: Returns = spec.returns or tuple(port.name for port in present)
-    return BoundCall(arguments, keywords, results, single=not spec.returns and len(present) == 1)
+    if spec.returns:
+        return BoundCall(arguments, keywords, spec.returns, single=False)
+    results = tuple([port.name for port in spec.present_outputs(properties)])
+    return BoundCall(arguments, keywords, results, single=len(results) == 1)
 
 
 def construct(spec: NodeSpec, values: Mapping[str, Value]) -> Construction:
