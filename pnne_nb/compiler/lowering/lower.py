@@ -10,7 +10,6 @@ import msgspec
 from pnne_nb.catalog.custom import ObjectMaker
 from pnne_nb.compiler.codegen.expressions import is_known
 from pnne_nb.compiler.ir.bind import automatic_properties
-from pnne_nb.compiler.ir.node_settings import ablated
 from pnne_nb.compiler.ir.program import (
     Argument,
     Attribute,
@@ -39,7 +38,7 @@ from pnne_nb.compiler.lowering.lower_node import (
 from pnne_nb.compiler.lowering.type_hints import Annotations
 from pnne_nb.compiler.shapes.infer import failure
 from pnne_nb.errors import Diagnostic
-from pnne_nb.graph.model.node import Node, whole_of
+from pnne_nb.graph.model.node import Node, ablated, whole_of
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
 

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from pnne_nb.compiler.ir.bind import bind, construct
-from pnne_nb.compiler.ir.node_settings import inside, with_element_type
+from pnne_nb.compiler.ir.bind import bind, construct, with_element_type
 from pnne_nb.compiler.ir.program import Argument, Call, Construction, Holder, Layer, Member, Nested, Opaque, Weight
 from pnne_nb.compiler.ir.snapshot import GraphSnapshot
 from pnne_nb.errors import Diagnostic
-from pnne_nb.graph.model.node import Node, is_uncalled
+from pnne_nb.graph.model.node import Node, inside, is_uncalled
 from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.graph.schema.values import Value
 
