@@ -113,9 +113,10 @@ class TensorSource:
             order = self.order(epoch)
             # Tensors may be on an accelerator already, and are chosen from there.
             orders = {device: order.to(device) for device in {tensor.device for tensor in self.tensors}}
-            parts = [(tensor, orders[tensor.device]) for tensor in self.tensors]
+            parts = [(tensor, tensor.device) for tensor in self.tensors]
             for at in range(start * step, self._count, step):
-                yield tuple([tensor.index_select(0, order[at : at + step]) for tensor, order in parts])
+                chosen = {device: order[at : at + step] for device, order in orders.items()}
+                yield tuple([tensor.index_select(0, chosen[device]) for tensor, device in parts])
         else:
             for at in range(start * step, self._count, step):
                 # Copies, as above: a model may change its input in place, and these are somebody's arrays.

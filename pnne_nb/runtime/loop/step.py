@@ -282,7 +282,8 @@ class Stepper:
             factor = weight * peers.count
             precision.backward(loss if factor == 1.0 else loss * factor)
             if isinstance(output, Tensor):
-                self._function = "" if output.grad_fn is None else output.grad_fn.name()
+                if not self._compared_before and output.grad_fn is not None:
+                    self._function = output.grad_fn.name()
                 output = output.detach()
             outputs.append(output)
         return value, outputs
