@@ -77,7 +77,7 @@ class Session:
         observers: The probes.
         announcer: Tells what a step, or an epoch, has led to.
         requests: What is done between two steps.
-        loss_choice: The loss and why it was chosen, or None if it was given.
+        loss_choice: The name of the loss, and why it was chosen if none was given.
 
     Raises:
         CompileError: The graph is unfinished or wrong.

@@ -136,9 +136,9 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
         )
         self._histogram = HistogramPlot(above=self._chooser)
         self._loss_switch = LogSwitch(self._answer_loss, log=loss_scale == "log")
-        name, _, chosen = engine.loss_text.partition(" (chosen: ")
-        why = f"{name} was chosen: {chosen.removesuffix(')')}." if chosen else ""
-        self._loss = LossPlot(loss_scale, self._loss_switch, f"Loss: {name}", why)
+        loss = engine.loss_choice
+        why = f"{loss.name} was chosen: {loss.reason}." if loss.reason else ""
+        self._loss = LossPlot(loss_scale, self._loss_switch, f"Loss: {loss.name}", why)
         self._recorded = RecordedPlot()
         metrics = MetricPlots()
         self._exporter: GraphEditor | None = None

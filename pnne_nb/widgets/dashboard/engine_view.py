@@ -30,7 +30,7 @@ def training_still(engine: TrainingEngine, *, log: bool) -> Still:
         log: Whether the vertical axes are logarithmic.
     """
     progress = engine.progress
-    said = [f"Loss: {engine.loss_text}."]
+    said = [f"Loss: {engine.loss_choice}."]
     if engine.error is not None:
         said.append(in_brief(engine.error))
     title = f"Training {engine.state}: epoch {min(progress.epoch, progress.epochs)} of {progress.epochs}"
