@@ -231,8 +231,8 @@ class DatasetSource:
 class StreamSource:
     """Batches of a loader that decides itself: resuming means reading again what was read.
 
-    It reads through a copy of the loader: workers and generators that the loader keeps are shared by whoever reads it, as a
-    cell may do meanwhile.
+    It reads through a copy of the loader, because a cell may read the loader meanwhile, and would share its workers and
+    generators.
 
     Attributes:
         loader: As it was given.

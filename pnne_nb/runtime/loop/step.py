@@ -139,8 +139,8 @@ class Stepper:
         observers: Watch some of the steps.
 
     Attributes:
-        notices: What there is to tell of the steps beside their results, until somebody takes it out.
-        stages: Where the time goes; whoever calls `make` has started it.
+        notices: What to tell about the steps beside their results; the loop takes it out.
+        stages: Where the time goes; started before `make` is called.
         memory: Cuts batches for which memory is too small.
         ring: Knows the last steps.
     """

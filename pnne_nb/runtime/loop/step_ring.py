@@ -155,7 +155,7 @@ class StepRing:
             del self.snapshots[0]
 
     def touch(self) -> None:
-        """Begin the next step with a snapshot: somebody may have changed the training between two steps."""
+        """Begin the next step with a snapshot: the training may have been changed between two steps."""
         self._next_step, self._next_time = 0, 0.0
 
     def clear(self) -> None:

@@ -349,7 +349,7 @@ class Session:
             )
 
     def resume(self, state: dict[str, Any], notes: Iterable[tuple[str, str]], *, epochs_changed: bool) -> None:
-        """Go on from what `state_dict` returned, and tell what there is to say of it.
+        """Go on from what `state_dict` returned, and report its notices.
 
         Args:
             state: From a checkpoint.
