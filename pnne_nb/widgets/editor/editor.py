@@ -67,8 +67,8 @@ from pnne_nb.widgets.editor.document_requests import BlocksRequest, ChangeReques
 from pnne_nb.widgets.editor.edited_document import document_of, still_there
 from pnne_nb.widgets.editor.live_analysis import Derivation
 from pnne_nb.widgets.editor.live_model import LiveModel
+from pnne_nb.widgets.editor.open_views import Views
 from pnne_nb.widgets.editor.training_overlay import OverlaidTraining, Overlay
-from pnne_nb.widgets.editor.views import Views
 from pnne_nb.widgets.host.bundle import bundled, key_of
 from pnne_nb.widgets.host.comms import answer_while_busy
 from pnne_nb.widgets.host.displays import Closable, Displays, close_parts, widget_tree
