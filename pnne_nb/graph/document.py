@@ -39,7 +39,7 @@ from pnne_nb.graph.model.validate import Types
 from pnne_nb.graph.queries import ReadableGraph
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.storage import json_format
-from pnne_nb.graph.storage.json_format import read_file, replace_file
+from pnne_nb.graph.storage.json_format import read_file
 
 
 @final
@@ -287,13 +287,7 @@ class NodeGraph(ReadableGraph):
                 if node.definition is not None:
                     self._ledger.apply(group_plans.discarding(self._content, node.definition))
 
-    def group(
-        self,
-        nodes: Iterable[NodeRef],
-        name: str | None = None,
-        *,
-        graph: str = "",
-    ) -> Node:
+    def group(self, nodes: Iterable[NodeRef], name: str | None = None, *, graph: str = "") -> Node:
         """Move nodes of one graph into a new nested graph, shown by one node of type ``"Subgraph"``.
 
         Edges that cross the border become Input and Output nodes of the nested graph, and so do results that nothing takes.
@@ -380,13 +374,7 @@ class NodeGraph(ReadableGraph):
 
     # Committing
 
-    def apply(
-        self,
-        ops: Iterable[Op],
-        *,
-        label: str = "",
-        base: int | None = None,
-    ) -> Transaction:
+    def apply(self, ops: Iterable[Op], *, label: str = "", base: int | None = None) -> Transaction:
         """Apply ops, all of them or none, as one undoable change (or as part of the open `transaction`).
 
         Ops name what they change, so that ops made against an older version are checked against the present
@@ -477,17 +465,6 @@ class NodeGraph(ReadableGraph):
         graph = cls(content.name, types=types)
         graph._ledger.content = content
         return graph
-
-    def save(self, path: str | Path) -> None:
-        """Write a graph file, by custom named ``….pnne.json``; an existing one is replaced at once, or not at all.
-
-        Args:
-            path: Where; the directory must exist.
-
-        Raises:
-            GraphFileAccessError: If the file cannot be written; it is an ``OSError`` too.
-        """
-        replace_file(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | Path, *, types: Types = registry) -> Self:

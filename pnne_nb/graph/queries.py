@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from pnne_nb.errors import ArgumentError, Diagnostic, GraphError, answers_misuse, expect, no_attribute, shown
@@ -26,7 +27,7 @@ from pnne_nb.graph.render.svg import ThemeName, svg
 from pnne_nb.graph.schema.analysis_hook import installed
 from pnne_nb.graph.schema.habits import METHODS
 from pnne_nb.graph.storage import json_format
-from pnne_nb.graph.storage.json_format import DocumentState
+from pnne_nb.graph.storage.json_format import DocumentState, replace_file
 
 
 class ReadableGraph:
@@ -260,6 +261,17 @@ class ReadableGraph:
     def to_json(self) -> str:
         """Return the text of a graph file: the same for equal documents, a line for each node and edge."""
         return json_format.write(self.state())
+
+    def save(self, path: str | Path) -> None:
+        """Write a graph file, by custom named ``….pnne.json``; an existing one is replaced at once, or not at all.
+
+        Args:
+            path: Where; the directory must exist.
+
+        Raises:
+            GraphFileAccessError: If the file cannot be written; it is an ``OSError`` too.
+        """
+        replace_file(path, self.to_json())
 
     # Looking on
 

@@ -1,4 +1,4 @@
-"""Runs exported files in the place of a model: names, element types and sizes are compared before their runtime sees them."""
+"""Runs exported files as models are run, and checks names, element types and sizes before the file's runtime sees them."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def open_exported(path: Path, format: str, *, trust: bool) -> ExportedModule:
 
 
 def classes_of(module: ExportedModule) -> tuple[str, ...] | None:
-    """Return the names of classes that stand in the metadata of a file, if any do."""
+    """Return the names of classes in the metadata of a file, if there are any."""
     assert module.exported is not None
     said = module.exported.metadata.get(f"{METADATA_PREFIX}classes")
     return tuple(json.loads(said)) if said is not None else None

@@ -1,4 +1,4 @@
-"""Real examples for measuring a model: some to calibrate on, the others held out to judge by one number."""
+"""Splits real examples for measuring a model: some calibrate it, and the others are held out to judge it by one number."""
 
 from __future__ import annotations
 

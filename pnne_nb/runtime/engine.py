@@ -27,7 +27,7 @@ from pnne_nb.runtime.faults.fault import Fault
 from pnne_nb.runtime.monitoring.memory_estimate import MemoryNeeds, needs_of
 from pnne_nb.runtime.monitoring.progress import ProgressBar
 from pnne_nb.runtime.objective.goal import MonitorChoice
-from pnne_nb.runtime.objective.losses import BY_TARGET, Loss, loss_name
+from pnne_nb.runtime.objective.losses import BY_TARGET, Loss, LossChoice
 from pnne_nb.runtime.objective.metric_choices import MetricChoice
 from pnne_nb.runtime.objective.metrics import Stateful
 from pnne_nb.runtime.objective.step_logs import StepFunction
@@ -191,7 +191,7 @@ class TrainingEngine:
             raise no_attribute(self, name, METHODS)
 
     def __repr__(self) -> str:
-        return f"TrainingEngine({type(self._session.model).__name__}, loss={self.loss_text}, state={self.state!r})"
+        return f"TrainingEngine({type(self._session.model).__name__}, loss={self.loss_choice}, state={self.state!r})"
 
     def _repr_html_(self) -> str:
         progress = self.progress
@@ -201,14 +201,9 @@ class TrainingEngine:
         return f"<p><code>{escape(repr(self))}</code></p><p>{where}</p>{failed}{picture}"
 
     @property
-    def loss_text(self) -> str:
-        """The loss, and why it was chosen if none was given: ``"MSELoss (chosen: the targets are floats)"``."""
-        training = self._session
-        if training.config.step_function is not None:
-            return "of the step function"
-        choice = training.loss_choice
-        chosen = "" if choice is None else f" (chosen: {choice.reason})"
-        return f"{loss_name(training.config.loss)}{chosen}"
+    def loss_choice(self) -> LossChoice:
+        """The name of the loss, and why it was chosen if none was given."""
+        return self._session.loss_choice
 
     # In several processes
 

@@ -343,11 +343,10 @@ class _Writer:
         """Return the making of a member."""
         text: Text
         match member:
-            case Layer(_, construction, "meta") if takes_device(construction.target):
-                made = self._expressions.construction(construction)  # never anywhere else, for it may be too large
-                return made._replace(items=(*made.items, 'device="meta"'))
-            case Layer(_, construction):
+            case Layer(_, construction, device):
                 text = self._expressions.construction(construction)
+                if device == "meta" and takes_device(construction.target):  # never anywhere else: it may be too large
+                    return text._replace(items=(*text.items, 'device="meta"'))
             case Nested(name, definition):
                 inner = self._opaque[definition]
                 given = (f"{key}={self._expressions.argument(value)}" for key, value in member.arguments)
@@ -416,9 +415,11 @@ class _Writer:
             targets, dead = variables.step(index)
             if call.target == CHOOSE and not targets:
                 continue  # it only says when its inputs are made
-            branch = self._enter(branch, wanted, call.inside)
-            line = NodeLine(program.definition, call.node, inputs, nested=tuple(_nested(call)))
-            self._statement(text, line, lead=f"{targets} = " if targets and not changed else "")
+            if wanted != branch or call.inside != self._inside:
+                branch = self._enter(branch, wanted, call.inside)
+            # Only the readable form has calls inside each other.
+            line = NodeLine(program.definition, call.node, inputs, True, tuple(_nested(call)) if self._shown else ())
+            self._statement(text, line, "", f"{targets} = " if targets and not changed else "")
             if changed and targets and targets != changed:
                 self._lines.append(f"{self._margin}{targets} = {changed}")
             if branch:
@@ -491,6 +492,7 @@ class _Writer:
         """Append a statement with its comment and the start of its first line."""
         if self._comments and line.calls and not said:
             said = self._comments.get((line.definition, line.node), "")
-        for text_line in laid_out(text, self._margin, said, lead):
-            self._lines.append(text_line)
-            self._map[len(self._lines)] = line
+        first = len(self._lines) + 1
+        self._lines += laid_out(text, self._margin, said, lead)
+        for number in range(first, len(self._lines) + 1):
+            self._map[number] = line

@@ -11,8 +11,8 @@ import msgspec
 
 from pnne_nb.catalog.custom import is_autograd_function
 from pnne_nb.compiler.ir.literals import TensorLiteral
-from pnne_nb.compiler.ir.node_settings import ELEMENT
 from pnne_nb.compiler.ir.program import Argument, Constant, Construction, Mode, Sequence
+from pnne_nb.graph.model.node import Node
 from pnne_nb.graph.schema.property_types import (
     DtypeType,
     EnumType,
@@ -23,9 +23,13 @@ from pnne_nb.graph.schema.property_types import (
     TupleType,
     UnionType,
     admits,
+    check,
 )
 from pnne_nb.graph.schema.spec import AUTO, NodeSpec, Port, Returns
 from pnne_nb.graph.schema.values import DTYPES, MEMORY_FORMATS, TorchConstant, Value
+
+ELEMENT = "dtype"
+"""Argument of torch's layers by which they are made of another element type; no property of any node."""
 
 
 class BoundCall(msgspec.Struct, frozen=True):
@@ -64,9 +68,17 @@ def bind(
         resolved: Values of the properties that are ``"auto"``.
     """
     arguments, keywords = _call(spec, {**properties, **resolved} if resolved else properties, wires)
-    present = spec.present_outputs(properties)
-    results: Returns = spec.returns or tuple(port.name for port in present)
-    return BoundCall(arguments, keywords, results, single=not spec.returns and len(present) == 1)
+    if spec.returns:
+        return BoundCall(arguments, keywords, spec.returns, single=False)
+    results = tuple([port.name for port in spec.present_outputs(properties)])
+    return BoundCall(arguments, keywords, results, single=len(results) == 1)
+
+
+def with_element_type(node: Node) -> Mapping[str, Value]:
+    """Return the properties of a node with the element type of the layer that it was imported from."""
+    if node.origin is None or node.origin.dtype is None or ELEMENT in node.properties:
+        return node.properties
+    return {**node.properties, ELEMENT: check(DtypeType(), node.origin.dtype)}
 
 
 def construct(spec: NodeSpec, values: Mapping[str, Value]) -> Construction:

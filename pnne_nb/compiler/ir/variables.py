@@ -88,16 +88,16 @@ class Variables:
                 name = self._names.pop(ref)
                 if ref.node not in self.entries or name in GENERIC:
                     free[ref] = name
+                    self._used.discard(name)
                 else:
+                    # A name of an argument stays taken: it may not come to mean something else by chance.
                     self._lent.add(name)
-        self._used.difference_update(free.values())
         targets = self._left(index, free)
         dead = [
             name
             for ref, name in free.items()
-            if ref.node not in self._numbers and name not in self._used and ref.node not in self.entries
+            if name not in self._used and ref.node not in self._numbers and ref.node not in self.entries
         ]
-        # A name of an argument stays taken: it may not come to mean something else by chance.
         return targets, dead
 
     def _chained(self, index: int) -> Ref | None:
@@ -141,17 +141,15 @@ class Variables:
             if len(chain) == 1 or (call.kind == "member" and layers == 1 and len(chain) <= _NAMED_CHAIN):
                 yield index, _speaking(call)
 
-    def _taken_over(self, index: int, free: Mapping[Ref, str]) -> str | None:
-        """Return the variable that a call's result takes over from what it is made of."""
+    def _taken_over(self, index: int, free: Mapping[Ref, str]) -> str:
+        """Return the variable that a call's result takes over from what it is made of; empty for none."""
         chained = self._following[index]
         if chained is not None:
-            return free.get(chained)
-        if self._program.calls[index].node in self._numbers:
-            return None
+            return free.get(chained, "")
         read = self._tensors[index]
-        if len(read) < 2:
-            return None
-        return next((free[ref] for ref in read if free.get(ref) in GENERIC and free[ref] not in self._wished), None)
+        if len(read) < 2 or self._program.calls[index].node in self._numbers:
+            return ""
+        return next((free[ref] for ref in read if free.get(ref) in GENERIC and free[ref] not in self._wished), "")
 
     def _left(self, index: int, free: Mapping[Ref, str]) -> str:
         """Return the assignment target of the call at `index`."""
@@ -162,7 +160,8 @@ class Variables:
             return ""
         several = len(read) > 1 or (not call.single and call.node in self._numbers)
         for ref in read:
-            name = self._wish(ref) or (None if several else self._taken_over(index, free))
+            name = self._wish(ref) if self._wishes else ""
+            name = name or ("" if several else self._taken_over(index, free))
             name = name or self._fresh(index, ref.port if several else None)
             self._used.add(name)
             self._lent.discard(name)
@@ -171,8 +170,6 @@ class Variables:
 
     def _wish(self, ref: Ref) -> str:
         """Return the name that the author of an imported module uses for a value, if nothing else has it now."""
-        if not self._wishes:
-            return ""
         name = self._wishes.get(ref, "")
         return name if name not in self._used or name in self._lent else ""
 

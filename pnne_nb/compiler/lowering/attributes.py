@@ -14,7 +14,10 @@ def member_paths(snapshot: GraphSnapshot) -> dict[str, str]:
     """Return the attribute of each node's module: its name, or ``layers.0`` inside a list."""
     paths: dict[str, str] = {}
     for name, node in snapshot.nodes.items():
-        held = (node.origin.held if node.origin is not None else None) or ""
+        if node.origin is None:
+            paths[name] = name
+            continue
+        held = node.origin.held or ""
         top = held.partition(".")[0]
         # A copy of such a node, and one beside a node that has the list's name, stands for itself.
         free = top and top not in snapshot.nodes and held not in paths.values()
@@ -64,10 +67,11 @@ def ties(snapshots: Mapping[str, GraphSnapshot], diagnostics: list[Diagnostic]) 
         diagnostics: What cannot be tied any more is added to it.
     """
     root = snapshots[""]
-    paths = module_paths(root)
+    tied = {name: node.origin.ties for name, node in root.nodes.items() if node.origin is not None and _is_drawn(node)}
+    paths = module_paths(root) if tied else {}
     places: dict[str, dict[str, str]] = {}
-    for name, node in root.nodes.items():
-        for below, other in node.origin.ties.items() if node.origin is not None and _is_drawn(node) else ():
+    for name, others in tied.items():
+        for below, other in others.items():
             path = ".".join(part for part in (paths[name], below) if part)
             found = tuple(_holder(snapshots, each, places) for each in (path, other))
             if "Module" in found:

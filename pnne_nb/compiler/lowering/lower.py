@@ -9,7 +9,7 @@ import msgspec
 
 from pnne_nb.catalog.custom import ObjectMaker
 from pnne_nb.compiler.codegen.expressions import is_known
-from pnne_nb.compiler.ir.node_settings import ablated
+from pnne_nb.compiler.ir.bind import automatic_properties
 from pnne_nb.compiler.ir.program import (
     Argument,
     Attribute,
@@ -38,7 +38,7 @@ from pnne_nb.compiler.lowering.lower_node import (
 from pnne_nb.compiler.lowering.type_hints import Annotations
 from pnne_nb.compiler.shapes.infer import failure
 from pnne_nb.errors import Diagnostic
-from pnne_nb.graph.model.node import Node, whole_of
+from pnne_nb.graph.model.node import Node, ablated, whole_of
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
 
@@ -143,22 +143,19 @@ class _Lowering:
         paths = member_paths(snapshot)
         values = _values(snapshot, self._snapshots, paths)
         nodes = self.nodes[snapshot.id] = self._unchanged(snapshot) or self._nodes(snapshot, paths, values)
-        members = [
-            (place_of(b.node), b.member) for b in nodes.values() if b.member is not None and b.node.shares is None
-        ]
+        held = [(b.node, b.member) for b in nodes.values() if b.member is not None and b.node.shares is None]
         calls = {name: bound.call for name, bound in nodes.items() if bound.call is not None}
         holds = self._holders.get(snapshot.id, "")
         if holds:
             calls = {}  # its own code decides
         whole = "" if snapshot.id else whole_of(snapshot.nodes)
         if whole:
-            self._require_free(snapshot, whole, [member.name for _, member in members])
+            self._require_free(snapshot, whole, [member.name for _, member in held])
+        # Imported members stand where the original has them: nodes are in the order in which they run.
+        held.sort(key=lambda each: (each[1].name != whole, place_of(each[0])))
         program = Program(
             definition=snapshot.id,
-            # Imported members stand where the original has them: nodes are in the order in which they run.
-            members=tuple(
-                member for _, member in sorted(members, key=lambda placed: (placed[1].name != whole, placed[0]))
-            ),
+            members=tuple([member for _, member in held]),
             entries=tuple(
                 Entry(name, tensor=self._annotations.takes_tensor(snapshot, name)) for name in snapshot.inputs
             ),
@@ -204,19 +201,18 @@ class _Lowering:
     ) -> dict[str, LoweredNode]:
         kept = self._kept(snapshot)
         nodes: dict[str, LoweredNode] = {}
+        ignored = {name for name, node in snapshot.nodes.items() if self._specs[node.type].kind in IGNORED}
         for name, node in snapshot.nodes.items():
-            spec = self._specs[node.type]
-            if spec.kind in IGNORED or node.type in ("Input", "Output", "Constant"):
+            if name in ignored or node.type in ("Input", "Output", "Constant"):
                 continue
+            spec = self._specs[node.type]
             drawn = snapshot.wires.get(name, NO_WIRES)
             context = self._context(snapshot, node, spec, paths)
             bound = kept.get(name)
             if bound is None or bound.node is not node or bound.wires != drawn or bound.context != context:
-                wires = {
-                    port: values.get(ref, ref)
-                    for port, ref in drawn.items()
-                    if self._specs[snapshot.nodes[ref.node].type].kind not in IGNORED
-                }
+                wires: Mapping[str, Argument] = drawn
+                if values or ignored:
+                    wires = {port: values.get(ref, ref) for port, ref in drawn.items() if ref.node not in ignored}
                 if node.type == "Subgraph" and snapshot.id not in self._holders:
                     self._require_all(snapshot, node, context.inputs, wires)
                 member, call = lower_node(node, spec, wires, context, self._constructions)
@@ -252,20 +248,16 @@ class _Lowering:
     def _context(
         self, snapshot: GraphSnapshot, node: Node, spec: NodeSpec, paths: Mapping[str, str]
     ) -> LoweringContext:
-        definition = node.definition
-        inputs, outputs = _ports(self._snapshots[definition]) if definition is not None else ((), ())
+        path, shares, definition = paths[node.name], node.shares, node.definition
+        owner = paths.get(shares, node.name) if shares else path
+        if definition is not None:
+            ports = _ports(self._snapshots[definition])
+            return LoweringContext(path, owner, *ports, holds=self._holders.get(definition, ""))
         sizes = NO_SIZES
-        if spec.kind == "module" and spec.inferable:
+        if spec.kind == "module" and shares is None and (names := automatic_properties(spec, node.properties)):
             uses = self._paths[snapshot.id]
-            sizes = automatic_sizes(node, spec, snapshot, uses, self._resolved, self.diagnostics)
-        return LoweringContext(
-            path=paths[node.name],
-            owner=paths.get(node.shares or node.name, node.name),
-            inputs=inputs,
-            outputs=outputs,
-            holds=self._holders.get(definition or "", ""),
-            sizes=sizes,
-        )
+            sizes = automatic_sizes(node, names, snapshot, uses, self._resolved, self.diagnostics)
+        return LoweringContext(path, owner, sizes=sizes)
 
     def _require_all(
         self, snapshot: GraphSnapshot, node: Node, inputs: Iterable[str], wires: Mapping[str, Argument]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from pnne_nb.compiler.ir.bind import automatic_properties, bind, construct
-from pnne_nb.compiler.ir.node_settings import inside, with_element_type
+from pnne_nb.compiler.ir.bind import bind, construct, with_element_type
 from pnne_nb.compiler.ir.program import Argument, Call, Construction, Holder, Layer, Member, Nested, Opaque, Weight
 from pnne_nb.compiler.ir.snapshot import GraphSnapshot
 from pnne_nb.errors import Diagnostic
-from pnne_nb.graph.model.node import Node, is_uncalled
+from pnne_nb.graph.model.node import Node, inside, is_uncalled
 from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.graph.schema.values import Value
 
@@ -27,7 +25,7 @@ Resolved = Mapping[str, Mapping[str, Value]]
 NO_SIZES: Mapping[str, Value] = {}
 
 
-class LoweringContext(NamedTuple):
+class LoweringContext(msgspec.Struct, frozen=True):
     """Inputs of the lowering of a node, beside the node and its wires.
 
     Attributes:
@@ -41,10 +39,10 @@ class LoweringContext(NamedTuple):
 
     path: str
     owner: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    holds: Holder
-    sizes: Mapping[str, Value]
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    holds: Holder = ""
+    sizes: Mapping[str, Value] = NO_SIZES
 
 
 def lower_node(
@@ -180,7 +178,7 @@ def _is_named(node: Node, variable: str) -> bool:
 
 def automatic_sizes(
     node: Node,
-    spec: NodeSpec,
+    names: Iterable[str],
     snapshot: GraphSnapshot,
     uses: list[str],
     resolved: Resolved,
@@ -190,13 +188,12 @@ def automatic_sizes(
 
     Args:
         node: Whose they are.
-        spec: Its type.
+        names: The properties.
         snapshot: The definition that it is in.
         uses: Paths of the uses of that definition, with a dot after each.
         resolved: What was inferred for each use.
         diagnostics: What is not known, or differs from use to use, is added to it.
     """
-    names = automatic_properties(spec, node.properties) if node.shares is None else ()
     sizes: dict[str, Value] = {}
     for name in names:
         inferred = (resolved.get(f"{prefix}{node.name}", {}) for prefix in uses)
@@ -222,4 +219,4 @@ def automatic_sizes(
                     hint=f"Give the Input a shape, or set {name}.",
                 )
             )
-    return sizes or NO_SIZES
+    return sizes

@@ -11,13 +11,13 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.nn.utils.fusion import fuse_conv_bn_weights, fuse_linear_bn_weights
 
-from pnne_nb.compiler.ir.node_settings import inside
 from pnne_nb.compiler.ir.snapshot import NO_WIRES, GraphSnapshot
 from pnne_nb.compiler.passes.equivalence import Promise
 from pnne_nb.compiler.passes.graph_pass import Pass, PassSubject, Rewrite, borrowed, consumers, remove, rewire
 from pnne_nb.compiler.passes.report import Change, Gain
 from pnne_nb.compiler.shapes.infer import infer_shapes
 from pnne_nb.errors import ArgumentError
+from pnne_nb.graph.model.node import inside
 
 PAIRS = {
     "Conv1d": "BatchNorm1d",

@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import final
 
 import msgspec
+import torch
 
-from pnne_nb.compiler.ir.node_settings import Inside, ablated, inside, named_type, with_element_type
+from pnne_nb.compiler.ir.bind import ELEMENT, with_element_type
 from pnne_nb.compiler.ir.program import Ref
 from pnne_nb.compiler.ir.snapshot import NO_WIRES, GraphSnapshot, passed_on
 from pnne_nb.compiler.shapes.abstract import Abstract, Meta
@@ -24,9 +25,10 @@ from pnne_nb.compiler.shapes.mismatch import NodeFinding
 from pnne_nb.compiler.shapes.symbolic import SymbolicSize, number, symbol
 from pnne_nb.compiler.shapes.trial import NOTHING, Outcome, attempt
 from pnne_nb.errors import Diagnostic, Fix
-from pnne_nb.graph.model.node import Node
+from pnne_nb.graph.model.node import Node, ablated, inside
 from pnne_nb.graph.schema.property_types import DeviceType, OptionalType
 from pnne_nb.graph.schema.registry import registry
+from pnne_nb.graph.schema.values import DTYPES
 from pnne_nb.process.idle import OutOfDateError, breathe
 
 Symbols = Mapping[str, tuple[int, ...]]
@@ -50,7 +52,9 @@ class Scope:
         edited: Nodes that were edited, or that depend on such nodes, since this was last cleared.
     """
 
-    def __init__(self, prefix: str, snapshots: Mapping[str, GraphSnapshot], id: str, around: Inside = ()) -> None:
+    def __init__(
+        self, prefix: str, snapshots: Mapping[str, GraphSnapshot], id: str, around: tuple[str, ...] = ()
+    ) -> None:
         self.prefix = prefix
         self.around = around
         self.snapshot = snapshots[id]
@@ -236,7 +240,7 @@ class Scope:
         if self.prefix:
             value = self._inputs.get(node.name)
             return Outcome({"output": value}) if value is not None else NOTHING
-        shape, dtype = node.properties.get("shape"), named_type(node)
+        shape, dtype = node.properties.get("shape"), _element_type(node)
         if not isinstance(shape, tuple) or dtype is None:
             return NOTHING
         sizes: list[SymbolicSize] = []
@@ -316,8 +320,14 @@ def _placed(node: Node) -> tuple[NodeFinding, ...]:
     return () if found is None else (found,)
 
 
+def _element_type(node: Node) -> torch.dtype | None:
+    """Return the element type of an input or weight, or None if its property names none, which lint reports."""
+    name = node.properties.get(ELEMENT, "float32")
+    return getattr(torch, name) if isinstance(name, str) and name in DTYPES else None
+
+
 def _weight(node: Node) -> Outcome:
-    shape, dtype = node.properties.get("shape"), named_type(node)
+    shape, dtype = node.properties.get("shape"), _element_type(node)
     if not isinstance(shape, tuple) or dtype is None:
         return NOTHING
     sizes = tuple(size for size in shape if isinstance(size, int))

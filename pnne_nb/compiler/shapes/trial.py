@@ -94,7 +94,7 @@ def attempt(
         inputs: What arrives at each wired port; None where it is unknown.
         inside: The contexts that it runs in.
     """
-    inside = inside if casts(inside) else ()  # the others change no shape and no element type
+    inside = inside if inside and casts(inside) else ()  # the others change no shape and no element type
     key = (id(spec), tuple((name, _key(value)) for name, value in properties.items()), tuple(inputs.items()), inside)
     found = _outcomes.get(key)
     if found is not None:

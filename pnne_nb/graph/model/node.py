@@ -13,6 +13,7 @@ from pnne_nb.graph.model.ops import Op
 from pnne_nb.graph.model.origin import Origin
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
+from pnne_nb.graph.schema.structural import ABLATE, CONTEXTS, INSIDE, REROUTE
 from pnne_nb.graph.schema.values import Value
 
 NO_PROPERTIES: Mapping[str, Value] = MappingProxyType({})
@@ -108,6 +109,22 @@ def _refuse_change(node: Node, name: str, value: object) -> None:
 
 # A frozen struct refuses changes itself, without a word on what to do; only what is set afterwards takes that place.
 Node.__setattr__ = _refuse_change  # type: ignore[method-assign, assignment]  # assigned for every instance, to explain what to write
+
+
+def ablated(node: Node) -> str:
+    """Return what a node gives instead of running: ``"bypass"`` or ``"zeros"``; empty if it runs."""
+    if node.type == REROUTE:
+        return "bypass"
+    found = node.properties.get(ABLATE.name)
+    return found if isinstance(found, str) else ""
+
+
+def inside(node: Node) -> tuple[str, ...]:
+    """Return the names of the contexts in which a node runs, the outermost first; unknown ones in a file are left to lint."""
+    found = node.properties.get(INSIDE.name)
+    if not isinstance(found, tuple):
+        return ()
+    return tuple(name for name in found if isinstance(name, str) and name in CONTEXTS)
 
 
 def is_uncalled(node: Node) -> bool:

@@ -1,4 +1,4 @@
-"""Times several ways to compute the same in turns, so that what else the machine does slows all of them alike."""
+"""Times several implementations in turns, so that other work of the machine slows all of them alike."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from typing import final
 
 ROUNDS = 12
-"""Turns that each one gets; the spread between them is what an interval is made of."""
+"""Turns of each implementation. The spread between them gives the interval."""
 
 RESAMPLES = 400
-"""Samples of the rounds, drawn with replacement, that an interval is made of (the bootstrap)."""
+"""Resamples of the rounds for an interval (the bootstrap)."""
 
 FEW = 1.17
-"""How much further the 95 % reach that a dozen rounds tell of than those of many: Student's t ÷ normal × √(12 ÷ 11)."""
+"""Factor by which 12 rounds widen a 95 % interval, compared with many: Student's t ÷ normal × √(12 ÷ 11)."""
 
 DRIFT, RELATIVE_DRIFT = 1.28, 1.1
-"""How far a later run may be beyond the spread within one, in times and in their ratios: within minutes, a machine becomes
-slower or faster for all of a run. Twenty tables of one CNN on two shared cores: without this, the intervals held 42 % of
-the median times and 66 % of the ratios of later ones, and with it 93 % and 90 %."""
+"""Factors that widen the intervals of times and of ratios. A machine's speed changes within minutes, and one run does not
+show that. In twenty tables of one CNN on two shared cores, intervals without these factors held 42 % of the median times
+and 66 % of the ratios of later tables; with them, they held 93 % and 90 %."""
 
 LEAST = 3
 """Calls in each turn at least."""
@@ -30,7 +30,7 @@ LEAST = 3
 @final
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A figure, and the interval in which 95 % of later runs on the same machine find it.
+    """A figure, with the interval that 95 % of later runs on the same machine fall into.
 
     Attributes:
         value: The figure.
@@ -43,7 +43,7 @@ class Measured:
     high: float
 
     def overlaps(self, other: Measured) -> bool:
-        """Return whether the intervals have a value in common."""
+        """Return whether the two intervals overlap."""
         return self.low <= other.high and other.low <= self.high
 
 
@@ -125,7 +125,7 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def _interval(value: float, resampled: Sequence[float], rounds: Sequence[float], drift: float) -> Measured:
-    """Return where the same figure of a later run lies: it varies as this one does, so what counts is one resample ÷ another.
+    """Return the interval of the figure in later runs: its spread is that of one resample divided by another.
 
     The median of a later run, which is made of such rounds too, is not beyond those of all rounds. Where these are far apart,
     because other programs have stopped some calls, the resamples alone would reach much further.

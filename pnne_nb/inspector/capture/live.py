@@ -52,7 +52,7 @@ class LiveProbe:
 
     Attributes:
         parameter_scale: The factor that the gradients of parameters have at `gradients_ready`, which they are divided
-            by; 1 unless whoever drives the probe sets it.
+            by; 1 unless the caller sets it.
 
     Raises:
         LayerNotFoundError: If a pattern or a chosen layer matches nothing.

@@ -243,7 +243,7 @@ class Finding(msgspec.Struct, frozen=True):
 
     @property
     def false_alarms(self) -> str | None:
-        """How often this kind was found in healthy trainings, in words; None for a kind that nobody has measured."""
+        """How often this kind was found in healthy trainings, in words; None for a kind that was not measured."""
         return false_alarms(self.kind)
 
     def frame(self, step: int) -> AnomalyFrame:

@@ -138,7 +138,7 @@ class VanishingGradients:
     converged: float = 0.1
 
     def norms(self, evidence: Evidence) -> dict[str, float]:
-        """Return the norms that are too small, by layer; none of a model that has learnt what there is to learn."""
+        """Return the norms that are too small, by layer; none if the loss has converged, where small ones are natural."""
         total = median(frame.total for frame in evidence.norms[-RECENT:])
         began, (_, last) = beginning(evidence.losses), ends(evidence.losses)
         if total is None:

@@ -1,6 +1,6 @@
 """Reads and writes checkpoint files: written whole or not at all, checked before use, loaded without running code.
 
-A checkpoint is a file in the safetensors format: everything in it that is no tensor stands in the metadata, as JSON
+A checkpoint is a file in the safetensors format: all of it but the tensors is in the metadata, as JSON
 under ``"state"``, with the format of that under ``"pnne"`` (see `schema`), the version of this package under
 ``"writer"``, and a BLAKE2 checksum of the whole file under ``"checksum"``, taken with zeros in its own place.
 """
@@ -215,7 +215,7 @@ class Found(NamedTuple):
 
     @property
     def notes(self) -> list[tuple[str, str]]:
-        """What somebody who goes on from here must know: kinds of anomalies, and messages."""
+        """What to tell the person who resumes: kinds of anomalies, and messages."""
         damaged = [("checkpoint-damaged", f"{fault} Resumed from {self.path} instead.") for fault in self.damaged]
         return damaged + [("checkpoint-older", message) for message in self.older]
 
@@ -227,8 +227,8 @@ def read_newest_good(path: str | Path) -> Found:
         path: A checkpoint, whose earlier ones are those beside it, or a directory of checkpoints.
 
     Raises:
-        CheckpointError: None is whole; the message lists every file and its fault. Or one is of a later version: nobody
-            wants to go on from an older one unasked.
+        CheckpointError: None is whole; the message lists every file and its fault. Or one is of a later version: an older
+            one is not taken unasked.
         ArgumentError: `path` is none.
     """
     expect(path, (str, Path), "path", "the path of a checkpoint")

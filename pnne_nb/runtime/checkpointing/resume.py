@@ -24,7 +24,7 @@ class Resumption(NamedTuple):
         model: What is trained; for a training that was drawn, the whole drawing.
         arguments: Of a `TrainingEngine`, but for model and data.
         state: What the engine's checkpoint held.
-        notes: What there is to say of the checkpoint, see `files.Found`.
+        notes: What to tell about the checkpoint; see `files.Found`.
     """
 
     model: nn.Module | NodeGraph

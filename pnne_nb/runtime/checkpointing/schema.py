@@ -1,8 +1,8 @@
 """Defines what a checkpoint holds, and what earlier formats of it held; no other module knows.
 
-Whoever adds a part to a training's state, or changes what a part is, raises `FORMAT` and adds to `_STEPS` how a state in
-the format before becomes one in the new format. Arguments of an engine are no parts: one that a file does not have has
-its default, which must mean what was so before there was that argument.
+A new part of a training's state, or a change of one, needs a higher `FORMAT` and a step in `_STEPS` that brings the
+previous format up to date. Arguments of an engine are no parts: one that a file lacks has its default, which must mean
+what the engine did before it had that argument.
 """
 
 from __future__ import annotations

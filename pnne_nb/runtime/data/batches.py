@@ -136,7 +136,7 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
 
 
 def to_device(value: Any, device: torch.device) -> Any:
-    """Return the same value with every tensor in it on `device`, complete as soon as somebody there reads it."""
+    """Return the same value with every tensor in it on `device`, complete before anything on that device reads it."""
     match value:
         case Tensor():
             # A copy to the CPU that nobody waits for would be read before it has arrived.

@@ -113,9 +113,10 @@ class TensorSource:
             order = self.order(epoch)
             # Tensors may be on an accelerator already, and are chosen from there.
             orders = {device: order.to(device) for device in {tensor.device for tensor in self.tensors}}
-            parts = [(tensor, orders[tensor.device]) for tensor in self.tensors]
+            parts = [(tensor, tensor.device) for tensor in self.tensors]
             for at in range(start * step, self._count, step):
-                yield tuple([tensor.index_select(0, order[at : at + step]) for tensor, order in parts])
+                chosen = {device: order[at : at + step] for device, order in orders.items()}
+                yield tuple([tensor.index_select(0, chosen[device]) for tensor, device in parts])
         else:
             for at in range(start * step, self._count, step):
                 # Copies, as above: a model may change its input in place, and these are somebody's arrays.
@@ -230,8 +231,8 @@ class DatasetSource:
 class StreamSource:
     """Batches of a loader that decides itself: resuming means reading again what was read.
 
-    It reads through a copy of the loader: workers and generators that the loader keeps are shared by whoever reads it, as a
-    cell may do meanwhile.
+    It reads through a copy of the loader, because a cell may read the loader meanwhile, and would share its workers and
+    generators.
 
     Attributes:
         loader: As it was given.

@@ -40,7 +40,7 @@ class WorkerDiedError(TrainingError):
 
 @final
 class WorkerStart:
-    """Keeps a kernel interrupt from killing a worker, and the worker from outliving whoever started it.
+    """Keeps a kernel interrupt from killing a worker, and the worker from outliving its parent process.
 
     Then does what the given loader wanted.
     """
@@ -124,7 +124,7 @@ def end_workers(batches: Iterator[Any] | None) -> None:
 
 
 def dismiss_workers(batches: Iterator[Any] | None, *, at_once: bool) -> None:
-    """Let whoever waits for the next batch, in another thread, hear that its workers have died.
+    """End the workers: a thread that waits for their next batch is told that they have died.
 
     Args:
         batches: One pass over a loader.

@@ -56,7 +56,7 @@ class TrainingGroup:
         loop: Of the engine.
         history: Of the engine; it goes back if a failure does.
         observers: Of the engine; what its probes want to know is measured in one of the processes.
-        tell: Takes events that come while nobody iterates.
+        tell: Takes events that come between two calls of the iterator.
 
     Attributes:
         command: For the other machines, to be typed by a person.

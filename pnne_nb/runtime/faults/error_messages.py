@@ -80,7 +80,7 @@ def compares_one(error: BaseException) -> bool:
 
 
 def name_layer(error: Exception, model: nn.Module) -> None:
-    """Let what somebody's own code raised in the forward pass of a plain module tell in which layer that was."""
+    """Note on an error of user code, raised in the forward pass of a plain module, which layer it was in."""
     if isinstance(error, PnneError) or is_out_of_memory(error) or blame(error) is not None:
         return
     place = node_of(error, model)

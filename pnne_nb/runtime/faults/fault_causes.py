@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 
 from pnne_nb.compiler.analysis.nan_origin import NanOrigin, Operand
 
-_HALF: Final = 65504.0
-"""The largest number of float16."""
 _HUGE: Final = 1e15
 """No healthy activation is as large; its square is near the end of float32."""
 _GREW: Final = 10.0

@@ -31,7 +31,7 @@ class StallWatch:
         step: The step under way.
         tell: Called in the thread of the watch, because the training's is held up.
         data: What the training reads, in words.
-        stop: Set when somebody wants the end of the training.
+        stop: Set when the training is asked to end.
         forced: Called from then on, every moment.
     """
 
@@ -89,7 +89,7 @@ class StallWatch:
                 self._stop.wait(PATIENCE / _LOOKS)
 
     def look(self, now: float) -> AnomalyFrame | None:
-        """Return what there is to tell at `now`, in seconds of the monotonic clock."""
+        """Return the news of a stall at `now`, in seconds of the monotonic clock, or None."""
         since = self._since
         if since is None:
             return None

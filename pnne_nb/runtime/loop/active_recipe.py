@@ -13,7 +13,7 @@ from pnne_nb.runtime.data.sources import TensorSource
 from pnne_nb.runtime.faults.error_messages import metric_failed
 from pnne_nb.runtime.loop.loss_weighting import LossReduction
 from pnne_nb.runtime.objective.losses import target_for_loss
-from pnne_nb.runtime.objective.metrics import Metric, target_for
+from pnne_nb.runtime.objective.metrics import Accuracy, Metric, target_for
 from pnne_nb.runtime.objective.step_logs import Logged
 from pnne_nb.runtime.setup.recipe import Recipe
 
@@ -103,14 +103,16 @@ class ActiveRecipe:
             if not isinstance(output, Logged) or output.output is None:
                 return False
             output, target = output.output, output.target
-        if batch.counts and metrics:
-            with self._without_gradients:
-                for name, metric in metrics.items():
-                    try:
+        for name, metric in metrics.items() if batch.counts else ():
+            try:
+                if type(metric) is Accuracy:  # whether a prediction is right has no gradient
+                    metric.update(output, target)
+                else:
+                    with self._without_gradients:
                         metric.update(output, target_for(metric, target))
-                    except Exception as error:
-                        explained = metric_failed(error, name, output, target)
-                        if explained is None:
-                            raise
-                        raise explained from error
+            except Exception as error:
+                explained = metric_failed(error, name, output, target)
+                if explained is None:
+                    raise
+                raise explained from error
         return True

@@ -48,7 +48,7 @@ class ForcedStop:
         self._next = 0.0
 
     def look(self) -> None:
-        """Do what is due, if somebody wants the end."""
+        """Do what is due, if the training is asked to end."""
         if self._stopping():
             self.act(time.monotonic())
 

@@ -120,7 +120,7 @@ class TrainingLoop:
         self.ring.clear()
 
     def take_over(self, recipe: Recipe, state: Mapping[str, Any], *, is_edited: bool) -> None:
-        """Go on by another recipe, from a state that differs from this one's in what somebody else has changed.
+        """Go on by another recipe, from a state that was changed elsewhere.
 
         An epoch and a validation that are under way stay so. The random numbers are this loop's: in a validation, the
         state has those from before it.
@@ -145,8 +145,8 @@ class TrainingLoop:
     def run(self, last_epoch: int) -> Generator[Event, None, None]:
         """Train to the end of `last_epoch`, one event a batch or less.
 
-        Whoever iterates decides between two events whether and when to go on. Closing the generator
-        leaves the loop ready to run again from where it is.
+        The caller decides between two events whether and when to go on. Closing the generator leaves the loop ready to
+        run again from where it is.
 
         Raises:
             NotFiniteError: The loss is NaN or infinite; the model is as before the step.
@@ -180,7 +180,7 @@ class TrainingLoop:
         self._validation.leave()
 
     def be_patient(self) -> None:
-        """Go on although nothing has become better for long: somebody wants that."""
+        """Reset the patience of early stopping, if it is used up: the training is to go on."""
         if self.has_settled():
             self.standing.epochs_since_best = 0
 

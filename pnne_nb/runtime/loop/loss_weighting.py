@@ -76,7 +76,7 @@ class LossReduction:
             step: The number of the step.
 
         Returns:
-            What there is to tell of a loss that no weights make exact, or None.
+            A notice about a loss that no weights make exact, or None.
 
         Raises:
             WeightsChangedError: The weights were wrong.

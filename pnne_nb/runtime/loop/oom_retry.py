@@ -66,7 +66,7 @@ class OutOfMemoryRetry:
             step: The number of the step that failed.
 
         Returns:
-            What there is to tell of it.
+            The notice of it.
         """
         recipe = self._active.recipe
         self.pieces *= 2

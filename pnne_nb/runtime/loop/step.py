@@ -139,8 +139,8 @@ class Stepper:
         observers: Watch some of the steps.
 
     Attributes:
-        notices: What there is to tell of the steps beside their results, until somebody takes it out.
-        stages: Where the time goes; whoever calls `make` has started it.
+        notices: What to tell about the steps beside their results; the loop takes it out.
+        stages: Where the time goes; started before `make` is called.
         memory: Cuts batches for which memory is too small.
         ring: Knows the last steps.
     """
@@ -282,7 +282,8 @@ class Stepper:
             factor = weight * peers.count
             precision.backward(loss if factor == 1.0 else loss * factor)
             if isinstance(output, Tensor):
-                self._function = "" if output.grad_fn is None else output.grad_fn.name()
+                if not self._compared_before and output.grad_fn is not None:
+                    self._function = output.grad_fn.name()
                 output = output.detach()
             outputs.append(output)
         return value, outputs

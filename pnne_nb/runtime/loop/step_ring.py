@@ -122,10 +122,7 @@ class StepRing:
         if self._resting:
             return
         self.forget_unless_at(step)
-        if step < self._next_step or not self.memory:
-            return
-        began = time.monotonic()
-        if began < self._next_time:
+        if step < self._next_step or not self.memory or (began := time.monotonic()) < self._next_time:
             return
         try:
             state = take()
@@ -158,7 +155,7 @@ class StepRing:
             del self.snapshots[0]
 
     def touch(self) -> None:
-        """Begin the next step with a snapshot: somebody may have changed the training between two steps."""
+        """Begin the next step with a snapshot: the training may have been changed between two steps."""
         self._next_step, self._next_time = 0, 0.0
 
     def clear(self) -> None:
@@ -170,7 +167,8 @@ class StepRing:
 
     def forget_unless_at(self, step: int) -> None:
         """Forget all steps, unless the last is `step`: others, such as a group of processes, made those between."""
-        if self.end not in {None, step}:
+        end = self.end
+        if end is not None and end != step:
             self.clear()
 
     def kept(self) -> KeptSteps:

@@ -32,8 +32,8 @@ class Validation:
 
     Attributes:
         began_with: The training's random numbers while a pass is under way, else None.
-        eased: How many examples were too many for memory, and into how many pieces batches are cut since then, until
-            somebody takes it out.
+        eased: How many examples were too many for memory, and into how many pieces batches are cut since then; the loop
+            takes it out.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Validation:
         """Make one pass, an event a batch; one that is closed in the middle leaves no trace.
 
         Where a pass is under way, because the training halts in the middle of it or has lent the model, this is the
-        rest of that: whoever asks for a validation then has the result, and whoever has begun it finds it made.
+        rest of that pass: the request has its result, and the training then finds the pass made.
 
         Returns:
             ``"val_loss"`` and the metrics by name.

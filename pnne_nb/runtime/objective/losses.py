@@ -22,15 +22,18 @@ BY_TARGET = "auto"
 
 
 class LossChoice(msgspec.Struct, frozen=True):
-    """A loss that was chosen by the target.
+    """The loss of a training; as text ``"MSELoss (chosen: the targets are floats)"``.
 
     Attributes:
-        name: Of a loss of ``torch.nn``.
-        reason: Why it was chosen.
+        name: Its name, or whose it is: ``"of the model"``.
+        reason: Why it was chosen; empty if it was given.
     """
 
     name: str
-    reason: str
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} (chosen: {self.reason})" if self.reason else self.name
 
 
 def loss_for(output: Any, target: Any) -> LossChoice:

@@ -154,7 +154,7 @@ def _is_number(value: Any) -> bool:
 
 
 def averaged(told: Sequence[tuple[Any, int]], peers: Peers) -> dict[str, float] | None:
-    """Return the means over all examples of all processes, by name; None if nobody has returned numbers.
+    """Return the means over all examples of all processes, by name; None if no process has returned numbers.
 
     Args:
         told: What came with each batch, a `Logged` or not, and how many examples it counts for.

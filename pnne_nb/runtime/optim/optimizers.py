@@ -208,7 +208,7 @@ def _is_lost(before: Any, wanted: Any, without: Any, moved: Any) -> bool:
 def update(optimizer: torch.optim.Optimizer) -> None:
     """Do what ``step()`` does, without its label for torch's profiler, which costs three percent of a small model's step.
 
-    While somebody profiles, and where the optimizer has hooks or another method of that name, ``step()`` is called.
+    While torch's profiler is on, and where the optimizer has hooks or a ``step`` of its own, ``step()`` is called.
     """
     made: Any = type(optimizer).step
     hooks = (

@@ -1,4 +1,4 @@
-"""Finds torch's own classes by name, and constructs them with the arguments that somebody gives."""
+"""Finds torch's own classes by name, and constructs them with given arguments."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def _scheduler(
 
 
 def rescale(schedule: Schedule | None, group: int, factor: float) -> None:
-    """Let a schedule go on from a learning rate that somebody has set.
+    """Let a schedule go on from a learning rate that was set by hand.
 
     Args:
         schedule: May count from the rate that it began with, or from the greatest.

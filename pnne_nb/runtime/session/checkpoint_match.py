@@ -58,7 +58,7 @@ def load(
 def differences(
     state: Mapping[str, Any], loop: TrainingLoop, config: Config, document: str | None
 ) -> list[AnomalyFrame]:
-    """Return what there is to tell of a training that goes on from a checkpoint with other data, or with another graph.
+    """Return notices for a training that goes on from a checkpoint with other data, or with another graph.
 
     Args:
         state: What the checkpoint holds.

@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 @final
 class Executor:
-    """Gives the events of a run, and the state of whoever makes its steps.
+    """Gives the events of a run, and the state of the loop or the processes that make its steps.
 
     Args:
         loop: Makes the steps unless processes do.
@@ -142,7 +142,7 @@ class Executor:
 
     @contextmanager
     def lent(self) -> Iterator[None]:
-        """A block that has the loop, and what it trains, to itself; whoever makes the steps follows what it does."""
+        """A block that has the loop, and what it trains, to itself; processes that make the steps take over its changes."""
         if self.process is not None:
             with self.process.lent():
                 yield

@@ -43,8 +43,8 @@ def follow_model(
 ) -> AnomalyFrame | None:
     """Make the model in training what `graph` says, and go on by `recipe`; on an error nothing has changed.
 
-    The model stays the same object, and so do its unchanged layers and parameters: optimizer state, hooks and whoever
-    watches them hold on to them.
+    The model stays the same object, and so do its unchanged layers and parameters: optimizer state, hooks and
+    probes keep their references.
 
     Args:
         graph: The model's document.

@@ -76,7 +76,7 @@ class Notices:
         self.of_left_out()
 
     def of_left_out(self) -> None:
-        """Layers that somebody unfreezes or exchanges look as if they were trained."""
+        """Warn about unfrozen or exchanged layers that the optimizer does not train."""
         recipe, process = self._executor.loop.recipe, self._executor.process
         # What a cell does to the kernel's model, a process knows nothing of.
         in_kernel_only = process is not None and process.waiting_for is None and not process.edited

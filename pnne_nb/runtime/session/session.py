@@ -77,7 +77,7 @@ class Session:
         observers: The probes.
         announcer: Tells what a step, or an epoch, has led to.
         requests: What is done between two steps.
-        loss_choice: The loss and why it was chosen, or None if it was given.
+        loss_choice: The name of the loss, and why it was chosen if none was given.
 
     Raises:
         CompileError: The graph is unfinished or wrong.
@@ -349,7 +349,7 @@ class Session:
             )
 
     def resume(self, state: dict[str, Any], notes: Iterable[tuple[str, str]], *, epochs_changed: bool) -> None:
-        """Go on from what `state_dict` returned, and tell what there is to say of it.
+        """Go on from what `state_dict` returned, and report its notices.
 
         Args:
             state: From a checkpoint.

@@ -89,7 +89,7 @@ METHODS: Final = {
     ),
     **dict.fromkeys(("lr_scheduler", "scheduler"), 'scheduler=("StepLR", {"step_size": 10}) when the engine is made'),
     **dict.fromkeys(("set_learning_rate", "set_lr"), "engine.set_optimizer(lr=1e-4)"),
-    **dict.fromkeys(("criterion", "loss"), 'engine.loss_text for its name, engine.history["loss"] for its values'),
+    **dict.fromkeys(("criterion", "loss"), 'engine.loss_choice for its name, engine.history["loss"] for its values'),
     **dict.fromkeys(("load", "restore"), "pn.TrainingEngine.resume_from(path, ...), or engine.load_checkpoint(path)"),
     **dict.fromkeys(("parameters", "state_dict"), "engine.model.parameters() or engine.model.state_dict()"),
     **dict.fromkeys(("save", "save_model"), "engine.save_checkpoint(path), or pn.save(graph, engine.model, path)"),

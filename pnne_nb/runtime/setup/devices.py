@@ -35,7 +35,7 @@ class Device(msgspec.Struct, frozen=True):
         name: As torch calls it: ``"cpu"``, ``"cuda:0"``, ``"mps:0"``.
         description: The product's name.
         total: Memory there is; for the CPU, what a container may take, where that is less.
-        free: Memory that nobody uses.
+        free: Memory that is not in use.
         allocated: What this process's tensors take; for the CPU, all that the process takes.
         reserved: What torch's allocator keeps for this process.
         peak: The most that was ever allocated; for the CPU, the same as `allocated`.

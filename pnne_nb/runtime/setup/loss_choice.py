@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from pnne_nb.errors import PnneError, TargetError, TrainingError
 from pnne_nb.runtime.data.batches import Batch, as_batch
 from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, StreamSource, TensorSource
-from pnne_nb.runtime.objective.losses import BY_TARGET, LossChoice, loss_for, make_loss, require_classes
+from pnne_nb.runtime.objective.losses import BY_TARGET, LossChoice, loss_for, loss_name, make_loss, require_classes
 from pnne_nb.runtime.setup.config import Config
 from pnne_nb.runtime.setup.models import trial_output
 
@@ -18,7 +18,7 @@ EXAMPLES: Final = 64
 """Examples of a dataset that are read to see whether all targets are 0 or 1."""
 
 
-def choose_loss(config: Config, model: nn.Module, data: BatchSource) -> tuple[Config, LossChoice | None]:
+def choose_loss(config: Config, model: nn.Module, data: BatchSource) -> tuple[Config, LossChoice]:
     """Choose the loss if none was given.
 
     Args:
@@ -27,17 +27,17 @@ def choose_loss(config: Config, model: nn.Module, data: BatchSource) -> tuple[Co
         data: What it is trained on.
 
     Returns:
-        What is asked for, with a loss; and why that was chosen, or None if it was given.
+        What is asked for, with a loss; and the name of that, with the reason if it was chosen.
 
     Raises:
         TargetError: No loss fits the target and the output.
         TrainingError: The data is a stream, whose targets cannot be looked at before the training.
     """
-    if config.step_function is not None or config.loss is None:
+    if config.step_function is not None:
         loss = None if config.loss == BY_TARGET else config.loss
-        return msgspec.structs.replace(config, loss=loss), None
+        return msgspec.structs.replace(config, loss=loss), LossChoice("of the step function")
     if config.loss != BY_TARGET:
-        return config, None
+        return config, LossChoice(loss_name(config.loss))
     batch = _first(data, 1)
     if batch is None:
         raise TrainingError(

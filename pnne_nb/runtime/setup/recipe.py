@@ -36,7 +36,7 @@ class Recipe(msgspec.Struct, frozen=True):
         patience: End after so many epochs in which it has not, or None.
         restore_best_weights: Whether the best weights are kept, and put back when the training is over.
         validate_every: When the validation data is looked at; at the end of the last epoch in any case.
-        moves_all: Whether the optimizer was made for all of the model that can be trained, not for what somebody chose.
+        moves_all: Whether the optimizer was made for all trainable parameters, not for chosen ones.
         needs_closure: Whether the optimizer computes the loss several times in a step, as LBFGS does.
         scattered: Whether the model is on several devices; batches go to, and outputs come back to `device`.
         peers: The processes that make each step together.

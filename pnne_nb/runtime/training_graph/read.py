@@ -1,4 +1,4 @@
-"""Reads a training that is drawn, from Dataset to Scheduler, as the parts of a `TrainingEngine`.
+"""Reads a training graph, from Dataset to Scheduler, as the arguments of a `TrainingEngine`.
 
 The graph is taken apart at the loss: what the losses and what comes after them compute from the model's outputs and
 the targets is the objective; what leads there is the model. Both are graphs, and compiled as any other.

@@ -1,4 +1,4 @@
-"""Reads schedulers that are drawn: one alone, or several that another combines."""
+"""Reads the scheduler nodes of a training graph: a single one, or several that another combines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Takes parts of a drawn training as documents of their own: the model, and what computes losses and metrics."""
+"""Extracts parts of a training graph as documents: the model, and the computation of losses and metrics."""
 
 from __future__ import annotations
 

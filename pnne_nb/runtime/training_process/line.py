@@ -1,4 +1,4 @@
-"""Holds the end of the connection to the kernel that the process of a training has."""
+"""Connects the process of a training to the kernel: the process's end of the socket."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ProcessLine:
 
     Attributes:
         halt: Whether the training shall halt before its next event.
-        orders: The latest of the kernel's probes, if nobody has followed it yet.
+        orders: The latest order of the kernel's probes, until it is followed.
         given_up: Called by `listen` when the kernel waits no longer for a training that does not halt.
     """
 
@@ -61,7 +61,7 @@ class ProcessLine:
         self._sign: Callable[[], Alive] | None = None
 
     def listen(self) -> NoReturn:
-        """Take what the kernel says, until it is gone."""
+        """Receive the kernel's messages, until the kernel is gone."""
         while True:
             heard = self._wire.receive()
             if heard is None:
@@ -82,7 +82,7 @@ class ProcessLine:
                         self._heard.put(message)
 
     def hear(self) -> KernelContext | Handed | Go | Ask | Stop:
-        """Wait for what the kernel wants."""
+        """Wait for the next message of the kernel, and return it."""
         return self._heard.get()
 
     def tell(self, message: FromProcess, *, at_once: bool = False) -> None:
@@ -90,7 +90,7 @@ class ProcessLine:
 
         Args:
             message: What.
-            at_once: Whether somebody waits for it: otherwise it is sent with what comes within the next moment.
+            at_once: Whether the kernel waits for it. Otherwise it is sent together with the messages of the next moment.
         """
         with self._changed:
             self._waiting.append(message)

@@ -1,4 +1,4 @@
-"""Holds the kernel's end of the connection to the process of a training."""
+"""Connects the kernel to the process of a training: the kernel's end of the socket."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class ProcessLink:
         self._heard_at = time.monotonic()
 
     def send(self, *messages: FromKernel) -> None:
-        """Say something, from any thread; that the process is gone is noticed by whoever listens.
+        """Send messages, from any thread. If the process is gone, `receive` says so.
 
-        Nobody waits for a process that does not read, as one that is starting or frozen: a thread sends what is long, and
-        what is said before that has gone.
+        This never waits for a process that does not read, such as one that is starting or frozen: a thread sends long
+        messages, and those that come before they have gone.
         """
         content = encoded(*messages)
         with contextlib.suppress(OSError), self._speaking:
@@ -82,7 +82,7 @@ class ProcessLink:
                     self.listen_from_now()
 
     def listen_from_now(self) -> None:
-        """Until now, nobody listened: that nothing was heard means nothing."""
+        """Count the silence of the process from now on: so far, nothing was received from it."""
         self._heard_at = time.monotonic()
 
     def receive(self, silence: float) -> list[FromProcess]:

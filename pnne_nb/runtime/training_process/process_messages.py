@@ -105,7 +105,7 @@ class ProcessReady(_Message, frozen=True):
 
 
 class ProcessEvent(_Message, frozen=True):
-    """An event of the loop. Nobody waits for an answer.
+    """An event of the loop; it has no answer.
 
     Attributes:
         step: Optimizer steps made so far.

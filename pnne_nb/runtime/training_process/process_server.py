@@ -1,4 +1,4 @@
-"""Holds the kernel's end of its warm server."""
+"""Starts the kernel's warm server, and has it fork the processes of trainings."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Forked:
         self._exit: int | None = None
 
     def exit_code(self, timeout: float) -> int | None:
-        """Return how it has ended, as `subprocess.Popen.returncode` says it, or None where nobody can tell.
+        """Return how it has ended, as `subprocess.Popen.returncode` does; None if that is not known.
 
         Args:
             timeout: Seconds to wait for that.
@@ -85,7 +85,7 @@ class Server:
         return None if process is None or process.poll() is not None else process.pid
 
     def start(self) -> None:
-        """Start the server, unless there is one; it takes some seconds to be warm, which nobody waits for.
+        """Start the server, unless there is one, without waiting the seconds until it is warm.
 
         Raises:
             TrainingError: It cannot be started.

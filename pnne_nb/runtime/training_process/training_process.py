@@ -67,9 +67,9 @@ _STARTING = 120.0
 class TrainingProcess:
     """A process that trains what an engine would train in a thread.
 
-    It runs on while nobody halts it: what it tells comes a moment later here. Before the engine's control lets the
-    training rest (to halt, to end, to lend the model), it halts, and everything that it has made is told. The loop of
-    the engine follows only when somebody wants to know: `sync`.
+    It runs on until it is told to halt, and its events arrive here a moment later. Before the engine's control lets the
+    training rest (to halt, to end, to lend the model), the process halts, and all of its events have arrived. The loop
+    of the engine follows on demand only: `sync`.
 
     Args:
         loop: Of the engine, with what is trained.
@@ -84,8 +84,8 @@ class TrainingProcess:
         position: Batches of that epoch already used.
         fetching: Whether it was the data that has failed.
         buttons: Where pages may halt it without this kernel; empty if nowhere.
-        edited: Whether somebody has changed the engine's loop since the start, and the process follows that.
-        counts: Whether the steps that it makes are those that somebody has asked for by number.
+        edited: Whether the engine's loop was changed since the start, and the process has followed.
+        counts: Whether it makes a number of steps that `step(n)` has asked for.
 
     Raises:
         TrainingError: Something cannot be handed to a process; nothing has started.
@@ -145,7 +145,7 @@ class TrainingProcess:
 
     @property
     def at_work(self) -> bool:
-        """Whether it makes steps, or has made some that nobody was told of: until then nobody else has a turn."""
+        """Whether it makes steps, or has made some whose events have not arrived; until then, no other thread has a turn."""
         return self._running or bool(self._inbox)
 
     def run(self, last_epoch: int) -> Generator[Event, None, None]:
@@ -207,7 +207,7 @@ class TrainingProcess:
     # What the engine wants in between
 
     def wake(self) -> None:
-        """Tell the process that somebody wants something, perhaps that it halts; called from any thread."""
+        """Have the process halt if a request needs that; called from any thread."""
         with self._halting:
             if self._running and not self._asked and self._is_to_halt():
                 self._halt()

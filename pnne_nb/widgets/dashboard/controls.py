@@ -72,8 +72,8 @@ def _ignore(_message: ControlRequest) -> None:
 class ControlBar(ControlWidget):
     """Buttons, state, progress, error panel and findings.
 
-    Beside a cell that keeps Python's lock for seconds at a time, whoever changes threads waits for it once more. So Pause
-    and Stop are carried out by the first thread that hears of them, where ipykernel lets it; they are answered as usual.
+    Beside a cell that keeps Python's lock for seconds at a time, each change of threads waits for that lock again. So the
+    first thread that receives Pause or Stop carries it out, where ipykernel lets it; the answer comes as usual.
 
     Args:
         answer: Carries out a message; what it raises is shown beside the control.

@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Final, assert_never, final
 import ipywidgets
 import traitlets
 
-from pnne_nb.errors import InspectionError, TrainingError, expect
+from pnne_nb.errors import TrainingError, expect
 from pnne_nb.inspector.capture.live import LiveProbe
-from pnne_nb.inspector.statistics.patterns import leaf_layers, own_parameters
+from pnne_nb.inspector.statistics.patterns import own_parameters
 from pnne_nb.process.fork import fork_safe
 from pnne_nb.protocol.control_messages import (
     AckMessage,
@@ -44,7 +44,9 @@ from pnne_nb.telemetry.frames import (
 from pnne_nb.telemetry.probe import Cadence
 from pnne_nb.widgets.dashboard.controls import ControlBar, LayerChooser, LogSwitch
 from pnne_nb.widgets.dashboard.engine_view import (
+    WATCHED,
     editors_of,
+    layer_probe,
     picture_keeper,
     remedies,
     trained_graph,
@@ -73,7 +75,6 @@ MAX_OFFERED: Final = 500
 """Histograms to choose from."""
 BACK: Final = 20
 """Steps that the button "Go back" takes back."""
-_WATCHED: Final[tuple[Quantity, ...]] = ("activations", "gradients", "parameters")
 _EXPORT_HEIGHT: Final = 560
 """Pixels of the graph with the dialog for exporting."""
 BUDGET: Final = 0.008
@@ -119,7 +120,7 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
             return
         self._engine: TrainingEngine | None = engine
         layers = list(dict.fromkeys(layer for layer, _, parameter in own_parameters(engine.module)))
-        probe = _probe(engine)
+        probe = layer_probe(engine)
         self._probe: LiveProbe | None = probe
         # As if watched until a browser could have answered, so that the first second is not a single point.
         self._cadence = Cadence(WATCHED_HZ, BUDGET)
@@ -128,7 +129,7 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
         self._bar = ControlBar(self._answer)
         # What the dashboard's own probe can measure, by the name to choose it by.
         self._own = {
-            _named(layer, what): layer for what in _WATCHED for layer, found in probe.watched.items() if what in found
+            _named(layer, what): layer for what in WATCHED for layer, found in probe.watched.items() if what in found
         }
         self._offered = list(self._own)
         self._chooser = LayerChooser(
@@ -136,9 +137,9 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
         )
         self._histogram = HistogramPlot(above=self._chooser)
         self._loss_switch = LogSwitch(self._answer_loss, log=loss_scale == "log")
-        name, _, chosen = engine.loss_text.partition(" (chosen: ")
-        why = f"{name} was chosen: {chosen.removesuffix(')')}." if chosen else ""
-        self._loss = LossPlot(loss_scale, self._loss_switch, f"Loss: {name}", why)
+        loss = engine.loss_choice
+        why = f"{loss.name} was chosen: {loss.reason}." if loss.reason else ""
+        self._loss = LossPlot(loss_scale, self._loss_switch, f"Loss: {loss.name}", why)
         self._recorded = RecordedPlot()
         metrics = MetricPlots()
         self._exporter: GraphEditor | None = None
@@ -455,20 +456,6 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
         if failure is not None:
             said = f"{type(failure).__name__}: {failure}"
             self.take([StateFrame("failed", error=said, node=node_of(failure, engine.module))])
-
-
-def _probe(engine: TrainingEngine) -> LiveProbe:
-    """Gradient norms of all layers, and the histograms of one; only norms where hooks would see nothing."""
-    watch = {
-        name: _WATCHED if any(True for _ in layer.parameters(recurse=False)) else _WATCHED[:-1]
-        for name, layer in leaf_layers(engine.module).items()
-    }
-    try:
-        probe = LiveProbe(engine.module, watch, statistics_of=())
-    except InspectionError:
-        return LiveProbe(engine.module, {}, statistics_of=())
-    probe.histograms_of = tuple(probe.watched)[:1]
-    return probe
 
 
 def _name(frame: HistogramFrame) -> str:

@@ -5,19 +5,25 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.errors import InspectionError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.storage import json_format
+from pnne_nb.inspector.capture.live import LiveProbe
+from pnne_nb.inspector.statistics.patterns import leaf_layers
 from pnne_nb.protocol.control_messages import Command
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.faults.error_messages import in_brief
-from pnne_nb.telemetry.frames import ALIVE, StateFrame
+from pnne_nb.telemetry.frames import ALIVE, Quantity, StateFrame
 from pnne_nb.widgets.editor.editor import GraphEditor
 from pnne_nb.widgets.editor.training_overlay import place_of
 from pnne_nb.widgets.host.static_picture import KeptPicture, Still
 from pnne_nb.widgets.plots.history_chart import history_chart
+
+WATCHED: Final[tuple[Quantity, ...]] = ("activations", "gradients", "parameters")
+"""What can be measured of a layer with parameters; the others have no third."""
 
 logger = logging.getLogger(__name__)
 
@@ -30,11 +36,25 @@ def training_still(engine: TrainingEngine, *, log: bool) -> Still:
         log: Whether the vertical axes are logarithmic.
     """
     progress = engine.progress
-    said = [f"Loss: {engine.loss_text}."]
+    said = [f"Loss: {engine.loss_choice}."]
     if engine.error is not None:
         said.append(in_brief(engine.error))
     title = f"Training {engine.state}: epoch {min(progress.epoch, progress.epochs)} of {progress.epochs}"
     return history_chart(engine.history, log=log, title=title, said=said).still()
+
+
+def layer_probe(engine: TrainingEngine) -> LiveProbe:
+    """Return the probe of a dashboard: gradient norms of all layers, and the histograms of one; only norms where no hook fits."""
+    watch = {
+        name: WATCHED if any(True for _ in layer.parameters(recurse=False)) else WATCHED[:-1]
+        for name, layer in leaf_layers(engine.module).items()
+    }
+    try:
+        probe = LiveProbe(engine.module, watch, statistics_of=())
+    except InspectionError:
+        return LiveProbe(engine.module, {}, statistics_of=())
+    probe.histograms_of = tuple(probe.watched)[:1]
+    return probe
 
 
 def picture_keeper(picture: weakref.ref[KeptPicture]) -> Callable[[StateFrame], None]:

@@ -149,7 +149,7 @@ class BackgroundTasks:
         return lambda: msgspec.structs.replace(exports.state, id=id, client=client)
 
     def export_events(self) -> Iterator[ExportState | ExportCheck]:
-        """Yield what to tell a new view about exports; nothing if nobody has asked for any."""
+        """Yield the state of exports for a new view; nothing before the first request for one."""
         if self._exports is not None:
             yield self._exports.state
             yield self._exports.check

@@ -1,4 +1,4 @@
-"""Tells a page of commits together where they come faster than a person makes them."""
+"""Sends commits to a page in bundles where they come faster than a person makes them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Carries out what a page asks of the document itself: changes, blocks of the library, the list of steps."""
+"""Answers what a page asks of the document itself: changes, blocks of the library, the list of steps, the source."""
 
 from __future__ import annotations
 
 from typing import Final, assert_never
 
+from pnne_nb.compiler.pipeline.located_source import located_source
 from pnne_nb.graph.block_library import blocks
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.protocol.codec import view_of, with_floats
@@ -14,6 +15,8 @@ from pnne_nb.protocol.messages import (
     LoadBlocks,
     Publish,
     Redo,
+    Source,
+    SourceLines,
     Steps,
     Undo,
     Ungroup,
@@ -79,3 +82,10 @@ def steps(graph: NodeGraph, id: int, client: str) -> Steps:
     done, undone = graph.step_labels()
     earlier = max(0, len(done) - MOST_STEPS)
     return Steps(id, client, done[earlier:], undone[:MOST_STEPS], earlier)
+
+
+def source(graph: NodeGraph, id: int, client: str) -> Source:
+    """Return the source of the document, with the lines of each class, as the answer to a request."""
+    shown = located_source(graph)
+    classes = {name: SourceLines(each.lines, each.members) for name, each in shown.classes.items()}
+    return Source(id, client, shown.text, classes, "" if shown.error is None else str(shown.error))

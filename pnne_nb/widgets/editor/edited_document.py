@@ -19,7 +19,7 @@ def document_of(
     kwargs: Mapping[str, Any] | None,
     input_size: Sequence[int] | Sequence[Sequence[int]] | None,
 ) -> NodeGraph:
-    """Return the document that somebody wants to edit; for the arguments and what is raised, see `GraphEditor`."""
+    """Return the document to edit; for the arguments and what is raised, see `GraphEditor`."""
     if isinstance(graph, nn.Module):
         if isinstance(args, tuple) and not args and not kwargs and input_size is None:
             raise ArgumentError(

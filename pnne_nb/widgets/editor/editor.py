@@ -6,11 +6,9 @@ every view. What follows from the document (shapes, findings) is worked out afte
 
 from __future__ import annotations
 
-import logging
-import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, assert_never
 
@@ -20,12 +18,9 @@ import traitlets
 from torch import Tensor, nn
 
 from pnne_nb.compiler.analysis.verify import call_arguments
-from pnne_nb.compiler.pipeline.located_source import located_source
 from pnne_nb.errors import (
     Diagnostic,
     GraphError,
-    PnneError,
-    ProtocolError,
     answers_misuse,
     expect,
     no_attribute,
@@ -38,9 +33,8 @@ from pnne_nb.graph.render.html import png
 from pnne_nb.graph.render.svg import ThemeName
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
-from pnne_nb.process.fork import fork_safe
 from pnne_nb.process.subscribers import weakly
-from pnne_nb.protocol.codec import asked_by, catalog_event, decode_request, document_text, encode_event, node_type_state
+from pnne_nb.protocol.codec import catalog_event, document_text, encode_event, node_type_state
 from pnne_nb.protocol.export_messages import ExportCheck, ExportState, StartExport
 from pnne_nb.protocol.messages import (
     Blocks,
@@ -49,7 +43,6 @@ from pnne_nb.protocol.messages import (
     Committed,
     Derived,
     DerivedChanged,
-    Event,
     GetBundle,
     GetCatalog,
     GetPreview,
@@ -62,22 +55,19 @@ from pnne_nb.protocol.messages import (
     NodeTypeAdded,
     Painted,
     Preview,
-    Rejected,
     Request,
     RunToHere,
-    SeenTensor,
     Snapshot,
-    Source,
-    SourceLines,
     Sync,
     Training,
 )
 from pnne_nb.widgets.editor.background_tasks import BackgroundTasks, ExportRequest, lent_model, weights_of
 from pnne_nb.widgets.editor.commit_throttle import Bursts
-from pnne_nb.widgets.editor.document_requests import BlocksRequest, ChangeRequest, change, change_blocks, steps
+from pnne_nb.widgets.editor.document_requests import BlocksRequest, ChangeRequest, change, change_blocks, source, steps
 from pnne_nb.widgets.editor.edited_document import document_of, still_there
 from pnne_nb.widgets.editor.live_analysis import Derivation
 from pnne_nb.widgets.editor.live_model import LiveModel
+from pnne_nb.widgets.editor.open_views import Views
 from pnne_nb.widgets.editor.training_overlay import OverlaidTraining, Overlay
 from pnne_nb.widgets.host.bundle import bundled, key_of
 from pnne_nb.widgets.host.comms import answer_while_busy
@@ -89,8 +79,6 @@ if TYPE_CHECKING:
 
 QUICKLY_DRAWN: Final = 2000
 """Nodes whose picture takes a fifth of a second; a cell that shows more does not wait for it."""
-
-_log: Final = logging.getLogger(__name__)
 
 
 @lru_cache(maxsize=1)
@@ -171,7 +159,7 @@ class GraphEditor(anywidget.AnyWidget):
         self._esm = bundled("loader.js") if self._arrived else front_end
         self._css = bundled("editor.css")
         self._graph = graph
-        self._sending = fork_safe(threading.RLock())
+        self._views = Views(self, graph, weakly(self._answer))
         self._model = LiveModel(graph, module)
         self._overlay: Overlay | None = None
         self._picture: Training | None = None
@@ -189,7 +177,7 @@ class GraphEditor(anywidget.AnyWidget):
         )
         self._bursts = Bursts(weakly(self._catch_up))
         super().__init__(height=height, read_only=read_only, theme=theme, bundle_key=key_of(front_end))
-        self.on_msg(weakly(self._receive))
+        self.on_msg(self._views.receive)
         self._follow()
 
     def _follow(self) -> None:
@@ -311,7 +299,7 @@ class GraphEditor(anywidget.AnyWidget):
             expect(path, str, "a path of marks", "a string", way)
             expect(mark, (NodeMark, str), f"marks[{path!r}]", "a text or a pn.NodeMark", way)
         self._marks = Marks({path: NodeMark(mark) if isinstance(mark, str) else mark for path, mark in marks.items()})
-        self._tell(lambda: self._marks)
+        self._views.tell(lambda: self._marks)
 
     def to_svg(self, theme: ThemeName = "auto", *, within: str = "", fold: bool = False) -> str:
         """Draw the document as `NodeGraph.to_svg` does, with the shapes that the editor shows.
@@ -320,14 +308,12 @@ class GraphEditor(anywidget.AnyWidget):
             UnknownNodeError: If nothing is at `within`.
             ValueError: If `theme` is none of the three.
         """
-        self._derivation.refresh()
-        shapes, resolved = self._derivation.known()
+        shapes, resolved = self._derivation.known(refreshed=True)
         return self._graph.to_svg(theme, within=within, shapes=shapes, resolved=resolved, fold=fold)
 
     def to_html(self, theme: ThemeName = "auto", *, within: str = "", fold: bool = False) -> str:
         """Draw it as `to_svg` does, as an HTML image with the graph as a list beneath it."""
-        self._derivation.refresh()
-        shapes, resolved = self._derivation.known()
+        shapes, resolved = self._derivation.known(refreshed=True)
         return self._graph.to_html(theme, within=within, shapes=shapes, resolved=resolved, fold=fold)
 
     def to_png(self, theme: ThemeName = "light", *, within: str = "", fold: bool = False, scale: float = 2.0) -> bytes:
@@ -363,7 +349,7 @@ class GraphEditor(anywidget.AnyWidget):
     def _opened_or_locked(self, _change: object) -> None:
         if self._release is not None:
             self._arranged_at = self._graph.version
-            self._tell(self._snapshot)
+            self._views.tell(self._snapshot)
 
     @traitlets.observe("views")
     def _left(self, _change: object) -> None:
@@ -382,20 +368,6 @@ class GraphEditor(anywidget.AnyWidget):
 
     # From the browser, on any thread
 
-    def _receive(self, _widget: object, content: object, _buffers: object) -> None:
-        try:
-            request = decode_request(content)
-        except ProtocolError as error:
-            self._reject(*asked_by(content), error)
-            return
-        try:
-            self._answer(request)
-        except PnneError as error:
-            self._reject(request.id, request.client, error)
-        except Exception as error:  # noqa: BLE001  # every request has an answer
-            _log.exception("A request of the editor failed: %r", request)
-            self._reject(request.id, request.client, PnneError(f"Python failed with {type(error).__name__}: {error}"))
-
     def _answer(self, request: Request) -> None:
         graph, id, client = self._graph, request.id, request.client
         if isinstance(request, ChangeRequest):
@@ -403,19 +375,22 @@ class GraphEditor(anywidget.AnyWidget):
             return
         if isinstance(request, BlocksRequest):
             change_blocks(graph, request)
-            self._tell(lambda: Blocks(blocks.graph.state(), id, client))
+            self._views.tell(lambda: Blocks(blocks.graph.state(), id, client))
             return
         if isinstance(request, ExportRequest):
             if isinstance(request, StartExport):
                 self._refuse_changes()
-            self._tell(self._tasks.answer(request, weights_of(self.training, is_imported=self._model.is_imported)))
+            self._views.tell(
+                self._tasks.answer(request, weights_of(self.training, is_imported=self._model.is_imported))
+            )
             return
         match request:
-            case GetPreview(source=source, target=target):
-                found = self._derivation.preview(source, target)
-                self._tell(lambda: Preview(id, client, found))
+            case GetPreview(source=start, target=target):
+                found = self._derivation.preview(start, target)
+                self._views.tell(lambda: Preview(id, client, found))
             case RunToHere():
-                self._run_to_here(request)
+                tell = partial(self._views.conclude, request)
+                self._tasks.run_to_here(request, self._model.latest, self._example, tell)
             case Painted(tick=tick):
                 if self._overlay is not None:
                     self._overlay.acknowledge(tick)
@@ -424,29 +399,27 @@ class GraphEditor(anywidget.AnyWidget):
             case Sync(version=known):
                 self._answer_opened_view(id, client, known)
             case GetCatalog():
-                self._tell(lambda: msgspec.structs.replace(_catalog(registry.revision), id=id, client=client))
+                self._views.tell(lambda: msgspec.structs.replace(_catalog(registry.revision), id=id, client=client))
             case GetBundle():
                 text = bundled("editor.js")
-                self._tell(lambda: Bundle(id, client, text))
+                self._views.tell(lambda: Bundle(id, client, text))
             case GetSource():
-                shown = located_source(graph)
-                classes = {name: SourceLines(each.lines, each.members) for name, each in shown.classes.items()}
-                told = "" if shown.error is None else str(shown.error)
-                self._tell(lambda: Source(id, client, shown.text, classes, told))
+                shown = source(graph, id, client)
+                self._views.tell(lambda: shown)
             case GetSteps():
-                self._tell(lambda: steps(graph, id, client))
+                self._views.tell(lambda: steps(graph, id, client))
             case _:
                 assert_never(request)
 
     def _answer_opened_view(self, id: int, client: str, known: int | None) -> None:
         GraphEditor._arrived = True
-        self._tell(lambda: self._snapshot(id, client, known))
+        self._views.tell(lambda: self._snapshot(id, client, known))
         if blocks:
             self._blocks_changed()
         if self._picture is not None:
             self._show_training(self._picture)
         if self._marks.marks:
-            self._tell(lambda: self._marks)
+            self._views.tell(lambda: self._marks)
         for event in self._tasks.export_events():
             self._show_export(event)
         self._derivation.request()
@@ -458,16 +431,7 @@ class GraphEditor(anywidget.AnyWidget):
             committed = change(graph, request)
         if not committed:
             # No observer will answer.
-            self._tell(lambda: Committed(graph.version, (), "Arrange", self._history(), client, id))
-
-    def _run_to_here(self, request: RunToHere) -> None:
-        def tell(outcome: SeenTensor | PnneError) -> None:
-            if isinstance(outcome, PnneError):
-                self._reject(request.id, request.client, outcome)
-            else:
-                self._tell(lambda: outcome)
-
-        self._tasks.run_to_here(request, self._model.latest, self._example, tell)
+            self._views.tell(lambda: Committed(graph.version, (), "Arrange", self._history(), client, id))
 
     def _refuse_changes(self) -> None:
         if self.read_only:
@@ -479,7 +443,7 @@ class GraphEditor(anywidget.AnyWidget):
         # Who asked for it is waiting for the answer.
         if done.client is not None or not self._bursts.hold():
             history = HistoryState(done.undo, done.redo)
-            self._tell(lambda: Committed(done.version, done.ops, done.label, history, done.client, done.request))
+            self._views.tell(lambda: Committed(done.version, done.ops, done.label, history, done.client, done.request))
         computes = not all(isinstance(op, LookOp) for op in done.ops)
         if computes:
             self._model.edited()
@@ -493,33 +457,24 @@ class GraphEditor(anywidget.AnyWidget):
             self._derivation.request()
 
     def _catch_up(self) -> None:
-        self._tell(self._snapshot)
+        self._views.tell(self._snapshot)
 
     def _derived(self, version: int, delta: Derived, more: bool) -> None:  # as followers are called
-        self._tell(lambda: DerivedChanged(version, delta, more))
+        self._views.tell(lambda: DerivedChanged(version, delta, more))
 
     def _show_training(self, picture: Training) -> None:
         self._picture = picture if picture.layers else None
-        self._tell(lambda: picture)
+        self._views.tell(lambda: picture)
 
     def _show_export(self, event: ExportState | ExportCheck) -> None:
-        self._tell(lambda: event)
+        self._views.tell(lambda: event)
 
     def _type_added(self, spec: NodeSpec) -> None:
-        self._tell(lambda: NodeTypeAdded(node_type_state(spec)))
+        self._views.tell(lambda: NodeTypeAdded(node_type_state(spec)))
         self._derivation.request()
 
     def _blocks_changed(self, _done: Transaction | None = None) -> None:
-        self._tell(lambda: Blocks(blocks.graph.state()))
-
-    def _reject(self, id: int | None, client: str | None, error: PnneError) -> None:
-        self._tell(lambda: Rejected(id, client, self._graph.version, str(error), error.diagnostics))
-
-    def _tell(self, event: Callable[[], Event]) -> None:
-        # Made and sent under one lock, so that no view gets a snapshot older than a commit that it has seen.
-        with self._sending:
-            if self.comm is not None:
-                self.send(encode_event(event()))
+        self._views.tell(lambda: Blocks(blocks.graph.state()))
 
     def _snapshot(self, id: int | None = None, client: str | None = None, known: int | None = None) -> Snapshot:
         with self._graph.reading() as graph:

@@ -46,7 +46,7 @@ class Lent(NamedTuple):
     """What is exported.
 
     Attributes:
-        model: Nobody changes it meanwhile; None while the graph has problems.
+        model: It does not change meanwhile; None while the graph has problems.
         data: A batch to prove the file on, in any form that `pn.export` takes; None to make one up.
     """
 

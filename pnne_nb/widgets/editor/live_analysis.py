@@ -35,7 +35,7 @@ Tell = Callable[[int, Derived, bool], None]
 class Derivation:
     """Shapes, inferred values, findings and parameter counts of one document, told as deltas.
 
-    All editors of a document share one, from `of`; it works only while somebody follows.
+    All editors of a document share one, from `of`. It works only while it has followers.
 
     Args:
         graph: The document.
@@ -56,7 +56,7 @@ class Derivation:
 
     @classmethod
     def of(cls, graph: NodeGraph) -> Derivation:
-        """Return the one of that document, while somebody holds it."""
+        """Return the document's analysis; editors of one document share it while one of them lives."""
         with cls._sharing:
             # It holds its graph, so that the number means this graph for as long as the entry lives.
             return cls._shared.setdefault(id(graph), cls(graph))
@@ -112,22 +112,22 @@ class Derivation:
             if delta != Derived():
                 self._take(analysis, version, delta)
 
-    def known(self) -> tuple[Shapes, Resolved]:
-        """Return what is known of the shapes at ports, and of inferred values at nodes."""
+    def known(self, *, refreshed: bool) -> tuple[Shapes, Resolved]:
+        """Return the shapes at ports and the inferred values at nodes: as they are now, or as far as they are known."""
+        if refreshed:
+            self.refresh()
         derived = self.whole
         shapes = {port: shape for port, shape in derived.shapes.items() if shape is not None}
         return shapes, {node: values for node, values in derived.resolved.items() if values is not None}
 
     def picture(self) -> str:
         """Draw the document as HTML, with its shapes as they are now."""
-        if len(self._graph.nodes) <= FULL_DETAIL:
-            # Of larger ones no shapes are drawn, and working them out would hold up the cell.
-            self.refresh()
-        shapes, resolved = self.known()
+        # Of larger ones no shapes are drawn, and working them out would hold up the cell.
+        shapes, resolved = self.known(refreshed=len(self._graph.nodes) <= FULL_DETAIL)
         return self._graph.to_html(shapes=shapes, resolved=resolved)
 
     def preview(self, source: str, target: str) -> Consequence:
-        """Return what an edge between two ports would do; nothing is known of it while nobody follows."""
+        """Return what an edge between two ports would do; nothing is known without followers."""
         analysis = self._analysis
         return Consequence() if analysis is None else analysis.preview(source, target)
 

@@ -1,4 +1,4 @@
-"""Runs one example up to a port that somebody points at, and says what the tensor there looks like."""
+"""Runs one example up to a chosen port, and describes the tensor there."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class PortRuns:
         Args:
             request: It says which port.
             latest: The model whose weights are taken while the document has errors.
-            example: A call of the model; None if nobody gave one.
+            example: A call of the model, or None.
             tell: Called once, in the thread.
 
         Raises:

@@ -28,7 +28,7 @@ class ExplorerPage(anywidget.AnyWidget):
         move: Carries out a move by key; called on any thread.
 
     Attributes:
-        theme: That of the page of whoever looked last.
+        theme: The theme of the page that was used last.
         told: What a screen reader says now.
     """
 

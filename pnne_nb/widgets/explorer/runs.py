@@ -1,4 +1,4 @@
-"""Runs a module on the explorer's input, when a view asks for it and nobody else uses the module."""
+"""Runs a module on the explorer's input, when a view asks for it and the module is free."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ModelInUseError(InspectionError):
 
 @final
 class Runs:
-    """Runs a module on one input, and keeps what the layer that is looked at made of it.
+    """Runs a module on one input, and keeps the results of the layer that is shown.
 
     Args:
         net: The module.
@@ -59,7 +59,7 @@ class Runs:
         return Runs(self.net, self.inspector, args, target, self._loss_fn)
 
     def forget(self) -> None:
-        """Run again when somebody looks next."""
+        """Drop the results: the module runs again when they are asked for."""
         self._captured, self._attention = {}, None
 
     def flow(self) -> Flow:

@@ -1,4 +1,4 @@
-"""Tracks the widgets that cells show: what nobody can see any more is closed, with all that it is made of."""
+"""Tracks the widgets that cells show, and closes those that are no longer visible, with all of their parts."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Pump:
     the curves, not drawn. The last frame is always drawn, acknowledged or not.
 
     Args:
-        source: The channel; nobody else may take frames from it meanwhile.
+        source: The channel. Only the pump may take frames from it.
         screen: What to draw on.
         pacer: When to draw.
         clock: Monotonic seconds.

@@ -73,7 +73,7 @@ class Page:
 
     Attributes:
         instead: What to do there; empty if nothing is missing.
-        html: What there is to see.
+        html: What it shows.
     """
 
     instead: str

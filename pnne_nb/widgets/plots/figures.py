@@ -1,6 +1,6 @@
 """Defines how every plot looks: one figure style, one palette, axes that end on round numbers, lines, and headings.
 
-A legend inside a bqplot figure lies on the data, so ours stands in the heading above it.
+A legend inside a bqplot figure lies on the data, so the heading above has the legend.
 """
 
 from __future__ import annotations

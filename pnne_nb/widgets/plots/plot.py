@@ -39,13 +39,13 @@ class Plot(ABC):
 
 @final
 class Growth:
-    """When a curve that grows to the right looks different from how it was drawn last.
+    """Decides when a growing curve is drawn again: when it would look different.
 
-    Of ten pictures a second nobody can tell one from the next after a minute of training: each adds less than a pixel
-    to a curve, and drawing a curve is half of what a picture takes from the training.
+    After a minute of training, each of ten pictures a second adds less than a pixel to a curve, and drawing curves is
+    half of what a picture costs the training.
 
     Attributes:
-        newest: The step at which the curve ends, at least 0; whoever has the curve sets it.
+        newest: The step at which the curve ends, at least 0; the owner of the curve sets it.
     """
 
     def __init__(self) -> None:

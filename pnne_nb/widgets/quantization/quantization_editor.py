@@ -49,7 +49,7 @@ _LINE: Final = "line-height:1.4;white-space:nowrap"
 class QuantizationEditor(ipywidgets.HBox):
     """What `pn.quantize` does, with a switch for each node.
 
-    It begins with the fewest nodes in float32 that the budget allows. The nodes stand in the order of their damage. A click
+    It begins with the fewest nodes in float32 that the budget allows. The nodes are ordered by their damage. A click
     on a switch converts a node or keeps it in float32; the metric is then measured on the held-out data, and the latency
     with ONNX Runtime. The graph beside them marks each node with what it computes in and what that costs.
 

@@ -40,12 +40,14 @@ def trained(outputs: int, y: Any, **options: Any) -> TrainingEngine:
 )
 def test_the_target_decides(outputs: int, target: Tensor, loss: str) -> None:
     engine = trained(outputs, target)
-    assert f"loss={loss} (chosen: " in repr(engine)
+    assert engine.loss_choice.name == loss
+    assert f"loss={loss} (chosen: {engine.loss_choice.reason})" in repr(engine)
     engine.start()
     assert engine.wait(60)
     # The same as if it had been given.
     same = trained(outputs, target, loss=loss)
     given = TrainingEngine(nn.Linear(5, outputs), (X, target), loss=loss, device="cpu")
+    assert same.loss_choice.reason == ""
     assert f"loss={loss}, state" in repr(same)
     assert type(given._loop.recipe.loss) is type(engine._loop.recipe.loss)
     assert engine.history["loss"][0] > 0

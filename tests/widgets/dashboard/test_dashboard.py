@@ -117,6 +117,14 @@ def loss_points(dashboard: TrainingDashboard) -> int:
     return len(dashboard._plots[0].figure.marks[0].x)  # type: ignore[attr-defined]  # the first plot is the loss
 
 
+def test_the_loss_is_named_above_its_plot_and_the_reason_below(dashboard: TrainingDashboard) -> None:
+    choice = dashboard.engine.loss_choice
+    shown = [widget.value for widget in widget_tree(dashboard._plots[0].view) if isinstance(widget, ipywidgets.HTML)]
+    assert any("<strong>Loss: CrossEntropyLoss</strong>" in text for text in shown)
+    assert f"CrossEntropyLoss was chosen: {choice.reason}." in shown
+    assert f"Loss: {choice}." in dashboard.to_html()
+
+
 def test_a_training_from_the_first_click_to_the_end(dashboard: TrainingDashboard) -> None:
     awaited = Awaited(bar_of(dashboard))
     assert bar_of(dashboard).status["state"] == "idle"

@@ -1,4 +1,4 @@
-"""Batch normalisation over the whole batch of which each process has a part, as one process would make it.
+"""Normalises over a batch that several processes share, with the results that one process would have.
 
 torch's own SyncBatchNorm does this on GPUs only, and counts the example of a process that has none of its own.
 """

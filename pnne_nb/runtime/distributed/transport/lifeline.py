@@ -1,4 +1,4 @@
-"""Ends every worker together with whoever started it: torchrun, or the engine."""
+"""Ends every worker together with its starter: torchrun, or the engine."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Pickles objects of a notebook's own classes for processes of the same machine.
 
-Files of a run hold no code, because whoever can write one could run it elsewhere. What is code travels through the
+Files of a run hold no code, because anyone who can write a file could then run code elsewhere. Code travels through the
 socket that only this user's processes reach, pickled as `multiprocessing` pickles what it hands over, and is gone when
 the group is. cloudpickle takes along classes and functions that a notebook defines.
 """
@@ -25,7 +25,7 @@ _LARGEST = 1 << 31
 
 
 class Loading(msgspec.Struct, frozen=True):
-    """A dataset, and how batches are made of it.
+    """A dataset, and how it is batched.
 
     Attributes:
         options: Further arguments of the ``DataLoader``.

@@ -1,6 +1,6 @@
 """Manages directories that groups need while they run: removed by their owner, or else at a later launch.
 
-What `launch_command` has packed without a directory of its own may be trained by somebody else's torchrun: it stays as
+What `launch_command` has packed without a directory of its own may be trained by a torchrun that a person starts: it stays as
 long as the process that has packed it lives, or one that was started on it.
 """
 
@@ -23,7 +23,7 @@ _TOLD = "told"
 
 
 def temporary_directory() -> Path:
-    """Return a new directory that belongs to this process; whoever asked for it removes it, or else `sweep`."""
+    """Return a new directory that belongs to this process. The caller removes it, or else `sweep` does."""
     path = Path(tempfile.mkdtemp(prefix=_PREFIX))
     process = psutil.Process()
     (path / _OWNER).write_text(f"{process.pid} {process.create_time()}")

@@ -4,7 +4,7 @@ The standard library's `multiprocessing.connection.Connection` frames messages t
 end of a message that has begun, and its ``poll`` is true at the first byte. A process that is stopped in the middle of
 sending weights would then stop the kernel's thread as well, past every deadline, and Listener's handshake (``authkey``)
 waits in the same way for a client that says nothing. Here `Wire.receive` takes what has come and returns. Only its
-``wait`` is used, which, unlike ``select.select``, also takes file descriptors above 1023. Nobody else gets to the sockets:
+``wait`` is used, which, unlike ``select.select``, also takes file descriptors above 1023. No other user reaches the sockets:
 they are pairs that a process inherits, or lie in a directory of this user's.
 """
 

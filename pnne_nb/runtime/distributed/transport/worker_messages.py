@@ -95,7 +95,7 @@ class Observed(_Message, frozen=True):
 
 
 class Refused(_Message, frozen=True):
-    """One process, for all of them: a checkpoint could not be written, and nobody waits for that.
+    """A checkpoint could not be written, and no request waits for it; sent by one process for all of them.
 
     Attributes:
         step: Steps made so far.
@@ -157,7 +157,7 @@ class Broke(_Message, frozen=True):
 
 
 class Dismissed(_Message, frozen=True):
-    """A process is ended by torchrun, because another one has ended. Whoever ends without a word has died."""
+    """A process is ended by torchrun, because another one has ended. One that ends without a message has died."""
 
 
 FromWorker: TypeAlias = Hello | Ready | Happened | Observed | Refused | Obeyed | Ended | Broke | Dismissed
