@@ -62,6 +62,8 @@ class PairedOverhead:
         """How many there are since then."""
         self._open: tuple[float, list[float]] | None = None
         """An observed step without its known part, and those before it, until there are some after it."""
+        self._following: float | None = None
+        """The step that follows it, where that counts as well."""
         self._differences: list[float] = []
         self._each = 1
         """One in so many differences is kept."""
@@ -73,6 +75,11 @@ class PairedOverhead:
             self._after.append(seconds)
         self._last.append(seconds)
         self._bare += 1
+
+    def followed(self, seconds: float) -> None:
+        """Take in the step that follows an observed one and took `seconds`, where it is to count as a part of that one."""
+        if self._open is not None:
+            self._following = seconds
 
     def observed(self, seconds: float, known: float) -> None:
         """Take in a step that was observed, and took `seconds`, of which the probes know that they took `known`."""
@@ -87,17 +94,23 @@ class PairedOverhead:
         half, single = self._bare // 2 or 1, self._open is not None and self._bare == 1
         if self._open is not None:
             length, before = self._open
-            self._keep(length - median([*before, *self._after[:half]]))
+            bare = median([*before, *self._after[:half]])
+            self._keep(length - bare + (0.0 if self._following is None else self._following - bare))
+        self._following = None
         # The steps before the first one are still slow for reasons of their own.
         self._open = None if first or single else (seconds - known, list(self._last)[-half:])
         self._after, self._bare = [], 0
         self._last.clear()
 
+    def unknown(self) -> tuple[float, float | None]:
+        """Return the seconds that an observed step took beside what was known, and half of their 95 % interval, if known."""
+        return _trimmed_mean(self._differences)
+
     def over(self, elapsed: float) -> Overhead:
         """Return the share of `elapsed` seconds that watching took."""
         if elapsed <= 0 or not self._observed:
             return Overhead(0.0)
-        extra, margin = _trimmed_mean(self._differences)
+        extra, margin = self.unknown()
         share = min(1.0, max(0.0, (self._known + self._observed * extra) / elapsed))
         return Overhead(share, None if margin is None else margin * self._observed / elapsed)
 

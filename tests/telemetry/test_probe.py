@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 import pytest
 from hypothesis import given
@@ -97,6 +98,33 @@ def test_what_hooks_take_inside_the_step_is_found_from_its_length() -> None:
         toll.bare(0.010, now=0.0)
         cost = toll.observed(0.015, known=0.002)
     assert cost == pytest.approx(0.005, rel=0.01)
+
+
+@pytest.mark.parametrize(("known", "cost"), [(0.002, 0.0035), (0.0005, 0.003)])
+def test_a_short_step_that_follows_an_observed_one_is_a_part_of_the_cost(known: float, cost: float) -> None:
+    toll, clock = Toll(), itertools.count()
+    toll.observed(1.0, 0.5)
+    for _ in range(30):
+        for _ in range(10):
+            toll.bare(0.001, now=next(clock))
+        found = toll.observed(0.004, known=known)
+        assert toll.wants_bare(float("-inf"))
+        # It takes half a millisecond more than the others, and counts where the probes took as long.
+        toll.bare(0.0015, now=next(clock))
+    assert found == pytest.approx(cost)
+    assert toll.paired.over(1.0).share == pytest.approx(30 * cost, rel=0.02)
+
+
+def test_the_longer_it_watches_the_less_is_taken_off_for_chance() -> None:
+    toll, draw = Toll(), random.Random(0)
+    toll.observed(1.0, 0.5)
+    costs = []
+    for _ in range(200):
+        for _ in range(10):
+            toll.bare(0.010 + draw.gauss(0, 0.001), now=0.0)
+        costs.append(toll.observed(0.012 + draw.gauss(0, 0.001), known=0.001))
+    assert costs[10] < costs[-1] < 0.002
+    assert costs[-1] == pytest.approx(0.002, rel=0.15)
 
 
 def test_what_steps_differ_by_on_their_own_is_not_taken_for_the_cost() -> None:
