@@ -431,8 +431,7 @@ class GraphEditor(anywidget.AnyWidget):
             case GetSource():
                 shown = located_source(graph)
                 classes = {name: SourceLines(each.lines, each.members) for name, each in shown.classes.items()}
-                told = "" if shown.error is None else str(shown.error)
-                self._tell(lambda: Source(id, client, shown.text, classes, told))
+                self._tell(lambda: Source(id, client, shown.text, classes, shown.notice))
             case GetSteps():
                 self._tell(lambda: steps(graph, id, client))
             case _:
