@@ -66,6 +66,8 @@ export class Editor {
   byPointer = false;
   /** Whether the graph is to be fitted into the view once it is arranged: somebody asked for that. */
   refits = false;
+  /** Whether a block is to be selected once Python has made it of a selection here. */
+  groups = false;
   private readonly scenes = new SceneMaker();
   private loose: { scene: ShownScene; edge: EdgeState; without: ShownScene } | null = null;
   private nudging: ReturnType<typeof setTimeout> | null = null;
