@@ -1,5 +1,5 @@
 import { useReactFlow, useStore } from "@xyflow/react";
-import { type PointerEvent, useEffect, useMemo, useRef } from "react";
+import { type PointerEvent, useEffect, useMemo, useRef, useState } from "react";
 import type { NodeState } from "../../protocol";
 import { useDrawn, useView } from "../commands/context";
 import { type Layer, layersOf } from "../scene/boxes";
@@ -33,7 +33,7 @@ interface Frame {
  * they change, never on panning.
  */
 export function MiniMap() {
-  const scene = useDrawn();
+  const scene = useSettled(useDrawn());
   const selected = useView((view) => view.nodes);
   const here = useView((view) => view.path.map((name) => `${name}.`).join(""));
   const { setCenter, getZoom } = useReactFlow();
@@ -76,6 +76,20 @@ export function MiniMap() {
       <ViewportFrame frame={frame} />
     </div>
   );
+}
+
+/** The graph that is drawn; a large one as it was until several changes in a row are over. */
+function useSettled(scene: ShownScene | null): ShownScene | null {
+  const [settled, setSettled] = useState(scene);
+  const isSame = settled?.prefix === scene?.prefix && settled?.graphId === scene?.graphId;
+  const waits = isSame && scene !== null && scene.cards.size > MANY;
+  useEffect(() => {
+    if (!waits) return;
+    const soon = setTimeout(() => setSettled(scene), DRAWN_AFTER);
+    return () => clearTimeout(soon);
+  }, [scene, waits]);
+  if (!waits && settled !== scene) setSettled(scene);
+  return waits ? settled : scene;
 }
 
 /** What the view shows, on the map. */

@@ -7,6 +7,7 @@ import { type FrameBox, shifted } from "../document/frame";
 import { freeName } from "../document/names";
 import { portsOf } from "../document/ports";
 import { bridges, edgeFrom, insertOps } from "../document/splice";
+import { rewire } from "../document/wiring";
 import { type Layer, layersOf } from "../scene/boxes";
 import type { Card } from "../scene/card";
 import { HEADER_HEIGHT, NODE_WIDTH, REROUTE, SUMMARY_HEIGHT } from "../scene/geometry";
@@ -109,6 +110,7 @@ export class Editor {
     if (this.loose?.scene !== scene || this.loose.edge !== reconnecting) {
       const edges = new Map(scene.graph.edges);
       edges.delete(reconnecting.target);
+      rewire(scene.graph.edges, edges, [reconnecting.target]);
       this.loose = { scene, edge: reconnecting, without: { ...scene, graph: { ...scene.graph, edges } } };
     }
     return this.loose.without;
