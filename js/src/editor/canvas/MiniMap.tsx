@@ -1,7 +1,7 @@
 import { useReactFlow, useStore } from "@xyflow/react";
-import { type PointerEvent, useEffect, useMemo, useRef, useState } from "react";
+import { type PointerEvent, useEffect, useMemo, useRef } from "react";
 import type { NodeState } from "../../protocol";
-import { useDrawn, useView } from "../commands/context";
+import { isLarge, useDrawn, useSettled, useView } from "../commands/context";
 import { type Layer, layersOf } from "../scene/boxes";
 import { categoryOf, isOpen } from "../scene/card";
 import type { Box } from "../scene/geometry";
@@ -14,10 +14,6 @@ const HEIGHT = [48, 92] as const;
 const MARGIN = 8;
 /** Pixels of the canvas per pixel of the page: sharp on most screens. */
 const DENSITY = 2;
-
-/** With more nodes, it is drawn once several changes in a row are over, so many milliseconds after the last. */
-const MANY = 2_000;
-const DRAWN_AFTER = 600;
 
 /** Maps the graph to the little map of this size: `x * scale + left`. */
 interface Frame {
@@ -34,7 +30,9 @@ interface Frame {
  */
 export function MiniMap() {
   const scene = useSettled(useDrawn());
-  const selected = useView((view) => view.nodes);
+  const chosen = useView((view) => view.nodes);
+  // All of it is drawn for a selection, and that of a large graph takes a while.
+  const selected = isLarge(scene) ? NOTHING : chosen;
   const here = useView((view) => view.path.map((name) => `${name}.`).join(""));
   const { setCenter, getZoom } = useReactFlow();
   const canvas = useRef<HTMLCanvasElement>(null);
@@ -44,11 +42,7 @@ export function MiniMap() {
   const isNeeded = useStore((state) => extent !== null && !isInView(extent, state));
 
   useEffect(() => {
-    const redraw = () => canvas.current && frame && draw(canvas.current, layers, here, selected, frame);
-    const isLarge = layers.some(({ scene }) => scene.cards.size > MANY);
-    if (!isLarge) redraw();
-    const soon = isLarge ? setTimeout(redraw, DRAWN_AFTER) : undefined;
-    return () => clearTimeout(soon);
+    if (canvas.current && frame) draw(canvas.current, layers, here, selected, frame);
   }, [layers, here, selected, frame]);
 
   if (!frame) return null;
@@ -76,20 +70,6 @@ export function MiniMap() {
       <ViewportFrame frame={frame} />
     </div>
   );
-}
-
-/** The graph that is drawn; a large one as it was until several changes in a row are over. */
-function useSettled(scene: ShownScene | null): ShownScene | null {
-  const [settled, setSettled] = useState(scene);
-  const isSame = settled?.prefix === scene?.prefix && settled?.graphId === scene?.graphId;
-  const waits = isSame && scene !== null && scene.cards.size > MANY;
-  useEffect(() => {
-    if (!waits) return;
-    const soon = setTimeout(() => setSettled(scene), DRAWN_AFTER);
-    return () => clearTimeout(soon);
-  }, [scene, waits]);
-  if (!waits && settled !== scene) setSettled(scene);
-  return waits ? settled : scene;
 }
 
 /** What the view shows, on the map. */

@@ -1,15 +1,13 @@
 import { useStore } from "@xyflow/react";
-import { type MouseEvent, type ReactNode, useEffect, useState } from "react";
+import type { MouseEvent, ReactNode } from "react";
 import { group } from "../commands/blocks";
-import { useEditor, useScene, useSession, useView } from "../commands/context";
+import { useEditor, useScene, useSession, useSettled, useView } from "../commands/context";
 import { openFile, saveFile } from "../commands/files";
 import { toggleFolded, toggleValues } from "../commands/folding";
 import { addFrame } from "../commands/framing";
 import { openFind } from "../commands/gestures";
-import type { Run } from "../document/repeats";
 import { NOTHING_INLINED } from "../scene/inlining";
 import { pictureOf, savePicture } from "../scene/picture";
-import type { ShownScene } from "../scene/scene";
 import { NOTHING } from "../scene/view";
 import { SharedNotice } from "./SharedNotice";
 
@@ -229,28 +227,11 @@ function Zoom() {
   );
 }
 
-/** With more nodes, the rows are looked for once several changes in a row are over, so many milliseconds after the last. */
-const MANY = 2_000;
-const FOUND_AFTER = 600;
-
-/** The rows of equal nodes in a graph; of a large one, those of a moment before. */
-function useRuns(scene: ShownScene | null): readonly Run[] {
-  const isLarge = scene !== null && scene.graph.nodes.size > MANY;
-  const [found, setFound] = useState<readonly Run[]>([]);
-  useEffect(() => {
-    if (!isLarge || !scene) return;
-    const soon = setTimeout(() => setFound(scene.runs()), FOUND_AFTER);
-    return () => clearTimeout(soon);
-  }, [isLarge, scene]);
-  if (!scene) return [];
-  return isLarge ? found : scene.runs();
-}
-
 /** Shown where there is something to fold. */
 function FoldAction() {
   const editor = useEditor();
   const scene = useScene();
-  const runs = useRuns(scene);
+  const runs = useSettled(scene)?.runs() ?? [];
   if (!scene || runs.length === 0) return null;
   return (
     <Action
