@@ -205,7 +205,7 @@ def bare_front_end(folder: Path) -> None:
     npm("exec", "--", "esbuild", "tests/bareFlow.tsx", *options, production, f"--outdir={folder}")
 
 
-def bare_page(editor: EditorPage, front_end: Path) -> Page:
+def bare_page(editor: EditorPage, front_end: Path, size: tuple[int, int] = SIZE) -> Page:
     """A page with React Flow alone: what the editor shows, at the same places, sizes and zoom."""
     shown = scene(read(editor.graph.to_json()), "", registry, NO_SHAPES, NONE_RESOLVED)
     graph = {
@@ -225,7 +225,7 @@ def bare_page(editor: EditorPage, front_end: Path) -> Page:
         "viewport": editor.page.evaluate(VIEWPORT),
     }
     page = editor.page.context.browser.new_context().new_page()  # type: ignore[union-attr]  # it was launched
-    page.set_viewport_size({"width": SIZE[0], "height": SIZE[1]})
+    page.set_viewport_size({"width": size[0], "height": size[1]})
     page.set_content("<!doctype html><body style='margin: 0'><main id='views'></main></body>")
     page.add_style_tag(path=front_end / "bareFlow.css")
     page.add_script_tag(path=front_end / "bareFlow.js", type="module")

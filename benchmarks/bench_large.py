@@ -2,20 +2,34 @@
 
 First paint is the CPU time of kernel and page together after the cell is run, the page's code loaded: making the editor,
 its snapshot as the page gets it, and the page's main thread until its second frame, with the cards in view at their
-places. The other cards are made afterwards, in idle pieces. Frames are measured as in `bench_front_end`. An edit is a
-gesture by keys, from the press until the page shows Python's answer, in CPU time of the page; of a test's kernel, whose
-CPU time `bench_editor` measures with the real one.
+places. The other cards are made afterwards, in idle pieces. Frames are measured as in `bench_front_end`, those on the
+large screen beside a bare page of React Flow: the main thread's time, without that of the threads that paint. An edit is
+measured from the press of a key, or the release of a link, until the page shows Python's answer, in CPU time of the
+page; the kernel is a test's, and `bench_editor` measures the real one.
 """
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from playwright.sync_api import Browser, expect, sync_playwright
 
 import pnne_nb as pn
-from benchmarks.bench_front_end import FRAMES, GESTURE, NODE, SETTLED, Measured, network
+from benchmarks.bench_front_end import (
+    FRAMES,
+    GESTURE,
+    NODE,
+    SETTLED,
+    VIEWPORT,
+    Measured,
+    bare_front_end,
+    bare_page,
+    network,
+)
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.protocol.codec import encode_event
 from pnne_nb.widgets.editor.editor import GraphEditor
@@ -24,6 +38,7 @@ from tests.editor.kernel import Kernel, to_json
 from tests.editor.page import EditorPage, HostPage
 
 NODES = 50_000
+SCREEN = (3840, 2160)
 EDITS = 12
 BUDGET = {"first paint": 2000.0, "frame": 16.0, "edit": 100.0, "frame at 3840×2160": 8.0}
 """CPU milliseconds."""
@@ -65,20 +80,35 @@ def page_ms(browser: Browser, graph: NodeGraph) -> tuple[float, EditorPage, Host
     return measured.cpu_ms() - start, editor, host
 
 
-def edit_ms(editor: EditorPage, measured: Measured) -> list[float]:
-    """CPU milliseconds of each of some edits: moves by keys, undone and done again."""
-    taken = []
-    editor.root.first.locator(f'{NODE} [data-node="n3"]').click()
-    for number in range(EDITS):
-        key = ("ArrowRight", "Control+z", "ArrowDown", "Control+z")[number % 4]
+def edit_ms(editor: EditorPage, measured: Measured) -> dict[str, list[float]]:
+    """CPU milliseconds of some edits of each kind: a move by keys, a value, a link from its release, and their undoing."""
+    taken: dict[str, list[float]] = {}
+
+    def measure(kind: str, act: Callable[[], None]) -> None:
         version = editor.graph.version
         start = measured.cpu_ms()
-        editor.page.keyboard.press(key)
+        act()
+        # A question at each frame would make frames that the page does not need, for as long as a move by keys waits.
         editor.page.wait_for_function(
-            "version => Number(document.querySelector('.pnne-editor').dataset.version) > version", arg=version
+            "version => Number(document.querySelector('.pnne-editor').dataset.version) > version",
+            arg=version,
+            polling=20,
         )
         editor.page.evaluate(SETTLED)
-        taken.append(measured.cpu_ms() - start)
+        taken.setdefault(kind, []).append(measured.cpu_ms() - start)
+
+    keyboard, mouse = editor.page.keyboard, editor.page.mouse
+    for number in range(EDITS):
+        editor.root.first.locator(f'{NODE} [data-node="n4"] .pnne-card-header').click()
+        measure("move", lambda: keyboard.press("ArrowRight"))
+        measure("undo of a move", lambda: keyboard.press("Control+z"))
+        editor.field("n4", "out_features").fill(str(20 + number))
+        measure("property", lambda: keyboard.press("Enter"))
+        editor.root.first.get_by_role("region", name="Graph").focus()
+        measure("undo of a property", lambda: keyboard.press("Control+z"))
+        editor.drag(editor.port("n2.output"), editor.port("n4.input"), drop=False)
+        measure("link", mouse.up)
+        measure("undo of a link", lambda: keyboard.press("Control+z"))
     return taken
 
 
@@ -104,9 +134,9 @@ def main() -> None:
         measured = Measured(editor.page)
         report("pan, opening zoom", "frame", measured.frame_ms(GESTURE, ["", FRAMES, True]))
         report("zoom, opening zoom", "frame", measured.zoom_ms())
-        edits = sorted(edit_ms(editor, measured))
-        print("edits", *(f"{taken:.0f}" for taken in edits))
-        report("edit, 95th percentile", "edit", edits[round(0.95 * (len(edits) - 1))])
+        for kind, taken in edit_ms(editor, measured).items():
+            print(f"{kind}:", *(f"{each:.0f}" for each in taken))
+            report(f"{kind}, 95th percentile", "edit", sorted(taken)[round(0.95 * (len(taken) - 1))])
         editor.button("Fit view").click()
         editor.page.wait_for_function("() => document.querySelector('.pnne-far')")
         editor.page.wait_for_timeout(400)  # the glide there
@@ -114,14 +144,23 @@ def main() -> None:
         report("zoom, all in view", "frame", measured.zoom_ms())
         host.close()
         host = HostPage(browser)
-        editor = EditorPage(host, network(1000), theme="light", size=(3840, 2160), views=1, busy=False)
+        editor = EditorPage(host, network(1000), theme="light", size=SCREEN, views=1, busy=False)
         editor.page.evaluate("() => document.querySelector('.pnne-editor').style.height = '2100px'")
-        measured = Measured(editor.page)
-        report("pan, 1,000 nodes, 3840×2160", "frame at 3840×2160", measured.frame_ms(GESTURE, ["", FRAMES, True]))
-        editor.button("Fit view").click()
-        editor.page.wait_for_timeout(400)  # the glide there
-        report("the same, all in view", "frame at 3840×2160", measured.frame_ms(GESTURE, ["", FRAMES, True]))
-        report("zoom, all in view, 3840×2160", "frame at 3840×2160", measured.zoom_ms())
+        with TemporaryDirectory() as folder:
+            bare_front_end(Path(folder))
+            bare = bare_page(editor, Path(folder), SCREEN)
+        own, yardstick = Measured(editor.page), Measured(bare)
+        for zoom in ("opening zoom", "all in view"):
+            if zoom == "all in view":
+                editor.button("Fit view").click()
+                editor.page.wait_for_timeout(400)  # the glide there
+                bare.evaluate("viewport => window.moveBare(viewport)", editor.page.evaluate(VIEWPORT))
+            for gesture, measure in (
+                ("pan", lambda page: page.frame_ms(GESTURE, ["", FRAMES, True])),
+                ("zoom", Measured.zoom_ms),
+            ):
+                report(f"{gesture}, {zoom}, 3840×2160", "frame at 3840×2160", measure(own))
+                print(f"{'React Flow alone':34} {measure(yardstick):8.1f} ms CPU", flush=True)
         browser.close()
     if over:
         raise SystemExit(f"Over budget: {', '.join(over)}.")

@@ -950,7 +950,7 @@ export interface Blocks {
 /**
  * Generated source of the model, with the lines of its nodes; the class of the whole graph is `""`.
  *
- * `error` says why nodes are missing in it.
+ * `error` says what is wrong with the graph, and whether nodes are missing in the source.
  */
 export interface Source {
   readonly message: "source";

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { expect, test, vi } from "vitest";
-import { dropCopy, paste } from "../src/editor/commands/clipboard";
+import { copy, dropCopy, paste } from "../src/editor/commands/clipboard";
 import type { Viewport } from "../src/editor/commands/editor";
 import { takeFile } from "../src/editor/commands/files";
 import { changeType } from "../src/editor/commands/gestures";
@@ -113,6 +113,34 @@ test("what is pasted stands at the pointer, and keeps what fed it if asked to", 
   vi.unstubAllGlobals();
 });
 
+test("foreign text is not pasted, and what was copied before it does not take its place", async () => {
+  const opened = openEditor(chain("x Input", "a ReLU"));
+  let text = "";
+  const clipboard = {
+    readText: async () => text,
+    writeText: async (written: string): Promise<void> => {
+      text = written;
+    },
+  };
+  vi.stubGlobal("navigator", { clipboard });
+  await paste(opened.editor);
+  opened.editor.select(["a"]);
+  await copy(opened.editor);
+  text = "some words";
+  await paste(opened.editor);
+  expect(opened.edits()).toEqual([]);
+  expect(opened.notices()).toEqual([
+    "There is nothing to paste: copy nodes first.",
+    "What is on the clipboard cannot be pasted: it is no part of a graph. Copy nodes in an editor first.",
+  ]);
+  // A page that may not write to the clipboard has the copy all the same.
+  clipboard.writeText = () => Promise.reject(new Error("not allowed"));
+  await copy(opened.editor);
+  await paste(opened.editor);
+  expect(names(opened)).toEqual(["x", "a", "a2"]);
+  vi.unstubAllGlobals();
+});
+
 test("a drag with Alt leaves the original and drops a copy, as one edit", () => {
   const opened = openEditor(chain("x Input", "a ReLU"));
   opened.editor.select(["a"]);
@@ -150,8 +178,17 @@ test.each([
   ["not JSON {", "it is not JSON"],
   ["[]", "it does not say that it is a pnne-graph"],
   [{ format: "other" }, "it does not say that it is a pnne-graph"],
-  [{ format: "pnne-graph", graphs: { "": { nodes: 3 } } }, "its parts are not those of a graph"],
-  [{ format: "pnne-graph", graphs: { "": { nodes: [{ name: "class", type: "ReLU" }], edges: [{ source: 1 }] } } }, ""],
+  [{ format: "pnne-graph", formatVersion: 2, graphs: { "": {} } }, "its format version is 2, and this editor reads 1"],
+  [{ format: "pnne-graph", formatVersion: 1, graphs: {} }, "there is no graph in it"],
+  [{ format: "pnne-graph", formatVersion: 1, graphs: { "": { nodes: 3 } } }, "its parts are not those of a graph"],
+  [
+    {
+      format: "pnne-graph",
+      formatVersion: 1,
+      graphs: { "": { nodes: [{ name: "class", type: "ReLU" }], edges: [{ source: 1 }] } },
+    },
+    "",
+  ],
 ])("a file that is no graph is refused with the reason, and nothing is lost: %j", async (content, reason) => {
   const opened = openEditor(chain("x Input", "a ReLU"));
   await takeFile(opened.editor, file("some.json", content));

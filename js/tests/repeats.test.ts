@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { fromState, type Graph } from "../src/editor/document/document";
-import { runsOf } from "../src/editor/document/repeats";
+import { mayRepeat, runsOf } from "../src/editor/document/repeats";
 import { foldsOf, placedAt, settled, shownAt } from "../src/editor/scene/folded";
 import type { Point } from "../src/editor/scene/placement";
 import type { DocumentState } from "../src/protocol";
@@ -23,13 +23,14 @@ function read({ document, resolved }: Case) {
   const graph = whole.graphs.get("") as Graph;
   const runs = runsOf(whole, graph, (name) => resolved[name]);
   const placeOf = (name: string) => graph.nodes.get(name)?.position ?? null;
-  return { graph, runs, placeOf, folds: foldsOf(graph, runs, [], placeOf) };
+  return { whole, graph, runs, placeOf, folds: foldsOf(graph, runs, [], placeOf) };
 }
 
 describe("rows are found and folded as in Python", () => {
   test.each(cases)("$about", (each) => {
-    const { graph, runs, folds, placeOf } = read(each);
+    const { whole, graph, runs, folds, placeOf } = read(each);
     expect(runs).toEqual(each.runs);
+    for (const name of runs.flat()) expect(mayRepeat(whole, graph, name), name).toBe(true);
     const visible = [...graph.nodes.keys()].filter((name) => !folds.heads.has(name));
     expect(Object.fromEntries(visible.map((name) => [name, shownAt(folds, placeOf(name) as Point)]))).toEqual(
       each.shown,

@@ -350,7 +350,7 @@ class SourceLines(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
 class Source(_Message, frozen=True, tag="source"):
     """Generated source of the model, with the lines of its nodes; the class of the whole graph is ``""``.
 
-    `error` says why nodes are missing in it.
+    `error` says what is wrong with the graph, and whether nodes are missing in the source.
     """
 
     id: int

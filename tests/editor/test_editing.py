@@ -242,6 +242,7 @@ def test_a_selection_is_grouped_entered_and_left(graph: NodeGraph, open_editor: 
     editor.button("Group").click()
     block = editor.root.locator('[data-type="Subgraph"]')
     expect(block).to_be_visible()
+    expect(editor.root.locator(".react-flow__node.selected")).to_contain_text("subgraph1")
     block.dblclick()
     inner = editor.root.locator('.pnne-card[data-type="Conv2d"]')
     expect(inner).to_have_attribute("data-node", "subgraph1.conv1")

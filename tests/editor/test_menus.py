@@ -106,6 +106,37 @@ def test_a_node_gets_another_type_in_its_place(graph: NodeGraph, open_editor: Op
     assert graph["act"].type == "ReLU"
 
 
+def test_a_result_of_the_search_over_the_canvas_is_taken_by_a_click(graph: NodeGraph, open_editor: OpenEditor) -> None:
+    editor = open_editor(graph)
+    editor.node("act").click()
+    editor.page.keyboard.press("t")
+    editor.page.keyboard.type("gelu")
+    editor.root.get_by_role("dialog").locator('[data-type="GELU"]').click()
+    expect(editor.root.locator('[data-node="act"][data-type="GELU"]')).to_be_visible()
+    expect(editor.root.get_by_role("dialog")).to_have_count(0)
+
+
+def test_a_type_that_would_lose_an_edge_is_listed_with_that_edge_and_refused(
+    graph: NodeGraph, open_editor: OpenEditor
+) -> None:
+    graph.add("add", name="sum")
+    graph.connect("act", "sum.input")
+    graph.connect("x", "sum.other")
+    graph.move("sum", 0, 400)
+    editor = open_editor(graph)
+    edges = graph.edges
+    editor.node("sum").locator(".pnne-card-header").click()
+    editor.page.keyboard.press("t")
+    editor.page.keyboard.type("ReLU")
+    option = editor.root.get_by_role("dialog").get_by_role("option").first
+    expect(option).to_have_attribute("data-type", "ReLU")
+    expect(option).to_contain_text("no port for x.output")
+    editor.page.keyboard.press("Enter")
+    expect(editor.toast).to_contain_text("sum keeps its type add: ReLU has no port for x.output → sum.other.")
+    assert graph["sum"].type == "add"
+    assert graph.edges == edges
+
+
 def test_a_dropped_file_is_opened_or_refused(graph: NodeGraph, open_editor: OpenEditor) -> None:
     editor = open_editor(graph)
     editor.page.evaluate(DROP_FILE, ["notes.txt", "no graph"])

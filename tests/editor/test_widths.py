@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
@@ -99,6 +101,22 @@ def test_a_view_opens_where_a_large_graph_begins(open_editor: OpenEditor, dx: fl
     expect(editor.node("x")).to_be_in_viewport(ratio=1)
     editor.button("Fit view").click()
     expect(editor.root.locator(".pnne-far")).to_be_visible()
+
+
+def test_a_screen_that_shows_many_hundred_cards_shows_them_as_one_picture(open_editor: OpenEditor) -> None:
+    graph = NodeGraph("wide")
+    with graph.transaction("Draw"):
+        for place in range(800):
+            graph.add("ReLU", name=f"n{place}")
+            graph.move(f"n{place}", x=210.0 * (place % 40), y=110.0 * (place // 40))
+    editor = open_editor(graph, size=(3840, 2160))
+    editor.page.evaluate("() => document.querySelector('.pnne-editor').style.height = '2100px'")
+    editor.button("Fit view").click()
+    expect(editor.root.locator(".pnne-far")).to_be_visible()
+    expect(editor.root.locator(".pnne-zoom")).to_have_text(re.compile(r"^(3[5-9]|4\d) %$"))
+    expect(editor.root.locator("[data-node]")).to_have_count(0)
+    editor.root.locator(".pnne-canvas").press("0")
+    expect(editor.root.locator(".pnne-far")).to_have_count(0)
 
 
 def test_what_has_no_places_is_arranged_when_it_is_entered(open_editor: OpenEditor) -> None:

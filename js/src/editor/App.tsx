@@ -1,6 +1,7 @@
 import { ReactFlowProvider } from "@xyflow/react";
 import { useCallback, useEffect, useLayoutEffect, useRef } from "react";
 import { Canvas } from "./canvas/Canvas";
+import { selectBlock } from "./commands/blocks";
 import { useCanvasEvents } from "./commands/canvasEvents";
 import { EditorContext, useEditor, useScene, useSession, useView } from "./commands/context";
 import type { Editor } from "./commands/editor";
@@ -87,7 +88,7 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
             if (editor.view.get().narrow && (event.target as Element).closest(".react-flow")) {
               editor.patch({ palette: false, properties: false });
             }
-            if (!(event.target as Element).closest("input, button, select, a, .pnne-inline, .pnne-menu, .pnne-sheet")) {
+            if (!(event.target as Element).closest(KEEP_FOCUS)) {
               canvas.current?.focus({ preventScroll: true });
               editor.byPointer = true;
             }
@@ -126,6 +127,8 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
   );
 }
 
+/** What a press does not take the focus from: a search that loses it closes, before the click has chosen anything. */
+const KEEP_FOCUS = "input, button, select, a, .pnne-inline, .pnne-menu, .pnne-sheet, .pnne-quick";
 /** Below this width of the editor, in pixels, panels leave too little of the graph beside them. */
 const NARROW = 720;
 /** Below this one, the source, the palette and the properties leave the graph less than 300. */
@@ -158,7 +161,9 @@ function Announcer() {
   const said = useView((view) => view.said);
   const done = useSession((state) => state.done);
   useEffect(() => {
-    if (done) editor.patch({ said: done.label });
+    if (!done) return;
+    editor.patch({ said: done.label });
+    selectBlock(editor, done.ops);
   }, [editor, done]);
   return (
     <p className="pnne-said" aria-live="polite">

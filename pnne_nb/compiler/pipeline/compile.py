@@ -136,11 +136,11 @@ def to_source(graph: NodeGraph) -> str:
     Raises:
         CompileError: As `compile`, or the class of a registered node type has no source that could be carried.
     """
-    return readable(graph).text
+    return readable(graph)[0].text
 
 
-def readable(graph: NodeGraph) -> Generated:
-    """Return what `to_source` returns the text of.
+def readable(graph: NodeGraph) -> tuple[Generated, list[Diagnostic]]:
+    """Return what `to_source` returns the text of, and where shapes do not fit in it.
 
     Raises:
         CompileError: As `to_source`.
@@ -155,7 +155,8 @@ def readable(graph: NodeGraph) -> Generated:
         for node in snapshot.nodes.values()
         if paths[snapshot.id] and node.type in registry
     }
-    return generate(*tidied(unit, comments(graph, shapes), parts_of(graph, shapes)), places=places)
+    generated = generate(*tidied(unit, comments(graph, shapes), parts_of(graph, shapes)), places=places)
+    return generated, _errors(shapes.diagnostics)
 
 
 def load(graph: NodeGraph) -> Loaded:
@@ -182,8 +183,7 @@ def _compiled(graph: NodeGraph) -> _Compiled:
     resolved: Resolved = {}
     if _has_automatic(snapshots) or sum(len(snapshot.nodes) for snapshot in snapshots.values()) <= CHECKED_NODES:
         shapes = infer(graph, snapshots)
-        wrong = [diagnostic for diagnostic in shapes.diagnostics if diagnostic.severity == "error"]
-        if wrong:
+        if wrong := _errors(shapes.diagnostics):
             raise failure(graph.name, wrong, ShapeError)
         resolved = shapes.resolved
     lowered = lower(graph.name, snapshots, resolved, before)

@@ -9,7 +9,8 @@ import msgspec
 from pnne_nb.compiler.codegen.source_map import Generated
 from pnne_nb.compiler.ir.program import Nested, Opaque
 from pnne_nb.compiler.pipeline.compile import readable
-from pnne_nb.errors import CompileError, Diagnostic
+from pnne_nb.compiler.shapes.infer import failure
+from pnne_nb.errors import CompileError, Diagnostic, ShapeError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import split_port
 
@@ -35,12 +36,22 @@ class LocatedSource(msgspec.Struct, frozen=True):
     Attributes:
         text: The source; empty if nothing can be written yet.
         classes: Its classes, by id; that of the whole graph is ``""``.
-        error: Why nodes are missing in it; None if it is complete.
+        error: Everything that keeps the document from compiling; None if nothing does.
+        complete: Whether all nodes are in the source.
     """
 
     text: str
     classes: dict[str, SourceClass]
     error: CompileError | None = None
+    complete: bool = True
+
+    @property
+    def notice(self) -> str:
+        """What is to be said of the source; empty if nothing is."""
+        if self.error is None:
+            return ""
+        missing = "Without what is wrong, and what follows it:\n" if self.text and not self.complete else ""
+        return f"{missing}{self.error}"
 
 
 def located_source(graph: NodeGraph) -> LocatedSource:
@@ -50,13 +61,20 @@ def located_source(graph: NodeGraph) -> LocatedSource:
         CompileError: If a name or a value cannot be written.
     """
     try:
-        return _located(readable(graph))
+        generated, misfits = readable(graph)
+        found, unfinished, complete = _located(generated), list[Diagnostic](), True
     except CompileError as error:
         if not error.diagnostics:
             raise
-        rest = _finished_part(graph, error.diagnostics)
-        found = LocatedSource("", {}) if rest is None else _located(rest)
-        return msgspec.structs.replace(found, error=error)
+        unfinished = list(error.diagnostics)
+        part = _finished_part(graph, unfinished)
+        if part is None:
+            return LocatedSource("", {}, error, complete=False)
+        generated, misfits, complete = part
+        found = _located(generated)
+    wrong = [*unfinished, *misfits]
+    error_of_all = failure(graph.name, wrong, CompileError if unfinished else ShapeError) if wrong else None
+    return msgspec.structs.replace(found, error=error_of_all, complete=complete)
 
 
 def _located(generated: Generated) -> LocatedSource:
@@ -76,8 +94,13 @@ def _located(generated: Generated) -> LocatedSource:
     return LocatedSource(generated.text, classes)
 
 
-def _finished_part(graph: NodeGraph, diagnostics: Sequence[Diagnostic]) -> Generated | None:
-    """Return the source of a copy without the nodes that are wrong and all that they lead to; None if nothing is left."""
+def _finished_part(
+    graph: NodeGraph, diagnostics: Sequence[Diagnostic]
+) -> tuple[Generated, list[Diagnostic], bool] | None:
+    """Return the source of a copy without the nodes that are wrong and all that they lead to; None if nothing is left.
+
+    Also return where shapes do not fit in it, and whether no node was left out.
+    """
     part = NodeGraph.from_json(graph.to_json())
     for _ in range(_ATTEMPTS):
         wrong = {found.node.partition(".")[0] for found in diagnostics if found.node} & set(part.nodes)
@@ -90,7 +113,8 @@ def _finished_part(graph: NodeGraph, diagnostics: Sequence[Diagnostic]) -> Gener
             part.remove(name)
         _give_open_results(part, left)
         try:
-            return readable(part)
+            generated, misfits = readable(part)
+            return generated, misfits, set(part.nodes) >= set(graph.nodes)
         except CompileError as error:
             diagnostics = error.diagnostics
     return None

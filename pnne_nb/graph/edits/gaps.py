@@ -20,7 +20,8 @@ _CLEAR = 60.0
 def closed_gap(graph: GraphIndex, nodes: Collection[Node], *, across: bool) -> tuple[Position | None, list[MoveNode]]:
     """Return where the card stands that takes the place of nodes, and the moves of what follows them.
 
-    It stands where the first of them did. Where other nodes stand beside them, or frames hold the place, nothing moves.
+    It stands where the first of them did. What follows moves up to it, or to the last node that stands beside the nodes;
+    where frames hold the place, nothing moves.
 
     Args:
         graph: Where they stand.
@@ -37,9 +38,10 @@ def closed_gap(graph: GraphIndex, nodes: Collection[Node], *, across: bool) -> t
     others = {
         name: node.position for name, node in graph.nodes.items() if node.position is not None and name not in gone
     }
-    if graph.frames or any(start < place[along] <= end for place in others.values()):
+    if graph.frames:
         return _point(start, aside, across), []
-    return _point(start, aside, across), _moves(graph, others, along, end, start - end)
+    last = max((place[along] for place in others.values() if start < place[along] <= end), default=start)
+    return _point(start, aside, across), _moves(graph, others, along, end, last - end)
 
 
 def opened_gap(graph: GraphIndex, block: Node, size: float, *, across: bool) -> list[MoveNode]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -196,12 +196,12 @@ class _Border:
             port = _first_output(content, node)
             if port is not None and not any(graph.edges_out_of(node.name)):
                 self.outputs[f"{node.name}.{port}"] = _claim("output", taken)
-        self._across = _runs_right(graph, (*self.entering, *self.internal, *self.leaving))
+        self._across = _runs_right(graph, graph.edges.values())
 
     def interior(self, definition: str, nodes: list[Node]) -> list[Op]:
         """Return the ops that fill the new definition."""
         ops: list[Op] = []
-        for name, position in self._row(self.inputs.values(), nodes, -1):
+        for name, position in self._row(self._takers(), nodes, -1):
             ops.append(AddNode(name, "Input", {}, position, definition))
         ops += [
             AddNode(
@@ -216,26 +216,41 @@ class _Border:
             )
             for node in nodes
         ]
-        for name, position in self._row(self.outputs.values(), nodes, 1):
+        givers = {name: split_port(source)[0] for source, name in self.outputs.items()}
+        for name, position in self._row(givers, nodes, 1):
             ops.append(AddNode(name, "Output", {}, position, definition))
         ops += [Connect(f"{self.inputs[edge.source]}.output", edge.target, definition) for edge in self.entering]
         ops += [Connect(edge.source, edge.target, definition) for edge in self.internal]
         ops += [Connect(source, f"{name}.input", definition) for source, name in self.outputs.items()]
         return ops
 
-    def _row(self, names: Collection[str], nodes: list[Node], side: int) -> Iterator[tuple[str, Position | None]]:
-        """Yield names with their places in a row across the edges: before the nodes (side -1), or after them (1)."""
-        placed = [node.position for node in nodes if node.position is not None]
+    def _takers(self) -> dict[str, str]:
+        """Return the first node that takes each Input."""
+        takers: dict[str, str] = {}
+        for edge in self.entering:
+            takers.setdefault(self.inputs[edge.source], split_port(edge.target)[0])
+        return takers
+
+    def _row(
+        self, neighbours: Mapping[str, str], nodes: list[Node], side: int
+    ) -> Iterator[tuple[str, Position | None]]:
+        """Yield names with their places in a row across the edges: before the nodes (side -1), or after them (1).
+
+        They stand in the order of the nodes that they are connected to, so that their edges do not cross.
+        """
+        placed = {node.name: node.position for node in nodes if node.position is not None}
         along = 0 if self._across else 1
-        for place, name in enumerate(names):
-            if not placed:
-                yield name, None
-                continue
-            end = max(side * position[along] for position in placed) * side + side * (
-                _BESIDE if self._across else _ABOVE
-            )
-            middle = sum(position[1 - along] for position in placed) / len(placed)
-            aside = middle + (80.0 if self._across else _BESIDE) * (place - (len(names) - 1) / 2)
+        if not placed:
+            yield from ((name, None) for name in neighbours)
+            return
+        end = max(side * position[along] for position in placed.values()) * side + side * (
+            _BESIDE if self._across else _ABOVE
+        )
+        middle = sum(position[1 - along] for position in placed.values()) / len(placed)
+        asides = {name: placed[node][1 - along] if node in placed else middle for name, node in neighbours.items()}
+        places = {name: place for place, name in enumerate(sorted(asides, key=asides.__getitem__))}
+        for name in neighbours:
+            aside = middle + (80.0 if self._across else _BESIDE) * (places[name] - (len(places) - 1) / 2)
             yield name, (end, aside) if self._across else (aside, end)
 
 

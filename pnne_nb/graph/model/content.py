@@ -167,20 +167,21 @@ class GraphIndex:
         Searches from both ends in turn, so that the shorter side decides the cost: a new node at the end
         of a long chain costs one step.
         """
-        ahead, behind = {start}, {goal}
-        forward, backward = [start], [goal]
         if start == goal:
             return True
+        edges, outgoing, incoming = self.edges, self.outgoing, self.incoming
+        ahead, behind = {start}, {goal}
+        forward, backward = [start], [goal]
         while forward and backward:
-            for edge in self.edges_out_of(forward.pop()):
-                node = split_port(edge.target)[0]
+            for key in outgoing[forward.pop()]:
+                node = edges[key].target.partition(".")[0]
                 if node in behind:
                     return True
                 if node not in ahead:
                     ahead.add(node)
                     forward.append(node)
-            for edge in self.edges_into(backward.pop()):
-                node = split_port(edge.source)[0]
+            for key in incoming[backward.pop()].values():
+                node = edges[key].source.partition(".")[0]
                 if node in ahead:
                     return True
                 if node not in behind:

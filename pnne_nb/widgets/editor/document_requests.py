@@ -88,4 +88,4 @@ def source(graph: NodeGraph, id: int, client: str) -> Source:
     """Return the source of the document, with the lines of each class, as the answer to a request."""
     shown = located_source(graph)
     classes = {name: SourceLines(each.lines, each.members) for name, each in shown.classes.items()}
-    return Source(id, client, shown.text, classes, "" if shown.error is None else str(shown.error))
+    return Source(id, client, shown.text, classes, shown.notice)

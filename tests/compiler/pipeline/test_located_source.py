@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 import pnne_nb as pn
 from pnne_nb.compiler.pipeline.located_source import located_source
-from pnne_nb.errors import CompileError
+from pnne_nb.errors import CompileError, ShapeError
 
 
 class Half(nn.Module):
@@ -82,12 +82,24 @@ def test_of_what_has_only_begun_there_is_the_reason() -> None:
     assert isinstance(found.error, CompileError)
 
 
-def test_shapes_that_do_not_fit_are_written_all_the_same() -> None:
+def test_shapes_that_do_not_fit_are_written_and_their_node_is_named() -> None:
     graph = unfinished()
     graph.set("b", in_features=5, out_features=4)
     found = located_source(graph)
-    assert found.error is None
     assert "self.b = nn.Linear(5, 4)" in found.text
+    assert isinstance(found.error, ShapeError)
+    assert [diagnostic.node for diagnostic in found.error.diagnostics] == ["b"], "that with the badge"
+    assert found.notice == str(found.error), "nothing is missing"
+    graph.remove("y")
+    found = located_source(graph)
+    assert found.error is not None
+    assert [diagnostic.node for diagnostic in found.error.diagnostics] == [None, "b"]
+    assert found.complete
+
+
+def test_what_is_left_out_is_announced() -> None:
+    notice = located_source(unfinished()).notice
+    assert notice.startswith("Without what is wrong, and what follows it:\nb")
 
 
 def test_without_an_output_the_open_results_are_given() -> None:
@@ -97,4 +109,4 @@ def test_without_an_output_the_open_results_are_given() -> None:
     graph.connect("x", "a")
     found = located_source(graph)
     assert "return self.a(x)" in found.text
-    assert "no output" in str(found.error)
+    assert found.notice.startswith("The graph has no output")

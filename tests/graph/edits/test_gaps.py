@@ -37,17 +37,16 @@ def test_grouping_closes_the_gap_and_ungrouping_opens_it_again() -> None:
         assert places(graph) == before, "each is one step"
 
 
-def test_nothing_moves_where_something_stands_beside() -> None:
+def test_what_follows_moves_up_to_what_stands_beside() -> None:
     graph = chain((0.0, 120.0))
     graph.add("ReLU", name="beside")
     graph.move("beside", x=300.0, y=300.0)
-    before = places(graph)
     graph.group(["b", "c"], name="block")
-    assert {name: place for name, place in places(graph).items() if name != "block"} == {
-        name: place for name, place in before.items() if name not in ("b", "c")
-    }
-    graph.ungroup("block")
-    assert places(graph) == before
+    assert places(graph) == {"x": (0, 0), "a": (0, 120), "block": (0, 240), "d": (0, 420), "beside": (300, 300)}
+    graph.undo()
+    graph.move("beside", x=300.0, y=360.0)
+    graph.group(["b", "c"], name="block")
+    assert graph["d"].position == (0, 480), "one beside the last of them holds the place"
 
 
 def test_nodes_without_a_place_leave_no_gap() -> None:

@@ -139,3 +139,41 @@ def test_where_edges_run_right_inputs_stand_left_and_outputs_right() -> None:
     graph.group(["a", "b"], name="block")
     places = {node.name: node.position for node in graph.graphs["block"].nodes.values()}
     assert places == {"input": (-220, 0), "a": (0, 0), "b": (300, 0), "output": (520, 0)}
+
+
+def test_inputs_and_outputs_stand_in_the_order_of_what_they_are_connected_to() -> None:
+    graph = NodeGraph()
+    for place, name in enumerate(("x", "x2")):
+        graph.add("Input", name=name)
+        graph.move(name, x=300.0 * place, y=0)
+    for place, name in enumerate(("right", "left")):
+        graph.add("ReLU", name=name)
+        graph.move(name, x=300.0 * (1 - place), y=150)
+    graph.connect("x", "left")
+    graph.connect("x2", "right")
+    graph.group(["right", "left"], name="block")
+    inner = graph.graphs["block"]
+    xs = {name: node.position[0] for name, node in inner.nodes.items() if node.position is not None}
+    assert xs["input2"] < xs["input"]
+    assert inner.sources("left") == {"input": "input2.output"}
+    assert xs["output2"] < xs["output"]
+    assert inner.sources("output2") == {"input": "left.output"}
+
+
+def test_a_branch_to_the_side_does_not_turn_a_group_that_runs_down() -> None:
+    graph = NodeGraph()
+    graph.add("Input", name="x")
+    for place, name in enumerate(("a", "b", "c", "d")):
+        graph.add("ReLU", name=name)
+        graph.connect("x" if place == 0 else "abc"[place - 1], name)
+        graph.move(name, x=0, y=120.0 * (place + 1))
+    graph.move("x", x=0, y=0)
+    graph.add("ReLU", name="side")
+    graph.connect("b", "side")
+    graph.move("side", x=260, y=240)
+    graph.group(["b", "c", "side"], name="block")
+    inner = graph.graphs["block"].nodes
+    ys = [node.position[1] for node in inner.values() if node.position is not None]
+    assert ys[0] == min(ys) < 240
+    assert inner["output"].position is not None
+    assert inner["output"].position[1] > 360

@@ -52,6 +52,10 @@ type CanvasNode = CardNode | FrameNode;
 const EDGE_TYPES = { wire: Wire };
 /** Further away than this, a graph with many nodes is one picture. */
 const FAR_ZOOM = 0.35;
+/** The same from nearer, where a screen is so large that it shows this much of the canvas: some 500 cards. */
+const DENSE_ZOOM = 0.5;
+const DENSE_AREA = 12_000_000;
+const DENSE_CARDS = 500;
 const MANY_NODES = 150;
 
 const GRID = 12;
@@ -105,6 +109,9 @@ export function Canvas() {
   const legible = useStore((state) => legibleFrom(state.transform[2]));
   const detail = useMemo(() => detailFrom(legible), [legible]);
   const small = useStore((state) => state.transform[2] < FAR_ZOOM);
+  const dense = useStore(({ transform: [, , zoom], width, height }) => {
+    return zoom < DENSE_ZOOM && (width / zoom) * (height / zoom) > DENSE_AREA;
+  });
   const resting = useMemo(() => (scene ? layersOf(scene) : []), [scene]);
   // What is inside of a block moves with it.
   const isFollowed = resting.length > 1 && moving.size > 0;
@@ -113,8 +120,9 @@ export function Canvas() {
     [scene, resting, isFollowed, moving, here],
   );
   // A graph of ordinary size is in the page as a whole, so that the browser's search and assistive tools find all of it.
-  const whole = scene !== null && resting.reduce((sum, { scene }) => sum + scene.cards.size, 0) <= MANY_NODES;
-  const far = small && scene !== null && !whole;
+  const count = resting.reduce((sum, { scene }) => sum + scene.cards.size, 0);
+  const whole = scene !== null && count <= MANY_NODES;
+  const far = scene !== null && !whole && (small || (dense && count > DENSE_CARDS));
   const { hovered, ...pointing } = usePointing(far);
   const window = useWindow();
   const regions = useMemo(() => {

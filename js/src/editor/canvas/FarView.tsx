@@ -19,8 +19,10 @@ interface FarViewProps {
   selected: ReadonlySet<string>;
 }
 
-/** How far the picture reaches beyond the view on every side, in views. */
+/** How far the picture reaches beyond the view on every side, in views, and at most in pixels. */
 const BEYOND = 0.3;
+const MOST_BEYOND = 240;
+const beyond = (length: number) => Math.min(Math.ceil(length * BEYOND), MOST_BEYOND);
 /** How much the picture may be stretched while the view moves, and when it is drawn sharp again, in milliseconds. */
 const STRETCH = 1.35;
 const SETTLED_AFTER = 90;
@@ -52,10 +54,21 @@ export function FarView({ layers, here, moving, selected }: FarViewProps) {
     if (!element || !context) return;
     let painted = { x: 0, y: 0, zoom: 1, width: 0, height: 0 };
     let resting: ReturnType<typeof setTimeout> | undefined;
+    let frame = 0;
+    const move = () => {
+      clearTimeout(resting);
+      cancelAnimationFrame(frame);
+    };
+    // Where a frame takes longer than the pause, the next move comes with the next frame.
+    const rest = () => {
+      frame = requestAnimationFrame(() => {
+        frame = requestAnimationFrame(draw);
+      });
+    };
     const draw = () => {
       const { transform, width, height } = store.getState();
       const [x, y, zoom] = transform;
-      const [left, top] = [width * BEYOND, height * BEYOND];
+      const [left, top] = [beyond(width), beyond(height)];
       const density = window.devicePixelRatio || 1;
       element.width = Math.round((width + 2 * left) * density);
       element.height = Math.round((height + 2 * top) * density);
@@ -76,7 +89,7 @@ export function FarView({ layers, here, moving, selected }: FarViewProps) {
       const { transform, width, height } = store.getState();
       const [x, y, zoom] = transform;
       if (x === painted.x && y === painted.y && zoom === painted.zoom && width === painted.width) return;
-      const [left, top] = [width * BEYOND, height * BEYOND];
+      const [left, top] = [beyond(width), beyond(height)];
       const scale = zoom / painted.zoom;
       const [dx, dy] = [x + left - scale * (left + painted.x), y + top - scale * (top + painted.y)];
       const reaches =
@@ -85,19 +98,19 @@ export function FarView({ layers, here, moving, selected }: FarViewProps) {
         dx + scale * (width + 2 * left) >= width + left &&
         dy + scale * (height + 2 * top) >= height + top;
       const sameSize = width === painted.width && height === painted.height;
-      clearTimeout(resting);
+      move();
       if (!reaches || !sameSize || scale > STRETCH || scale < 1 / STRETCH) {
         draw();
         return;
       }
       element.style.transform = `translate(${dx}px, ${dy}px) scale(${scale})`;
-      resting = setTimeout(draw, SETTLED_AFTER);
+      resting = setTimeout(rest, SETTLED_AFTER);
     };
     draw();
     const end = store.subscribe(follow);
     return () => {
       end();
-      clearTimeout(resting);
+      move();
     };
   }, [drawn, ailing, store]);
 
@@ -141,16 +154,22 @@ function paint(
   for (const box of boxes) {
     if (!overlaps(box, view)) continue;
     const look = box.card.category;
-    context.fillStyle = `oklch(${lightness} ${look.chroma} ${look.hue})`;
-    context.beginPath();
-    context.roundRect(box.left, box.top, box.width, box.height, 9);
-    // What is inside of an open block is painted on it.
-    context.globalAlpha = isOpen(box.card) ? 0.2 : 1;
-    context.fill();
-    context.globalAlpha = 1;
+    const colour = `oklch(${lightness} ${look.chroma} ${look.hue})`;
+    if (zoom >= TOLD_FROM && !isOpen(box.card)) paintCard(context, box, colour, token, zoom);
+    else {
+      context.fillStyle = colour;
+      context.beginPath();
+      context.roundRect(box.left, box.top, box.width, box.height, 9);
+      // What is inside of an open block is painted on it.
+      context.globalAlpha = isOpen(box.card) ? 0.2 : 1;
+      context.fill();
+      context.globalAlpha = 1;
+    }
     const problem = box.card.diagnostics.some((diagnostic) => diagnostic.severity !== "info");
     const bad = problem || ailing.has(box.card.path);
     if (!bad && !selected.has(box.name)) continue;
+    context.beginPath();
+    context.roundRect(box.left, box.top, box.width, box.height, 9);
     context.lineWidth = (selected.has(box.name) ? 3 : 1.5) / zoom;
     context.strokeStyle = token(selected.has(box.name) ? "--pn-accent" : "--pn-error");
     context.stroke();
@@ -159,12 +178,49 @@ function paint(
   context.fillStyle = token("--pn-fg");
   for (const { title, box } of scene.frames.values())
     writeName(context, title ?? "", { left: box[0], top: box[1], width: box[2], height: 0 }, zoom);
-  for (const box of boxes) if (box.card.inside && overlaps(box, view)) writeName(context, box.card.title, box, zoom);
+  if (zoom < TOLD_FROM)
+    for (const box of boxes) if (box.card.inside && overlaps(box, view)) writeName(context, box.card.title, box, zoom);
 }
 
 /** The letters of the names of blocks and frames, in pixels of the screen, and how wide one is that can have a name. */
 const NAMED = 10;
 const NAMEABLE = 24;
+
+/** From here on, cards are wide enough for their names; and how wide the band of their colour is, in the canvas's pixels. */
+const TOLD_FROM = 0.3;
+const BAND = 14;
+/** How wide a letter is, of its height. */
+const LETTER = 0.6;
+
+/** A card as from near, with its name alone; what is too long ends in dots. */
+function paintCard(
+  context: CanvasRenderingContext2D,
+  { card, left, top, width, height }: NodeBox,
+  colour: string,
+  token: (name: string) => string,
+  zoom: number,
+): void {
+  context.beginPath();
+  context.roundRect(left, top, width, height, 9);
+  context.fillStyle = token("--pn-card");
+  context.fill();
+  context.lineWidth = 1 / zoom;
+  context.strokeStyle = token("--pn-line-strong");
+  context.stroke();
+  context.fillStyle = colour;
+  context.beginPath();
+  context.roundRect(left, top, BAND, height, [9, 0, 0, 9]);
+  context.fill();
+  const room = width - BAND - 8 / zoom;
+  const letters = Math.floor((room * zoom) / (LETTER * NAMED));
+  const { title } = card;
+  context.font = `600 ${NAMED / zoom}px ${token("--pn-font")}`;
+  context.textBaseline = "middle";
+  context.fillStyle = token("--pn-fg");
+  const text = title.length > letters ? `${title.slice(0, letters - 1)}…` : title;
+  context.fillText(text, left + BAND + 4 / zoom, top + height / 2, room);
+  context.textBaseline = "alphabetic";
+}
 
 /** Writes a name above a block or a frame, as much of it as is as wide. */
 function writeName(context: CanvasRenderingContext2D, name: string, box: Box, zoom: number): void {

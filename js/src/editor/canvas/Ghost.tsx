@@ -6,7 +6,7 @@ import { ownName } from "../commands/opened";
 import { refusalsFrom, type Scene } from "../document/connection";
 import { nodeOf, splitPort } from "../document/document";
 import { edgeFrom } from "../document/splice";
-import { boxesOf, nodeAt } from "../scene/boxes";
+import { cardAt } from "../scene/boxes";
 import { addressOf, cardFor, ownerOf } from "../scene/scene";
 import { shapeLabel } from "../scene/shapes";
 import type { Connecting } from "../scene/view";
@@ -32,7 +32,7 @@ export function Ghost() {
   const shown = editor.scene();
   const at = editor.layer()?.at ?? [0, 0];
   const point = [(x - left) / zoom - at[0], (y - top) / zoom - at[1]] as const;
-  const node = shown && nodeAt(boxesOf(shown, editor.view.get().moving), point);
+  const node = shown && cardAt(shown, point, editor.view.get().moving);
   const [handle = "", type] = over.split(" ");
   const port = handle && shown ? addressOf(shown, handle, type === "source" ? "output" : "input") : "";
   const fits = over !== "" && (type === "source") !== (connecting.side === "output");

@@ -1,7 +1,7 @@
 import { useReactFlow, useStore } from "@xyflow/react";
 import { type PointerEvent, useEffect, useMemo, useRef } from "react";
 import type { NodeState } from "../../protocol";
-import { useDrawn, useView } from "../commands/context";
+import { isLarge, useDrawn, useSettled, useView } from "../commands/context";
 import { type Layer, layersOf } from "../scene/boxes";
 import { categoryOf, isOpen } from "../scene/card";
 import type { Box } from "../scene/geometry";
@@ -14,10 +14,6 @@ const HEIGHT = [48, 92] as const;
 const MARGIN = 8;
 /** Pixels of the canvas per pixel of the page: sharp on most screens. */
 const DENSITY = 2;
-
-/** With more nodes, it is drawn once several changes in a row are over, so many milliseconds after the last. */
-const MANY = 2_000;
-const DRAWN_AFTER = 600;
 
 /** Maps the graph to the little map of this size: `x * scale + left`. */
 interface Frame {
@@ -33,8 +29,10 @@ interface Frame {
  * they change, never on panning.
  */
 export function MiniMap() {
-  const scene = useDrawn();
-  const selected = useView((view) => view.nodes);
+  const scene = useSettled(useDrawn());
+  const chosen = useView((view) => view.nodes);
+  // All of it is drawn for a selection, and that of a large graph takes a while.
+  const selected = isLarge(scene) ? NOTHING : chosen;
   const here = useView((view) => view.path.map((name) => `${name}.`).join(""));
   const { setCenter, getZoom } = useReactFlow();
   const canvas = useRef<HTMLCanvasElement>(null);
@@ -44,11 +42,7 @@ export function MiniMap() {
   const isNeeded = useStore((state) => extent !== null && !isInView(extent, state));
 
   useEffect(() => {
-    const redraw = () => canvas.current && frame && draw(canvas.current, layers, here, selected, frame);
-    const isLarge = layers.some(({ scene }) => scene.cards.size > MANY);
-    if (!isLarge) redraw();
-    const soon = isLarge ? setTimeout(redraw, DRAWN_AFTER) : undefined;
-    return () => clearTimeout(soon);
+    if (canvas.current && frame) draw(canvas.current, layers, here, selected, frame);
   }, [layers, here, selected, frame]);
 
   if (!frame) return null;

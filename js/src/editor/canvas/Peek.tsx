@@ -1,7 +1,7 @@
 import { useStore } from "@xyflow/react";
 import { type ReactNode, useMemo, useState } from "react";
 import { useEditor, useScene, useSession, useView } from "../commands/context";
-import { boxesOf } from "../scene/boxes";
+import { boxOf } from "../scene/boxes";
 import { pictureOf } from "../scene/picture";
 import { SceneMaker, type ShownScene } from "../scene/scene";
 
@@ -41,7 +41,7 @@ export function Beside({ scene, card, label, title, note, actions, onClose, chil
   const at = useEditor().layer()?.at ?? [0, 0];
   const [x, y] = [canvasX + at[0] * zoom, canvasY + at[1] * zoom];
   const [width, height] = [useStore((flow) => flow.width), useStore((flow) => flow.height)];
-  const box = boxesOf(scene, moving).find((candidate) => candidate.name === card);
+  const box = boxOf(scene, card, moving);
   if (!box) return null;
   const [before, after] = [x + box.left * zoom, x + (box.left + box.width) * zoom];
   const isRight = after + GAP + WIDTH <= width || width - after > before;

@@ -3,11 +3,11 @@ import { useEffect, useRef } from "react";
 import { useDrawn, useEditor, useScene, useSession, useView } from "../commands/context";
 import { foldAtFirst } from "../commands/folding";
 import { closeSmall, comeOut, openAt } from "../commands/opened";
-import { boxesOf, layersOf } from "../scene/boxes";
+import { boxOf, layersOf } from "../scene/boxes";
 import { type Box, READABLE_ZOOM, union } from "../scene/geometry";
 import type { Point } from "../scene/placement";
 import { extentOf, roughBoxes } from "../scene/scene";
-import { rootOf, STILL } from "../scene/view";
+import { rootOf } from "../scene/view";
 
 const MARGIN = 24;
 export const SMALLEST_ZOOM = 0.005;
@@ -64,7 +64,7 @@ export function useViewport(): void {
       fit: (names) => {
         const [shown, drawn] = [editor.scene(), editor.drawn()];
         if (!shown || !drawn) return;
-        const boxes = boxesOf(shown, STILL).filter((candidate) => names?.has(candidate.name));
+        const boxes = [...(names ?? [])].flatMap((name) => boxOf(shown, name) ?? []);
         const box = boxes.length > 0 ? onCanvas(union(boxes)) : names ? null : extentOf(drawn);
         if (!box) return;
         const { width, height } = frame();
@@ -86,7 +86,7 @@ export function useViewport(): void {
       reveal: (name, least = 0) =>
         requestAnimationFrame(() => {
           const shown = editor.scene();
-          const box = shown && boxesOf(shown, STILL).find((candidate) => candidate.name === name);
+          const box = shown && boxOf(shown, name);
           if (!box) return;
           const [left, top] = toFlow(frame().left, frame().top);
           const [right, bottom] = toFlow(frame().right, frame().bottom);

@@ -49,7 +49,16 @@ export function group(editor: Editor): void {
   const scene = editor.scene();
   const nodes = editor.withOwn(editor.chosen());
   if (!scene || nodes.size === 0) return;
+  editor.groups = true;
   editor.session.group([...nodes], scene.graphId);
+}
+
+/** Selects the block that a group has become, in the view that asked for it: the next key goes into it or names it. */
+export function selectBlock(editor: Editor, ops: readonly Op[]): void {
+  const made = ops.find((op) => op.op === "addNode" && op.type === "Subgraph");
+  if (!editor.groups || made?.op !== "addNode") return;
+  editor.groups = false;
+  if ((made.graph ?? "") === editor.scene()?.graphId) editor.select([made.name]);
 }
 
 /** Puts what the one selected Subgraph node shows in its place. */

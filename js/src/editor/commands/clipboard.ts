@@ -6,17 +6,22 @@ import { NOTHING, SETTLED, STILL } from "../scene/view";
 import type { Editor } from "./editor";
 
 const PASTE_OFFSET = [32, 48] as const;
+const FOREIGN = "What is on the clipboard cannot be pasted: it is no part of a graph. Copy nodes in an editor first.";
 const NO_SIZE = { width: 0, height: 0 };
 
-/** What was copied last, for hosts whose page may not read the clipboard. */
-let pageClipboard = "";
+/** What was copied last, for hosts whose page may not read the clipboard, or not write to it. */
+let copied = { text: "", isOnClipboard: false };
 
 export async function copy(editor: Editor): Promise<boolean> {
   const fragment = selected(editor);
   if (!fragment) return false;
   const text = JSON.stringify(fragment);
-  pageClipboard = text;
-  await navigator.clipboard?.writeText(text).catch(() => undefined);
+  copied = { text, isOnClipboard: false };
+  const written = navigator.clipboard?.writeText(text).then(
+    () => true,
+    () => false,
+  );
+  copied = { text, isOnClipboard: (await written) ?? false };
   return true;
 }
 
@@ -29,14 +34,18 @@ export async function paste(editor: Editor, keepIncoming = false): Promise<void>
   const over = editor.pointer && (editor.viewport?.at(...editor.pointer) ?? null);
   const scene = editor.scene();
   const at = over && scene && documentPlace(scene, over, NO_SIZE);
-  const text = (await navigator.clipboard?.readText().catch(() => null)) ?? pageClipboard;
-  const fragment = parseFragment(text) ?? parseFragment(pageClipboard);
-  if (!fragment) return;
+  const read = (await navigator.clipboard?.readText().catch(() => null)) ?? null;
+  const kept = read === null || !copied.isOnClipboard ? parseFragment(copied.text) : null;
+  const fragment = (read === null ? null : parseFragment(read)) ?? kept;
+  if (!fragment) {
+    editor.session.notify(read ? FOREIGN : "There is nothing to paste: copy nodes first.");
+    return;
+  }
   try {
     insert(editor, fragment, "Paste", at ? toPoint(fragment, at) : PASTE_OFFSET, keepIncoming);
   } catch {
     // It says that it is ours, and is not.
-    editor.session.notify("What is on the clipboard cannot be pasted: it is no part of a graph.");
+    editor.session.notify(FOREIGN);
   }
 }
 

@@ -1,4 +1,4 @@
-import { createContext, useCallback, useContext, useSyncExternalStore } from "react";
+import { createContext, useCallback, useContext, useEffect, useState, useSyncExternalStore } from "react";
 import type { ShownScene } from "../scene/scene";
 import type { ViewState } from "../scene/view";
 import type { SessionState } from "../session/session";
@@ -57,4 +57,38 @@ function useOfBoth<T>(select: (editor: Editor) => T): T {
     [editor],
   );
   return useSyncExternalStore(subscribe, () => select(editor));
+}
+
+/** A graph with more nodes has what nobody waits for worked out in a pause: so many milliseconds after the last gesture. */
+const MANY_NODES = 2_000;
+const PAUSE = 1_000;
+
+/** Whether a graph is so large that things wait for a pause. */
+export function isLarge(scene: ShownScene | null): boolean {
+  return scene !== null && scene.graph.nodes.size > MANY_NODES;
+}
+
+/** The graph that is given; a large one as it was at the last pause: the next gesture comes before what is made of it. */
+export function useSettled(scene: ShownScene | null): ShownScene | null {
+  const [settled, setSettled] = useState(scene);
+  const isSame = settled !== null && settled.prefix === scene?.prefix && settled.graphId === scene.graphId;
+  const waits = isSame && settled !== scene && isLarge(scene);
+  useEffect(() => {
+    if (!waits) return;
+    let timer: ReturnType<typeof setTimeout>;
+    const wait = () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => setSettled(scene), PAUSE);
+    };
+    wait();
+    const ends = new AbortController();
+    for (const gesture of ["pointerdown", "keydown", "wheel"] as const)
+      document.addEventListener(gesture, wait, { capture: true, passive: true, signal: ends.signal });
+    return () => {
+      ends.abort();
+      clearTimeout(timer);
+    };
+  }, [scene, waits]);
+  if (!waits && settled !== scene) setSettled(scene);
+  return waits ? settled : scene;
 }

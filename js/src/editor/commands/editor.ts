@@ -7,6 +7,7 @@ import { type FrameBox, shifted } from "../document/frame";
 import { freeName } from "../document/names";
 import { portsOf } from "../document/ports";
 import { bridges, edgeFrom, insertOps } from "../document/splice";
+import { rewire } from "../document/wiring";
 import { type Layer, layersOf } from "../scene/boxes";
 import type { Card } from "../scene/card";
 import { HEADER_HEIGHT, NODE_WIDTH, REROUTE, SUMMARY_HEIGHT } from "../scene/geometry";
@@ -66,6 +67,8 @@ export class Editor {
   byPointer = false;
   /** Whether the graph is to be fitted into the view once it is arranged: somebody asked for that. */
   refits = false;
+  /** Whether a block is to be selected once Python has made it of a selection here. */
+  groups = false;
   private readonly scenes = new SceneMaker();
   private loose: { scene: ShownScene; edge: EdgeState; without: ShownScene } | null = null;
   private nudging: ReturnType<typeof setTimeout> | null = null;
@@ -107,6 +110,7 @@ export class Editor {
     if (this.loose?.scene !== scene || this.loose.edge !== reconnecting) {
       const edges = new Map(scene.graph.edges);
       edges.delete(reconnecting.target);
+      rewire(scene.graph.edges, edges, [reconnecting.target]);
       this.loose = { scene, edge: reconnecting, without: { ...scene, graph: { ...scene.graph, edges } } };
     }
     return this.loose.without;

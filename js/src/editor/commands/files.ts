@@ -58,6 +58,8 @@ export async function takeFile(editor: Editor, file: Pick<File, "name" | "text">
   }
 }
 
+const FORMAT_VERSION = 1;
+
 function reasonOf(error: unknown): string {
   if (error instanceof SyntaxError) return "it is not JSON";
   // What is missing or of another kind is found where it is used.
@@ -70,6 +72,9 @@ function openDocument(editor: Editor, state: DocumentState): void {
   if (!before) return;
   if (state?.format !== "pnne-graph" || typeof state.graphs !== "object" || state.graphs === null)
     throw new Error("it does not say that it is a pnne-graph");
+  if (state.formatVersion !== FORMAT_VERSION)
+    throw new Error(`its format version is ${state.formatVersion}, and this editor reads ${FORMAT_VERSION}`);
+  if (!Object.hasOwn(state.graphs, "")) throw new Error("there is no graph in it");
   const opened = fromState(state);
   const root = opened.graphs.get("");
   const old = before.graphs.get("");

@@ -1,11 +1,14 @@
-import type { Run } from "../document/repeats";
+import { mayRepeat, type Run } from "../document/repeats";
 import type { ShownScene } from "../scene/scene";
 import { NOTHING } from "../scene/view";
 import type { Editor } from "./editor";
 
 /** The run that a node is in, folded or not. */
 export function runAt(scene: ShownScene, name: string): Run | null {
-  return scene.runs().find((run) => run.includes(name)) ?? null;
+  const isIn = (run: Run) => run.includes(name);
+  const folded = [...scene.folds.runs.values()].find(isIn);
+  if (folded || !mayRepeat(scene.document, scene.graph, name)) return folded ?? null;
+  return scene.runs().find(isIn) ?? null;
 }
 
 /** Folds the runs of the given nodes into one card each, or unfolds them if they are folded; without nodes, all runs. */

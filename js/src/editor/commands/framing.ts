@@ -1,6 +1,6 @@
 import type { Op } from "../../protocol";
 import { around, type FrameBox, freeFrameName, held, resized } from "../document/frame";
-import { boxesOf } from "../scene/boxes";
+import { boxesOf, boxOf } from "../scene/boxes";
 import { carriedBy, documentBox } from "../scene/room";
 import { NOTHING, STILL } from "../scene/view";
 import type { Editor } from "./editor";
@@ -17,7 +17,7 @@ export function addFrame(editor: Editor): void {
   const scene = editor.scene();
   if (!scene || !editor.viewport) return;
   const { nodes } = editor.view.get();
-  const boxes = boxesOf(scene, STILL).filter((box) => nodes.has(box.name));
+  const boxes = [...nodes].flatMap((name) => boxOf(scene, name) ?? []);
   const [x, y] = editor.viewport.centre().map(Math.round) as [number, number];
   const [width, height] = NOTE_SIZE;
   const box: FrameBox = boxes.length > 0 ? around(boxes) : [x - width / 2, y - height / 2, width, height];

@@ -8,7 +8,7 @@ import { retyped } from "../document/retype";
 import { insertOps } from "../document/splice";
 import { wiringOf } from "../document/wiring";
 import { type Alignment, aligned, distributed, type Placed } from "../scene/align";
-import { boxesOf, endsOf, type NodeBox } from "../scene/boxes";
+import { boxesOf, boxOf, endsOf, type NodeBox } from "../scene/boxes";
 import { DOT, REROUTE } from "../scene/geometry";
 import type { Point } from "../scene/placement";
 import { roomFor } from "../scene/room";
@@ -184,7 +184,7 @@ export function selectedEdge(editor: Editor): EdgeState | null {
 
 function belowNode(editor: Editor, name: string): Point {
   const scene = editor.scene();
-  const box = scene && boxesOf(scene, STILL).find((candidate) => candidate.name === cardFor(scene, name));
+  const box = scene && boxOf(scene, cardFor(scene, name));
   return box ? [box.left, box.top + box.height] : (editor.viewport?.centre() ?? [0, 0]);
 }
 
@@ -193,9 +193,8 @@ export function edgeUnder(editor: Editor, name: string): EdgeState | null {
   const scene = editor.scene();
   const card = scene?.cards.get(name);
   if (!scene || !card || editor.view.get().moving.size > 1 || editor.view.get().boxes.size > 0) return null;
-  for (const edge of scene.graph.edges.values()) {
-    if (edge.source.startsWith(`${name}.`) || edge.target.startsWith(`${name}.`)) return null;
-  }
+  const { into, outOf } = wiringOf(scene.graph);
+  if (into.has(name) || outOf.has(name)) return null;
   const boxes = boxesOf(scene, editor.view.get().moving);
   const box = boxes.find((candidate) => candidate.name === name);
   const edge = box && edgeAt(scene, boxes, middleOf(box), REACH, name);

@@ -1,7 +1,6 @@
 import { definitionOf } from "../document/definitions";
-import { boxesOf } from "../scene/boxes";
+import { boxOf } from "../scene/boxes";
 import { cardFor } from "../scene/scene";
-import { STILL } from "../scene/view";
 import type { Editor } from "./editor";
 
 /** Opens the menu for what is selected: at a point of the page, or at the selected node. */
@@ -10,7 +9,7 @@ export function openMenu(editor: Editor, client: readonly [number, number] | nul
   const scene = editor.scene();
   if (!viewport || !scene) return;
   const only = editor.only();
-  const box = only === null ? undefined : boxesOf(scene, STILL).find(({ name }) => name === cardFor(scene, only));
+  const box = only === null ? undefined : boxOf(scene, cardFor(scene, only));
   const at =
     (client && viewport.at(client[0], client[1])) ?? (box ? ([box.left, box.top + box.height] as const) : null);
   if (client) editor.pointer = client;

@@ -1,6 +1,6 @@
 import { definitionOf } from "../document/definitions";
 import { graphAt } from "../document/document";
-import { boxesOf, frameOf, type Layer, layersOf, nodeAt } from "../scene/boxes";
+import { cardAt, frameOf, type Layer, layersOf } from "../scene/boxes";
 import type { Size } from "../scene/geometry";
 import type { Point } from "../scene/placement";
 import type { ShownScene } from "../scene/scene";
@@ -91,7 +91,7 @@ export function openAt(editor: Editor, [x, y]: Point): void {
   const drawn = editor.drawn();
   if (!drawn) return;
   for (const { scene, at } of [...layersOf(drawn)].reverse()) {
-    const name = nodeAt(boxesOf(scene, STILL), [x - at[0], y - at[1]]);
+    const name = cardAt(scene, [x - at[0], y - at[1]], STILL);
     if (name === null) continue;
     if (!isBlock(scene, name) || scene.open.has(name)) return;
     const { opened } = editor.view.get();

@@ -1,7 +1,6 @@
 import { nodeOf } from "../document/document";
-import { boxesOf, endsOf } from "../scene/boxes";
+import { endsOfEdges } from "../scene/boxes";
 import { addressOn } from "../scene/card";
-import { STILL } from "../scene/view";
 import type { Editor } from "./editor";
 import { selectedEdge } from "./gestures";
 
@@ -12,7 +11,7 @@ export function runToHere(editor: Editor): void {
   if (!scene) return;
   if (nodes.size === 0 && edges.size > 0) {
     const edge = selectedEdge(editor);
-    const giver = edge && endsOf(scene, boxesOf(scene, STILL)).get(nodeOf(edge.source));
+    const giver = edge && endsOfEdges(scene, [edge]).get(nodeOf(edge.source));
     if (giver) see(editor, giver.name, edge.source);
     return;
   }

@@ -36,7 +36,6 @@ export function whyNotConnect(scene: Scene, source: string, target: string): str
  */
 export function refusalsFrom(scene: Scene, port: string, side: "input" | "output"): (other: string) => string | null {
   const [start] = splitPort(port);
-  const reached = side === "output" ? upstream(scene.graph, start) : downstream(scene.graph, start);
   return (other) => {
     const [source, target] = side === "output" ? [port, other] : [other, port];
     const [from, output] = splitPort(source);
@@ -50,6 +49,7 @@ export function refusalsFrom(scene: Scene, port: string, side: "input" | "output
     if (!kindsFit(sourcePort.kind, targetPort.kind)) {
       return `${source} gives ${article(sourcePort.kind)}, but ${target} takes ${article(targetPort.kind)}.`;
     }
+    const reached = side === "output" ? upstream(scene.graph, start) : downstream(scene.graph, start);
     if (reached.has(splitPort(other)[0])) return `${to} already leads to ${from}: the edge would close a loop.`;
     return null;
   };

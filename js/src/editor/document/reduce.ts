@@ -1,5 +1,5 @@
 import { type EdgeState, type Frame, MAX_NAME_LENGTH, type NodeState, type Op } from "../../protocol";
-import { closesCycle, leadsTo } from "./cycles";
+import { leadsTo, type Neighbours, neighboursIn } from "./cycles";
 import { blocksOf, contains, definitionOf, interfaceOf, showsDefinitions, usersOf } from "./definitions";
 import type { Graph, GraphDocument } from "./document";
 import { EMPTY_GRAPH, nodeOf, splitPort } from "./document";
@@ -54,10 +54,23 @@ class DraftGraph implements Graph {
     this.edges = new Map(edges.map((edge) => [edge.target, edge]));
   }
 
+  /** Whether an edge from `source` to `target` would close a loop, i.e. whether `target` already leads to `source`. */
   closesCycle(source: string, target: string): boolean {
-    // As long as the edges are those of before, their wiring is known.
-    if (this.edges !== this.#before.edges) return closesCycle(this, source, target);
-    return source === target || leadsTo(wiringOf(this.#before), target, source);
+    return leadsTo(this.neighbours(), target, source);
+  }
+
+  /** The wiring of before, which is known, with the edges that have changed since. */
+  private neighbours(): Neighbours {
+    const { edges } = this;
+    if (!this.#targets) return neighboursIn(wiringOf({ ...this, edges: new Map(edges) }));
+    const before = neighboursIn(wiringOf(this.#before));
+    if (edges === this.#before.edges) return before;
+    const made = [...this.#targets].flatMap((target) => edges.get(target) ?? []);
+    const left = (all: Iterable<EdgeState>) => [...all].filter((edge) => edges.get(edge.target) === edge);
+    return {
+      outOf: (name) => [...left(before.outOf(name)), ...made.filter(({ source }) => nodeOf(source) === name)],
+      into: (name) => [...left(before.into(name)), ...made.filter(({ target }) => nodeOf(target) === name)],
+    };
   }
 
   finish(): Graph {

@@ -13,32 +13,9 @@ export type Run = readonly string[];
  * Nodes are equal that have the same type and property values, or show graphs of which that is true, and for which
  * `resolved` gives equal values.
  */
-export function runsOf({ graphs }: GraphDocument, graph: Graph, resolved: (name: string) => unknown): readonly Run[] {
-  const { into, outOf } = wiringOf(graph);
-  const form = formsOf(graphs);
-  const formOf = (name: string) => `${form(graph.nodes.get(name) as NodeState)} ${JSON.stringify(resolved(name))}`;
-  /** The node that a node feeds and nothing else, and how; null unless the two are a part of a run. */
-  const nextOf = (name: string): { name: string; how: string } | null => {
-    const edges = outOf.get(name) ?? [];
-    const [next] = splitPort(edges[0]?.target ?? "");
-    const node = graph.nodes.get(name);
-    if (
-      !next ||
-      graph.nodes.get(next)?.type !== node?.type ||
-      edges.some(({ target }) => splitPort(target)[0] !== next)
-    )
-      return null;
-    const [mine, theirs] = [into.get(name) ?? UNWIRED, into.get(next) ?? UNWIRED];
-    if (mine.size !== theirs.size || formOf(name) !== formOf(next)) return null;
-    const how: string[] = [];
-    for (const [port, { source }] of theirs) {
-      const [giver, output] = splitPort(source);
-      if (giver === name) how.push(`${output} ${port}`);
-      if (!mine.has(port) || (giver !== name && mine.get(port)?.source !== source)) return null;
-    }
-    return { name: next, how: how.sort().join() };
-  };
-  const links = new Map<string, { name: string; how: string }>();
+export function runsOf(document: GraphDocument, graph: Graph, resolved: (name: string) => unknown): readonly Run[] {
+  const nextOf = linker(document, graph, resolved);
+  const links = new Map<string, Link>();
   for (const name of graph.nodes.keys()) {
     const link = nextOf(name);
     if (link) links.set(name, link);
@@ -63,6 +40,52 @@ export function runsOf({ graphs }: GraphDocument, graph: Graph, resolved: (name:
   if (runs.length < 2) return runs;
   const places = new Map([...graph.nodes.keys()].map((name, place) => [name, place]));
   return runs.sort(([a = ""], [b = ""]) => (places.get(a) ?? 0) - (places.get(b) ?? 0));
+}
+
+/** A node of a run and the way it is fed by the one before. */
+interface Link {
+  readonly name: string;
+  readonly how: string;
+}
+
+/** Returns what finds the node that a node feeds and nothing else, and how; null unless the two are a part of a run. */
+function linker(
+  { graphs }: GraphDocument,
+  graph: Graph,
+  resolved: (name: string) => unknown,
+): (name: string) => Link | null {
+  const { into, outOf } = wiringOf(graph);
+  const form = formsOf(graphs);
+  const areEqual = (one: string, other: string) =>
+    form(graph.nodes.get(one) as NodeState) === form(graph.nodes.get(other) as NodeState) &&
+    JSON.stringify(resolved(one)) === JSON.stringify(resolved(other));
+  return (name) => {
+    const edges = outOf.get(name) ?? [];
+    const [next] = splitPort(edges[0]?.target ?? "");
+    const node = graph.nodes.get(name);
+    if (
+      !next ||
+      graph.nodes.get(next)?.type !== node?.type ||
+      edges.some(({ target }) => splitPort(target)[0] !== next)
+    )
+      return null;
+    const [mine, theirs] = [into.get(name) ?? UNWIRED, into.get(next) ?? UNWIRED];
+    if (mine.size !== theirs.size || !areEqual(name, next)) return null;
+    const how: string[] = [];
+    for (const [port, { source }] of theirs) {
+      const [giver, output] = splitPort(source);
+      if (giver === name) how.push(`${output} ${port}`);
+      if (!mine.has(port) || (giver !== name && mine.get(port)?.source !== source)) return null;
+    }
+    return { name: next, how: how.sort().join() };
+  };
+}
+
+/** Whether a node may be in a run, whatever is inferred for it: what it is joined to says so, without a look at the rest. */
+export function mayRepeat(document: GraphDocument, graph: Graph, name: string): boolean {
+  const nextOf = linker(document, graph, () => null);
+  const before = [...(wiringOf(graph).into.get(name)?.values() ?? [])].map(({ source }) => splitPort(source)[0]);
+  return nextOf(name) !== null || before.some((giver) => nextOf(giver)?.name === name);
 }
 
 type Place = readonly [GraphDocument, Graph];
@@ -104,11 +127,18 @@ function formsOf(graphs: GraphDocument["graphs"]): (node: NodeState) => string {
     return number;
   };
   const form = (node: NodeState): string => {
-    const { definition: _, ...properties } = node.properties ?? {};
     const id = definitionOf(node);
+    const earlier = id === null ? plainForms.get(node) : undefined;
+    if (earlier !== undefined) return earlier;
+    const { definition: _, ...properties } = node.properties ?? {};
     const own = id === null ? (node.properties ?? {}) : properties;
     const sorted = Object.entries(own).sort(([a], [b]) => (a < b ? -1 : 1));
-    return JSON.stringify([node.type, sorted, id === null ? null : numberOf(id)]);
+    const text = JSON.stringify([node.type, sorted, id === null ? null : numberOf(id)]);
+    if (id === null) plainForms.set(node, text);
+    return text;
   };
   return form;
 }
+
+/** The texts of nodes that show no definition: of a large graph, an edit changes one of them. */
+const plainForms = new WeakMap<NodeState, string>();

@@ -6,7 +6,9 @@ import { kindsFit, type Ports, type PortView, portsOf } from "./ports";
 import { UNWIRED, wiringOf } from "./wiring";
 
 /** Why a node cannot get another type in its place, or the ops that give it one. */
-export type Retyping = { readonly refusal: string } | { readonly ops: readonly Op[] };
+export type Retyping =
+  | { readonly refusal: string /** The edges for which it has no port. */; readonly lost?: readonly EdgeState[] }
+  | { readonly ops: readonly Op[] };
 
 /**
  * Gives a node another type under its name and at its place.
@@ -49,6 +51,7 @@ export function retyped(scene: Scene, name: string, type: NodeTypeState, graphId
     const edges = lost.map(edgeId).join(", ").replaceAll("->", " → ");
     return {
       refusal: `${name} keeps its type ${node.type}: ${type.type} has no port for ${edges}. Disconnect it first.`,
+      lost,
     };
   }
   const index = [...scene.graph.nodes.keys()].indexOf(name);

@@ -36,6 +36,7 @@ export function wiringOf(graph: Graph): Wiring {
 
 /** Notes the wiring of edges of which only those into some ports differ from earlier ones: most nodes keep theirs. */
 export function rewire(before: Graph["edges"], after: Graph["edges"], targets: Iterable<string>): void {
+  origins.set(after, new WeakRef(before));
   const earlier = known.get(before);
   if (!earlier) return;
   const [into, outOf] = [new Map(earlier.into), new Map(earlier.outOf)];
@@ -75,10 +76,14 @@ const columns = new WeakMap<Graph, Columns>();
 /** The last ones of each set of edges: an edit of a node leaves the edges as they are. */
 const lastColumns = new WeakMap<Graph["edges"], Columns>();
 
+/** What edges were made of. */
+const origins = new WeakMap<Graph["edges"], WeakRef<Graph["edges"]>>();
+
 export function columnsOf(graph: Graph): Columns {
   const made = columns.get(graph);
   if (made) return made;
-  const earlier = lastColumns.get(graph.edges);
+  const before = lastColumns.has(graph.edges) ? graph.edges : origins.get(graph.edges)?.deref();
+  const earlier = before && lastColumns.get(before);
   const size = graph.nodes.size;
   const [xs, ys] = [new Float64Array(size), new Float64Array(size)];
   const names: string[] = new Array(size);
@@ -90,14 +95,16 @@ export function columnsOf(graph: Graph): Columns {
     ys[place] = position?.[1] ?? Number.NaN;
     place += 1;
   }
-  const ends = earlier && isSame ? earlier : endsOf(graph, names);
+  const ends = isSame && earlier && before ? endsAfter(graph, earlier, before) : endsOf(graph, names);
   const found = { names, xs, ys, from: ends.from, to: ends.to };
   columns.set(graph, found);
   lastColumns.set(graph.edges, found);
   return found;
 }
 
-function endsOf({ edges }: Graph, names: readonly string[]): Pick<Columns, "from" | "to"> {
+type Ends = Pick<Columns, "from" | "to">;
+
+function endsOf({ edges }: Graph, names: readonly string[]): Ends {
   const index = new Map(names.map((name, place) => [name, place]));
   const [from, to] = [new Int32Array(edges.size), new Int32Array(edges.size)];
   let place = 0;
@@ -105,6 +112,29 @@ function endsOf({ edges }: Graph, names: readonly string[]): Pick<Columns, "from
     from[place] = index.get(splitPort(source)[0]) ?? -1;
     to[place] = index.get(splitPort(target)[0]) ?? -1;
     place += 1;
+  }
+  return { from, to };
+}
+
+/** The same where the nodes are those of before: only edges that are new are looked up. */
+function endsAfter({ edges }: Graph, earlier: Columns, before: Graph["edges"]): Ends {
+  if (edges === before) return earlier;
+  const [from, to] = [new Int32Array(edges.size), new Int32Array(edges.size)];
+  const old = before.values();
+  let [place, oldPlace, next] = [0, 0, old.next()];
+  for (const edge of edges.values()) {
+    while (!next.done && next.value !== edge && edges.get(next.value.target) !== next.value) {
+      next = old.next();
+      oldPlace += 1;
+    }
+    const isOld = next.value === edge;
+    from[place] = isOld ? (earlier.from[oldPlace] as number) : earlier.names.indexOf(splitPort(edge.source)[0]);
+    to[place] = isOld ? (earlier.to[oldPlace] as number) : earlier.names.indexOf(splitPort(edge.target)[0]);
+    place += 1;
+    if (isOld) {
+      next = old.next();
+      oldPlace += 1;
+    }
   }
   return { from, to };
 }

@@ -151,6 +151,8 @@ interface Options {
   readonly optional: boolean;
 }
 
+const MOST_LISTED = 300;
+
 /** The choices of a type that has few, or null. */
 function choicesOf(kind: PropertyType, scene: ShownScene, node: NodeState): Options | null {
   switch (kind.type) {
@@ -160,6 +162,8 @@ function choicesOf(kind: PropertyType, scene: ShownScene, node: NodeState): Opti
       return { values: DTYPES, optional: false };
     case "nodeRef": {
       const others = [...scene.graph.nodes.values()].filter((other) => other.type === node.type && other !== node);
+      // The name of one of very many is typed.
+      if (others.length > MOST_LISTED) return null;
       return { values: others.map((other) => other.name), optional: false };
     }
     case "optional": {

@@ -73,7 +73,7 @@ function Panel({ scene, card, port }: { scene: ShownScene; card: string; port: s
           </nav>
         )}
         {outcome === null && <p>Running one example up to here…</p>}
-        {outcome instanceof Error && <p className="pnne-refusal">{outcome.message}</p>}
+        {outcome instanceof Error && <p className="pnne-seen-error">{outcome.message}</p>}
         {seen && <Contents seen={seen} />}
         {seen && version !== undefined && seen.version < version && (
           <p className="pnne-seen-fact">The graph has changed since.</p>

@@ -20,7 +20,7 @@ function PromotedFields({ scene, node }: { scene: ShownScene; node: NodeState })
   const inside: ShownScene = { ...scene, graph, graphId: definition, prefix, inlined: NOTHING_INLINED };
   return [...graph.nodes.values()].flatMap((inner) =>
     promotedOf(inner, scene.types.get(inner.type)).map((property) => (
-      <div key={`${inner.name} ${property.name}`}>
+      <div className="pnne-fields" key={`${inner.name} ${property.name}`}>
         <h4>{inner.name}</h4>
         <Field
           scene={inside}
@@ -47,59 +47,65 @@ export function BlockForm({ scene, node }: { scene: ShownScene; node: NodeState 
   const possible = [...graphs.keys()].filter((id) => id !== "" && !contains(graphs, id, scene.graphId));
   useEffect(() => setName(definition), [definition]);
   return (
-    <section className="pnne-block-form pnne-fields" aria-label="Block">
-      <h3>Block</h3>
-      <p>
-        <button type="button" className="pnne-fix" onClick={() => editor.enter([...editor.view.get().path, node.name])}>
-          Enter
-        </button>
-        <button type="button" className="pnne-fix" onClick={() => togglePeek(editor, node.name)}>
-          Look inside
-        </button>
-        {uses > 1 && <span>shown by {uses} nodes</span>}
-      </p>
-      <label>
-        <span>Shows</span>
-        <select
-          aria-label="Definition"
-          data-property={`${scene.prefix}${node.name}.definition`}
-          value={definition}
-          onChange={(event) => editor.setProperty([node.name], "definition", event.target.value)}
-        >
-          {possible.map((id) => (
-            <option key={id}>{id}</option>
-          ))}
-        </select>
-      </label>
-      <p>
-        <input
-          aria-label="Name of the block"
-          aria-invalid={reason !== null}
-          value={name}
-          spellCheck={false}
-          onChange={(event) => setName(event.target.value)}
-        />
-        <button
-          type="button"
-          className="pnne-fix"
-          disabled={reason !== null}
-          title="Offer this block in the palette of every open editor"
-          onClick={() => editor.session.publish(scene.prefix + node.name, name)}
-        >
-          {published ? "Publish again" : "Publish"}
-        </button>
-        {published && (
-          <button type="button" className="pnne-fix" onClick={() => editor.session.unpublish(name)}>
-            Withdraw
+    <>
+      <section className="pnne-block-form pnne-fields" aria-label="Block">
+        <h3>Block</h3>
+        <p>
+          <button
+            type="button"
+            className="pnne-fix"
+            onClick={() => editor.enter([...editor.view.get().path, node.name])}
+          >
+            Enter
           </button>
-        )}
-      </p>
-      {reason && (
-        <p className="pnne-reason" role="alert">
-          {reason}
+          <button type="button" className="pnne-fix" onClick={() => togglePeek(editor, node.name)}>
+            Look inside
+          </button>
+          {uses > 1 && <span>shown by {uses} nodes</span>}
         </p>
-      )}
+        <label>
+          <span>Shows</span>
+          <select
+            aria-label="Definition"
+            data-property={`${scene.prefix}${node.name}.definition`}
+            value={definition}
+            onChange={(event) => editor.setProperty([node.name], "definition", event.target.value)}
+          >
+            {possible.map((id) => (
+              <option key={id}>{id}</option>
+            ))}
+          </select>
+        </label>
+        <p>
+          <input
+            aria-label="Name of the block"
+            aria-invalid={reason !== null}
+            value={name}
+            spellCheck={false}
+            onChange={(event) => setName(event.target.value)}
+          />
+          <button
+            type="button"
+            className="pnne-fix"
+            disabled={reason !== null}
+            title="Offer this block in the palette of every open editor"
+            onClick={() => editor.session.publish(scene.prefix + node.name, name)}
+          >
+            {published ? "Publish again" : "Publish"}
+          </button>
+          {published && (
+            <button type="button" className="pnne-fix" onClick={() => editor.session.unpublish(name)}>
+              Withdraw
+            </button>
+          )}
+        </p>
+        {reason && (
+          <p className="pnne-reason" role="alert">
+            {reason}
+          </p>
+        )}
+      </section>
       <PromotedFields scene={scene} node={node} />
-    </section>
+    </>
   );
 }

@@ -209,15 +209,23 @@ function circumstancesOf(quick: Extract<Quick, { kind: "add" }>, scene: ShownSce
   return { shape: source === undefined ? undefined : shapes.get(scene.prefix + source), counts };
 }
 
-/** The types that a node can have in its place. */
+/** The types that a node can have in its place; of those for which it has too many edges, the ones that are asked for. */
 function otherTypesFor(node: string, scene: ShownScene, editor: Editor, query: string): Choice[] {
-  const fits = [...scene.types.values()].filter(
-    (type) => !NOT_OFFERED.has(type.type) && !("refusal" in retyped(scene, node, type, scene.graphId)),
-  );
-  return searchTypes(fits, query).map((type) => ({
+  const asked = query.trim().toLowerCase();
+  const lacking = new Map<string, string>();
+  const listed = [...scene.types.values()].filter((type) => {
+    if (NOT_OFFERED.has(type.type)) return false;
+    const outcome = retyped(scene, node, type, scene.graphId);
+    if (!("refusal" in outcome)) return true;
+    const [edge] = outcome.lost ?? [];
+    if (!edge || asked === "" || !type.type.toLowerCase().startsWith(asked)) return false;
+    lacking.set(type.type, `no port for ${nodeOf(edge.target) === node ? edge.source : edge.target}`);
+    return true;
+  });
+  return searchTypes(listed, query).map((type) => ({
     key: type.type,
     label: type.type,
-    detail: type.category.name,
+    detail: lacking.get(type.type) ?? type.category.name,
     category: type.category,
     type: type.type,
     take: () => changeType(editor, node, type.type),

@@ -55,12 +55,7 @@ export function SourcePanel() {
           ×
         </button>
       </header>
-      {shown?.error && (
-        <p className="pnne-source-error">
-          {isThere && "Without what is wrong, and what follows it:\n"}
-          {shown.error}
-        </p>
-      )}
+      {shown?.error && <p className="pnne-source-error">{shown.error}</p>}
       {isThere && <Code source={shown} />}
       {!shown && <p className="pnne-hint">Generating…</p>}
     </section>

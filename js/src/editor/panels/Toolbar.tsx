@@ -1,7 +1,7 @@
 import { useStore } from "@xyflow/react";
 import type { MouseEvent, ReactNode } from "react";
 import { group } from "../commands/blocks";
-import { useEditor, useScene, useSession, useView } from "../commands/context";
+import { useEditor, useScene, useSession, useSettled, useView } from "../commands/context";
 import { openFile, saveFile } from "../commands/files";
 import { toggleFolded, toggleValues } from "../commands/folding";
 import { addFrame } from "../commands/framing";
@@ -231,7 +231,7 @@ function Zoom() {
 function FoldAction() {
   const editor = useEditor();
   const scene = useScene();
-  const runs = scene?.runs() ?? [];
+  const runs = useSettled(scene)?.runs() ?? [];
   if (!scene || runs.length === 0) return null;
   return (
     <Action

@@ -77,6 +77,20 @@ export function nodeAt(boxes: readonly NodeBox[], [x, y]: Point): string | null 
   return hit?.name ?? null;
 }
 
+/** No card of a large graph that is not made yet reaches further from its centre. */
+const REACH = 600;
+
+/** The same of all cards; of a large graph, only those near the point are made. */
+export function cardAt(scene: ShownScene, [x, y]: Point, moving: ViewState["moving"]): string | null {
+  const near: NodeBox[] = [];
+  for (const name of scene.cards.keys()) {
+    const [left, top] = centreOf(scene, name, moving);
+    const isNear = Math.abs(left - x) <= REACH && Math.abs(top - y) <= REACH;
+    if (isNear || scene.open.has(name)) near.push(boxOf(scene, name, moving) as NodeBox);
+  }
+  return nodeAt(near, [x, y]);
+}
+
 /** Nodes that touch the rectangle between two points. */
 export function nodesBetween(boxes: readonly NodeBox[], [x1, y1]: Point, [x2, y2]: Point): string[] {
   const [left, right] = [Math.min(x1, x2), Math.max(x1, x2)];

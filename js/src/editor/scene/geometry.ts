@@ -72,8 +72,8 @@ export interface Geometry {
 }
 
 /** From the centre of a node to that of the next: closer, they stand side by side. */
-const CLEARLY_RIGHT = NODE_WIDTH;
-const CLEARLY_DOWN = 60;
+export const CLEARLY_RIGHT = NODE_WIDTH;
+export const CLEARLY_DOWN = 60;
 
 /** Zooms from each of which on, texts of a size on the canvas have nine pixels on the screen. */
 const LEGIBLE = [0.82, 0.7, 0.6, 0.5, 0.42, 0.36, 0.3, 0.25, 0.22];

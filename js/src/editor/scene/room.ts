@@ -96,6 +96,7 @@ export function carriedBy(
 ): { nodes: ReadonlySet<string>; frames: ReadonlySet<string> } {
   const nodes = new Set<string>();
   const frames = new Set<string>();
+  if (names.size === 0) return { nodes, frames };
   const all = [...scene.frames.values()];
   const centres = [...scene.cards.keys()].map((name) => [name, centreOf(scene, name, STILL)] as const);
   for (const frame of all) {

@@ -9,7 +9,7 @@ import { type Columns, columnsOf, UNWIRED, wiringOf } from "../document/wiring";
 import type { SessionState } from "../session/session";
 import { addressOn, type Card, Cards, cardOf, type Step } from "./card";
 import { type Folds, foldsOf, placedAt, settled, shownAt } from "./folded";
-import { type Box, NODE_WIDTH, runsRight, type Size, union } from "./geometry";
+import { type Box, CLEARLY_DOWN, CLEARLY_RIGHT, NODE_WIDTH, runsRight, type Size } from "./geometry";
 import { giverOf, type Inlining, inliningOf, NOTHING_INLINED } from "./inlining";
 import { type Point, provisionalPositions } from "./placement";
 import { type Pushed, pushedBy, pushedFrames, unpushed } from "./pushed";
@@ -275,7 +275,7 @@ export class SceneMaker {
 
 /** Whether a graph is drawn from left to right, as far as its cards have places. */
 function isAcross(graph: Graph, inlined: Inlining): boolean {
-  if (inlined === NOTHING_INLINED) return runsRight(allEnds(columnsOf(graph)));
+  if (inlined === NOTHING_INLINED) return leansRight(columnsOf(graph));
   const { nodes, edges } = graph;
   const heads = new Map<string, string>();
   for (const [head = "", ...others] of inlined.chains) for (const name of others) heads.set(name, head);
@@ -290,14 +290,16 @@ function isAcross(graph: Graph, inlined: Inlining): boolean {
   return runsRight(ends);
 }
 
-function* allEnds({ xs, ys, from, to }: Columns): Iterable<[number, number, number, number]> {
-  const end: [number, number, number, number] = [0, 0, 0, 0];
-  for (const [edge, source] of from.entries()) {
-    const target = to[edge] as number;
+/** The same as `runsRight`, of a large graph at each edit. */
+function leansRight({ xs, ys, from, to }: Columns): boolean {
+  let more = 0;
+  for (let edge = 0; edge < from.length; edge += 1) {
+    const [source, target] = [from[edge] as number, to[edge] as number];
     // What has no place compares as neither.
-    [end[0], end[1], end[2], end[3]] = [xs[source], ys[source], xs[target], ys[target]] as typeof end;
-    yield end;
+    if ((xs[target] as number) - (xs[source] as number) >= CLEARLY_RIGHT) more += 1;
+    if ((ys[target] as number) - (ys[source] as number) >= CLEARLY_DOWN) more -= 1;
   }
+  return more > 0;
 }
 
 /** The ports of a card: those of its node, or of the first and the last of a chain, as far as they are not written on it. */
@@ -343,12 +345,20 @@ export function centreOf(scene: ShownScene, name: string, moving: ReadonlyMap<st
 
 /** The place of all that is drawn, frames included; null for nothing. */
 export function extentOf(scene: ShownScene): Box | null {
-  const boxes = roughBoxes(scene);
-  for (const { box } of scene.frames.values()) {
-    const [left, top, width, height] = box;
-    boxes.push({ left, top, width, height });
+  let [left, top, right, bottom] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY, -Infinity, -Infinity];
+  const reach = (x: number, y: number, width: number, height: number) => {
+    if (x < left) left = x;
+    if (y < top) top = y;
+    if (x + width > right) right = x + width;
+    if (y + height > bottom) bottom = y + height;
+  };
+  for (const name of scene.cards.keys()) {
+    const [x, y] = centreOf(scene, name, STILL);
+    const { width, height } = scene.cards.roughSize(name);
+    reach(x - width / 2, y - height / 2, width, height);
   }
-  return boxes.length > 0 ? union(boxes) : null;
+  for (const { box } of scene.frames.values()) reach(...box);
+  return right < left ? null : { left, top, width: right - left, height: bottom - top };
 }
 
 /** The place of every card; of one of many that is not made yet, as large as most are. */

@@ -63,7 +63,7 @@ export interface SessionState {
   readonly exportCheck: ExportCheck;
   readonly notices: readonly Notice[];
   /** What Python did last for this page that was no edit of its own: undo, arrange, group …; new with every one. */
-  readonly done: { readonly label: string } | null;
+  readonly done: { readonly label: string; readonly ops: readonly Op[] } | null;
 }
 
 const NO_BLOCKS: GraphDocument = { name: "blocks", graphs: new Map() };
@@ -317,11 +317,11 @@ export class Session {
       case "committed": {
         if (!state.sync) break;
         if (!own) this.withdrawOffers();
-        if (own && !state.sync.pending.some((edit) => edit.id === event.id))
-          this.patch({ done: { label: event.label } });
         const sync = committed(state.sync, event, own);
         if (sync) this.patch({ sync });
         else this.sync();
+        if (own && !state.sync.pending.some((edit) => edit.id === event.id))
+          this.patch({ done: { label: event.label, ops: event.ops } });
         break;
       }
       case "rejected":
