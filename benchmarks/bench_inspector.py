@@ -1,13 +1,14 @@
 """What watching costs: every quantity of every layer and all gradient norms, ten frames a second, against the bare loop.
 
-Bare and watched training take turns, as `paired` says, in CPU time of the one thread that does both; the bare loop
-knows nothing of observers, but asks for the time as they do, because the clock that stands in for the machine's takes
-longer. A watched block of the MLP is one frame: the steps until one is observed, and that; a bare block has as many steps.
-Of the others, whose steps are so long that asking whether one is observed costs nothing, a block is the observed step and the
-one after it; what it takes more than two bare steps is spread over all steps of a frame.
-Budget: what the user allows, here 1 %, 2 % and 5 %, and one point more; and no more than that by the tool's own account.
-Beside it stands the cost with the 95 % interval that a person sees, which `bench_cost_interval` puts to the test.
-Where a frame costs more than the budget allows ten times a second, there are fewer frames: their rate is printed.
+Bare and watched training take turns, as `paired` says, in CPU time of the one thread that does both; the bare loop is the
+training that nobody watches, and asks for the time as the other does, because the clock that stands in for the machine's
+takes longer. (`bench_runtime` compares that training with a loop that knows no observers.) A watched block of the MLP is
+one frame: the steps until one is observed, and that; a bare block has as many steps. Of the others, whose steps are so long
+that asking whether one is observed costs nothing, a block is the observed step and the one after it; what it takes more
+than two bare steps is spread over all steps of a frame. Budget: what the user allows, here 1 %, 2 % and 5 %, and one point
+more; and no more than that by the tool's own account. Beside it stands the cost with the 95 % interval that a person sees,
+which `bench_cost_interval` puts to the test. Where a frame costs more than the budget allows ten times a second, there are
+fewer frames: their rate is printed.
 """
 
 from __future__ import annotations
@@ -85,8 +86,9 @@ class Watching:
         everything = dict.fromkeys(leaf_layers(self.net), ("activations", "parameters", "gradients", "updates"))
         self._observers.add(LiveProbe(self.net, everything), self.cadence)
         criterion, optimizer = nn.CrossEntropyLoss(), torch.optim.AdamW(self.net.parameters())
-        self._bare_steps = self._bare(criterion, optimizer)
-        self._watched_steps = self._watched(criterion, optimizer)
+        nobody = observers_module.Observers(self._publish)
+        self._bare_steps = self._train(nobody, criterion, optimizer)
+        self._watched_steps = self._train(self._observers, criterion, optimizer)
 
     def _batches(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         while True:
@@ -100,17 +102,11 @@ class Watching:
         """Return what a person is shown in the end."""
         return self._observers.cost(self.clock.monotonic())
 
-    def _bare(self, criterion: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None]:
-        for x, y in self._batches():
-            self.clock.monotonic()
-            optimizer.zero_grad()
-            criterion(self.net(x), y).backward()
-            optimizer.step()
-            yield
-
-    def _watched(self, criterion: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    def _train(
+        self, observers: observers_module.Observers, criterion: nn.Module, optimizer: torch.optim.Optimizer
+    ) -> Iterator[None]:
         for step, (x, y) in enumerate(self._batches(), 1):
-            with self._observers.watching(step) as watched:
+            with observers.watching(step) as watched:
                 optimizer.zero_grad()
                 criterion(self.net(x), y).backward()
                 if watched is not None:

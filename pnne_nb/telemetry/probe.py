@@ -147,6 +147,11 @@ class Cadence:
         self._cost = 0.0
         self._since: float | None = None
 
+    @property
+    def next_due(self) -> float:
+        """When an observation is next due, in seconds, monotonic; in the past if it is, and never at 0 observations a second."""
+        return self._next if self.hz > 0 else float("inf")
+
     def due(self, now: float) -> bool:
         """Return whether the step that starts at `now` (seconds, monotonic) should be observed."""
         if self._since is None:
@@ -221,6 +226,11 @@ class Toll:
         self._next = float("-inf")
         self._just_known: float | None = None
         """What the probes took in the step before, if it was observed."""
+
+    @property
+    def next_bare(self) -> float:
+        """When a step that is not observed should next be timed, in seconds, monotonic."""
+        return self._next
 
     def wants_bare(self, now: float) -> bool:
         """Return whether the step that starts at `now` (seconds, monotonic) should be timed if it is not observed."""

@@ -43,6 +43,8 @@ class Observers:
         self._lock = fork_safe(threading.Lock())
         self._probes: tuple[tuple[Probe, Cadence], ...] = ()
         self._toll = Toll()
+        self._timing = _Timing(self._toll)
+        self._quiet_until = float("inf")  # when somebody next wants to know of a step, in seconds, monotonic
         self._paid = float("-inf")  # when what was observed last will have been paid for, in seconds, monotonic
         self._since: float | None = None  # when the first step was observed
         self._observed = 0
@@ -62,6 +64,7 @@ class Observers:
                 self._observed, self._reported = 0, float("-inf")
                 self._since, self._toll.paired = None, PairedOverhead()
             self._probes = (*self._probes, entry)
+            self._quiet_until = float("-inf")
 
         def remove() -> None:
             with self._lock:
@@ -71,21 +74,19 @@ class Observers:
 
     def watching(self, step: int) -> AbstractContextManager[Watched | None]:
         """Observe one step with every probe that is due; gives None when none is."""
-        # Of most steps, which may take half a millisecond, all that watching takes is in this function.
-        probes = self._probes
-        if not probes or self.muted:
-            return _UNWATCHED
+        # Of most steps, which may take half a millisecond, these two lines are all that watching takes.
         now = time.monotonic()
+        if now < self._quiet_until or self.muted:
+            return _UNWATCHED
+        probes = self._probes
         due = [entry for entry in probes if entry[1].due(now)] if now >= self._paid else None
         if due:
             return self._observing(due, step, now)
-        return self._timing(now) if self._toll.wants_bare(now) else _UNWATCHED
-
-    @contextmanager
-    def _timing(self, now: float) -> Iterator[None]:
-        began = time.thread_time()
-        yield None
-        self._toll.bare(time.thread_time() - began, now)
+        if probes and self._toll.wants_bare(now):
+            return self._timing.of(now)
+        next_due = min((cadence.next_due for _, cadence in probes), default=float("inf"))
+        self._quiet_until = min(max(next_due, self._paid), self._toll.next_bare) if probes else float("inf")
+        return _UNWATCHED
 
     @contextmanager
     def _observing(self, due: Sequence[tuple[Probe, Cadence]], step: int, started: float) -> Iterator[Watched]:
@@ -145,6 +146,26 @@ class Observers:
         rate = self._observed / elapsed if math.isfinite(elapsed) else planned
         self._observed, self._reported = 0, now
         return [CostFrame(step=step, share=cost.share, frames_per_second=rate, margin=cost.margin)]
+
+
+@final
+class _Timing:
+    """Times a step that is not observed. No generator: most of what that takes is code that the caches lack by then."""
+
+    def __init__(self, toll: Toll) -> None:
+        self._toll = toll
+        self._now = self._began = 0.0
+
+    def of(self, now: float) -> _Timing:
+        """Return the block for the step that starts at `now`."""
+        self._now = now
+        return self
+
+    def __enter__(self) -> None:
+        self._began = time.thread_time()
+
+    def __exit__(self, *_: object) -> None:
+        self._toll.bare(time.thread_time() - self._began, self._now)
 
 
 @final
