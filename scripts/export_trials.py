@@ -32,7 +32,7 @@ import torch
 from torch import Tensor, nn
 
 import pnne_nb as pn
-from pnne_nb.compiler.analysis.verify import tensors_in
+from pnne_nb.compiler.analysis.nested_values import tensors_in
 from pnne_nb.errors import Diagnostic
 from pnne_nb.export import formats
 from pnne_nb.export.export_report import ExportReport

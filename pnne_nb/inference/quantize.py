@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from pnne_nb.catalog.quantized import Kind
-from pnne_nb.compiler.analysis.verify import difference
+from pnne_nb.compiler.analysis.nested_values import difference
 from pnne_nb.compiler.passes import FuseBatchNorm, RemoveDeadNodes, RemoveIdentities, transform
 from pnne_nb.compiler.passes.graph_pass import PassSubject
 from pnne_nb.compiler.shapes.cost import state_bytes

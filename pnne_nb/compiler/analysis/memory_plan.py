@@ -15,8 +15,8 @@ from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler.analysis.example_inputs import call_inputs
 from pnne_nb.compiler.analysis.interpreter import NodeExecution, added_functions, stepping
+from pnne_nb.compiler.analysis.nested_values import copied
 from pnne_nb.compiler.analysis.observe import Observer
-from pnne_nb.compiler.analysis.verify import copied
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.compiler.module.call_errors import blame
 from pnne_nb.compiler.pipeline.compile import compile as compile_graph

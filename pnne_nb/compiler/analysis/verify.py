@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import fields, is_dataclass
 from html import escape
 from types import NoneType
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, Literal, NamedTuple, TypeAlias, final
 
 import msgspec
-import numpy as np
 import torch
 from torch import nn
-from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler.analysis.dispatch_modes import DigestedProducts, Digests, FillEmptyTensors
 from pnne_nb.compiler.analysis.gradient_checksums import Gradients, collected, parameter_bytes
+from pnne_nb.compiler.analysis.nested_values import copied, difference, has_nan, tensors_in
 from pnne_nb.compiler.lowering.attributes import whole_node
-from pnne_nb.compiler.module.call_errors import describe
 from pnne_nb.compiler.pipeline.compile import compile as compile_graph
 from pnne_nb.compiler.weights.deepcopy import Copies, computed, untouched
 from pnne_nb.errors import CompileError, expect
@@ -193,6 +188,25 @@ def compare(
         yield from checks
 
 
+class _Run(NamedTuple):
+    """What calls of both modules have shown.
+
+    Attributes:
+        found: The comparisons; None if both refuse to compute gradients to the inputs.
+        keeps: Whether a module keeps what it has computed, for a later call.
+        differentiated: Whether there was anything to differentiate.
+    """
+
+    found: list[Check] | None
+    keeps: bool = False
+    differentiated: bool = False
+
+    @property
+    def is_equal(self) -> bool | None:
+        """Whether everything is equal; None if nothing was compared."""
+        return None if self.found is None else all(check.equal for check in self.found)
+
+
 def _checks(
     ours: Copies,
     others: Copies,
@@ -208,7 +222,7 @@ def _checks(
     A module that keeps what it has computed is called three times with them, before one backward pass through all of the calls.
     """
 
-    def run(calls: int, *, wanted: bool) -> tuple[list[Check] | None, bool, bool]:
+    def run(calls: int, *, wanted: bool) -> _Run:
         for attempt in ("digested", "sums", "whole") if digests is not None else ("sums", "whole"):
             pair = ours.next().train(mode == "train"), others.next().train(mode == "train")
             before = tuple(map(_numbers, pair))
@@ -220,27 +234,27 @@ def _checks(
             # What differs is told by its values.
             with collected(*pair, whole=attempt == "whole", few=products is not None) as gradients:
                 try:
-                    found, keeps, differentiated = _run_both(
-                        *pair, args, kwargs, mode, prefix, calls, gradients, products, wanted=wanted
-                    )
+                    made = _run_both(*pair, args, kwargs, mode, prefix, calls, gradients, products, wanted=wanted)
                 except Exception:
                     if products is None:
                         raise
                     continue
-            if (found is None or all(check.equal for check in found)) and (products is None or products.is_certain):
+            if made.is_equal is not False and (products is None or products.is_certain):
                 break
-        return found, keeps or tuple(map(_numbers, pair)) != before, differentiated
+        return made._replace(keeps=made.keeps or tuple(map(_numbers, pair)) != before)
 
     wanted = mode == "eval"
-    found, keeps, differentiated = run(1, wanted=wanted)
-    if found is None:  # it changes its inputs in place, as none can be that requires gradients
-        found, keeps, differentiated = run(1, wanted=False)
-    elif not (wanted or differentiated) and all(check.equal for check in found):
-        again, also_keeps, _ = run(1, wanted=True)
-        wanted, found, keeps = again is not None, again or found, also_keeps or keeps
+    made = run(1, wanted=wanted)
+    if made.found is None:  # it changes its inputs in place, as none can be that requires gradients
+        made = run(1, wanted=False)
+    elif not (wanted or made.differentiated) and made.is_equal:
+        again = run(1, wanted=True)
+        wanted, keeps = again.found is not None, again.keeps or made.keeps
+        made = (again if wanted else made)._replace(keeps=keeps)
+    found = made.found
     assert found is not None, "only inputs that require gradients are refused by both"
-    if keeps and all(check.equal for check in found) and found[0].what == "outputs" and len(found) > 1:
-        found = (run(3, wanted=True)[0] if wanted else None) or run(3, wanted=False)[0] or found
+    if made.keeps and made.is_equal and found[0].what == "outputs" and len(found) > 1:
+        found = (run(3, wanted=True).found if wanted else None) or run(3, wanted=False).found or found
     return found
 
 
@@ -259,104 +273,6 @@ def _numbers(module: nn.Module) -> list[object]:
     ]
 
 
-def copied(value: Any) -> Any:
-    """Return a deep copy of arguments, with the same ``requires_grad``; of objects too, such as a cache that is filled."""
-    known: dict[int, Any] = {}
-
-    def fresh(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor):
-            return copied_object(leaf, known)
-        # Sparse ones have no memory format, not even their own.
-        kept = {"memory_format": torch.preserve_format} if leaf.layout == torch.strided else {}
-        return leaf.detach().clone(**kept).requires_grad_(leaf.requires_grad)
-
-    return pytree.tree_map(fresh, value)
-
-
-def copied_object(value: Any, known: dict[int, Any] | None = None) -> Any:
-    """Return a copy of an object that a call may fill, such as a cache; any other value, or one without copies, as it is.
-
-    Args:
-        value: An argument of a call.
-        known: What was copied already, as for ``copy.deepcopy``.
-    """
-    if _is_made_of_attributes(value) and not isinstance(value, torch.Tensor):
-        with contextlib.suppress(Exception):  # whatever its class says to copying
-            return copy.deepcopy(value, known)
-    return value
-
-
-def difference(mine: Any, theirs: Any, place: str = "") -> str:
-    """Describe how two results differ; empty if they are equal, bit for bit."""
-    return _difference(mine, theirs, place, frozenset())
-
-
-def _difference(mine: Any, theirs: Any, place: str, around: frozenset[int]) -> str:  # noqa: PLR0911  # one for each kind
-    """Describe a difference; `around` are the objects that these are in, which some contain again."""
-    if isinstance(mine, torch.Tensor) and isinstance(theirs, torch.Tensor):
-        if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
-            return f"{place}{describe(mine)} and {describe(theirs)}"
-        if mine.device.type == "meta" or _same(mine, theirs):
-            return ""
-        if mine.layout != torch.strided and mine.layout == theirs.layout:
-            return _difference(mine.to_dense(), theirs.to_dense(), place, around)
-        gap = (mine.detach().double() - theirs.detach().double()).abs().max().item() if not mine.is_complex() else ""
-        return f"{place}differs by up to {gap}"
-    if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
-        if type(mine) is not type(theirs):
-            return f"{place}a {type(mine).__name__} and a {type(theirs).__name__}"
-        if list(mine) != list(theirs):
-            return f"{place}the keys {list(mine)} and {list(theirs)}"
-        return next((d for key in mine if (d := _difference(mine[key], theirs[key], f"{place}{key}: ", around))), "")
-    if isinstance(mine, (tuple, list)) and isinstance(theirs, (tuple, list)):
-        if type(mine) is not type(theirs) or len(mine) != len(theirs):
-            return f"{place}a {type(mine).__name__} of {len(mine)} and a {type(theirs).__name__} of {len(theirs)}"
-        pairs = enumerate(zip(mine, theirs, strict=True))
-        return next((d for index, (a, b) in pairs if (d := _difference(a, b, f"{place}item {index}: ", around))), "")
-    if is_dataclass(mine) and type(mine) is type(theirs) and not isinstance(mine, type):
-        one, other = ({field.name: getattr(side, field.name) for field in fields(side)} for side in (mine, theirs))
-        return _difference(one, other, place, around)
-    if isinstance(mine, np.ndarray) and isinstance(theirs, np.ndarray):
-        same = mine.dtype == theirs.dtype and np.array_equal(mine, theirs, equal_nan=mine.dtype.kind in "fc")
-        return "" if same else f"{place}different values in an array"
-    if type(mine) is type(theirs) and _is_made_of_attributes(mine) and mine is not theirs:
-        inside = around | {id(mine)}
-        return "" if id(mine) in around else _difference(_attributes(mine), _attributes(theirs), place, inside)
-    if type(mine) is type(theirs) and (mine is theirs or isinstance(mine, _COMPARED)):
-        return "" if mine == theirs or mine != mine else f"{place}{mine!r} and {theirs!r}"  # noqa: PLR0124  # nan
-    return f"{place}{describe(mine)} and {describe(theirs)}"
-
-
-_COMPARED = (bool, int, float, complex, str, bytes, set, frozenset, range, slice, np.generic, torch.Size, torch.device)
-"""What is equal if it says so."""
-
-
-def _is_made_of_attributes(value: Any) -> bool:
-    """Return whether a result is an object of a plain class, such as a cache."""
-    has_attributes = hasattr(value, "__dict__") or hasattr(type(value), "__slots__")
-    return has_attributes and not isinstance(value, (type, nn.Module, *_COMPARED)) and not callable(value)
-
-
-def _attributes(value: Any) -> dict[str, Any]:
-    slots = [name for cls in type(value).__mro__ for name in getattr(cls, "__slots__", ())]
-    return {**{name: getattr(value, name) for name in slots if hasattr(value, name)}, **getattr(value, "__dict__", {})}
-
-
-_PLAIN = (torch.Tensor, nn.Parameter)
-
-
-def _same(mine: torch.Tensor, theirs: torch.Tensor) -> bool:
-    if mine.layout != torch.strided and mine.layout == theirs.layout and not mine.is_quantized:
-        return _same(mine.to_dense(), theirs.to_dense())
-    if type(mine) in _PLAIN and type(theirs) in _PLAIN and mine.is_set_to(theirs):
-        return mine.dtype == theirs.dtype  # it is the same memory
-    if mine.is_quantized or mine.layout != torch.strided:
-        return torch.equal(mine, theirs)
-    return torch.equal(mine, theirs) or (
-        (mine.is_floating_point() or mine.is_complex()) and torch.allclose(mine, theirs, rtol=0, atol=0, equal_nan=True)
-    )
-
-
 def _run_both(
     one: nn.Module,
     other: nn.Module,
@@ -369,12 +285,11 @@ def _run_both(
     products: DigestedProducts | None,
     *,
     wanted: bool,
-) -> tuple[list[Check] | None, bool, bool]:
+) -> _Run:
     """Compare `calls` calls with one backward pass, whose `gradients` are of both, and another call without gradients.
 
-    Where gradients to the inputs are `wanted`, return None if both modules refuse to compute them. With `products`, that
-    other call in evaluation mode computes them all the same, and whatever fails is raised. Return also whether a module
-    keeps what it has computed, and whether there was anything to differentiate.
+    Where gradients to the inputs are `wanted`, nothing is found if both modules refuse to compute them. With `products`,
+    that other call in evaluation mode computes them all the same, and whatever fails is raised.
     """
     results, inputs, drawn = [], [], []
     refused: list[str] = []
@@ -408,13 +323,13 @@ def _run_both(
         products.is_certain = False
     if refused:
         if wanted and not results:
-            return None, False, False
+            return _Run(None)
         said = (
             f"both modules refuse these inputs: {refused[0]}"
             if not results
             else f"only one module accepts these inputs{' with gradients' if wanted else ''}: {refused[0]}"
         )
-        return [Check("outputs", mode, not results, said)], False, False
+        return _Run([Check("outputs", mode, not results, said)])
     detail = next(filter(None, (difference(*pair) for pair in zip(*results, strict=True))), "")
     if not detail and (changed := difference(inputs[0], inputs[1])):
         detail = f"the arguments after the call: {changed}"
@@ -436,13 +351,7 @@ def _run_both(
     others = dict((*other.named_buffers(), *other.named_parameters()))
     detail = difference(kept, {name: others.get(name) for name in kept})
     differentiated = any(leaf.requires_grad for leaf in tensors_in(results))
-    return [*found, Check("buffers", mode, not detail, detail)], keeps, differentiated
-
-
-def has_nan(results: Any) -> bool:
-    """Return whether results have a NaN, which would hide a difference of what it was computed from."""
-    kept = (each for each in tensors_in(results) if each.layout == torch.strided and not each.is_meta)
-    return any(bool(each.isnan().any()) for each in kept if each.is_floating_point())
+    return _Run([*found, Check("buffers", mode, not detail, detail)], keeps, differentiated)
 
 
 def _without_gradients(
@@ -471,26 +380,6 @@ def _without_gradients(
 def _input_gradients(given: Any) -> dict[str, torch.Tensor | None]:
     leaves = [leaf for leaf in tensors_in(given) if leaf.is_leaf]  # not what the call has put into a cache
     return {f"input {index}": leaf.grad for index, leaf in enumerate(leaves)}
-
-
-def tensors_in(value: Any, known: set[int] | None = None) -> list[torch.Tensor]:
-    """Return the tensors in a nested value, fields of data classes and attributes of plain objects included.
-
-    Args:
-        value: Anything.
-        known: Identities of the objects that are left out, because they were seen.
-    """
-    known = set() if known is None else known
-    found: list[torch.Tensor] = []
-    for leaf in pytree.tree_leaves(value):
-        if isinstance(leaf, torch.Tensor):
-            found.append(leaf)
-        elif is_dataclass(leaf) and not isinstance(leaf, type):
-            found += tensors_in([getattr(leaf, field.name) for field in fields(leaf)], known)
-        elif _is_made_of_attributes(leaf) and id(leaf) not in known:
-            known.add(id(leaf))
-            found += tensors_in(list(_attributes(leaf).values()), known)
-    return found
 
 
 def _backward(result: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any, final
 import torch
 
 from pnne_nb.compiler.analysis.interpreter import NodeExecution, stepping
-from pnne_nb.compiler.analysis.verify import copied
+from pnne_nb.compiler.analysis.nested_values import copied
 from pnne_nb.compiler.codegen.expressions import is_known
 from pnne_nb.compiler.ir.call_properties import CHOOSE
 from pnne_nb.compiler.ir.snapshot import NO_WIRES, GraphSnapshot

@@ -13,7 +13,8 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler.analysis.dispatch_modes import FillEmptyTensors
-from pnne_nb.compiler.analysis.verify import Mode, copied
+from pnne_nb.compiler.analysis.nested_values import copied
+from pnne_nb.compiler.analysis.verify import Mode
 from pnne_nb.process.random_state import private_random_state
 
 Found = dict[str, Any]

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, final
 import torch
 from torch import nn
 
+from pnne_nb.compiler.analysis.nested_values import copied
 from pnne_nb.compiler.analysis.observe import Observer
-from pnne_nb.compiler.analysis.verify import copied
 from pnne_nb.compiler.ir.snapshot import GraphSnapshot, paths_of, read
 from pnne_nb.compiler.lowering.attributes import module_paths
 from pnne_nb.compiler.passes.equivalence import Promise

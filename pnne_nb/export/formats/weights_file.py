@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from pnne_nb.catalog.custom import HOME
-from pnne_nb.compiler.analysis.verify import tensors_in
+from pnne_nb.compiler.analysis.nested_values import tensors_in
 from pnne_nb.errors import CompileError, Diagnostic, ExportError, GraphFileError
 from pnne_nb.export.formats.base import METADATA_PREFIX, ExportRequest, TensorInfo, in_memory
 from pnne_nb.export.formats.model_state import ModelState, make_model, read_state, require_closed

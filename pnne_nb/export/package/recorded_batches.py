@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from pnne_nb.compiler.analysis.example_inputs import example_inputs
-from pnne_nb.compiler.analysis.verify import difference, tensors_in
+from pnne_nb.compiler.analysis.nested_values import difference, tensors_in
 from pnne_nb.compiler.weights.deepcopy import duplicate
 from pnne_nb.errors import ExportError, shown
 from pnne_nb.graph.document import NodeGraph

@@ -19,7 +19,7 @@ from torch import nn
 
 from pnne_nb.catalog.custom import HOME
 from pnne_nb.compiler import infer_shapes, to_source
-from pnne_nb.compiler.analysis.verify import difference
+from pnne_nb.compiler.analysis.nested_values import difference
 from pnne_nb.errors import (
     CompileError,
     ExportError,

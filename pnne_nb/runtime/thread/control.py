@@ -104,8 +104,8 @@ class Control:
         """What the running training waits for between two steps, in words, or None."""
         with self._lock:
             # An interrupt may have kept a reason from going with its visit.
-            reasons = (reason for key, reason in self._reasons.items() if key in self._visits)
-            return next(reasons, None) if self._state == "running" else None
+            reasons = [reason for key, reason in self._reasons.items() if key in self._visits]
+            return reasons[0] if reasons and self._state == "running" else None
 
     @property
     def asked(self) -> str | None:
@@ -165,11 +165,10 @@ class Control:
             self._steps = steps or 0
             self._stop = False
             self.stop_asked.clear()
-            state: TrainingState = "running" if steps is None else "paused"
-            self._state = state
+            self._state = "running" if steps is None else "paused"
         try:
             self._hold_no_cell = cells.held_by.add(self._no_halt_asked)
-            self._changed(state)
+            self._changed(self._state)
         except BaseException:
             # No thread will ever end this.
             self._leave(before)
@@ -224,13 +223,11 @@ class Control:
 
     def _no_halt_asked(self, timeout: float) -> bool:
         """Wait until nobody asks the training to halt, or it has; whether that is so."""
-        return self._bells.wait_until(lambda: not (self._is_clicked() or self._is_to_halt()), timeout)
-
-    def _is_clicked(self) -> bool:
-        return self._buttons is not None and self._buttons.pending
+        return self._bells.wait_until(lambda: not self._is_to_halt(), timeout)
 
     def _is_to_halt(self) -> bool:
-        return (self._stop or not self._steps) and not self._has_obeyed()
+        clicked = self._buttons is not None and self._buttons.pending
+        return clicked or ((self._stop or not self._steps) and not self._has_obeyed())
 
     def settled(self, timeout: float | None = None) -> bool:
         """Wait until the training has obeyed: it has halted with no step left to make, or has ended.

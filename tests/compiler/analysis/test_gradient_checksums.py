@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from pnne_nb.compiler.analysis.gradient_checksums import LARGE, collected, parameter_bytes
-from pnne_nb.compiler.analysis.verify import compare, difference
+from pnne_nb.compiler.analysis.nested_values import difference
+from pnne_nb.compiler.analysis.verify import compare
 
 torch.set_num_threads(1)
 

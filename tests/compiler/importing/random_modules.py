@@ -19,7 +19,8 @@ import torch
 from torch import Tensor, nn
 
 import pnne_nb as pn
-from pnne_nb.compiler.analysis.verify import copied, difference, key_prefix
+from pnne_nb.compiler.analysis.nested_values import copied, difference
+from pnne_nb.compiler.analysis.verify import key_prefix
 from pnne_nb.compiler.importing.translation.emit_ops import UNCALLED
 from tests.compiler.importing.random_statements import (
     LATER_CALLS,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import pnne_nb as pn
-from pnne_nb.compiler.analysis.verify import difference
+from pnne_nb.compiler.analysis.nested_values import difference
 
 torch.set_num_threads(1)
 

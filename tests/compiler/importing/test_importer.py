@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import pnne_nb as pn
-from pnne_nb.compiler.analysis.verify import difference
+from pnne_nb.compiler.analysis.nested_values import difference
 from pnne_nb.process.random_state import private_random_state
 from tests.compiler.importing import nets
 

@@ -17,7 +17,7 @@ from torch.nn.utils import prune
 from torch.utils._pytree import tree_structure
 
 import pnne_nb as pn
-from pnne_nb.compiler.analysis.verify import difference
+from pnne_nb.compiler.analysis.nested_values import difference
 from tests.compiler.importing.zoo import MODELS, habits, states
 
 torch.set_num_threads(1)

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import pnne_nb as pn
-from pnne_nb.compiler.analysis.verify import difference, key_prefix
+from pnne_nb.compiler.analysis.nested_values import difference
+from pnne_nb.compiler.analysis.verify import key_prefix
 from pnne_nb.process.random_state import private_random_state
 from tests.compiler.importing.zoo import MODELS
 

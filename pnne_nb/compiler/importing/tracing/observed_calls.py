@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from pnne_nb.compiler.analysis.example_inputs import sizes_among
-from pnne_nb.compiler.analysis.verify import copied
+from pnne_nb.compiler.analysis.nested_values import copied
 from pnne_nb.compiler.importing.draft.draft import UntranslatableError
 from pnne_nb.compiler.importing.draft.source_lines import module_at, with_line
 from pnne_nb.compiler.importing.tracing.call_site import failed_at

@@ -24,7 +24,7 @@ import torch
 from torch import fx, nn
 
 from pnne_nb.catalog.operators import ordered
-from pnne_nb.compiler.analysis.verify import copied_object
+from pnne_nb.compiler.analysis.nested_values import copied_object
 from pnne_nb.compiler.importing.draft.describe import shown
 from pnne_nb.compiler.importing.draft.draft import UntranslatableError
 from pnne_nb.compiler.importing.draft.layers import obstacle

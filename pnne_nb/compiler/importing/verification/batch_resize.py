@@ -15,7 +15,8 @@ from torch.utils import _pytree as pytree
 
 from pnne_nb.catalog.operators import CHECK
 from pnne_nb.compiler.analysis.dispatch_modes import DigestedProducts, Digests, FillEmptyTensors
-from pnne_nb.compiler.analysis.verify import copied, difference, has_nan, key_prefix, tensors_in
+from pnne_nb.compiler.analysis.nested_values import copied, difference, has_nan, tensors_in
+from pnne_nb.compiler.analysis.verify import key_prefix
 from pnne_nb.compiler.importing.draft.describe import BECAUSE
 from pnne_nb.compiler.importing.verification.bisect import TRIES
 from pnne_nb.compiler.shapes.fake_tensors import unlogged

@@ -11,14 +11,8 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler.analysis.dispatch_modes import Digests, FillEmptyTensors
-from pnne_nb.compiler.analysis.verify import (
-    Check,
-    compare,
-    copied,
-    difference,
-    key_prefix,
-    whole_prefix,
-)
+from pnne_nb.compiler.analysis.nested_values import copied, difference
+from pnne_nb.compiler.analysis.verify import Check, compare, key_prefix, whole_prefix
 from pnne_nb.compiler.importing.draft.layers import difference as layer_difference
 from pnne_nb.compiler.importing.draft.layers import layer_spec
 from pnne_nb.compiler.module.call_errors import blame

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import pnne_nb as pn
-from pnne_nb.compiler.analysis.verify import difference
+from pnne_nb.compiler.analysis.nested_values import difference
 from pnne_nb.compiler.importing.verification.batch_resize import batch_of
 from pnne_nb.process.random_state import private_random_state
 

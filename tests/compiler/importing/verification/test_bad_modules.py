@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import pnne_nb as pn
-from pnne_nb.compiler.analysis.verify import difference
+from pnne_nb.compiler.analysis.nested_values import difference
 from pnne_nb.compiler.importing.tracing import observed_calls
 from pnne_nb.compiler.importing.verification import bad_modules
 

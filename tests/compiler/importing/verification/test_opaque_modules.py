@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import pnne_nb as pn
-from pnne_nb.compiler.analysis.verify import difference
+from pnne_nb.compiler.analysis.nested_values import difference
 from pnne_nb.compiler.passes.common_subexpressions import MergeEqualNodes
 from pnne_nb.compiler.passes.dead_nodes import RemoveDeadNodes
 
