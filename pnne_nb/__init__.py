@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from pnne_nb.errors import near
 from pnne_nb.graph.schema.analysis_hook import GraphAnalysis, install_analysis
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
-from pnne_nb.process.background_import import SYMBOLIC, import_in_background, importing_alone
+from pnne_nb.process.background_import import SYMBOLIC, import_in_background, imported_late
 from pnne_nb.process.version import __version__ as __version__
 from pnne_nb.telemetry.plot_hook import install_plots
 
@@ -325,18 +324,16 @@ _ELSEWHERE = {
 
 def __getattr__(name: str) -> object:
     if name in ("catalog", "export"):
-        with importing_alone():
-            return import_module(f"pnne_nb.{name}")
+        return imported_late(f"pnne_nb.{name}")
     if name not in _HOMES:
         meant = f" Write {_ELSEWHERE[name]}." if name in _ELSEWHERE else near(name, __all__)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}.{meant}")
-    with importing_alone():
-        value: object = getattr(import_module(f"pnne_nb.{_HOMES[name]}"), name)
+    value: object = getattr(imported_late(f"pnne_nb.{_HOMES[name]}"), name)
     globals()[name] = value
     import_in_background(*_AHEAD.get(name, ()))
     if name == "TrainingEngine" and "IPython" in sys.modules:
         # A cell that uses the live model parks its training, and only widgets/ knows cells.
-        import_module("pnne_nb.widgets.host.cell_events").watch_cells()
+        imported_late("pnne_nb.widgets.host.cell_events").watch_cells()
     return value
 
 
@@ -345,41 +342,41 @@ def __dir__() -> list[str]:
 
 
 def _torch_types() -> Iterable[NodeSpec]:
-    return import_module("pnne_nb.catalog").specs()  # type: ignore[no-any-return]  # imported late on purpose
+    return imported_late("pnne_nb.catalog").specs()  # type: ignore[no-any-return]  # imported late on purpose
 
 
 def _unlisted_type(type: str) -> NodeSpec | None:
-    return import_module("pnne_nb.catalog").unlisted(type)  # type: ignore[no-any-return]  # as above
+    return imported_late("pnne_nb.catalog").unlisted(type)  # type: ignore[no-any-return]  # as above
 
 
 def _read_layer(layer: object) -> tuple[str, Mapping[str, object]] | None:
-    return import_module("pnne_nb.compiler.importing.draft.layers").described(layer)  # type: ignore[no-any-return]  # as above
+    return imported_late("pnne_nb.compiler.importing.draft.layers").described(layer)  # type: ignore[no-any-return]  # as above
 
 
 def _shapes(graph: NodeGraph) -> tuple[Shapes, Resolved]:
-    if len(graph) > import_module("pnne_nb.graph.render.scene").FULL_DETAIL:
+    if len(graph) > imported_late("pnne_nb.graph.render.scene").FULL_DETAIL:
         return {}, {}  # of larger ones, no shapes are drawn
-    found = import_module("pnne_nb.compiler.shapes.infer").infer(graph)
+    found = imported_late("pnne_nb.compiler.shapes.infer").infer(graph)
     return found.tensors, found.resolved
 
 
 def _summary(graph: NodeGraph) -> object:
-    return import_module("pnne_nb.inspector.tools.summary").summary(graph)
+    return imported_late("pnne_nb.inspector.tools.summary").summary(graph)
 
 
 class _Plots:
     @staticmethod
     def history(history: History, names: tuple[str, ...], *, log: bool = False) -> object:
-        return import_module("pnne_nb.widgets.plots.history_chart").history_chart(history, names, log=log)
+        return imported_late("pnne_nb.widgets.plots.history_chart").history_chart(history, names, log=log)
 
     @staticmethod
     def tiles(tiles: object, caption: str) -> str:
-        drawn: str = import_module("pnne_nb.widgets.host.images").picture(tiles, caption, signed=False, width=600)
+        drawn: str = imported_late("pnne_nb.widgets.host.images").picture(tiles, caption, signed=False, width=600)
         return drawn
 
     @staticmethod
     def layer(view: LayerView) -> object:
-        return import_module("pnne_nb.widgets.plots.inspector_plot").draw_layer(view)
+        return imported_late("pnne_nb.widgets.plots.inspector_plot").draw_layer(view)
 
 
 registry.provide(_torch_types)

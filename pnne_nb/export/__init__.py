@@ -9,12 +9,12 @@ The package is the function of the contract::
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal, final
 
 from pnne_nb.errors import answers_misuse
+from pnne_nb.process.background_import import imported_late
 
 if TYPE_CHECKING:
     from pnne_nb.export.export_report import ExportReport
@@ -76,7 +76,7 @@ class _Export(ModuleType):
                 package is missing; ``diagnostics`` names the nodes. No file is left behind.
         """
         # Imports torch, which whoever only opens a file does not need.
-        write = import_module("pnne_nb.export.exporter").export_model
+        write = imported_late("pnne_nb.export.exporter").export_model
         report: ExportReport = write(
             graph_or_model_or_engine,
             path,

@@ -102,6 +102,15 @@ def importing_alone() -> Iterator[None]:
         _importing.release()
 
 
+def imported_late(module: str) -> Any:
+    """Return a module, which is imported alone if it is not there yet; it waits for nothing if it is."""
+    found = sys.modules.get(module)
+    if found is not None and not getattr(found.__spec__, "_initializing", False):
+        return found
+    with importing_alone():
+        return import_module(module)
+
+
 def _import() -> None:
     while True:
         with _starting:

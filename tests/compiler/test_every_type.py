@@ -20,6 +20,9 @@ from tests.catalog import function_samples, layer_samples
 from tests.catalog.calling import build, call, flat
 from tests.catalog.layer_samples import Sample
 
+# Each function is added by its name, on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore:.* is the function, whose weight:UserWarning")
+
 SPECS = {spec.type: spec for spec in (*layers.specs(), *functions.specs())}
 FRESH_MEMORY = ("empty", "empty_like", "new_empty")
 """What they hold is not defined."""

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 import pytest
@@ -14,6 +15,7 @@ from pnne_nb.process import background_import
 from pnne_nb.process.background_import import (
     _asked,
     import_in_background,
+    imported_late,
     importing_alone,
     in_notebook,
     wait_for_import,
@@ -93,6 +95,40 @@ def test_nothing_is_imported_beside_who_imports_alone(monkeypatch: pytest.Monkey
     assert (came, beside) == (names, [])
     for name in names:
         _asked.pop(name)
+
+
+def test_a_module_that_is_imported_late_is_imported_alone_and_one_that_is_there_waits_for_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[str, bool]] = []
+
+    def import_module(name: str) -> ModuleType:
+        asked.append((name, background_import._here.imports))
+        return ModuleType(name)
+
+    monkeypatch.setattr(background_import, "import_module", import_module)
+    held, enough = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with importing_alone():
+            held.set()
+            enough.wait(60)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert held.wait(60)
+    assert imported_late("json") is sys.modules["json"]
+    # In the middle of its import, a module is there as well.
+    half = ModuleType("half_made")
+    half.__spec__ = ModuleSpec("half_made", None)
+    half.__spec__._initializing = True  # type: ignore[attr-defined]  # private to importlib
+    monkeypatch.setitem(sys.modules, "half_made", half)
+    assert not asked
+    enough.set()
+    for name in ("half_made", UNUSED):
+        assert imported_late(name).__name__ == name
+    thread.join()
+    assert asked == [("half_made", True), (UNUSED, True)]
 
 
 FORK = """

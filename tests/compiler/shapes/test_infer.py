@@ -13,6 +13,9 @@ from pnne_nb.graph.schema.registry import registry
 from tests.catalog import function_samples, layer_samples
 from tests.compiler import graphs
 
+# Each function is added by its name, on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore:.* is the function, whose weight:UserWarning")
+
 Build = Callable[[], pn.NodeGraph]
 Inputs = Callable[[int], Sequence[torch.Tensor]]
 
