@@ -248,13 +248,10 @@ def _check(
 
 
 def _same_converted(graph: NodeGraph, each: Converted, *, is_large: bool, by_mode: bool) -> bool | None:
-    digests = Digests() if is_large else None
-    answers = [
-        tried(
-            graph, each.net.train(training), each.model.train(training), each.inputs, digests=digests, must_refuse=True
-        )
-        for training in ((False, True) if by_mode else (False,))
-    ]
+    digests, answers = Digests() if is_large else None, set[bool | None]()
+    for training in (False, True) if by_mode else (False,):
+        pair = each.net.train(training), each.model.train(training)
+        answers.add(tried(graph, *pair, each.inputs, digests=digests, must_refuse=True))
     return False if False in answers else all(answers) or None
 
 
