@@ -50,8 +50,11 @@ export function FarView({ layers, here, moving, selected }: FarViewProps) {
 
   useLayoutEffect(() => {
     const element = canvas.current;
-    const context = element?.getContext("2d");
-    if (!element || !context) return;
+    // The browser copies a canvas that is drawn on in every frame that moves it, and an image once.
+    const shown = element?.getContext("bitmaprenderer");
+    const drawing = new OffscreenCanvas(1, 1);
+    const context = drawing.getContext("2d");
+    if (!element || !shown || !context) return;
     let painted = { x: 0, y: 0, zoom: 1, width: 0, height: 0 };
     let resting: ReturnType<typeof setTimeout> | undefined;
     let frame = 0;
@@ -70,8 +73,8 @@ export function FarView({ layers, here, moving, selected }: FarViewProps) {
       const [x, y, zoom] = transform;
       const [left, top] = [beyond(width), beyond(height)];
       const density = window.devicePixelRatio || 1;
-      element.width = Math.round((width + 2 * left) * density);
-      element.height = Math.round((height + 2 * top) * density);
+      drawing.width = Math.max(1, Math.round((width + 2 * left) * density));
+      drawing.height = Math.max(1, Math.round((height + 2 * top) * density));
       element.style.cssText = `left: ${-left}px; top: ${-top}px; width: ${width + 2 * left}px; height: ${height + 2 * top}px`;
       context.setTransform(density * zoom, 0, 0, density * zoom, density * (x + left), density * (y + top));
       const seen = { left: -(x + left) / zoom, top: -(y + top) / zoom };
@@ -83,6 +86,7 @@ export function FarView({ layers, here, moving, selected }: FarViewProps) {
         paint(context, layer, ailing, seen, getComputedStyle(element), zoom);
         context.restore();
       }
+      shown.transferFromImageBitmap(drawing.transferToImageBitmap());
       painted = { x, y, zoom, width, height };
     };
     const follow = () => {
@@ -133,7 +137,7 @@ function routedWires(scene: ShownScene, boxes: readonly NodeBox[]): Path2D | nul
 }
 
 function paint(
-  context: CanvasRenderingContext2D,
+  context: OffscreenCanvasRenderingContext2D,
   { scene, boxes, wires, selected }: Painted,
   ailing: LiveTraining["ailing"],
   view: Box,
@@ -194,7 +198,7 @@ const LETTER = 0.6;
 
 /** A card as from near, with its name alone; what is too long ends in dots. */
 function paintCard(
-  context: CanvasRenderingContext2D,
+  context: OffscreenCanvasRenderingContext2D,
   { card, left, top, width, height }: NodeBox,
   colour: string,
   token: (name: string) => string,
@@ -223,7 +227,7 @@ function paintCard(
 }
 
 /** Writes a name above a block or a frame, as much of it as is as wide. */
-function writeName(context: CanvasRenderingContext2D, name: string, box: Box, zoom: number): void {
+function writeName(context: OffscreenCanvasRenderingContext2D, name: string, box: Box, zoom: number): void {
   if (box.width * zoom < NAMEABLE) return;
   context.save();
   context.beginPath();

@@ -30,6 +30,8 @@ import {
   READABLE_ZOOM,
   REROUTE,
 } from "../scene/geometry";
+import { wordsOf } from "../scene/summary";
+import { pictogram } from "../values/pictogram";
 import { type NameLine, nameLines } from "../values/shortName";
 import { CardLines } from "./CardLines";
 import { type CardNode, sideOf } from "./flow";
@@ -54,6 +56,7 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
     if (!isCurrent || element.current?.contains(document.activeElement)) return;
     if (canvas?.contains(document.activeElement)) element.current?.focus({ preventScroll: true });
   }, [isCurrent]);
+  const isCut = useIsCut(card);
   const look = card.category;
   const isDot = card.type === REROUTE;
   const worst = card.loose ? null : worstSeverity(card);
@@ -67,7 +70,7 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
   return (
     // biome-ignore lint/a11y/useSemanticElements: a fieldset is for forms
     <div
-      className={`pnne-card${worst ? ` pnne-has-${worst}` : ""}${card.known ? "" : " pnne-unknown"}${(card.inside && !isOpen(card)) || card.run ? " pnne-stack" : ""}${card.collapsed ? " pnne-collapsed" : ""}${card.ablated ? " pnne-ablated" : ""}${isOpen(card) ? " pnne-open" : ""}${isHere ? " pnne-here" : ""}${isDot ? " pnne-dot" : ""}`}
+      className={`pnne-card${worst ? ` pnne-has-${worst}` : ""}${card.known ? "" : " pnne-unknown"}${(card.inside && !isOpen(card)) || card.run ? " pnne-stack" : ""}${card.collapsed ? " pnne-collapsed" : ""}${card.ablated ? " pnne-ablated" : ""}${isOpen(card) ? " pnne-open" : ""}${isHere ? " pnne-here" : ""}${isDot ? " pnne-dot" : ""}${isCut ? " pnne-cut" : ""}`}
       ref={element}
       tabIndex={isCurrent ? 0 : -1}
       style={style}
@@ -100,6 +103,39 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
   );
 });
 
+/** Pixels of a card beside its title, for each mark beside the type, and beside its values, in letters this wide. */
+const BESIDE_TITLE = 57;
+const MARK = 26;
+const BESIDE_VALUES = 16;
+const CODE_LETTER = 0.605;
+/** Sizes of letters in `canvas.css`. */
+const TITLE = 13;
+const SMALL = 11;
+
+/** Whether a text of a card may be wider than its place: only then is it cut off, as each place that cuts costs every frame. */
+function useIsCut(card: Card): boolean {
+  const { told } = useContext(DetailContext);
+  const small = useSmallLetters();
+  const { root } = useEditor();
+  return useMemo(() => {
+    if (told !== "all" && told !== "larger") return false; // `detail.css` does it there
+    if (!root || card.collapsed) return true;
+    const title = told === "all" ? TITLE : small;
+    const { width } = card.geometry;
+    const letters = Math.max(0, ...card.lines.map((line) => wordsOf(line).length));
+    if (letters * CODE_LETTER * small > width - BESIDE_VALUES) return true;
+    const room = width - BESIDE_TITLE;
+    const marks = MARK * [timesOf(card), card.origin, card.diagnostics.length].filter(Boolean).length;
+    return title * widthOf(card.title, root) > room || small * widthOf(card.kind, root) > room - marks;
+  }, [card, root, told, small]);
+}
+
+/** The size of all letters but those of the title. */
+function useSmallLetters(): number {
+  const { told, scale } = useContext(DetailContext);
+  return told === "all" ? SMALL : LETTERS * scale;
+}
+
 interface CardHeaderProps {
   card: Card;
   worst: "error" | "warning" | null;
@@ -110,11 +146,7 @@ function CardHeader({ card, worst, hovered }: CardHeaderProps) {
   const times = timesOf(card);
   return (
     <div className="pnne-card-header" style={{ height: card.collapsed ? COLLAPSED_HEIGHT : HEADER_HEIGHT }}>
-      <span className="pnne-card-icon">
-        <svg viewBox="0 0 16 16" aria-hidden="true">
-          <path d={card.category.icon} />
-        </svg>
-      </span>
+      <span className="pnne-card-icon" style={pictogram(card.category)} />
       <span className="pnne-card-title">
         <CardName card={card} />
         {!card.collapsed && <LiveText path={card.path} kind={card.kind} />}
@@ -368,6 +400,9 @@ function Port({ card, handle, state, reason }: PortProps) {
   const kind = port?.kind === "value" || port?.kind === "tensor" ? "" : " pnne-port-special";
   const { across, width } = card.geometry;
   const room = across ? width / 2 - 14 : width / ports.length - 4;
+  const { root } = useEditor();
+  const letters = useSmallLetters();
+  const fits = root && letters * widthOf(handle.port, root) <= room;
   return (
     <>
       <Handle
@@ -383,8 +418,8 @@ function Port({ card, handle, state, reason }: PortProps) {
       />
       {handle.labelled && (
         <span
-          className={`pnne-port-label pnne-port-${handle.side}${across ? " pnne-across" : ""} ${state}`}
-          style={{ ...(across ? { top: handle.y } : { left: handle.x }), maxWidth: room }}
+          className={`pnne-port-label pnne-port-${handle.side}${across ? " pnne-across" : ""}${fits ? "" : " pnne-cut"} ${state}`}
+          style={across ? { top: handle.y, maxWidth: room } : { left: handle.x - room / 2, width: room }}
         >
           {handle.port}
         </span>

@@ -208,6 +208,7 @@ function cardNode(
     id: layer + card.name,
     type: "card",
     position: { x, y },
+    style: placed(x, y),
     width,
     height,
     measured: { width, height },
@@ -216,6 +217,14 @@ function cardNode(
     ...(isOpen(card) && { zIndex: behind(selected), className: "pnne-open-node", dragHandle: ".pnne-card-header" }),
     data: sameCard ? earlier.data : { card },
   };
+}
+
+/**
+ * The place of a card in the page. React Flow would give each a transform, and the browser then sorts thousands of them
+ * into layers in every frame that moves the view.
+ */
+function placed(x: number, y: number) {
+  return { left: x, top: y, transform: "none" };
 }
 
 /** Behind all cards and edges: React Flow lifts what is selected by 1000. */
