@@ -55,7 +55,8 @@ def compare_targets(
 
     All forms are timed in turns, with intervals, on a batch of real examples; each is compared with the model at its drawn
     nodes or outputs, and judged on held-out data. The recommended form is the fastest that is surely faster than the model
-    itself, and whose metric stays within the budget; if there is none, the model as it is.
+    itself, and whose metric stays within the budget; if there is none, the model as it is. A form of lower precision is
+    recommended only where it takes less than nine tenths of the time of the fastest in float32.
 
     Args:
         graph: A graph, a compiled or any other module, or a `TrainingEngine`. None of them is changed.
@@ -88,7 +89,7 @@ def compare_targets(
         criterion = Criterion(budget, examples)
         inputs = _first(examples, batch_size)
         convert = functools.cache(functools.partial(_convert, quantized, examples, budget))
-        rows = {form.name: TargetRow(form.name, form.needs, WAITING) for form in forms}
+        rows = {form.name: TargetRow(form.name, form.needs, form.precision, WAITING) for form in forms}
         built: dict[str, Built] = {}
 
         def table(best: str, said: str, notes: Sequence[str]) -> TargetTable:
@@ -110,7 +111,7 @@ def compare_targets(
                             if not built:
                                 raise  # what the others are compared with
                             missing = why_not(error)
-                    rows[form.name] = TargetRow(form.name, form.needs, missing)
+                    rows[form.name] = TargetRow(form.name, form.needs, form.precision, missing)
                 tell(table("", "Timing all forms in turns, and judging them on held-out data …", examples.notes))
                 _measure(rows, built, examples, criterion, inputs)
             finally:
@@ -134,7 +135,12 @@ def _forms(quantized: QuantizationReport | None) -> list[Form]:
     """Return all forms; those of lower precision are called after what the model was converted to."""
     if quantized is None or quantized.kind in INT8:
         return list(FORMS)
-    return [replace(form, name=form.name.replace("int8", quantized.kind)) for form in FORMS]
+    return [
+        replace(form, name=form.name.replace("int8", quantized.kind), precision=quantized.kind)
+        if form.precision == "int8"
+        else form
+        for form in FORMS
+    ]
 
 
 def _chosen(forms: Sequence[Form], targets: Sequence[str] | None) -> list[Form]:
@@ -235,7 +241,7 @@ def _rank(rows: dict[str, TargetRow]) -> None:
 
     What slows the machine for a while slows all forms alike: their relative times stay, and the ranking with them.
     """
-    timed = sorted((row for row in rows.values() if row.latency), key=lambda row: row.latency.ratio.value)  # type: ignore[union-attr]  # timed
+    timed = sorted((row for row in rows.values() if row.latency), key=_ratio)
     rank, leader = 0, None
     for place, row in enumerate(timed):
         assert row.latency is not None, "chosen above"
@@ -244,18 +250,25 @@ def _rank(rows: dict[str, TargetRow]) -> None:
         rows[row.name] = replace(row, rank=rank)
 
 
+_WORTH = 0.9
+"""Share of the time of the fastest form in float32. A form of lower precision that takes more is not recommended: it changes
+every output, and which of two equally fast forms is ahead is chance."""
+
 _WIDE = 2.0
 """From the least to the largest time that may be true: the middle of a wider interval would promise too much."""
 
 
 def _recommend(rows: Mapping[str, TargetRow], criterion: Criterion) -> tuple[str, str]:
-    """Return the fastest form that is surely faster than the model itself and as good, and the reason in words."""
+    """Return the form to ship, and the reason in words: the fastest of those that are surely faster than the model and as good."""
     eager = next(iter(rows.values()))
     good = [row for row in rows.values() if row.latency is not None and _is_good(row, criterion)]
     faster = [row for row in good if row is not eager and row.latency is not None and row.latency.ratio.high < 1.0]
     if not faster:
         return eager.name, "Ship the model as it is: no other form is surely faster here and as good."
-    best = min(faster, key=lambda row: row.latency.ratio.value if row.latency else math.inf)
+    float32 = [row for row in faster if row.precision == "float32"]
+    best = min(faster, key=_ratio)
+    if float32 and _ratio(best) > _WORTH * min(map(_ratio, float32)):
+        best = min(float32, key=_ratio)
     assert best.latency is not None, "chosen above"
     ratio = best.latency.ratio
     low, high = _times(ratio.high), _times(ratio.low)
@@ -271,23 +284,22 @@ def _recommend(rows: Mapping[str, TargetRow], criterion: Criterion) -> tuple[str
 def _of_low_precision(rows: Mapping[str, TargetRow], criterion: Criterion) -> list[str]:
     """Return what int8 is worth here, if it was timed: against the fastest form in float32, in a sentence."""
     timed = [row for row in rows.values() if row.latency is not None]
-    low = [row for row in timed if "int8" in row.name]
-    high = [row for row in timed if "int8" not in row.name]
+    low = [row for row in timed if row.precision != "float32"]
+    high = [row for row in timed if row.precision == "float32"]
     if not low:
         return []
-    fastest, other = (
-        min(each, key=lambda row: row.latency.ratio.value if row.latency else 0.0) for each in (low, high)
-    )
+    fastest, other = (min(each, key=_ratio) for each in (low, high))
     assert fastest.latency is not None, "chosen above"
     assert other.latency is not None, "chosen above"
-    gain = other.latency.ratio.value / fastest.latency.ratio.value
+    gain = _ratio(other) / _ratio(fastest)
+    name = low[0].precision.capitalize()
     if fastest.latency.ratio.high < other.latency.ratio.low:
         notes = [f"{fastest.name} is {_times(1 / gain)} times as fast as {other.name}, the fastest form in float32."]
     else:
-        notes = [f"Int8 is not surely faster here than {other.name}, the fastest form in float32."]
+        notes = [f"{name} is not surely faster here than {other.name}, the fastest form in float32."]
     if not criterion.name:
         notes.append(
-            "Without targets, nothing tells whether int8 is good enough, and it is not recommended: give (X, y)."
+            f"Without targets, nothing tells whether {low[0].precision} is good enough, and it is not recommended: give (X, y)."
         )
     elif not _is_good(fastest, criterion):
         notes.append(f"{fastest.name} loses more than the budget allows.")
@@ -295,6 +307,11 @@ def _of_low_precision(rows: Mapping[str, TargetRow], criterion: Criterion) -> li
     if "avx512_vnni" in known and not any(known.get(name) for name in _INT8_INSTRUCTIONS):
         notes.append("This processor has no instructions for products of int8 numbers (VNNI), which make int8 fast.")
     return notes
+
+
+def _ratio(row: TargetRow) -> float:
+    """Return the time of a form relative to that of the first one."""
+    return math.inf if row.latency is None else row.latency.ratio.value
 
 
 _INT8_INSTRUCTIONS = ("avx512_vnni", "avx_vnni", "amx_int8")

@@ -91,12 +91,14 @@ class Form:
         needs: What the machine that runs it needs.
         build: Builds it.
         slow: Whether building takes minutes.
+        precision: What the layers compute in: ``"float32"``, or what the model is converted to.
     """
 
     name: str
     needs: str
     build: Callable[[Workshop], Built]
     slow: bool = False
+    precision: str = "float32"
 
 
 def _eager(shop: Workshop) -> Built:
@@ -236,10 +238,10 @@ FORMS: tuple[Form, ...] = (
     Form("inference_mode, channels_last", "PyTorch", _channels_last),
     Form("CUDA graphs", "PyTorch and a CUDA device", _cuda_graphs),
     Form("ONNX Runtime", "ONNX Runtime", _file("onnx", "model.onnx")),
-    Form("ONNX Runtime, int8", "ONNX Runtime", _int8_onnx),
-    Form("int8 in eager PyTorch", "PyTorch", _int8_eager),
+    Form("ONNX Runtime, int8", "ONNX Runtime", _int8_onnx, precision="int8"),
+    Form("int8 in eager PyTorch", "PyTorch", _int8_eager, precision="int8"),
     Form("torch.compile", "PyTorch and a C++ compiler", _torch_compile),
-    Form("torch.compile, int8", "PyTorch and a C++ compiler", _int8_compiled),
+    Form("torch.compile, int8", "PyTorch and a C++ compiler", _int8_compiled, precision="int8"),
     Form("ExecuTorch", "the ExecuTorch runtime", _file("executorch", "model.pte"), slow=True),
     Form("AOTInductor", "libtorch, and a processor of the same kind", _file("aoti", "model_aoti.pt2"), slow=True),
 )

@@ -30,6 +30,7 @@ class TargetRow:
     Attributes:
         name: What it is.
         needs: What the machine that runs it needs.
+        precision: What its layers compute in: ``"float32"``, or what ``pn.quantize`` converted to.
         missing: Why it could not be built here; empty if it could. The other figures are None then.
         latency: How long one call takes.
         throughput: Examples in a second.
@@ -47,6 +48,7 @@ class TargetRow:
 
     name: str
     needs: str
+    precision: str
     missing: str = ""
     latency: Latency | None = None
     throughput: float | None = None

@@ -102,7 +102,10 @@ def faked(now: list[float], *rows: tuple[str, float, float]) -> tuple[Form, ...]
 
         return build
 
-    return tuple(Form(name, "nothing", building(seconds, shift)) for name, seconds, shift in rows)
+    return tuple(
+        Form(name, "nothing", building(seconds, shift), precision="int8" if "int8" in name else "float32")
+        for name, seconds, shift in rows
+    )
 
 
 def test_the_fastest_is_recommended_that_is_as_good(monkeypatch: pytest.MonkeyPatch, now: list[float]) -> None:
@@ -312,6 +315,16 @@ def test_the_table_says_what_int8_is_worth_here(
     table = pn.compare_targets(drawn(), data())
     assert list(table.notes[1:]) == notes
     assert table.best == ("fast, int8" if capable else "half")
+
+
+def test_int8_is_recommended_only_where_it_gains_more_than_chance_does(
+    monkeypatch: pytest.MonkeyPatch, now: list[float]
+) -> None:
+    for int8, best in ((0.00095, "half"), (0.0008, "half, int8")):
+        monkeypatch.setattr(
+            compare, "FORMS", faked(now, ("eager", 0.002, 0), ("half", 0.001, 0), ("half, int8", int8, 0))
+        )
+        assert pn.compare_targets(drawn(), data()).best == best
 
 
 def test_the_memory_of_a_form_is_what_its_call_needs() -> None:
