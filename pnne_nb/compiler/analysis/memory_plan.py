@@ -129,7 +129,8 @@ class MemoryPlan(msgspec.Struct, frozen=True):
             f"<b>Peak {size(self.peak)}</b> at {escape(self.peak_at)}; {size(self.fixed)} of it always{escape(self._spread)}"
             "<div style='max-height:32em;overflow:auto'>"
             f"<table><tr><th>step</th><th>in use</th><th></th></tr>{rows}</table></div>"
-            f"<table><caption>The largest</caption><tr><th>node</th><th>bytes</th><th>lives</th></tr>{longest}</table>"
+            "<table><caption style='text-align:left'>The largest</caption>"
+            f"<tr><th>node</th><th>bytes</th><th>lives</th></tr>{longest}</table>"
         )
 
 

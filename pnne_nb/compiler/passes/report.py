@@ -108,7 +108,8 @@ class Report(msgspec.Struct, frozen=True):
         cells = "".join(
             f"<tr><td>{escape(kind)}</td><td style='text-align:left'>{escape(text)}</td></tr>" for kind, text in rows
         )
-        return f"<table><caption><b>{escape(self.name)}</b>: {escape(self.headline)}</caption>{cells}</table>"
+        title = f"<b>{escape(self.name)}</b>: {escape(self.headline)}"
+        return f"<table><caption style='text-align:left'>{title}</caption>{cells}</table>"
 
 
 def amount(value: float, unit: str) -> str:
