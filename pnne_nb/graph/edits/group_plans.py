@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from pnne_nb.errors import CycleError, GraphError
-from pnne_nb.graph.edits.gaps import closed_gap, extent, opened_gap
+from pnne_nb.graph.edits.gaps import Moves, closed_gap, extent, opened_gap
 from pnne_nb.graph.model.annotation import Frame, held
 from pnne_nb.graph.model.content import Content, GraphIndex
 from pnne_nb.graph.model.node import Edge, Node, split_port
@@ -16,7 +16,6 @@ from pnne_nb.graph.model.ops import (
     AddGraph,
     AddNode,
     Connect,
-    MoveNode,
     Op,
     RemoveFrame,
     RemoveGraph,
@@ -69,11 +68,13 @@ def plan_group(content: Content, refs: Sequence[NodeRef], name: str | None, with
     border = _Border(content, graph, nodes, inside)
     ops: list[Op] = [AddGraph(definition)]
     ops += border.interior(definition, nodes)
-    for frame in _frames_of(graph, inside):
+    framed = _frames_of(graph, inside)
+    for frame in framed:
         ops += [_frame(frame, frame.name, definition), RemoveFrame(frame.name, graph.id)]
     ops += [RemoveNode(node.name, graph.id) for node in nodes]
     index = graph.index_of(nodes[0].name)
-    position, moves = closed_gap(graph, nodes, across=_runs_right(graph, border.internal))
+    others = [frame for frame in graph.frames.values() if frame not in framed]
+    position, moves = closed_gap(graph, nodes, others, across=_runs_right(graph, border.internal))
     ops.append(AddNode(block, "Subgraph", {"definition": definition}, position, graph.id, index))
     ops += moves
     ops += [Connect(source, f"{block}.{port}", graph.id) for source, port in border.inputs.items()]
@@ -112,7 +113,8 @@ def plan_ungroup(content: Content, ref: NodeRef, within: str = "") -> GroupPlan:
     )
     across = _runs_right(inner, between)
     found = extent(nodes, across=across)
-    shift, moves = (0.0, 0.0), list[MoveNode]()
+    shift: Position = (0.0, 0.0)
+    moves: Moves = []
     if block.position is not None and found is not None:
         start, size = found
         shift = (block.position[0] - start[0], block.position[1] - start[1])

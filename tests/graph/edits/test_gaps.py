@@ -49,6 +49,37 @@ def test_what_follows_moves_up_to_what_stands_beside() -> None:
     assert graph["d"].position == (0, 480), "one beside the last of them holds the place"
 
 
+def test_frames_beyond_the_gap_move_and_those_around_it_shrink() -> None:
+    for step, along in (((0.0, 120.0), 1), ((250.0, 0.0), 0)):
+        graph = chain(step)
+        graph.frames.add("both", around=["b", "c"], name="inside")
+        graph.frames.add("three", around=["a", "b", "c"], name="around")
+        graph.frames.add("last", around=["d"], name="beyond")
+        before = places(graph)
+        boxes = {name: frame.box for name, frame in graph.frames.items()}
+        moved = step[along]
+        graph.group(["b", "c"], name="block")
+        assert graph["d"].position == before["c"]
+        assert "inside" not in graph.frames, "it has gone into the block"
+        for name, part in (("around", 2 + along), ("beyond", along)):
+            expected = [*boxes[name]]
+            expected[part] -= moved
+            assert graph.frames[name].box == tuple(expected)
+        graph.ungroup("block")
+        assert places(graph) == before
+        assert {name: graph.frames[name].box for name in ("around", "beyond")} == {
+            name: boxes[name] for name in ("around", "beyond")
+        }
+
+
+def test_a_frame_that_begins_or_ends_in_the_gap_keeps_it() -> None:
+    graph = chain((0.0, 120.0))
+    graph.frames.add("beside", box=(400.0, 0.0, 200.0, 300.0))
+    before = places(graph)
+    graph.group(["b", "c"], name="block")
+    assert graph["d"].position == before["d"]
+
+
 def test_nodes_without_a_place_leave_no_gap() -> None:
     graph = NodeGraph("new")
     graph.add("Input", name="x", shape=("N", 8))
