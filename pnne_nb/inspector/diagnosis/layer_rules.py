@@ -283,11 +283,11 @@ class UpdateRatio:
                 ratios[layer] = ratio
         found = []
         pace = evidence.pace
-        frames = evidence.statistics
+        seen = evidence.statistics
         still = [
             layer
             for layer in ratios
-            if pace > 0 and all(one.values.get("ratio") == 0.0 for one in frames[layer, "updates"])
+            if pace > 0 and all(one.values.get("ratio") == 0.0 for one in seen[layer, "updates"])
         ]
         if still:
             found.append(
