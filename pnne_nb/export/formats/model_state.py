@@ -113,7 +113,7 @@ def read_state(model: nn.Module) -> tuple[dict[str, Tensor], ModelState]:
         _require_plain(name, tensor)
         tensors[name] = tensor.detach().cpu().contiguous().clone()
         steps = tensor.detach().clone(memory_format=torch.preserve_format).stride()
-        if steps != _usual_strides(tensor):
+        if steps != torch.empty(tensor.shape, device="meta").stride():
             strides[name] = steps
     _require_apart({name: named[name] for name in tensors})
     state = ModelState(
@@ -193,10 +193,6 @@ def _require_apart(tensors: Mapping[str, Tensor]) -> None:
                     f"{one} and {other} share memory without being one tensor, which would be lost in a file. Tie them "
                     f"(model.b.weight = model.a.weight), or give one of them a copy."
                 )
-
-
-def _usual_strides(tensor: Tensor) -> tuple[int, ...]:
-    return torch.empty(tensor.shape, device="meta").stride()
 
 
 def _arranged(tensor: Tensor, strides: tuple[int, ...]) -> Tensor:

@@ -93,7 +93,10 @@ def compare_targets(
 
         def table(best: str, said: str, notes: Sequence[str]) -> TargetTable:
             size = inputs[0].shape[0] if inputs[0].dim() else 1
-            return TargetTable(dict(rows), best, said, criterion.name, size, _machine(), tuple(notes))
+            processor = _capabilities().get("cpu_name") or platform.processor() or platform.machine()
+            threads = f"{os.cpu_count()} cores, {torch.get_num_threads()} threads"
+            machine = f"{processor}, {threads}, PyTorch {torch.__version__}"
+            return TargetTable(dict(rows), best, said, criterion.name, size, machine, tuple(notes))
 
         start = time.monotonic()
         with workshop(examples.subject.model, inputs, convert) as shop:
@@ -302,11 +305,6 @@ _INT8_INSTRUCTIONS = ("avx512_vnni", "avx_vnni", "amx_int8")
 
 def _is_good(row: TargetRow, criterion: Criterion) -> bool:
     return row.loss is None or (math.isfinite(row.loss) and row.loss <= criterion.budget)
-
-
-def _machine() -> str:
-    name = _capabilities().get("cpu_name") or platform.processor() or platform.machine()
-    return f"{name}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, PyTorch {torch.__version__}"
 
 
 def _capabilities() -> Mapping[str, Any]:

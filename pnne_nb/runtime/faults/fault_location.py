@@ -65,11 +65,6 @@ def gradient_not_finite(model: nn.Module) -> str | None:
     return _node_with(found[-1], model) if found else None
 
 
-def parameters_not_finite(model: nn.Module) -> list[str]:
-    """Return the names of the parameters that are NaN or infinite themselves."""
-    return [name for name, parameter in model.named_parameters() if not parameter.isfinite().all()]
-
-
 def _node_with(parameter: str, model: nn.Module) -> str:
     """Return the path of the layer that a parameter belongs to; a Parameter node is one itself."""
     path = parameter.rpartition(".")[0]

@@ -102,7 +102,8 @@ def _of_outputs(loss: Any, output: Tensor, target: Any, value: float) -> Iterato
                 (("first loss", value), ("loss of guessing", math.log(output.shape[1]))),
             )
     whole = isinstance(target, Tensor) and not target.is_floating_point() and target.dtype != torch.bool
-    if whole and isinstance(loss, _DISTANCES) and len(set(target.flatten()[:1000].tolist())) <= _TOUCHED:
+    frequent = Counter(target.flatten()[:1000].tolist() if whole and isinstance(loss, _DISTANCES) else ())
+    if 0 < len(frequent) <= _TOUCHED:
         yield (
             "classes-under-distance",
             None,
@@ -111,7 +112,7 @@ def _of_outputs(loss: Any, output: Tensor, target: Any, value: float) -> Iterato
                 "9 are no further apart than 0 and 1."
             ),
             'For classes, let the model return a score for each and use loss="CrossEntropyLoss"; make counts floats.',
-            tuple((f"targets that are {each}", count) for each, count in _frequent(target)),
+            tuple((f"targets that are {each}", count) for each, count in frequent.most_common(4)),
         )
 
 
@@ -137,10 +138,6 @@ def _of_bits(loss: Any, output: Tensor, target: Any, function: str) -> Iterator[
                 "Make them 0 and 1: (y > 0).float() of -1 and 1; a loss of quantities is MSELoss.",
                 (("smallest target", low), ("largest target", high)),
             )
-
-
-def _frequent(target: Tensor) -> list[tuple[int, int]]:
-    return Counter(target.flatten()[:1000].tolist()).most_common(4)
 
 
 def _softmax_axis(output: Tensor) -> int | None:

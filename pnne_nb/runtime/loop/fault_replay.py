@@ -146,7 +146,7 @@ class FaultReplay:
         else:
             node = fault_location.output_not_finite(recipe.model, pieces[-1].batch.inputs, pieces[-1].batch.named)
         hint = "Try a smaller learning rate or grad_clip=1.0, and look for NaN in the data."
-        lost = fault_location.parameters_not_finite(recipe.model)
+        lost = [name for name, parameter in recipe.model.named_parameters() if not parameter.isfinite().all()]
         if fault is not None:
             hint = f"{fault.cause} {fault.advice}"
         if lost and not (fault is not None and fault.stage == "weights"):

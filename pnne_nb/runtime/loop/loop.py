@@ -207,8 +207,11 @@ class TrainingLoop:
         batches, stages, stepper = self._open_epoch(), self.stages, self._stepper
         self._modes.set(self.recipe.model, training=True)
         while True:
-            self._offer_snapshot()
-            if self.recipe.val is not None and self._is_validation_due():
+            # Several processes share their state, so that none of them can go back alone.
+            if self.recipe.peers.count == 1:
+                self.ring.offer(self.steps, self.state_dict)
+            due = self._judged_at < self.steps and self.recipe.validate_every.after_step(self.steps)
+            if due and self.recipe.val is not None:
                 yield from self._judge(self.recipe.val)
             # Since the step before, it may have become another one.
             recipe = self.recipe
@@ -243,11 +246,6 @@ class TrainingLoop:
         if self.position == 0:
             raise TrainingError("The training data gave no batch at all.")
 
-    def _offer_snapshot(self) -> None:
-        # What several processes share, none of them can take back alone.
-        if self.recipe.peers.count == 1:
-            self.ring.offer(self.steps, self.state_dict)
-
     def skip(self, batches: int) -> None:
         """Skip the next batches of the epoch."""
         self.position += batches
@@ -267,9 +265,6 @@ class TrainingLoop:
             step.skipped,
             step.logged,
         )
-
-    def _is_validation_due(self) -> bool:
-        return self._judged_at < self.steps and self.recipe.validate_every.after_step(self.steps)
 
     def _judge(self, source: BatchSource) -> Iterator[Event]:
         metrics = yield from self._validate(source)

@@ -181,7 +181,7 @@ def weight_of(recipe: Recipe, batch: Batch, reduction: Reduction | None = None) 
     """
     loss, target = recipe.loss, batch.target
     if isinstance(loss, WeighedLoss):
-        loss, target = loss.layer, _only(target)
+        loss, target = loss.layer, target[0] if isinstance(target, tuple) and len(target) == 1 else None
     if not (recipe.compares and batch.counts):
         return float(batch.examples)
     match getattr(loss, "reduction", None):
@@ -204,10 +204,6 @@ def counts_for_nothing(output: Any, loss: Tensor) -> Tensor:
     """
     parts = [tensor.flatten()[:0].sum() for tensor in tensors_in(output) if tensor.requires_grad]
     return torch.stack(parts).sum() if parts else loss * 0.0
-
-
-def _only(targets: Any) -> Any:
-    return targets[0] if isinstance(targets, tuple) and len(targets) == 1 else None
 
 
 def _is_of_classes(target: Any) -> bool:

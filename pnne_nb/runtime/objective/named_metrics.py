@@ -100,7 +100,7 @@ class Perplexity:
     """``exp`` of the mean cross entropy of scores ``[..., classes]`` with class numbers."""
 
     def __init__(self) -> None:
-        self._mean = Averaged(_cross_entropy)
+        self._mean = Averaged(torch.nn.functional.cross_entropy)
 
     def update(self, output: Tensor, target: Tensor) -> None:
         """Take one batch into account: scores `[N, ..., C]` of C classes, and the right ones `[N, ...]`."""
@@ -121,10 +121,6 @@ class Perplexity:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from `state_dict`."""
         self._mean.load_state_dict(state)
-
-
-def _cross_entropy(output: Tensor, target: Tensor) -> Tensor:
-    return torch.nn.functional.cross_entropy(output, target)
 
 
 def _counting(choice: str, predicted: Tensor, expected: Tensor) -> Metric:

@@ -206,7 +206,7 @@ def _script(engine: TrainingEngine, config: Config, recipe: Recipe, source: str,
         epochs=engine.epochs,
         batch_size=_batch_size(recipe.train, config),
         val_batch_size=_batch_size(recipe.val, config),
-        shuffle=_shuffles(recipe.train, config),
+        shuffle=recipe.train.shuffle if isinstance(recipe.train, DatasetSource) else config.shuffle,
         accumulate=config.accumulate,
         grad_clip=config.grad_clip,
     )
@@ -216,7 +216,7 @@ def _script(engine: TrainingEngine, config: Config, recipe: Recipe, source: str,
         settles=_ending(recipe, template.SETTLES),
         ends_early=_ending(recipe, template.ENDS_EARLY),
         threads=threads_for_training(),
-        model=f"{_last_class(source)}()",
+        model=f"{[each.name for each in ast.parse(source).body if isinstance(each, ast.ClassDef)][-1]}()",
         weights=weights,
         criterion=criterion,
         optimizer=optimizer,
@@ -333,10 +333,6 @@ def _weight_of(loss: object) -> str:
     return template.PLAIN_WEIGHT
 
 
-def _shuffles(source: BatchSource, config: Config) -> bool:
-    return source.shuffle if isinstance(source, DatasetSource) else config.shuffle
-
-
 def _batch_size(source: BatchSource | None, config: Config) -> int:
     return source.batch_size if isinstance(source, TensorSource | DatasetSource) else config.batch_size
 
@@ -348,7 +344,3 @@ def _split(source: str) -> tuple[str, str]:
     count = max(ends, default=0)
     lines = source.splitlines(keepends=True)
     return "".join(lines[:count]), "".join(lines[count:])
-
-
-def _last_class(source: str) -> str:
-    return [each.name for each in ast.parse(source).body if isinstance(each, ast.ClassDef)][-1]

@@ -213,7 +213,8 @@ def _place(
         if child in opened:
             size = _place(flow, child, opened, children, edges, places, parts, (0.0, 0.0), path or None)
         else:
-            size = Size(max(112.0, 7.0 * _widest(_label(flow.layers[child])) + 20), 46.0)
+            letters = max(map(len, _label(flow.layers[child]).splitlines()))
+            size = Size(max(112.0, 7.0 * letters + 20), 46.0)
         inner[child] = size, parts
     extra = [key for key, place in places.items() if place == path]
     if hidden:
@@ -277,7 +278,3 @@ def _label(layer: FlowLayer) -> str:
     marker = "▸ " if layer.children else ""
     shape = "×".join(map(str, layer.outputs[0])) if layer.outputs else f"{layer.parameters:,} parameters"
     return f"{marker}{layer.name} · {layer.kind}\n{shape}"
-
-
-def _widest(label: str) -> int:
-    return max(map(len, label.splitlines()))

@@ -105,7 +105,7 @@ function besideAny({ graph }: ShownScene, { nodes }: Fragment, wanted: Point): P
   return [right, down];
 }
 
-export function insert(
+function insert(
   editor: Editor,
   fragment: Fragment,
   verb: string,

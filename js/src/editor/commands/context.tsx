@@ -14,7 +14,7 @@ export function useEditor(): Editor {
 }
 
 /** A part of a store; `select` must return the same object for the same state. */
-export function useStoreValue<S, T>(store: Store<S>, select: (state: S) => T): T {
+function useStoreValue<S, T>(store: Store<S>, select: (state: S) => T): T {
   return useSyncExternalStore(store.subscribe, () => select(store.get()));
 }
 

@@ -210,7 +210,7 @@ export function keyText(key: string): string {
   return parts.map((part) => SHOWN[part] ?? (part.length === 1 ? part.toUpperCase() : part)).join("+");
 }
 
-export function keyName(event: KeyboardEvent): string {
+function keyName(event: KeyboardEvent): string {
   const mod = event.ctrlKey || event.metaKey ? "Mod+" : "";
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
   // Shift is part of what a printable character is, but for letters.

@@ -1,5 +1,5 @@
 /** A piece of Python source, and what it is; null for what needs no colour. */
-export interface Token {
+interface Token {
   readonly kind: "comment" | "string" | "number" | "keyword" | "defined" | null;
   readonly text: string;
 }

@@ -11,12 +11,12 @@ export const HEADER_HEIGHT = 46;
 export const SUMMARY_HEIGHT = 24;
 /** Of each line below the first that says something of the node. */
 export const LINE_HEIGHT = 16;
-export const LABELS_HEIGHT = 18;
-export const PORT_WIDTH = 58;
+const LABELS_HEIGHT = 18;
+const PORT_WIDTH = 58;
 /** A collapsed node shows its name alone; its ports stand close together, without theirs. */
-export const COLLAPSED_WIDTH = 148;
+const COLLAPSED_WIDTH = 148;
 export const COLLAPSED_HEIGHT = 30;
-export const COLLAPSED_PORT_WIDTH = 18;
+const COLLAPSED_PORT_WIDTH = 18;
 export const HANDLE_SIZE = 10;
 /** The type of a point that an edge leads through, and how wide and high it is. */
 export const REROUTE = "Reroute";

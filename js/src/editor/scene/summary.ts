@@ -32,16 +32,7 @@ const NOTHING_WRITTEN: Written = new Map();
 export const WITHIN_PART = "→";
 export const BETWEEN_PARTS = " · ";
 
-/** The few values that matter, on one line: `1→6 · 5×5 · stride 2`; `tests/cases/cards.json` compares with Python's. */
-export function summaryOf(
-  node: NodeState,
-  type: NodeTypeState | undefined,
-  resolved: Readonly<Record<string, unknown>> = {},
-): string {
-  return wordsOf(partsOf(node, type, resolved));
-}
-
-/** Parts in one line. */
+/** Parts in one line: `1→6 · 5×5 · stride 2`; `tests/cases/cards.json` compares with Python's. */
 export function wordsOf(parts: readonly Part[]): string {
   return parts.map(partText).join(BETWEEN_PARTS);
 }

@@ -30,8 +30,8 @@ import { type LiveTraining, liveTraining } from "./training";
 import { type Command, Timers, type Unaddressed, Waiting } from "./waiting";
 
 /** How long Python may take before the editor says so, in milliseconds. */
-export const WAITING_AFTER = 3_000;
-export const OFFLINE_AFTER = 15_000;
+const WAITING_AFTER = 3_000;
+const OFFLINE_AFTER = 15_000;
 /** The same once the host has hinted that the kernel has gone. */
 export const GONE_AFTER = 1_200;
 /** How long after the kernel has said that it lives it is asked again, while a request is waiting. */

@@ -81,7 +81,7 @@ export function without(state: SyncState, id: number | null | undefined): SyncSt
 }
 
 /** Puts pending edits on top of a document; one that no longer fits is not shown: Python will refuse it. */
-export function rebase(confirmed: GraphDocument, pending: readonly PendingEdit[]): GraphDocument {
+function rebase(confirmed: GraphDocument, pending: readonly PendingEdit[]): GraphDocument {
   let shown = confirmed;
   for (const edit of pending) {
     try {

@@ -18,7 +18,6 @@ from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, Te
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.graph.model.node import Node
 from pnne_nb.runtime.data.open_data import Data, as_tensors
 from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, StreamSource, TensorSource
 from pnne_nb.runtime.distributed.transport.pickled_objects import Loading, Luggage
@@ -88,14 +87,9 @@ class Drawing(NamedTuple):
     @classmethod
     def of(cls, graph: NodeGraph, variables: Mapping[str, Any]) -> Drawing:
         """Return the drawing, with those of `variables` that it uses."""
-        named = [node.properties.get(key) for node in _variable_nodes(graph) for key in ("data", "target")]
+        datasets = [node.properties for node in graph.nodes.values() if node.type == "Dataset"]
+        named = [each.get(key) for each in datasets if each.get("source") == "variable" for key in ("data", "target")]
         return cls(graph.to_json(), {name: variables[name] for name in named if isinstance(name, str) and name})
-
-
-def _variable_nodes(graph: NodeGraph) -> list[Node]:
-    return [
-        node for node in graph.nodes.values() if node.type == "Dataset" and node.properties.get("source") == "variable"
-    ]
 
 
 @final

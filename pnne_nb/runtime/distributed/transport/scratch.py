@@ -43,7 +43,8 @@ def sweep() -> list[Path]:
         with contextlib.suppress(OSError, ValueError):
             if path.is_symlink() or _lives(owner.read_text()) or _is_in_use(path):
                 continue
-            if _has_progress(path) and not (path / _TOLD).exists():
+            # Every run begins with one checkpoint.
+            if len(list(path.glob(f"*{SUFFIX}"))) > 1 and not (path / _TOLD).exists():
                 (path / _TOLD).touch()
                 kept.append(path)
             else:
@@ -63,8 +64,3 @@ def _is_in_use(path: Path) -> bool:
     """Return whether a process was started with the path of the directory, as torchrun and its workers are."""
     named = str(path.resolve())
     return any(named in (process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"]))
-
-
-def _has_progress(path: Path) -> bool:
-    """Return whether there is more than the checkpoint that every run begins with."""
-    return len(list(path.glob(f"*{SUFFIX}"))) > 1
