@@ -1,4 +1,4 @@
-"""Finds the node to blame for an exception, or for a number that is not finite."""
+"""Finds the node that caused an exception or a non-finite number."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pnne_nb.compiler import blame, generated
 
 
 def node_of(error: BaseException, model: nn.Module) -> str | None:
-    """Return the path of the node that `error` names or came through, as on screen; None if it came from elsewhere.
+    """Return the path of the node that raised `error`, as on screen; None if it came from elsewhere.
 
     In a module that was not made from a graph, the deepest of its submodules on the traceback is meant.
     """
@@ -31,7 +31,7 @@ def node_of(error: BaseException, model: nn.Module) -> str | None:
 
 
 def output_not_finite(model: nn.Module, inputs: Sequence[Any], named: Mapping[str, Any]) -> str | None:
-    """Return the path of the first module whose output is NaN or infinite in a forward pass that is made again for this."""
+    """Repeat the forward pass, and return the path of the first module with a non-finite output."""
     found: list[str] = []
 
     def watcher(path: str) -> Callable[[nn.Module, Any, Any], None]:

@@ -1,4 +1,4 @@
-"""Reports what the first step of a training shows to be wrong with its model, its loss and its options.
+"""Finds faults of a training's model, loss and options in its first step.
 
 Each rule tells a fact that holds for every step: outputs that are probabilities already, a normalisation that sees too few
 examples. `scripts/fault_rules.py` measures how often they are right, and how often they accuse a healthy training.
@@ -52,7 +52,7 @@ def first_step_faults(
     clip: tuple[float, float] | None,
     function: str = "",
 ) -> list[AnomalyFrame]:
-    """Return what is wrong, most probable cause first.
+    """Return the faults, the most probable cause first.
 
     Args:
         step: The number of the step.
@@ -141,7 +141,7 @@ def _of_bits(loss: Any, output: Tensor, target: Any, function: str) -> Iterator[
 
 
 def _softmax_axis(output: Tensor) -> int | None:
-    """Return the dimension that a softmax went over, or None."""
+    """Return the dimension of a softmax in the output, or None."""
     if bool((output < 0).any()) or bool((output > 1).any()):
         return None
     for axis in (1, 0):

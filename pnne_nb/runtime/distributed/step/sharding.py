@@ -86,7 +86,7 @@ class Sharded:
         self._source.close()
 
     def forget(self) -> None:
-        """Be ready to be used again, whatever a thread that was left behind is still doing with it."""
+        """Make the source usable again, although an abandoned thread may still use it."""
         self._source.forget()
 
 
