@@ -82,7 +82,7 @@ class Standing:
         return {"weights": self._weights, **{name: getattr(self, name) for name in _NUMBERS}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state_dict`."""
+        """Restore the result of `state_dict`."""
         for name in _NUMBERS:
             setattr(self, name, state[name])
         self._weights = state["weights"]
