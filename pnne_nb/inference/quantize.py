@@ -183,7 +183,7 @@ class PrecisionSearch:
 
     @functools.cached_property
     def _errors(self) -> tuple[dict[str, PrecisionLoss], int, int]:
-        """Return the error of each node, the multiply-adds of one example, and the number of measured examples."""
+        """The error of each node, the multiply-adds of one example, and the number of measured examples."""
         calls = [functools.partial(_call, batch=batch) for batch in self.examples.held_out[:ERROR_BATCHES]]
         measured = sum(batch.examples for batch in self.examples.held_out[:ERROR_BATCHES])
         errors = measure_nodes(self._model, self._modules, self._candidates, calls)

@@ -260,7 +260,7 @@ def _made_by_itself(model: nn.Module, data: object) -> Finding:
         "not-finite",
         None if origin is None else origin.node,
         f"The model's output has NaN or infinite values, while every layer's output is finite: {by}.{source}",
-        "Look at what it is given: a root or a logarithm of too small a number, a division by 0, or a row that is all masked.",
+        "Check its inputs: a root or a logarithm of too small a number, a division by 0, or a row that is all masked.",
     )
 
 
@@ -288,7 +288,7 @@ def _made_backward(
             "not-finite",
             origin.node,
             f"In the backward pass, {origin.operation} made {origin.made}, while the outputs are finite.{source}{where}",
-            "Look at what it is given: a root or a logarithm at 0, or a division by 0; clamp that, or add a small number.",
+            "Check its inputs: a root or a logarithm at 0, or a division by 0; clamp that, or add a small number.",
         )
     ]
 

@@ -238,7 +238,7 @@ def read_newest_good(path: str | Path) -> Found:
     except (OSError, ValueError) as error:
         raise CheckpointError(f"The checkpoint {_named(path)} cannot be read: {_reason(error)}.") from error
     if candidates and candidates[0].name == _BEST and Path(path).is_dir():
-        faults.append(f"Of the latest checkpoints, there is none in {path}.")
+        faults.append(f"The directory {path} has no numbered checkpoints any more.")
     for candidate in candidates:
         try:
             stored = read(candidate)

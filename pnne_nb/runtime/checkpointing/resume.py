@@ -86,7 +86,7 @@ def first_use_failed(error: Exception, *loaded: object) -> CheckpointError | Non
         own = {inspect.getsourcefile(kind) for kind in type(each).__mro__ if kind.__module__ != "builtins"}
         if frames[-1].filename in own:
             return CheckpointError(
-                f"{type(each).__name__} cannot go on from what the checkpoint holds of it: {in_brief(error)} It was whole, but "
+                f"{type(each).__name__} cannot restore its state from the checkpoint: {in_brief(error)} It was whole, but "
                 "of another version, or changed: resume from another one, or train its weights on with a new engine."
             )
     return None

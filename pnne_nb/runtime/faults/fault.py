@@ -72,7 +72,7 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def facts(self) -> list[str]:
-        """Return the known facts as lines of text."""
+        """The known facts as lines of text."""
         found = []
         if self.operation is not None and self.stage not in {"data", "weights"}:
             where = (

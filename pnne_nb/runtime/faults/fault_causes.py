@@ -69,7 +69,7 @@ def cause_of(origin: NanOrigin, losses: Sequence[float], rate: float) -> Cause:
     return Cause(
         "unclear",
         f"{operation or 'An operation'} made it of finite numbers between {low:.4g} and {high:.4g}.",
-        "Look at the line that is named: what the operation is given is listed with it.",
+        "Look at the named line; the inputs of the operation are listed with it.",
     )
 
 

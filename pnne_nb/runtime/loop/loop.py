@@ -363,7 +363,7 @@ class TrainingLoop:
     # Checkpoints
 
     def state_dict(self) -> dict[str, Any]:
-        """The complete state of the training between two events, in plain types and tensors."""
+        """Return the complete state of the training between two events, in plain types and tensors."""
         recipe = self.recipe
         scaler = recipe.precision.scaler
         return {

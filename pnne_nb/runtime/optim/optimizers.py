@@ -275,8 +275,8 @@ def parameter_groups(model: nn.Module, groups: Mapping[str, Options]) -> list[An
         if not members:
             if any(fnmatchcase(name, str(pattern)) for name, _ in named):
                 raise TrainingError(
-                    f"No parameter is left for {pattern!r}: those with such a name fit a pattern before it, and the first "
-                    "that fits counts. Put it before the wider ones."
+                    f"No parameter is left for {pattern!r}: parameters with such a name match an earlier pattern, and the "
+                    "first match counts. Put it before the wider patterns."
                 )
             hint = _known_otherwise(model, str(pattern)) or near(str(pattern), [name for name, _ in named])
             raise TrainingError(f"No trainable parameter has a name like {pattern!r}.{hint}")

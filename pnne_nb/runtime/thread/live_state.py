@@ -272,8 +272,8 @@ class ChangeWatch:
         if kept and not self._told_of_arrays:
             self._told_of_arrays = True
             self._tell(
-                "An array of NumPy from an earlier cell shares its memory with the model in training. What is read from it "
-                "may be from the middle of a step, and what is written to it may fall into one: nobody notices either.",
+                "An array of NumPy from an earlier cell shares its memory with the model in training. Reading or writing it "
+                "may happen in the middle of a step, without any warning.",
                 "Keep a copy instead: tensor.detach().numpy().copy(). Change weights in `with engine.paused() as model:`.",
             )
 

@@ -381,7 +381,7 @@ class SharedModel:
                     f"The training has waited {PATIENCE:.0f} s for the backward pass of a result that the thread "
                     f"{holder.thread.name!r} keeps, and goes on without it.",
                     "Compute what is not differentiated under torch.no_grad(), or delete it. A backward pass of it now "
-                    "raises an error of torch: the weights have moved.",
+                    "raises an error of torch: the weights have changed.",
                 )
 
     # The live model's own forward pass, seen in every thread

@@ -26,7 +26,7 @@ _FILE = "data.safetensors"
 _LAYOUT = "pnne"
 
 ARRAYS_NEEDED = (
-    "Across machines, only arrays and drawn data can be told: give arrays such as (X, y), or draw the training and use "
+    "Across machines, only arrays and drawn data can be sent: give arrays such as (X, y), or draw the training and use "
     "from_graph."
 )
 

@@ -103,7 +103,7 @@ def require_own_parameters(recipe: Recipe) -> None:
     if others:
         raise TrainingError(
             f"The optimizer moves {len(others)} tensors that are no parameters of the model (the first has shape "
-            f"{others[0]}): nobody would average their gradients over the processes. Make them part of the model: "
+            f"{others[0]}): their gradients would not be averaged over the processes. Make them part of the model: "
             "one module that holds the model and, say, the loss with weights of its own."
         )
 
