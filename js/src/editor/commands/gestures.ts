@@ -164,7 +164,7 @@ export function goToEdge(editor: Editor, edge: EdgeState): void {
   });
 }
 
-/** Shows what is inside the selected block beside it, or hides it. */
+/** Shows or hides the contents of the selected block beside it. */
 export function togglePeek(editor: Editor, name: string | undefined = [...editor.view.get().nodes][0]): void {
   const scene = editor.scene();
   if (name === undefined || !scene) return;

@@ -1,4 +1,4 @@
-/** A piece of Python source, and what it is; null for what needs no colour. */
+/** A piece of Python source and its kind; null if it needs no colour. */
 interface Token {
   readonly kind: "comment" | "string" | "number" | "keyword" | "defined" | null;
   readonly text: string;

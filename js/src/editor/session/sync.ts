@@ -11,7 +11,7 @@ export interface PendingEdit {
   readonly repeated: boolean;
 }
 
-/** The document as Python confirmed it, and as it is shown: with the pending edits on top. */
+/** The confirmed document of Python, and the shown one with the pending edits on top. */
 export interface SyncState {
   readonly version: number;
   readonly confirmed: GraphDocument;
