@@ -1,8 +1,8 @@
-"""Defines the exceptions and the diagnostic: everything that can be wrong, in one form.
+"""The exceptions of the package, and `Diagnostic`.
 
 ```
 PnneError
-├── ArgumentError(TypeError, ValueError)  something of another kind was given where a graph, a module … is needed
+├── ArgumentError(TypeError, ValueError)  an argument has the wrong type or value
 ├── GraphError(ValueError)              a change to the document was refused
 │   ├── UnknownFrameError(KeyError)
 │   ├── UnknownGraphError(KeyError)
@@ -31,7 +31,7 @@ PnneError
 │   ├── TargetError(ValueError, IndexError)  a loss cannot compare outputs and targets
 │   └── UnknownSeriesError(KeyError)
 ├── LayerNotFoundError(KeyError)
-└── InspectionError(RuntimeError)       a module cannot be looked into
+└── InspectionError(RuntimeError)       a module cannot be inspected
 ```
 """
 
@@ -130,7 +130,7 @@ Faulty = TypeVar("Faulty", bound=PnneError)
 
 
 class ArgumentError(PnneError, TypeError, ValueError):
-    """An argument is no such thing as is needed there: a number instead of a graph."""
+    """An argument has the wrong type or value, such as a number instead of a graph."""
 
 
 class GraphError(PnneError, ValueError):
@@ -230,7 +230,7 @@ class ExecutionError(PnneError, RuntimeError):
 
 
 class TrainingError(PnneError, RuntimeError):
-    """Training cannot start or go on."""
+    """Training cannot start or continue."""
 
 
 class CheckpointError(TrainingError):
@@ -238,7 +238,7 @@ class CheckpointError(TrainingError):
 
 
 class TargetError(TrainingError, ValueError, IndexError):
-    """A loss cannot compare what the model gives with what the data has for targets."""
+    """A loss cannot compare the model's output with the targets of the data."""
 
 
 class UnknownSeriesError(TrainingError, KeyError):
@@ -250,7 +250,7 @@ class LayerNotFoundError(PnneError, KeyError):
 
 
 class InspectionError(PnneError, RuntimeError):
-    """A module cannot be looked into, or there is nothing yet to show."""
+    """A module cannot be inspected, or there is no result yet."""
 
 
 LONGEST = 80
@@ -258,7 +258,7 @@ LONGEST = 80
 
 
 def shown(value: object, longest: int = LONGEST) -> str:
-    """Return the repr of what a person gave, cut short, for a message; its kind if that has several lines. It never fails."""
+    """Return a shortened repr of a user's value for a message, or its type if the repr has several lines; never raises."""
     kind = f"a {type(value).__name__}"
     try:
         text = repr(value)
@@ -270,7 +270,7 @@ def shown(value: object, longest: int = LONGEST) -> str:
 
 
 def expect(value: object, kind: type | tuple[type, ...] | UnionType, name: str, what: str, hint: str = "") -> None:
-    """Refuse an argument of another kind.
+    """Raise an error for an argument of another type.
 
     Args:
         value: What was given.
@@ -287,7 +287,7 @@ def expect(value: object, kind: type | tuple[type, ...] | UnionType, name: str, 
 
 
 def choose(value: object, choices: Sequence[str], name: str) -> None:
-    """Refuse an argument that is none of a few texts.
+    """Raise an error for an argument that is not one of a few strings.
 
     Raises:
         ArgumentError: If it is none of them.
@@ -299,7 +299,7 @@ def choose(value: object, choices: Sequence[str], name: str) -> None:
 
 
 def together(faults: Sequence[Faulty]) -> Faulty:
-    """Return one error that says what all of `faults` say; of several, it has the class of the first."""
+    """Combine `faults` to one error of the class of the first."""
     if len(faults) == 1:
         return faults[0]
     lines = "".join(f"\n  {fault}" for fault in faults)
@@ -325,7 +325,7 @@ def near(name: object, known: Iterable[str]) -> str:
 
 
 def no_attribute(owner: object, name: str, elsewhere: Mapping[str, str]) -> AttributeError:
-    """Return the error for an attribute that `owner` lacks, with what to write instead.
+    """Return the error for an attribute that `owner` lacks, with its replacement.
 
     Args:
         owner: The object that was asked.
@@ -347,7 +347,7 @@ R = TypeVar("R")
 def answers_misuse(
     usage: str, elsewhere: Mapping[str, str] | None = None, /, **further: str
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Have a function that is called in another way answer with how it is called.
+    """Make a function answer a wrong call with its correct form.
 
     Args:
         usage: A call that works.

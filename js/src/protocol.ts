@@ -462,7 +462,7 @@ export interface Edit {
   readonly label?: string;
 }
 
-/** Take back the last transaction, whoever made it. */
+/** Undo the last transaction, of whatever client. */
 export interface Undo {
   readonly message: "undo";
   /** Rises by one per request of a client. */
@@ -471,7 +471,7 @@ export interface Undo {
   readonly client: string;
 }
 
-/** Apply the transaction that was taken back last. */
+/** Redo the transaction that was undone last. */
 export interface Redo {
   readonly message: "redo";
   /** Rises by one per request of a client. */
@@ -514,7 +514,7 @@ export interface Group {
   readonly graph?: string;
 }
 
-/** Put what a Subgraph node shows in its place, as one transaction. */
+/** Replace a Subgraph node by its contents, as one transaction. */
 export interface Ungroup {
   readonly message: "ungroup";
   /** Rises by one per request of a client. */
@@ -525,7 +525,7 @@ export interface Ungroup {
   readonly graph?: string;
 }
 
-/** Offer what a Subgraph node shows as a block in every palette; `node` is its path from the root. */
+/** Publish the contents of a Subgraph node as a block in every palette; `node` is its path from the root. */
 export interface Publish {
   readonly message: "publish";
   /** Rises by one per request of a client. */
@@ -536,7 +536,7 @@ export interface Publish {
   readonly name: string;
 }
 
-/** Offer a block no longer. */
+/** Remove a block from the palettes. */
 export interface Unpublish {
   readonly message: "unpublish";
   /** Rises by one per request of a client. */
@@ -546,7 +546,7 @@ export interface Unpublish {
   readonly name: string;
 }
 
-/** Offer the blocks of a graph file too; `text` is what it holds. */
+/** Add the blocks of a graph file to the palettes; `text` is the contents of the file. */
 export interface LoadBlocks {
   readonly message: "loadBlocks";
   /** Rises by one per request of a client. */
@@ -593,7 +593,7 @@ export interface GetBundle {
   readonly client: string;
 }
 
-/** Say what an edge between two ports, given by their paths, would do, as `Preview`; nothing is changed. */
+/** Send the effect of an edge between two ports, given by their paths, as `Preview`, without a change. */
 export interface GetPreview {
   readonly message: "getPreview";
   /** Rises by one per request of a client. */
@@ -604,7 +604,7 @@ export interface GetPreview {
   readonly target: string;
 }
 
-/** Run one example up to an output port, given by its path, and send what it gives there as `SeenTensor`. */
+/** Run one example up to an output port, given by its path, and send its value as `SeenTensor`. */
 export interface RunToHere {
   readonly message: "runToHere";
   /** Rises by one per request of a client. */
@@ -623,7 +623,7 @@ export interface GetSteps {
   readonly client: string;
 }
 
-/** Picture number `tick` of a training has been painted: the next one may come. Not answered. */
+/** Update number `tick` of a training has been painted, so that the next one may be sent. Not answered. */
 export interface Painted {
   readonly message: "painted";
   /** Rises by one per request of a client. */
@@ -633,7 +633,7 @@ export interface Painted {
   readonly tick: number;
 }
 
-/** Measure and show nothing of a training any more; answered by an empty `Training` to every view. */
+/** Stop measuring and showing a training; answered by an empty `Training` to every view. */
 export interface HideTraining {
   readonly message: "hideTraining";
   /** Rises by one per request of a client. */
@@ -693,7 +693,7 @@ export interface Committed {
   readonly id: number | null;
 }
 
-/** Labels of what undo and redo would do next; None where there is nothing. */
+/** Labels of the next undo and redo; None if there is nothing to undo or redo. */
 export interface HistoryState {
   readonly undo: string | null;
   readonly redo: string | null;
@@ -751,7 +751,7 @@ export interface Retype {
   readonly label: string;
 }
 
-/** A delta of `Derived` for the document at `version`; `more` of it follows where it is told in pieces. */
+/** A delta of `Derived` for the document at `version`; `more` says that another piece of it follows. */
 export interface DerivedChanged {
   readonly message: "derivedChanged";
   readonly version: number;
@@ -759,7 +759,7 @@ export interface DerivedChanged {
   readonly more: boolean;
 }
 
-/** What Python has worked out about the document; as a delta, only what changed. */
+/** Python's analysis of the document; as a delta, only the changes. */
 export interface Derived {
   /** By output port path (`"block.conv1.output"`); None takes the entry away. */
   readonly shapes: Readonly<Record<string, TensorShape | null>>;
@@ -767,19 +767,19 @@ export interface Derived {
   readonly resolved: Readonly<Record<string, Readonly<Record<string, Json>> | null>>;
   /** By node path (`""`: the whole graph), replacing that node's earlier ones. */
   readonly diagnostics: Readonly<Record<string, readonly Diagnostic[]>>;
-  /** What nodes cost, by path; None takes the entry away. */
+  /** Costs of nodes by path; None removes the entry. */
   readonly costs: Readonly<Record<string, NodeCost | null>>;
   /** The symbolic sizes that the costs are for, the batch's being 1; None if they are as before. */
   readonly example: Readonly<Record<string, number>> | null;
 }
 
-/** What an edge carries: sizes (numbers, or expressions such as `"N"` and `"H//2"`) and a dtype name. */
+/** The shape of an edge's tensor: sizes (numbers, or expressions such as `"N"` and `"H//2"`) and a dtype name. */
 export interface TensorShape {
   readonly shape: readonly (number | string)[];
   readonly dtype: string;
 }
 
-/** What one node costs, those inside included. */
+/** The cost of one node, inner nodes included. */
 export interface NodeCost {
   /** Elements of its parameters; shared ones count at the node that has them. */
   readonly parameters: number;
@@ -787,12 +787,12 @@ export interface NodeCost {
   readonly multAdds: number;
   /** Bytes of its parameters and buffers. */
   readonly memory: number;
-  /** Bytes of what it returns; of a node that contains others, of what those return. */
+  /** Bytes of its outputs; for a container, of the outputs of its nodes. */
   readonly activation: number;
 }
 
 /**
- * Everything, for a view that opens or has lost the thread; no document for one that has it at this version.
+ * The full state, for a view that opens or has missed a commit; without the document if the view has this version.
  *
  * The document is the JSON text of a `DocumentState`: ipywidgets looks at each value of a message, one by one.
  */
@@ -806,7 +806,7 @@ export interface Snapshot {
   readonly client: string | null;
 }
 
-/** Every node type; `key` changes when the content does, so that a page loads it once. */
+/** Every node type; `key` changes with the contents, so that a page loads it once. */
 export interface Catalog {
   readonly message: "catalog";
   readonly key: string;
@@ -833,7 +833,7 @@ export interface Category {
   readonly icon: string;
 }
 
-/** A property as the browser needs it; `default` in JSON form, absent when required. */
+/** A property for the browser; `default` in JSON form, absent when required. */
 export interface PropertyState {
   readonly name: string;
   readonly type: PropertyType;
@@ -927,7 +927,7 @@ export interface NodeTypeAdded {
   readonly type: NodeTypeState;
 }
 
-/** A node type as the browser needs it. */
+/** A node type for the browser. */
 export interface NodeTypeState {
   readonly type: string;
   readonly kind: NodeKind;
@@ -961,7 +961,7 @@ export interface Source {
   readonly error: string;
 }
 
-/** Where the nodes of one class of the source stand: `lines` from 1 by name, and `members`, the classes of its blocks. */
+/** The places of nodes in one class of the source: `lines` from 1 by name, and `members`, the classes of its blocks. */
 export interface SourceLines {
   readonly lines: Readonly<Record<string, readonly number[]>>;
   readonly members?: Readonly<Record<string, string>>;
@@ -972,11 +972,11 @@ export interface Steps {
   readonly message: "steps";
   readonly id: number;
   readonly client: string;
-  /** What undo takes back, the last first. */
+  /** Steps that undo would revert, the latest first. */
   readonly done: readonly string[];
-  /** What redo brings back, the first first. */
+  /** Steps that redo would apply, the next first. */
   readonly undone: readonly string[];
-  /** How many steps before those of `done` are left out. */
+  /** Number of earlier steps that `done` leaves out. */
   readonly earlier: number;
 }
 
@@ -996,15 +996,15 @@ export interface Preview {
   readonly consequence: Consequence;
 }
 
-/** What an edge would do. */
+/** The effect of an edge. */
 export interface Consequence {
-  /** What its target would give; at an Output, what would arrive; None where that is not known. */
+  /** Shape of its target's output, or at an Output of its input; None if unknown. */
   readonly shape: TensorShape | null;
-  /** What would be wrong. */
+  /** Findings that the edge would cause. */
   readonly diagnostics: readonly Diagnostic[];
 }
 
-/** Answer to `RunToHere`: what a port gives for one example. */
+/** Answer to `RunToHere`: a port's value for one example. */
 export interface SeenTensor {
   readonly message: "seenTensor";
   readonly id: number;
@@ -1029,7 +1029,7 @@ export interface SeenTensor {
   readonly caption: string;
 }
 
-/** How values are spread: counts in equally wide bins from `low` to `high`; `left_out` are in none, as infinite ones. */
+/** A histogram: counts in equally wide bins from `low` to `high`, without the `left_out` values, such as infinite ones. */
 export interface ValueHistogram {
   readonly low: number;
   readonly high: number;
@@ -1037,7 +1037,7 @@ export interface ValueHistogram {
   readonly leftOut: number;
 }
 
-/** How the training of this graph stands, as picture number `tick`; without layers, nothing is shown. */
+/** The state of this graph's training, as update number `tick`; without layers, nothing is shown. */
 export interface Training {
   readonly message: "training";
   readonly tick: number;
@@ -1047,7 +1047,7 @@ export interface Training {
   readonly layers: Readonly<Record<string, LayerState>>;
 }
 
-/** What a layer does in the latest observed step of a training; None where it is not known or not finite. */
+/** A layer's measurements in the latest observed step of a training; None if unknown or not finite. */
 export interface LayerState {
   /** Of its output. */
   readonly mean?: number | null;
@@ -1063,7 +1063,7 @@ export interface LayerState {
   readonly ailment?: Ailment | null;
 }
 
-/** What is wrong with a layer in training: a stable name, and what was seen, with numbers. */
+/** A fault of a layer in training: a stable name, and the observation with numbers. */
 export interface Ailment {
   readonly kind: "dead" | "exploding" | "notFinite" | "saturated" | "vanishing";
   readonly reason: string;
@@ -1075,13 +1075,13 @@ export interface Marks {
   readonly marks: Readonly<Record<string, NodeMark>>;
 }
 
-/** What a node's card is marked with. */
+/** The mark on a node's card. */
 export interface NodeMark {
   /** A few characters under the card. */
   readonly text: string;
   /** The colour of the card's edge: from good to bad; `"plain"` has none. */
   readonly level: "bad" | "good" | "near" | "plain" | "warning";
-  /** What is shown while the pointer is over the text, and what a screen reader says after it. */
+  /** The tooltip of the text, which a screen reader also says. */
   readonly title: string;
 }
 
@@ -1110,7 +1110,7 @@ export interface ExportFormatState {
   readonly missing: string;
 }
 
-/** How the latest export stands. */
+/** The state of the latest export. */
 export interface ExportState {
   readonly message: "exportState";
   /** `"idle"`: there was none; `"done"`: a file was written, which `result` says how well it agrees. */
@@ -1135,7 +1135,7 @@ export interface ExportState {
   readonly client: string | null;
 }
 
-/** What an export came to: a sentence, further facts one a line, and every node in the order in which they run. */
+/** The result of an export: a sentence, further facts, one per line, and every node in the order of execution. */
 export interface ExportResult {
   readonly ok: boolean;
   readonly headline: string;
@@ -1143,7 +1143,7 @@ export interface ExportResult {
   readonly nodes: readonly NodeError[];
 }
 
-/** How far an exported file is from the model at one node. */
+/** The error of an exported file at one node. */
 export interface NodeError {
   /** Its path. */
   readonly node: string;
@@ -1161,7 +1161,7 @@ export interface NodeError {
   readonly histograms: ValueHistograms | null;
 }
 
-/** How the values of a node are spread in the model and in an exported file. */
+/** Histograms of a node's values in the model and in an exported file. */
 export interface ValueHistograms {
   /** Where the first bin begins. */
   readonly low: number;
@@ -1175,7 +1175,7 @@ export interface ValueHistograms {
   readonly leftOut: number;
 }
 
-/** What an export of the graph as it is drawn would do. */
+/** The findings of a check of the current graph for an export. */
 export interface ExportCheck {
   readonly message: "exportCheck";
   /** `"checking"`: `findings` are those of the graph before the latest edits; `"failed"`: `error` says why there are none. */
@@ -1204,7 +1204,7 @@ export interface ChooseMessage {
   readonly layer: string;
 }
 
-/** A plot is to have a logarithmic axis, or no more. */
+/** Switch a plot between a linear and a logarithmic axis. */
 export interface ScaleMessage {
   readonly kind: "scale";
   readonly id: number;
@@ -1218,21 +1218,21 @@ export interface RateMessage {
   readonly rate: number;
 }
 
-/** The training is to be shown on its graph, or no more. */
+/** Show the training on its graph, or hide it. */
 export interface ShowMessage {
   readonly kind: "show";
   readonly id: number;
   readonly on: boolean;
 }
 
-/** The dialog for exporting the model is to be shown under the bar, or no more. */
+/** Show the export dialog under the bar, or hide it. */
 export interface ExportMessage {
   readonly kind: "export";
   readonly id: number;
   readonly on: boolean;
 }
 
-/** A finding is to be shown no more, by its number; null shows all of them again. */
+/** Dismiss a finding by its number; null shows all of them again. */
 export interface DismissMessage {
   readonly kind: "dismiss";
   readonly id: number;
@@ -1253,7 +1253,7 @@ export interface Reply {
 }
 
 /**
- * What several widgets have to show at once; the binary parts of all are the message's buffers, in their order.
+ * The updates of several widgets in one message; the binary parts of all are the message's buffers, in order.
  *
  * A dictionary, because a widget's state is sent as ipywidgets has prepared it, and is not looked at again.
  */
@@ -1262,7 +1262,7 @@ export interface PictureMessage {
   readonly updates: readonly Update[];
 }
 
-/** What one widget would have sent in a message of its own. */
+/** The update of one widget. */
 export interface Update {
   /** The widget's id. */
   readonly model: string;
@@ -1278,7 +1278,7 @@ export interface MoveMessage {
   readonly move: Move;
 }
 
-/** How a training stands, as the control bar shows it. */
+/** The status of a training in the control bar. */
 export interface TrainingStatus {
   readonly state: TrainingState;
   /** What the running training waits for, in words, or None. */
@@ -1327,7 +1327,7 @@ export interface Saved {
   readonly path: string;
 }
 
-/** A finding: where it was made, what it means, what to do, and what shows it, for a small picture. */
+/** A finding: its step and node, its meaning, the remedy, and the evidence for a small picture. */
 export interface Notice {
   readonly number: number;
   readonly step: number;
@@ -1346,7 +1346,7 @@ export interface EvidenceBar {
   readonly value: number;
 }
 
-/** How a quantity ran until a finding was made; null where it was no number. */
+/** The curve of a quantity up to a finding; null where it was not finite. */
 export interface EvidenceCurve {
   readonly label: string;
   readonly values: readonly (number | null)[];

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { shapeLabel } from "../src/editor/scene/shapes";
-import { mainProperties, summaryOf } from "../src/editor/scene/summary";
+import { mainProperties, partsOf, wordsOf } from "../src/editor/scene/summary";
 import type { Json, NodeTypeState } from "../src/protocol";
 
 interface Cases {
@@ -17,7 +17,7 @@ const { types, cards, edges } = JSON.parse(readFileSync(path, "utf8")) as Cases;
 describe("what a picture says without a browser, the page says too", () => {
   test.each(cards)("$type $properties", ({ type, properties, resolved, summary }) => {
     const declared = types.find((candidate) => candidate.type === type);
-    expect(summaryOf({ name: "node", type, properties }, declared, resolved)).toBe(summary);
+    expect(wordsOf(partsOf({ name: "node", type, properties }, declared, resolved))).toBe(summary);
   });
   test.each(cards)(
     "what the line of $type tells can be edited on the card",

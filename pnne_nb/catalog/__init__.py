@@ -1,4 +1,4 @@
-"""What a node can be: one `NodeSpec` per type, derived from the installed torch itself.
+"""The node types: one `NodeSpec` per type, derived from the installed torch.
 
 The package is a mapping from type name to spec, over the one process-wide registry::
 
@@ -29,14 +29,14 @@ __all__ = ["register_node", "specs", "unlisted"]
 
 
 def specs() -> tuple[NodeSpec, ...]:
-    """Return the spec of everything that the installed torch offers, in the order of the palette."""
+    """Return the specs of all types of the installed torch, in the order of the palette."""
     with without_collections():
         found = chain(layers.specs(), functions.specs(), operators.specs(), optimizers.specs(), training_nodes.specs())
         return tuple(sorted(found, key=_place))
 
 
 def unlisted(type: str) -> NodeSpec | None:
-    """Return the spec of a type that the palette does not list and a document may name, or None."""
+    """Return the spec of a type that a document may name but the palette does not list, or None."""
     return quantized_layer(type) or operator(type)
 
 
@@ -47,7 +47,7 @@ def _place(spec: NodeSpec) -> int:
 
 @final
 class _Catalog(ModuleType, Mapping[str, NodeSpec]):
-    """This package, as a mapping over the registry."""
+    """The package as a mapping over the registry."""
 
     def __getitem__(self, type: str) -> NodeSpec:
         return registry[type]

@@ -1,4 +1,4 @@
-"""``register_node``: a person's own module, function or autograd function as a node type."""
+"""``register_node``: a user's module, function or autograd function as a node type."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def register_node(
     outputs: Sequence[str] | None = None,
     replace: bool = False,
 ) -> Registered | Callable[[Registered], Registered]:
-    """Make a node type of a class or function; called without one, return a decorator that does.
+    """Register a class or function as a node type; without an argument, return a decorator.
 
     Tensors are ports, everything else is a property; types, defaults and docs are read from the signature and
     the docstring::
@@ -142,7 +142,7 @@ def describe(
 
 
 def _refuse_backward(label: str, target: object) -> None:
-    """Refuse a module with a ``backward``, which torch never calls; what a library's base class has is its own."""
+    """Raise an error for a module with its own ``backward``, which torch never calls; one of a library's base class is allowed."""
     if not (isinstance(target, type) and issubclass(target, nn.Module)):
         return
     owner = next((cls for cls in target.__mro__ if "backward" in vars(cls)), None)
@@ -155,7 +155,7 @@ def _refuse_backward(label: str, target: object) -> None:
 
 
 def result_class(cls: type) -> NodeSpec:
-    """Return the node type of a data class or named tuple that a model returns; registered when it is first met.
+    """Return the node type of a data class or named tuple that a model returns, registering it at first use.
 
     Raises:
         RegistrationError: If another type has its name, or its name cannot stand in source.
@@ -188,7 +188,7 @@ def result_class(cls: type) -> NodeSpec:
 
 @final
 class ObjectMaker:
-    """Makes objects of a class of their attributes, without its constructor.
+    """Makes objects of a class from their attributes, without its constructor.
 
     Attributes:
         kind: The class.
@@ -212,7 +212,7 @@ class ObjectMaker:
 
 
 def object_class(maker: ObjectMaker) -> NodeSpec:
-    """Return the node type of a plain class whose objects a model makes; registered when it is first met.
+    """Return the node type of a plain class whose objects a model makes, registering it at first use.
 
     Raises:
         RegistrationError: If another type has its name, or its name cannot stand in source.
@@ -243,7 +243,7 @@ def object_class(maker: ObjectMaker) -> NodeSpec:
 
 
 def called_function(target: Callable[..., Any], keywords: Sequence[str] = ()) -> NodeSpec:
-    """Return the node type of a function that a model calls and nothing of torch's stands for; registered when first met.
+    """Return the node type of a function that a model calls and torch lacks, registering it at first use.
 
     Args:
         target: A function that its module has under its name, or a subclass of ``torch.autograd.Function``.
@@ -306,14 +306,14 @@ def _called(target: Callable[..., Any], keywords: Sequence[str]) -> NodeSpec:
 
 
 def _own(properties: Sequence[Property]) -> Iterator[Property]:
-    """Yield what every module node has, but for names that an argument of the class has taken."""
+    """Yield the properties of every module node, except names that an argument of the class has."""
     taken = {prop.name for prop in properties}
     yield from (prop for prop in MODULE_PROPERTIES if prop.name not in taken)
 
 
 @final
 class _Reader:
-    """Reads one callable, and says what its signature leaves open."""
+    """Reads the signature of one callable, and reports what it leaves open."""
 
     def __init__(self, label: str, call: Callable[..., Any], *, skip: int, init: Callable[..., Any] | None) -> None:
         self._label = label
@@ -342,7 +342,7 @@ class _Reader:
             return torch.Tensor
 
     def argument(self, argument: Argument) -> Argument:
-        """Return an argument of the call with the port or property that it stands for.
+        """Return an argument of the call with its port or property.
 
         Raises:
             RegistrationError: If the signature does not tell.
@@ -383,7 +383,7 @@ class _Reader:
             ) from None
 
     def _guessed(self, argument: Argument) -> Argument:
-        """Type an argument without annotation by its default: ``scale=2.0`` is a number."""
+        """Infer the type of an argument without annotation from its default: ``scale=2.0`` is a number."""
         if argument.kind is not None or argument.type is not None:
             return argument
         kind: PropertyType | None = None
@@ -449,7 +449,7 @@ def _outputs(label: str, result: object, names: Sequence[str] | None) -> tuple[P
 
 
 def _is_name(name: object) -> bool:
-    """Return whether a type or one of its results may be called so: generated source is ASCII."""
+    """Return whether a type or result may have a name, which must be ASCII for the generated source."""
     return (
         isinstance(name, str)
         and name.isascii()

@@ -51,7 +51,7 @@ _INTRODUCTION = 800
 
 
 def specs() -> Iterator[NodeSpec]:
-    """Yield the spec of every function and method in ``function_list`` that the installed torch has, and of what is new."""
+    """Yield the specs of the functions and methods in ``function_list`` that the installed torch has, and of new ones."""
     for category, names in FUNCTIONS.items():
         for name in names.split():
             found = find(name)
@@ -105,7 +105,7 @@ def operator(name: str) -> NodeSpec | None:
 
 
 def find(name: str) -> tuple[str, Callable[..., Any]] | None:
-    """Return the dotted name and the function that a type name stands for, or None if torch lacks it.
+    """Return the dotted name and the function of a type name, or None if torch lacks it.
 
     ``torch.nn.functional`` comes before ``torch`` (``softmax``, ``dropout``) but for names that are
     deprecated there (``sigmoid``); ``linalg_norm`` is ``torch.linalg.norm``.
@@ -208,7 +208,7 @@ def _is_hidden(argument: Argument) -> bool:
 
 
 def _adapted(name: str, argument: Argument) -> Argument:
-    """Return an argument with the port kind and the mode-dependent default that `overrides` tells."""
+    """Return an argument with the port kind and the mode-dependent default of `overrides`."""
     if argument.name == "training":
         return msgspec.structs.replace(argument, type=overrides.MODE, default="auto")
     kind = overrides.lookup(overrides.PORT_KINDS, name, argument.name)
@@ -230,7 +230,7 @@ def _python_arguments(name: str, function: Callable[..., Any]) -> list[Argument]
 
 
 def _guess(name: str, argument: Argument) -> dict[str, object]:
-    """Return the type of an argument whose hint torch's scripting compiler has taken away."""
+    """Return the type of an argument whose hint torch's scripting compiler has removed."""
     declared = overrides.lookup(overrides.TYPES, name, argument.name)
     if declared is not None:
         return {"type": declared}

@@ -81,7 +81,7 @@ def call_properties(name: str, calls: Iterable[Argument], about: dict[str, str])
 
 
 def positional(calls: Iterable[Argument]) -> tuple[str, ...]:
-    """Return the names that may be passed by position, ``*`` before the spread one."""
+    """Return the names of positional arguments, with ``*`` before a variadic one."""
     return tuple(f"*{a.name}" if a.spread else a.name for a in calls if a.positional)
 
 
@@ -110,7 +110,7 @@ def _as_tensor(name: str, argument: Argument) -> Argument:
 
 
 def _constructor(cls: type[nn.Module]) -> list[Argument]:
-    """Return the constructor's arguments that a person can type in."""
+    """Return the constructor's arguments that can be typed in."""
     init: Callable[..., None] = cls.__init__
     fixed: frozenset[str] = frozenset()
     if issubclass(cls, nn.RNNBase) and cls is not nn.RNNBase:
@@ -128,7 +128,7 @@ def _constructor(cls: type[nn.Module]) -> list[Argument]:
 
 
 def _typed(name: str, argument: Argument) -> Argument:
-    """Give an argument without a hint the type that `overrides` or its default tells; a tensor is typed in as numbers."""
+    """Give an argument without a hint the type of `overrides` or of its default; a tensor is typed in as numbers."""
     if argument.type is not None:
         return argument
     if argument.kind is not None:

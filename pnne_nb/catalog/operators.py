@@ -1,4 +1,4 @@
-"""Python's own operators and constructors, for values that are no tensors: sizes, tuples, items.
+"""Python's operators and constructors, for values other than tensors: sizes, tuples, items.
 
 ``torch.add`` needs a tensor; ``x.size(0) * 2`` is arithmetic of numbers. These types work on both.
 """
@@ -184,7 +184,7 @@ def ordered(items: list[Any], keys: tuple[str, ...]) -> OrderedDict[str, Any]:
 
 
 def result(items: list[Any], name: str) -> Any:
-    """Return what the function of torch's called `name` returns, made of `items`."""
+    """Return `items` as the result type of torch's function `name`."""
     return getattr(torch.return_types, name)(items)
 
 

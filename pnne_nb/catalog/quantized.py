@@ -1,4 +1,4 @@
-"""Layers with weights of lower precision: what `pn.quantize` puts in the place of a drawn layer.
+"""Layers with weights of lower precision, by which `pn.quantize` replaces layers.
 
 The palette does not list them, because their ranges are measured and their weights are converted, not drawn. A document
 may name them, and a file that does so opens anywhere. The operators are torch's own (``quantized_decomposed``):

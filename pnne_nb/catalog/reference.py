@@ -51,7 +51,7 @@ def _head(by_category: dict[str, list[NodeSpec]]) -> Iterator[str]:
     yield f"Functions and methods have {' and '.join(f'`{prop.name}`' for prop in CALL_PROPERTIES)} too."
     yield ""
     for category, members in by_category.items():
-        yield f"- [{category}](#{_anchor(category)}) ({len(members)})"
+        yield f"- [{category}](#{category.lower().replace(' ', '-')}) ({len(members)})"
 
 
 def _section(category: str, members: list[NodeSpec]) -> Iterator[str]:
@@ -92,10 +92,6 @@ def _row(prop: Property) -> str:
 
 def _escaped(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_")
-
-
-def _anchor(category: str) -> str:
-    return category.lower().replace(" ", "-")
 
 
 def main(arguments: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""The node types of training graphs: where data comes from, and what is measured.
+"""The node types of training graphs for data and metrics.
 
 Losses are layers (``CrossEntropyLoss``), optimizers and schedulers are those of torch; these are the rest::
 

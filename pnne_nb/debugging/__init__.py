@@ -1,1 +1,1 @@
-"""Watches training loops other than the engine's, and says what is wrong with them."""
+"""Monitoring and diagnosis of training loops other than the engine's."""

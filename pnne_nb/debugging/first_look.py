@@ -1,4 +1,4 @@
-"""Looks once at the model, the loss, the options and the data of a loop that somebody else has written.
+"""Checks the model, the loss, the options and the data of a foreign training loop once.
 
 The engine knows its loss and its data. Here, the loss function is recognised by the autograd functions between the loss and the
 model's output, and data are seen where they lie in memory.
@@ -35,7 +35,7 @@ _LOSSES: Final[tuple[tuple[str, type[nn.Module]], ...]] = (
 
 @final
 class FirstLook:
-    """Waits for the first step of a training, and tells what it shows.
+    """Finds the faults that the first step of a training shows.
 
     Args:
         model: What is trained; its outputs are kept until then.
@@ -60,11 +60,11 @@ class FirstLook:
             self._output = output
 
     def differentiates(self, loss: Tensor) -> None:
-        """Know the loss `[]` with its graph, where the step is told another tensor, as by Lightning."""
+        """Record the loss `[]` with its autograd graph, if the step gets another tensor, as in Lightning."""
         self._loss = loss
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         while self._handles:
             self._handles.pop().remove()
         self._output, self._loss = None, None
@@ -72,7 +72,7 @@ class FirstLook:
     def of_step(
         self, step: int, loss: Tensor | None, batch: Any, optimizer: torch.optim.Optimizer | None
     ) -> list[AnomalyFrame]:
-        """Return what is wrong, and end.
+        """Return the faults, and stop checking.
 
         Args:
             step: Its number.
@@ -97,7 +97,7 @@ class FirstLook:
 
 
 def faults_of_data(model: nn.Module, train: Any, val: Any) -> list[AnomalyFrame]:
-    """Return what is wrong with a loop's data, where it lies in memory.
+    """Return the faults of a loop's data in memory.
 
     Args:
         model: What is trained on it.
@@ -133,7 +133,7 @@ def _target(batch: Any) -> Tensor | None:
 
 
 def _loss_between(loss: Tensor | None, output: Any) -> tuple[nn.Module | None, float]:
-    """Return the kind of loss that was computed from an output, and its value where it is that loss alone; otherwise 0."""
+    """Return the kind of loss that was computed from an output, and its value if nothing else was added; otherwise 0."""
     if loss is None or loss.grad_fn is None or not isinstance(output, Tensor) or output.grad_fn is None:
         return None, 0.0
     pending, seen, names = deque([loss.grad_fn]), set[Any](), list[str]()

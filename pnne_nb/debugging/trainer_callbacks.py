@@ -30,39 +30,39 @@ def lightning_callback(monitor: TrainingMonitor) -> Any:
         ) from error
 
     class LightningMonitor(Callback):  # type: ignore[misc]  # an extra, which has no types here
-        """Records a step where Lightning has made one."""
+        """Records the steps of Lightning."""
 
         def on_train_start(self, trainer: Any, module: Any) -> None:
-            """Its loaders are open."""
+            """Check the data, whose loaders are open now."""
             monitor.watch(module, trainer.optimizers[0] if trainer.optimizers else None)
             monitor.look_at_data(_one(trainer.train_dataloader), _one(trainer.val_dataloaders))
 
         def on_train_batch_start(self, trainer: Any, module: Any, *_: Any) -> None:
-            """Watch the layers from before the forward pass on."""
+            """Watch the layers, starting before the forward pass."""
             if monitor.steps == 0 and trainer.global_step == 0:
                 monitor.watch(module, trainer.optimizers[0] if trainer.optimizers else None)
 
         def on_before_backward(self, _trainer: Any, _module: Any, loss: Tensor) -> None:
-            """Look at the loss while it still has its autograd graph."""
+            """Record the loss while it still has its autograd graph."""
             monitor.differentiates(loss)
 
         def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, *_: Any) -> None:
-            """Batches that are accumulated make one step."""
+            """Record a step, which may consist of several accumulated batches."""
             del module
             if trainer.global_step > monitor.steps and isinstance(outputs, Mapping):
                 monitor.step(outputs["loss"] * trainer.accumulate_grad_batches)
 
         def on_train_epoch_end(self, trainer: Any, module: Any) -> None:
-            """Validation comes before it."""
+            """Record the epoch's metrics; its validation has run already."""
             del module
             monitor.epoch(**_numbers(trainer.callback_metrics))
 
         def on_train_end(self, *_: Any) -> None:
-            """Take everything off the model."""
+            """Remove everything from the model."""
             monitor.close()
 
         def on_exception(self, *_: Any) -> None:
-            """Take everything off the model."""
+            """Remove everything from the model."""
             monitor.close()
 
     return LightningMonitor()
@@ -91,7 +91,7 @@ def hugging_face_callback(monitor: TrainingMonitor) -> Any:
         """Counts the steps of a Trainer, and records its losses."""
 
         def on_train_begin(self, *_: Any, model: Any = None, optimizer: Any = None, **_more: Any) -> None:
-            """Watch the layers from before the first forward pass on."""
+            """Watch the layers, starting before the first forward pass."""
             monitor.watch(model, getattr(optimizer, "optimizer", optimizer))
 
         def on_step_end(self, *_: Any, **_more: Any) -> None:
@@ -107,7 +107,7 @@ def hugging_face_callback(monitor: TrainingMonitor) -> Any:
                 monitor.epoch(**_numbers(measured))
 
         def on_train_end(self, *_: Any, **_more: Any) -> None:
-            """Take everything off the model."""
+            """Remove everything from the model."""
             monitor.close()
 
     return TrainerMonitor()

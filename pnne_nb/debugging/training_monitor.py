@@ -1,4 +1,4 @@
-"""`TrainingMonitor`: history, plots and findings for a training loop that somebody else has written."""
+"""`TrainingMonitor`: history, plots and findings for any training loop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LOOK_EVERY = 50
 
 @final
 class TrainingMonitor:
-    """Records a training loop of one's own as the engine records its own, and finds what is wrong with it.
+    """Records any training loop as an engine records its own, and diagnoses it.
 
     ::
 
@@ -44,8 +44,8 @@ class TrainingMonitor:
         monitor.history.plot()
         monitor.diagnose()
 
-    Without `track`, ``monitor.step(loss, model, optimizer)`` after each optimizer step does the same; `close`, or a ``with``
-    block around the loop, ends the watching. Losses of all steps are recorded; layers are looked at in some of the steps, so
+    Without `track`, call ``monitor.step(loss, model, optimizer)`` after each optimizer step; `close`, or a ``with``
+    block around the loop, ends the monitoring. Losses of all steps are recorded; layers are observed only in some steps, so
     that it stays within the budget.
 
     Args:
@@ -99,7 +99,7 @@ class TrainingMonitor:
 
     @property
     def steps(self) -> int:
-        """Optimizer steps seen."""
+        """Number of recorded optimizer steps."""
         return self._steps
 
     def on(self, event: str, function: Callable[[Any], object]) -> Callable[[], None]:
@@ -147,7 +147,7 @@ class TrainingMonitor:
         *,
         examples: int = 1,
     ) -> None:
-        """Record an optimizer step that was made; call it once after each.
+        """Record an optimizer step; call it once after each step.
 
         Args:
             loss: Of the step, `[]` or a number; reading it waits for an accelerator.
@@ -167,12 +167,12 @@ class TrainingMonitor:
         self.observed(value, examples=examples)
 
     def differentiates(self, loss: Tensor) -> None:
-        """Look at the loss `[]` of the first step before its backward pass; `step` does it, too, if it is given that tensor."""
+        """Check the loss `[]` of the first step before its backward pass; `step` also does so if it gets that tensor."""
         if self._first is not None:
             self._first.differentiates(loss)
 
     def observed(self, loss: float | None, *, examples: int = 1) -> None:
-        """Count a step, with its loss if that is known; for loops that tell losses only now and then."""
+        """Count a step, with its loss if known; for loops that report losses only occasionally."""
         self._look_first(None)
         self._steps += 1
         norm = None
@@ -208,7 +208,7 @@ class TrainingMonitor:
         self._look()
 
     def diagnose(self) -> list[Finding]:
-        """Say what is wrong, where and why, and what to try, as `pnne_nb.diagnose` does of an engine.
+        """Return findings: what is wrong, where and why, and what to try; see `pnne_nb.diagnose`.
 
         Returns:
             What was told while it ran and what the rules find now, each kind once for a layer, the most probable cause first.
@@ -219,7 +219,7 @@ class TrainingMonitor:
         return sorted(found.values(), key=lambda finding: rank(finding.kind))
 
     def close(self) -> None:
-        """Look at no layer any more, until the next step; the history stays."""
+        """Stop observing layers until the next step; the history stays."""
         if self._first is not None:
             self._first.close()
         loop, self._loop = self._loop, None
@@ -228,7 +228,7 @@ class TrainingMonitor:
         self._look()
 
     def watch(self, model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
-        """Look at the layers of `model` from the next step on; `step` and `track` do it, too.
+        """Observe the layers of `model` from the next step on; `step` and `track` also do so.
 
         Raises:
             InspectionError: Another model is watched, or its layers' calls cannot be seen.
@@ -237,7 +237,7 @@ class TrainingMonitor:
         self._watch()
 
     def look_at_data(self, train: object, val: object = None) -> None:
-        """Look at data that lie in memory, once; `track` does it, too.
+        """Check data in memory once; `track` also does so.
 
         Args:
             train: A loader, a dataset or a list of batches.
@@ -263,7 +263,7 @@ class TrainingMonitor:
             self._optimizer = optimizer
 
     def _watch(self) -> None:
-        """Open the next step where the layers can be seen."""
+        """Begin the next observed step, if hooks can see the layers."""
         if self._model is None or self._loop is not None:
             return
         inspector = Inspector(self._model)

@@ -1,4 +1,4 @@
-"""Writes models to files for other runtimes, checks them before and proves them after.
+"""Exports models to files for other runtimes, with a check before and a proof after.
 
 The package is the function of the contract::
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @final
 class _Export(ModuleType):
-    """This package, which can be called."""
+    """The callable package."""
 
     @answers_misuse(
         'pn.export(graph, "net.onnx")',

@@ -37,7 +37,7 @@ def attempt(
     opset: int | None = None,
     tolerance: Tolerance = "auto",
 ) -> ExportReport:
-    """Write a file and prove it. Where it turns out to be wrong at a free size, it is written again with that size fixed.
+    """Write a file and prove it. If it is wrong at a free size, write it again with that size fixed.
 
     If it is wrong at the size 1 only, the size is free from 2.
 
@@ -75,7 +75,7 @@ def attempt(
 def prepare(
     given: object, data: object, sizes: Sizes | None
 ) -> tuple[Subject, tuple[Tensor, ...] | None, dict[str, int]]:
-    """Return what is exported, a batch of the data if there is any, and the sizes of the example.
+    """Return the subject of the export, a batch of the data if there is any, and the sizes of the example.
 
     Raises:
         ExportError: If the model is unfinished, or takes neither the data nor any example.
@@ -105,7 +105,7 @@ def _prepare(
 
 
 def request_of(subject: Subject, example: tuple[Tensor, ...], opset: int | None = None) -> ExportRequest:
-    """Return what a format is asked to write."""
+    """Return the request for a format."""
     metadata = {
         f"{METADATA_PREFIX}version": __version__,
         f"{METADATA_PREFIX}torch": torch.__version__,
@@ -130,7 +130,7 @@ def _check_arguments(format: ExportFormat, sizes: Any, opset: Any, tolerance: An
 
 
 def _check_data(inputs: Sequence[TensorInfo], batch: Sequence[Tensor]) -> None:
-    """Refuse data that is not what the Input nodes say."""
+    """Raise an error if the data do not match the Input nodes."""
     free: dict[str, tuple[int, str]] = {}
     findings: list[Diagnostic] = []
 
@@ -159,7 +159,7 @@ def _check_data(inputs: Sequence[TensorInfo], batch: Sequence[Tensor]) -> None:
 
 
 def _with_named_outputs(subject: Subject, example: Sequence[Tensor]) -> Subject:
-    """Return the subject with a name for each tensor that the model gives: an Output may give several in a structure.
+    """Return the subject with a name for each output tensor; an Output may return several in a structure.
 
     Raises:
         ExportError: If an Output gives something else.
@@ -194,7 +194,7 @@ def _with_named_outputs(subject: Subject, example: Sequence[Tensor]) -> Subject:
 
 
 def _example(subject: Subject, batch: Sequence[Tensor] | None) -> dict[str, int]:
-    """Return the sizes of the example: those of the data where they can stand for others, else chosen ones."""
+    """Return the sizes of the example: those of the data if they are general, else chosen ones."""
     maker = Maker(subject.model, subject.inputs, subject.limits, subject.seen)
     if batch is not None:
         found = free_sizes_in(subject.inputs, batch)
@@ -228,7 +228,7 @@ def _write(format: ExportFormat, request: ExportRequest, path: Path) -> WrittenF
 def _fitting(
     batch: Sequence[Tensor] | None, inputs: Sequence[TensorInfo], sizes: Sequence[FreeSize]
 ) -> tuple[Sequence[Tensor] | None, tuple[str, ...]]:
-    """Return the part of the data that the file takes, and what to say if there is none."""
+    """Return the part of the data that the file accepts, and a note if there is none."""
     if batch is None:
         return None, ()
     fixed = {size.name: size.value for size in sizes if size.how == "fixed" and size.value is not None}

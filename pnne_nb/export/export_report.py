@@ -1,4 +1,4 @@
-"""Reports an export: the file, its free sizes, and how well every node agrees with the model."""
+"""The report of an export: the file, its free sizes, and the agreement of every node with the model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, slots=True)
 class ExportReport:
-    """What was written, and how it was proved.
+    """The written file and its proof.
 
     Attributes:
         path: The file.
@@ -61,7 +61,7 @@ class ExportReport:
 
     @property
     def headline(self) -> str:
-        """What came of it, in a sentence."""
+        """The result in a sentence."""
         compared = sum(each.difference is not None for each in self.nodes.values())
         if self.ok:
             at = f", and at {compared} of {len(self.nodes)} nodes" if self.nodes else ""
@@ -96,7 +96,7 @@ class ExportReport:
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """What the headline leaves out, one sentence or line each: the file, its sizes, what was compared, notes."""
+        """Further facts, one line each: the file, its sizes, the comparisons, notes."""
         lines = [f"{self.format}, {self.bytes:,} bytes: {self.path}"]
         if self.sizes:
             lines.append(f"sizes: {'; '.join(map(str, self.sizes.values()))}")

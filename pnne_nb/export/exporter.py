@@ -1,4 +1,4 @@
-"""`pn.export`: writes a model to a file for another runtime, at once or not at all, and proves the file."""
+"""`pn.export`: writes a model to a file for another runtime, atomically, and proves the file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pnne_nb.process.random_state import private_random_state
 
 
 def check_destination(path: str | Path, *, overwrite: bool) -> Path:
-    """Return the path, if a file can be put there.
+    """Return the path, if a file can be written there.
 
     Raises:
         ExportError: If there is a file already and `overwrite` is not set, a device or a pipe is there, or the directory
@@ -47,7 +47,7 @@ def check_destination(path: str | Path, *, overwrite: bool) -> Path:
 
 @contextmanager
 def written_at_once(target: Path) -> Iterator[Path]:
-    """Give a path in the same directory to write to, and put what is there in the place of `target` at the end.
+    """Yield a temporary path in the same directory, and replace `target` by it at the end.
 
     Raises:
         ExportError: If the directory cannot be written, or the disk is full; the file that was there is untouched.

@@ -1,4 +1,4 @@
-"""`pn.check_export`: tells what an export will do, before it is made."""
+"""`pn.check_export`: predicts the findings of an export."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_export(
     sizes: Sizes | None = None,
     opset: int | None = None,
 ) -> list[Diagnostic]:
-    """Return what an export would do to a model: what has no translation, what is fixed, what is decomposed.
+    """Return the findings of an export: operations without a translation, fixed sizes, decomposed operations.
 
     The file is written and proved in a temporary folder, so that the answer is what the export then does. It takes a few
     seconds; of formats whose writing takes minutes, the model is only traced.

@@ -1,4 +1,4 @@
-"""Offers repairs for a node that keeps a model from being exported, as one click in the editor."""
+"""Repairs for nodes that prevent an export, which the editor offers as one click."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PACKED: Final = (
 
 @contextmanager
 def with_repairs(graph: NodeGraph | None) -> Iterator[None]:
-    """Add to what is raised in this block, for each node, the change that would help, where one is known.
+    """Add known repairs to the diagnostics of an error in this block.
 
     Raises:
         ExportError: What was raised inside.
@@ -64,7 +64,7 @@ def with_repairs(graph: NodeGraph | None) -> Iterator[None]:
 
 
 def repair(finding: Diagnostic, graph: NodeGraph) -> Diagnostic:
-    """Return a finding of an export with the change that would help, if one is known."""
+    """Return a finding of an export with its repair, if one is known."""
     if finding.node is None or finding.node not in graph:
         return finding
     node = graph[finding.node]

@@ -1,4 +1,4 @@
-"""Runs a model on a GPU by replaying recorded CUDA graphs: one launch instead of one for each kernel."""
+"""Runs a model on a GPU by replaying recorded CUDA graphs: one launch instead of one per kernel."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Recorded(NamedTuple):
 
 
 def require_cuda(device: torch.device) -> None:
-    """Refuse a device that has no CUDA graphs.
+    """Raise an error for a device without CUDA graphs.
 
     Raises:
         TrainingError: If it is no CUDA device.
@@ -78,7 +78,7 @@ class CudaGraphs:
         return pytree.tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, recorded.outputs)
 
     def _record(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> _Recorded:
-        """Return a graph for such inputs.
+        """Record a graph for inputs of these sizes.
 
         Raises:
             TrainingError: If the model does something that no graph can hold, such as looking at its data.
@@ -111,5 +111,5 @@ class CudaGraphs:
 
 
 def _kind(leaf: Any) -> object:
-    """Return what a graph depends on: sizes and type of a tensor, and any other value itself."""
+    """Return the key of a graph for a value: sizes and type of a tensor, or any other value itself."""
     return (leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else leaf

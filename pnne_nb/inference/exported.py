@@ -1,4 +1,4 @@
-"""Runs exported files as models are run, and checks names, element types and sizes before the file's runtime sees them."""
+"""Runs exported files like models, and checks names, element types and sizes of their inputs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ExportedModule(nn.Module):
         return outputs[0] if len(outputs) == 1 else outputs
 
     def close(self) -> None:
-        """Free what the runtime holds."""
+        """Free the runtime's resources."""
         if self.exported is not None:
             self.exported.close()
             self.exported = None
@@ -97,7 +97,7 @@ def classes_of(module: ExportedModule) -> tuple[str, ...] | None:
 
 
 def require_classes(wanted: Sequence[str] | None, known: tuple[str, ...] | None, file: str) -> tuple[str, ...] | None:
-    """Return the names of the classes, if what the caller says is what the file says.
+    """Return the names of the classes, if those of the caller and of the file agree.
 
     Raises:
         ExportError: If it is not; the message names the first difference.
@@ -114,7 +114,7 @@ def require_classes(wanted: Sequence[str] | None, known: tuple[str, ...] | None,
 
 
 def require_inputs(infos: Sequence[TensorInfo], inputs: Sequence[Any], named: Mapping[str, Any], file: str) -> None:
-    """Refuse a batch that the file does not take.
+    """Raise an error for a batch that the file does not accept.
 
     Args:
         infos: What it takes, in order.

@@ -1,4 +1,4 @@
-"""Splits real examples for measuring a model: some calibrate it, and the others are held out to judge it by one number."""
+"""Splits real examples into those that calibrate a model and held-out ones that judge it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Examples:
 def read_examples(
     given: object, data: Data | Array | None, val_data: Data | Array | None, reuse: nn.Module | None
 ) -> Examples:
-    """Return a model with examples: `data` calibrates and `val_data` judges; without the second, `data` is divided.
+    """Return a model with examples: `data` calibrates and `val_data` judges; without `val_data`, `data` is split.
 
     Args:
         given: A graph, a module, or a `TrainingEngine`, whose own data is taken if there is no other.
@@ -118,7 +118,7 @@ def _opened(data: Data | Array, name: str) -> BatchSource:
 
 
 def _batches(source: BatchSource, names: Sequence[str], most: int) -> Iterator[Batch]:
-    """Yield batches with inputs by place, until there are enough examples."""
+    """Yield batches with positional inputs, until there are enough examples."""
     seen = 0
     with closing(source):
         for raw in source.batches(1):
@@ -140,7 +140,7 @@ def _batch(raw: Any, names: Sequence[str]) -> Batch:
 
 
 def _divided(batches: list[Batch]) -> tuple[list[Batch], list[Batch]]:
-    """Return every fourth batch, and the others: data may be sorted by class."""
+    """Return every fourth batch, and the others, because data may be sorted by class."""
     if len(batches) == 1:
         batches = list(_halves(batches[0]))
     first, others = batches[::4], [batch for place, batch in enumerate(batches) if place % 4]
@@ -172,7 +172,7 @@ def joined(batches: Sequence[Batch]) -> Data:
 
 @final
 class Criterion:
-    """The number that a model is judged by.
+    """The number that judges a model.
 
     Args:
         budget: Its name and what it may lose; None chooses by the targets.

@@ -66,7 +66,7 @@ class Prediction(NamedTuple):
 
 @final
 class InferenceEngine:
-    """Runs a copy of `model` in eval mode; the original may go on training. Safe to use from several threads.
+    """Runs a copy of `model` in eval mode; the original may continue its training. It is thread-safe.
 
     Args:
         model: A module, of which a copy is made, or a graph, which is compiled.
@@ -120,7 +120,7 @@ class InferenceEngine:
         classes: Sequence[str] | None = None,
         trust: bool = False,
     ) -> Self:
-        """Open what `pn.save` or `pn.export` has written; everything else is as with a live model.
+        """Open a file of `pn.save` or `pn.export`.
 
         A package and an ONNX file hold data only. An exported program (``.pt2``) and an AOTInductor package can run code
         when they are opened: those need ``trust=True``, which means that you know who has written them.
@@ -161,7 +161,7 @@ class InferenceEngine:
         return engine
 
     def close(self) -> None:
-        """Free what the runtime of an exported file holds; a live model is left to Python."""
+        """Free the runtime of an exported file; does nothing for a live model."""
         with self._lock:
             if isinstance(self._model, ExportedModule):
                 self._model.close()
@@ -184,14 +184,14 @@ class InferenceEngine:
         return module.eval()
 
     def refresh(self, model: nn.Module) -> None:
-        """Use a copy of `model` as it is now from the next batch on."""
+        """Use a new copy of `model` from the next batch on."""
         fresh = self._copied(model)
         with self._lock:
             self._model = fresh
             self._graphs = None if self._graphs is None else CudaGraphs(fresh, self.device)
 
     def stream(self, data: Data | Array | Iterator[Any], *, progress: Progress | None = None) -> Iterator[Any]:
-        """Yield the model's output for each batch, on the CPU, as soon as it is there.
+        """Yield the model's output for each batch, on the CPU, as soon as it is computed.
 
         Args:
             data: An array of inputs, or a list of them; or a tuple of arrays, arrays by name, a Dataset, a DataLoader or
@@ -298,7 +298,7 @@ class InferenceEngine:
         return Prediction(best.indices, best.values)
 
     def warm_up(self, example: Array | tuple[Array, ...], times: int = 3) -> None:
-        """Run `example`, a batch of inputs, so that the first real one does not pay for what is set up once.
+        """Run `example`, a batch of inputs, so that the first real batch does not include the set-up time.
 
         Raises:
             TrainingError: `times` is no positive number.
@@ -310,12 +310,12 @@ class InferenceEngine:
 
 
 def _has_format(path: Path) -> bool:
-    """Return whether the end of a path means a format of exported files."""
+    """Return whether a path has the suffix of an export format."""
     return any(path.name.lower().endswith(end) for format in FORMATS for end in format.suffixes) and not path.is_dir()
 
 
 def _arrays(data: Data | Array, inputs: int | None) -> Data:
-    """Arrays as `open_source` takes them: of one shape in a list, and not as many as `inputs`, they are examples."""
+    """Return data for `open_source`: arrays of one shape in a list are examples, unless they are as many as `inputs`."""
     match data:
         case Tensor() | np.ndarray() | Table():
             return (data,)
@@ -332,7 +332,7 @@ def _tensor(value: Any) -> Any:
 
 
 def _with_tensors(raw: Any) -> Any:
-    """Return a batch as generators and loaders make it, with tensors in the place of numpy's arrays of numbers."""
+    """Return a batch with tensors instead of NumPy arrays."""
     match raw:
         case np.ndarray() if raw.dtype.kind in "fiubc":
             return from_numpy(raw, "data")
@@ -345,7 +345,7 @@ def _with_tensors(raw: Any) -> Any:
 
 
 def _copy(model: nn.Module) -> nn.Module:
-    """Return a copy as of one moment; what a forward pass has left in `model` with its gradient is copied without."""
+    """Return a consistent copy of `model`; tensors with a gradient graph are detached."""
     # Without no_grad, the copy of a scripted module has parameters that autograd has made.
     with between_steps(model), torch.no_grad():
         kept = [tensor for module in model.modules() for tensor in tensors_in(vars(module))]
@@ -366,7 +366,7 @@ def _parameters(model: nn.Module) -> Mapping[str, inspect.Parameter]:
 
 
 def _taken(named: dict[str, Any], model: nn.Module) -> dict[str, Any]:
-    """Return the parts of a batch that `model` takes, which a target may be among."""
+    """Return the parts of a batch that `model` takes; a batch may include a target."""
     parameters = _parameters(model)
     if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
         return named
@@ -374,7 +374,7 @@ def _taken(named: dict[str, Any], model: nn.Module) -> dict[str, Any]:
 
 
 def _most_inputs(model: nn.Module) -> int | None:
-    """Return the number of inputs that `model` takes by position at most; None if there is no limit."""
+    """Return the largest number of positional inputs of `model`; None if there is no limit."""
     parameters = _parameters(model).values()
     if any(parameter.kind is inspect.Parameter.VAR_POSITIONAL for parameter in parameters):
         return None

@@ -49,7 +49,7 @@ def quantize(
     reuse: nn.Module | None = None,
     keep: Sequence[str] = (),
 ) -> QuantizationReport:
-    """Convert layers to lower precision, and leave the fewest in float32 with which the metric stays within a budget.
+    """Convert layers to lower precision, and leave as few as possible in float32 to keep a metric within a budget.
 
     Each node that can be converted is measured on real batches: its own error, and what that does to the model's
     outputs. Nodes are then left in float32 in the order of that damage, as few as the budget allows. The result is again
@@ -147,7 +147,7 @@ class PrecisionSearch:
 
     @property
     def given(self) -> NodeGraph:
-        """The document in float32, as it is converted: fused, and without dropout."""
+        """The float32 document before the conversion: fused and without dropout."""
         return self._subject.graph
 
     @property
@@ -158,7 +158,7 @@ class PrecisionSearch:
         self._candidates = [each for each in self._candidates if each.path not in paths]
 
     def report(self, left: Collection[str] | None = None) -> QuantizationReport:
-        """Return what comes of leaving nodes in float32.
+        """Return the report for a choice of nodes in float32.
 
         Args:
             left: Their paths; None searches for the fewest that the budget allows.
@@ -183,7 +183,7 @@ class PrecisionSearch:
 
     @functools.cached_property
     def _errors(self) -> tuple[dict[str, PrecisionLoss], int, int]:
-        """What each node costs, the multiply-adds of one example, and the number of examples measured."""
+        """The error of each node, the multiply-adds of one example, and the number of measured examples."""
         calls = [functools.partial(_call, batch=batch) for batch in self.examples.held_out[:ERROR_BATCHES]]
         measured = sum(batch.examples for batch in self.examples.held_out[:ERROR_BATCHES])
         errors = measure_nodes(self._model, self._modules, self._candidates, calls)

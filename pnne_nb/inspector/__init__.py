@@ -1,1 +1,1 @@
-"""Looks inside modules: name patterns choose layers, hooks measure them, frames carry the results."""
+"""Inspects modules: name patterns select layers, hooks measure them, frames carry the results."""

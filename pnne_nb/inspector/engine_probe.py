@@ -1,4 +1,4 @@
-"""Lets an inspector watch a training: a probe, and a listener to its events."""
+"""Attaches an inspector to a training: adds its probe and listens to the training's events."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class ObservableEngine(Protocol):
 
 
 _attached: weakref.WeakKeyDictionary[ObservableEngine, dict[Hashable, Callable[[], None]]] = weakref.WeakKeyDictionary()
-"""What is attached to each training, by what is watched. Nothing in it may hold the training itself."""
+"""Functions that detach, by training and by what is watched. No value may hold a reference to the training."""
 
 
 def attach(engine: ObservableEngine, probe: DiagnosingProbe, cadence: Cadence, key: Hashable) -> Callable[[], bool]:
-    """Let `probe` observe and hear `engine`; one that was attached by the same `key` is detached before.
+    """Let `probe` observe `engine` and receive its events, in place of a probe that was attached with the same `key`.
 
     Returns:
         A function that detaches, and returns whether the probe was still attached.
@@ -67,7 +67,7 @@ def attach(engine: ObservableEngine, probe: DiagnosingProbe, cadence: Cadence, k
 
 
 def scale_of(engine: ObservableEngine) -> Callable[[], float]:
-    """Tells the factor that gradients have inside a backward pass, without holding the training."""
+    """Return a function that gives the training's gradient scale, without a strong reference to the training."""
     return partial(_scale, weakref.ref(engine))
 
 

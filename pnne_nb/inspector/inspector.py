@@ -36,12 +36,12 @@ _ELSEWHERE = {
     "register_hook": 'inspector.watch("*", what=("activations", "gradients"))',
     "show": 'inspector.plot("name of a layer"), or inspector.summary()',
 }
-"""What to write instead of methods that inspectors of other libraries have."""
+"""What to call instead of methods that inspectors of other libraries have."""
 
 
 @final
 class Inspector:
-    """Looks inside any module by names, without changing it.
+    """Measures the layers of any module, selected by name, without changing the module.
 
     Args:
         net: The module. One that ``torch.compile`` made is inspected as the module that it wraps, uncompiled.
@@ -70,7 +70,7 @@ class Inspector:
         def __getattr__(self, name: str) -> NoReturn:
             raise no_attribute(self, name, _ELSEWHERE)
 
-    # What to watch
+    # Watch list
 
     def watch(
         self,
@@ -126,9 +126,9 @@ class Inspector:
     ) -> Inspection:
         """Run the model once and capture what is watched (every layer, if `watch` was never called).
 
-        Training mode, gradients, buffers and random numbers are afterwards as they were before, and no hook is
-        left, also if the model raises. The ambient autocast applies. Running in the mode that the model is in,
-        it draws the random numbers that its next call would draw.
+        Training mode, gradients, buffers and random state are restored afterwards and hooks are removed, also after an
+        error. The model runs in its current mode, under the ambient autocast, with the random numbers that its next call
+        would draw.
 
         Args:
             data: A tensor (or anything else) is the model's argument, a tuple its arguments, a mapping its
@@ -138,14 +138,14 @@ class Inspector:
                 runs, and there are no gradients.
 
         Returns:
-            The run: every captured tensor with its statistics, what was called how often, the norms of the
-            gradients, the loss and the output. It is also kept: `get_statistics`, `summary`, `plot` … tell of it.
+            The run: every captured tensor with its statistics, the number of calls of each layer, the norms of the
+            gradients, the loss and the output. `get_statistics`, `summary`, `plot` and others use the last run.
 
         Raises:
             InspectionError: If the model does not take `data`, `target` is missing or given without `loss_fn`, the loss
                 is not a real scalar with a gradient, or a lazy layer has no parameters yet.
             ArgumentError: If `loss_fn` cannot be called, or is the class of a loss.
-            Exception: Whatever the model or the loss raises itself, with a note of where it happened.
+            Exception: An error of the model or the loss, with a note that names the layer.
         """
         watched = self._watched or dict.fromkeys(match_layers(self._model), DEFAULT)
         with self.held():
@@ -154,7 +154,7 @@ class Inspector:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the attached trainings between two steps, for whatever runs the model meanwhile."""
+        """Hold the attached trainings between two steps while this block runs the model."""
         with ExitStack() as stack:
             for training in self._trainings:
                 stack.enter_context(training.paused())
@@ -180,8 +180,8 @@ class Inspector:
     def captured_data(self) -> dict[str, dict[Quantity, Tensor | dict[str, Tensor]]]:
         """The captured tensors by layer and quantity; empty before the first run.
 
-        Where a layer has several (several outputs or calls, weight and bias), they stand by label.
-        A run that would keep more than 256 MiB keeps samples: see ``inspection.captures`` for which.
+        If a layer has several tensors of one quantity (outputs, calls, weight and bias), the value is a dict by label.
+        Beyond 256 MiB, a run keeps samples only; ``inspection.captures`` says of which tensors.
         """
         found: dict[str, dict[Quantity, dict[str, Tensor]]] = {}
         for capture in self.last_captures:
@@ -197,7 +197,7 @@ class Inspector:
         """Return the captured tensors as arrays on the host, as ``np.savez`` takes them; empty before the first run.
 
         The names are ``"layer.quantity"``, with ``".label"`` where a layer has several: ``"0.parameters.weight"``.
-        What NumPy has no type for (bfloat16) becomes float32.
+        Types that NumPy lacks (bfloat16) become float32.
         """
         return {
             ".".join(filter(None, (capture.layer, capture.quantity, capture.label))): to_array(capture.tensor)
@@ -205,12 +205,12 @@ class Inspector:
         }
 
     def get_statistics(self, name: str, what: Quantity | None = None, label: str | None = None) -> Statistics:
-        """Return the statistics of one captured tensor: its activation, or what else was watched there.
+        """Return the statistics of one captured tensor, by default the layer's activation.
 
         Args:
-            name: Path of the layer; of a module that appears twice, any of its paths.
-            what: The quantity; by default the first captured of activations, inputs, gradients, parameters …
-            label: Which of several outputs, calls or parameters; by default the first.
+            name: Path of the layer; any of its paths if the module appears twice.
+            what: The quantity; by default the first captured one, in the order activations, inputs, gradients, parameters …
+            label: The label among several outputs, calls or parameters; by default the first.
 
         Raises:
             LayerNotFoundError: If the model has no such layer.
@@ -227,7 +227,7 @@ class Inspector:
         bins: Bins = "auto",
         log: bool = False,
     ) -> Histogram:
-        """Return the histogram of one captured tensor; arguments and errors as of `get_statistics` and `histograms`."""
+        """Return the histogram of one captured tensor; see `get_statistics` and `histograms` for arguments and errors."""
         [found] = histograms([self._find(name, what, label).tensor], bins, log=log)
         return found
 
@@ -240,7 +240,7 @@ class Inspector:
         bins: Bins = "auto",
         log: bool = False,
     ) -> object:
-        """Return a figure (bqplot) of the distribution of one captured tensor; arguments as of `histogram`."""
+        """Return a bqplot figure of the distribution of one captured tensor; see `histogram` for the arguments."""
         capture = self._find(name, what, label)
         [found] = histograms([capture.tensor], bins, log=log)
         kind = type(self._model.get_submodule(capture.layer)).__name__
@@ -269,7 +269,7 @@ class Inspector:
         return pd.DataFrame(rows, columns=None if rows else ["layer", "type", "what", "label"])
 
     def diagnose(self, frames: Iterable[Frame] | None = None, rules: Iterable[Rule] = RULES) -> list[Finding]:
-        """Return what is wrong, where, why, and what to try; empty if nothing is.
+        """Return findings: what is wrong, where, why, and what to try.
 
         ```python
         from pnne_nb.inspector.diagnosis.rules import RULES, ExplodingGradients
@@ -278,15 +278,15 @@ class Inspector:
         ```
 
         Args:
-            frames: Of a training, e.g. ``live.frames``; None for the last run of `run_inspection`.
-            rules: What to look for; each has its thresholds as fields.
+            frames: Frames of a training, such as ``live.frames``; None for the last run of `run_inspection`.
+            rules: The rules to apply; their fields are thresholds.
 
         Returns:
             The findings, in the order of the rules.
 
         Raises:
             InspectionError: If there are no frames and there was no run.
-            ArgumentError: If `frames` or `rules` are none.
+            ArgumentError: If `frames` or `rules` are invalid.
         """
         return diagnose(self._model, frames_of(self.inspection) if frames is None else frames, rules)
 
@@ -296,36 +296,32 @@ class Inspector:
         """Return a probe of the watch list (every leaf layer's activations, if `watch` was never called).
 
         Args:
-            gradient_scale: Tells the factor that the loss is multiplied by before the backward pass; None for 1.
+            gradient_scale: Returns the factor by which the loss is multiplied before the backward pass; None for 1.
         """
         return LiveProbe(self._model, self._watched or None, gradient_scale=gradient_scale)
 
     def attach(
         self, engine: ObservableEngine, budget: str | float = "2%", hz: float = 10.0, *, rules: Iterable[Rule] = RULES
     ) -> Callable[[], None]:
-        """Watch the same layers while `engine` trains the model; the frames go where the engine's frames go.
+        """Watch the same layers while `engine` trains the model; the frames join the engine's frames.
 
-        What `rules` find in them is told as the engine's ``"anomaly"`` events and shown in its dashboard, once
-        for each kind and layer.
-
-        Later calls of `run_inspection` hold the training between two steps while they run. Where the same layers and
-        quantities are attached to the training already, also by another inspector, this takes their place: a cell
-        may be run again and again.
+        Findings of `rules` become ``"anomaly"`` events of the engine and appear in its dashboard, once per kind and layer.
+        Later calls of `run_inspection` hold the training between two steps while they run. If an inspector is already
+        attached with the same layers and quantities, the new one replaces it, so that a cell can be run repeatedly.
 
         Args:
             engine: The training.
-            budget: Share of the running time that watching may take: ``"1%"`` or 0.01. All that watches one training, a
-                dashboard included, takes no more than the largest of their budgets together.
-            hz: Observed steps a second, at most; 10 is what a dashboard can show.
-            rules: What to look for.
+            budget: Share of the running time that watching may take: ``"1%"`` or 0.01. All observers of one training, a
+                dashboard included, together take no more than the largest of their budgets.
+            hz: Most observed steps a second; a dashboard shows 10.
+            rules: The rules to apply.
 
         Returns:
             A function that detaches; it may be called twice.
 
         Raises:
-            InspectionError: If `engine` trains another module.
-            InspectionError: If the layers' calls cannot be seen (``torch.compile``).
-            ArgumentError: If `engine` is no training, `budget` no share, `hz` negative, or a rule none.
+            InspectionError: If `engine` trains another module, or hooks cannot see the layers' calls (``torch.compile``).
+            ArgumentError: If `engine` is not a training, `budget` not a share, `hz` negative, or a rule invalid.
         """
         pace = cadence(hz, budget)
         expect(engine, ObservableEngine, "engine", "a training", "pn.TrainingEngine(model, data) makes one.")
@@ -362,22 +358,21 @@ class Inspector:
         live.frames
         ```
 
-        What belongs to parameters (their gradients, norms, updates) is measured when an optimizer of ``torch.optim``
-        steps; a loop that changes them by itself shows activations, inputs and gradients of activations.
+        Parameters, their gradients, norms and updates are measured when an optimizer of ``torch.optim`` steps. A loop
+        without one shows only activations, inputs and gradients of activations.
 
-        Gradients are shown as the optimizer uses them. Those of parameters are unscaled in any case; those of
-        activations, where a `GradScaler` is at work, if it is given as `scaler` or the optimizer is a fused one: without
-        either, they are shown multiplied by its scale.
+        Gradients of parameters are shown unscaled, as the optimizer uses them. With a `GradScaler`, gradients of
+        activations are unscaled if it is given as `scaler` or the optimizer is fused; else they include its scale.
 
         Args:
-            budget: Share of the running time that watching may take: ``"1%"`` or 0.01. What it takes is measured in
-                processor time, and shown as ``live.cost``, with its 95 % interval.
-            hz: Observed steps a second, at most.
-            scaler: The one that scales the loop's loss, so that gradients of activations are shown as they are.
+            budget: Share of the running time that watching may take: ``"1%"`` or 0.01. ``live.cost`` is the measured share
+                of processor time, with its 95 % interval.
+            hz: Most observed steps a second.
+            scaler: The `GradScaler` of the loop's loss.
 
         Raises:
-            InspectionError: If it is live already, or the layers' calls cannot be seen.
-            ArgumentError: If `budget` is no share, or `hz` negative.
+            InspectionError: If it is live already, or hooks cannot see the layers' calls.
+            ArgumentError: If `budget` is not a share, or `hz` negative.
         """
         if self._loop is not None:
             raise InspectionError("This inspector is live already: end the other `with inspector.live()` first.")
@@ -390,10 +385,10 @@ class Inspector:
                 self._loop = None
 
     def step(self, loss: float | Tensor | None = None) -> None:
-        """Say that a step of the hand-written loop is over.
+        """End a step of the hand-written loop.
 
         Args:
-            loss: Of the step, to be kept among the frames; read only on observed steps.
+            loss: Loss of the step, to be kept among the frames; read only in observed steps.
 
         Raises:
             InspectionError: Outside ``with inspector.live()``.
@@ -407,10 +402,10 @@ class Inspector:
 
 
 def cadence(hz: float, budget: str | float) -> Cadence:
-    """Observations at most `hz` times a second, within a share of the running time.
+    """Return a cadence of at most `hz` observations a second within the share `budget` of the running time.
 
     Raises:
-        ArgumentError: If `hz` is no number of at least 0, or `budget` no share.
+        ArgumentError: If `hz` is not a number of at least 0, or `budget` not a share.
     """
     expect(hz, int | float, "hz", "a number of observed steps a second")
     if not hz >= 0:
@@ -419,7 +414,7 @@ def cadence(hz: float, budget: str | float) -> Cadence:
 
 
 def parse_share(budget: str | float) -> float:
-    """Return the share that ``"1%"`` or 0.01 stands for.
+    """Return a share such as ``"1%"`` or 0.01 as a number.
 
     Raises:
         ArgumentError: If it is neither, or not within (0, 1].

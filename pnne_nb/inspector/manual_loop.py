@@ -1,4 +1,4 @@
-"""Watches a training loop that a person wrote by hand."""
+"""Observes a hand-written training loop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEPT = 4096
 """Frames that are kept; the oldest go first."""
 
 _BLIND = (
-    "None of the watched layers was called in this step, so there is nothing to see of them. Was the model compiled by"
+    "None of the watched layers was called in this step, so nothing could be measured. Was the model compiled by"
     " torch.compile, or is another one trained? Watch the module before compiling it; parameters, their gradients,"
     " updates and gradient norms can be watched in any case."
 )
@@ -31,16 +31,16 @@ _BLIND = (
 
 @final
 class HandwrittenLoop:
-    """Observes steps of a loop from one call per step.
+    """Observes the steps of a loop that calls `step` once per step.
 
-    The optimizer's own step hooks tell when gradients are ready and when they were used, so the loop may zero
-    its gradients wherever it likes. Gradients are seen as the optimizer sees them: after clipping, and unscaled, also
-    where a fused optimizer is what unscales them.
+    Hooks on the optimizer's step show when gradients are ready and when they were used, so the loop may zero its
+    gradients anywhere. Gradients are measured as the optimizer uses them: after clipping and unscaled, also by a fused
+    optimizer.
 
     Args:
         model: The module that is trained.
-        probe: What observes it.
-        cadence: How often.
+        probe: The probe that measures.
+        cadence: How often it measures.
     """
 
     def __init__(self, model: nn.Module, probe: LiveProbe, cadence: Cadence) -> None:
@@ -83,7 +83,7 @@ class HandwrittenLoop:
 
     @property
     def steps(self) -> int:
-        """Steps done."""
+        """Number of finished steps."""
         return self._steps
 
     def step(self, loss: float | Tensor | None = None) -> None:
@@ -97,7 +97,7 @@ class HandwrittenLoop:
             self.frames.extend(self._close())
             if loss is not None:
                 value = float(loss.detach() if isinstance(loss, Tensor) else loss)
-                # The loop does not tell its learning rate and the size of its batches.
+                # Learning rate and batch size of the loop are unknown.
                 self.frames.append(StepFrame(self._steps, 1, value, float("nan"), 0, time.monotonic() - self._began))
             now = time.thread_time()
             known = self._known + self._probe.hooked + now - began
@@ -109,7 +109,7 @@ class HandwrittenLoop:
     def _next_step(self) -> None:
         now = time.monotonic()
         self._open = self._cadence.due(now)
-        self._timed = self._open or self._toll.wants_bare(now)
+        self._timed = self._open or now >= self._toll.next_bare
         if self._timed:
             self._last = time.thread_time()
         if self._open:
@@ -134,7 +134,7 @@ class HandwrittenLoop:
     def _before_update(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
         if self._open and self._ours(optimizer):
             began = time.thread_time()
-            # A `GradScaler` leaves unscaling to optimizers that can do it on the way: they are given the factor.
+            # A `GradScaler` passes its factor to optimizers that unscale gradients themselves.
             scale = getattr(optimizer, "grad_scale", None)
             self._probe.parameter_scale = 1.0 if scale is None else float(scale)
             self._probe.gradients_ready()

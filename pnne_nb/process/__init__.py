@@ -1,1 +1,1 @@
-"""Manages the interpreter itself: parent process, forks, subscribers, version, garbage collection."""
+"""Tools for the interpreter and its process: parent process, forks, subscribers, version, garbage collection."""

@@ -1,4 +1,4 @@
-"""Replaces files at once or not at all: every file of a user's is written by this."""
+"""Replaces files atomically; all user files are written by this module."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 
 def replace_file(path: Path, content: bytes, *, previous: Path | None = None) -> None:
-    """Write a file: a crash at any moment leaves the old one, or its copy at `previous`, or the new one.
+    """Write a file; a crash at any moment leaves the old file, its copy at `previous`, or the new file.
 
     The file is as readable as the one that was there, or as any other new file. What a crash leaves unfinished is
     named ``.<name>-<eight digits>``; see `remove_unfinished`.
@@ -53,7 +53,7 @@ def replace_file(path: Path, content: bytes, *, previous: Path | None = None) ->
 
 @contextlib.contextmanager
 def written_beside(path: Path) -> Iterator[Path]:
-    """Give a free name beside `path`, for a writer that wants a path; move what is there to its place.
+    """Yield a free name next to `path` for a writer, and move the written file to `path`.
 
     What is left under that name when the block ends is removed.
 
@@ -71,7 +71,7 @@ def written_beside(path: Path) -> Iterator[Path]:
 
 
 def file_at(path: Path) -> os.stat_result | None:
-    """Return what the file system knows of the file or folder at `path`; None if nothing is there.
+    """Return the status of the file or folder at `path`; None if there is none.
 
     Raises:
         OSError: No file can have this path, or its folder may not be searched.
@@ -85,7 +85,7 @@ def file_at(path: Path) -> os.stat_result | None:
 
 
 def _held(path: Path) -> BinaryIO:
-    """Return a new, locked file beside `path`: `remove_unfinished` takes unlocked ones for what a crash has left."""
+    """Return a new, locked file next to `path`; `remove_unfinished` removes only unlocked ones."""
     while True:
         file = path.with_name(f".{path.name}-{secrets.token_hex(4)}").open("xb")
         with contextlib.suppress(OSError):
@@ -97,7 +97,7 @@ def _held(path: Path) -> BinaryIO:
 
 
 def remove_unfinished(directory: Path, pattern: str) -> None:
-    """Remove what `replace_file` has left unfinished in a process that was killed; what is being written stays.
+    """Remove unfinished files of killed processes; files that are being written stay.
 
     Args:
         directory: Where to look.

@@ -1,4 +1,4 @@
-"""Begins imports that take seconds before somebody waits for them."""
+"""Starts slow imports in the background before they are needed."""
 
 from __future__ import annotations
 
@@ -59,25 +59,25 @@ def import_in_background(*modules: str) -> None:
 
 
 def in_notebook() -> bool:
-    """Return whether this process is a kernel, or IPython in a terminal: it looks, and imports nothing."""
+    """Return whether this process is a kernel, or IPython in a terminal, without importing anything."""
     return ipython() is not None
 
 
 def ipython() -> Any:
-    """Return IPython's shell, or None where it does not run; nothing is imported."""
+    """Return IPython's shell, or None if it does not run, without importing anything."""
     get = getattr(sys.modules.get("IPython"), "get_ipython", None)
     return None if get is None else get()
 
 
 def wait_for_import(module: str = SYMBOLIC) -> None:
-    """Return when a module is there, or cannot be, if it was asked for: others that are to come are not waited for."""
+    """Wait until a requested module is imported or has failed; do not wait for others."""
     asked = _asked.get(module)
     if asked is not None and threading.current_thread() not in _thread:
         asked.wait()
 
 
 def wait_for_imports() -> None:
-    """Return when nothing that was asked for is still to come."""
+    """Wait until all requested modules are imported or have failed."""
     for thread in _thread:
         if thread is not threading.current_thread():
             thread.join()
@@ -85,7 +85,7 @@ def wait_for_imports() -> None:
 
 @contextmanager
 def importing_alone() -> Iterator[None]:
-    """Let the thread import no module in this block, once it has imported the one under way.
+    """Stop the background imports in this block, after the current one.
 
     The parts of a package need each other, and two threads that import them may see one half made.
     """
@@ -103,7 +103,7 @@ def importing_alone() -> Iterator[None]:
 
 
 def imported_late(module: str) -> Any:
-    """Return a module, which is imported alone if it is not there yet; it waits for nothing if it is."""
+    """Return a module; if it is not imported yet, import it while the background imports stop."""
     found = sys.modules.get(module)
     if found is not None and not getattr(found.__spec__, "_initializing", False):
         return found
@@ -167,7 +167,7 @@ def _waiting_for_module(fork: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def _hold() -> bool:
-    """Wait for the module under way, and let the next one wait; whether there is something to let go of."""
+    """Wait for the current background import and hold the next one; return whether there is something to release."""
     # A module that forks while it is imported has its turn already.
     if threading.current_thread() in _thread or not _turn.acquire(timeout=_PATIENCE):
         return False
@@ -197,7 +197,7 @@ def _after_fork() -> None:
 
 
 def _forget_in_child() -> None:
-    """Forget the thread that imports, which a forked child lacks: waiting threads go on, and imports can be requested again."""
+    """Forget the import thread in a forked child, which has none, so that imports can be requested again."""
     if not (getattr(_here, "waits", False) or _here.held):
         # Nobody can let go of them here.
         locks: tuple[Any, ...] = (_importing, _turn)

@@ -1,4 +1,4 @@
-"""Waits for what other threads change under one lock, in a way that an interrupt may end anywhere."""
+"""Waiting for changes that other threads make under one lock, safe against interrupts at any point."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ cut short whoever was ringing."""
 
 @final
 class Bell:
-    """Wakes one thread. Both calls are single ones of C, in whose middle no interrupt comes."""
+    """Wakes one thread. Both methods are single calls of C, which no interrupt can split."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._lock.acquire()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until it has rung, for so many seconds at most; whether it has."""
+        """Wait until it rings, for at most that many seconds; return whether it has."""
         return self._lock.acquire(timeout=seconds)
 
     def ring(self) -> None:
-        """Wake the thread that waits, or the next one that is about to."""
+        """Wake the waiting thread, or the next one that waits."""
         if self._lock.locked():
             self._lock.release()
 
 
 @final
 class Bells:
-    """The bells of all who wait for what a lock guards.
+    """The bells of all threads that wait for changes under one lock.
 
     Args:
         lock: Held by whoever changes it, and by whoever rings.
@@ -78,13 +78,13 @@ class Bells:
                     self._bells.remove(bell)
 
     def ring(self) -> None:
-        """Wake every waiting thread, so that it looks again; called with the lock held."""
+        """Wake every waiting thread, so that it checks its condition; called with the lock held."""
         for bell in self._bells:
             bell.ring()
         self._bells.clear()
 
     def clear(self) -> None:
-        """Forget the waiting threads, which a forked child lacks."""
+        """Forget the waiting threads in a forked child, which has none."""
         self._bells.clear()
 
 
@@ -103,7 +103,7 @@ class Errand:
         self._work = work
 
     def run(self) -> None:
-        """Do it, and keep what it raises for the thread that waits."""
+        """Run the function, and keep its error for the waiting thread."""
         try:
             self._work()
         except BaseException as error:  # noqa: BLE001  it is raised where somebody has asked for it

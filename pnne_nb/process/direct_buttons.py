@@ -1,4 +1,4 @@
-"""Connects a page's buttons with the training's process directly: a kernel whose cell holds the GIL hears nobody.
+"""Connects a page's buttons directly with the training's process, because a cell may hold the kernel's GIL.
 
 The page is told an address of this machine with a secret in it. Whoever has it can halt this training, and nothing else.
 Beside a cell that keeps Python's lock in C, whoever wants the lock waits for it with others, and does not know for how long.
@@ -62,7 +62,7 @@ def nothing() -> None:
 
 
 def _let_signal(listener: socket.socket, signal: int, thread: threading.Thread) -> None:
-    """Let the system send `thread` a signal when a connection can be taken."""
+    """Let the system send a signal to `thread` when a connection arrives."""
     owner = struct.pack("ii", _F_OWNER_TID, thread.native_id)
     fcntl.fcntl(listener, _F_SETOWN_EX, owner)
     fcntl.fcntl(listener, fcntl.F_SETSIG, signal)
@@ -71,7 +71,7 @@ def _let_signal(listener: socket.socket, signal: int, thread: threading.Thread) 
 
 @final
 class DirectButtons:
-    """Listens in a thread of its own from now on, until it is closed.
+    """Listens for clicks in a thread until it is closed.
 
     Args:
         pressed: Called there, or by `look`.
@@ -108,7 +108,7 @@ class DirectButtons:
 
     @property
     def pending(self) -> bool:
-        """Whether a click has come, or may have, whose effect is still to come; never gives Python's lock away."""
+        """Whether a click may have arrived that has no effect yet; never releases Python's lock."""
         if self._taking:
             return True
         # Elsewhere than on Linux, a connection may be there before its request.
@@ -119,11 +119,11 @@ class DirectButtons:
 
     @property
     def listens(self) -> bool:
-        """Whether the address can be reached by way of this process."""
+        """Whether this process listens at the address."""
         return self._listener.fileno() >= 0
 
     def join(self, timeout: float) -> None:
-        """Wait until nobody listens any more."""
+        """Wait for the end of the listening thread."""
         self._thread.join(timeout)
 
     def renew_after_fork(self) -> None:
@@ -131,7 +131,7 @@ class DirectButtons:
         self._listener.close()
 
     def close(self) -> None:
-        """Listen no more after a moment, for a click that is on its way; nothing is called from now on."""
+        """Stop listening after a moment, for a click in transit; no function is called from now on."""
         self._pressed, self._heard = None, nothing  # and with them the training goes
         if not self.listens:
             return
@@ -140,7 +140,7 @@ class DirectButtons:
             bell.sendall(b"\n")
 
     def look(self) -> None:
-        """Take a click that has come and that nobody has taken; costs next to nothing, and never waits."""
+        """Take a waiting click, if there is one; costs almost nothing, and never waits."""
         now = time.monotonic()
         if now >= self._look_at and self.pending:
             self._look_at = now + _LOOK_EVERY
@@ -185,7 +185,7 @@ class DirectButtons:
         connection.sendall(_ANSWER % (b"404 Not Found" if press is None else b"204 No Content"))
 
     def _press(self, request: bytes) -> Press | None:
-        """Return the button that a request means, which comes in one piece from any browser."""
+        """Return the button of a request, which every browser sends in one piece."""
         method, _, rest = request.partition(b" ")
         path = rest.partition(b" ")[0]
         if method != b"POST":

@@ -1,4 +1,4 @@
-"""Repairs forked children: locks that other threads held, and objects whose threads do not exist there.
+"""Repairs locks and thread-owning objects in forked children.
 
 A child has one thread, a copy of the one that forked. A lock that any other thread held at that moment is held for
 ever in the child, and what such a thread was doing is never finished.
@@ -13,10 +13,10 @@ from typing import Any, Protocol, TypeVar
 
 
 class Renewable(Protocol):
-    """Something that must be put in order in a forked child."""
+    """An object that must be repaired in a forked child."""
 
     def renew_after_fork(self) -> None:
-        """Called in the child, once every lock is free; nothing else runs there yet."""
+        """Repair the object; called in the child when every lock is free and nothing else runs yet."""
 
 
 L = TypeVar("L")

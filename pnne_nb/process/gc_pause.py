@@ -1,4 +1,4 @@
-"""Pauses Python's collector of reference cycles for a moment, and gives free memory back."""
+"""Pauses Python's garbage collector, and returns free memory to the system."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SMALL = 2**25
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """Keep Python from looking for reference cycles during the ``with`` block.
+    """Pause Python's garbage collector during the ``with`` block.
 
     Thousands of new objects set off a collection that walks all of torch: longer than the work that made them. Memory
     is given back as ever where nothing refers to it.

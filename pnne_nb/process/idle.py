@@ -1,4 +1,4 @@
-"""Does long work in pieces between what people do, and gives it up where it is out of date.
+"""Runs long work in pieces in the background, and abandons it when it is out of date.
 
 Whoever does such work in a thread of its own does it in `idle_work`; whoever loops within it calls `breathe`, which
 costs next to nothing elsewhere.
@@ -19,7 +19,7 @@ _BREAK: Final = 0.001
 
 
 class OutOfDateError(Exception):
-    """What the work was for has changed: it begins again, or goes on, later."""
+    """The input of the work has changed; the work begins again or continues later."""
 
 
 @final
@@ -43,7 +43,7 @@ _WORK: Final[ContextVar[_Work | None]] = ContextVar("pnne_idle_work", default=No
 
 @contextmanager
 def idle_work(out_of_date: Callable[[], bool]) -> Iterator[None]:
-    """Do what is in the ``with`` block in pieces.
+    """Run the ``with`` block in pieces.
 
     Args:
         out_of_date: Whether it is to be given up; asked between two pieces.

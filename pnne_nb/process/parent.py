@@ -1,4 +1,4 @@
-"""Ends a process together with the one that started it, whatever either is doing.
+"""Ends a process together with its parent, whatever either is doing.
 
 ``python -m pnne_nb.process.parent PARENT MODULE ARGUMENTS...`` runs ``python -m MODULE ARGUMENTS...`` so.
 """
@@ -15,7 +15,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with(parent: int) -> None:
-    """Have this process killed as soon as its parent is gone, stopped or hung as it may be (on Linux).
+    """Let the system kill this process when its parent has ended, even if it is stopped or hung (on Linux).
 
     Args:
         parent: Its number. If somebody else is the parent by now, it has gone already, and this process ends.

@@ -1,4 +1,4 @@
-"""Writes one line of text over and over, for whoever waits in a terminal or a notebook."""
+"""`ProgressLine`: a line of text in a terminal or a notebook that is rewritten."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _CELLS: Final = 24
 
 
 def is_watched(stream: object) -> bool:
-    """Return whether a person looks at `stream`: in a terminal or a notebook, not in a file or a test."""
+    """Return whether `stream` is a terminal or a notebook, not a file or a test's."""
     in_notebook = type(stream).__module__.startswith("ipykernel.")
     return in_notebook or bool(getattr(stream, "isatty", lambda: False)())
 
 
 def runs_unattended() -> bool:
-    """Return whether this is a notebook that a program runs, such as nbconvert: what a cell leaves is all that it shows."""
+    """Return whether a program such as nbconvert runs this notebook, which shows only a cell's final output."""
     kernel = getattr(ipython(), "kernel", None)
     # A front end says with each cell whether somebody could answer `input`.
     return kernel is not None and not getattr(kernel, "_allow_stdin", True)
@@ -36,7 +36,7 @@ def bar(done: float) -> str:
 
 @final
 class ProgressLine:
-    """Writes one line over and over.
+    """Rewrites one line of text.
 
     Args:
         stream: Where to.
@@ -49,7 +49,7 @@ class ProgressLine:
         self._next = time.monotonic() + FIRST
 
     def write(self, text: str) -> None:
-        """Write `text` over what is there; what stays the same is not written again, because a notebook keeps it all."""
+        """Replace the line by `text`; an unchanged text is not written again, because a notebook keeps every write."""
         if text == self._said:
             return
         self._said = text
@@ -66,14 +66,14 @@ class ProgressLine:
         return True
 
     def keep(self) -> None:
-        """Leave the last line, if there is one; what is written next begins below it."""
+        """Keep the last line, if there is one, and continue below it."""
         if self._width:
             self._stream.write("\n")
             self._stream.flush()
             self._width, self._said = 0, ""
 
     def clear(self) -> None:
-        """Leave nothing."""
+        """Remove the line."""
         if self._width:
             self._stream.write(f"\r{' ' * self._width}\r")
             self._stream.flush()

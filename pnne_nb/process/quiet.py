@@ -1,4 +1,4 @@
-"""Hides what libraries log and warn about their own internals."""
+"""Hides logs and warnings of libraries about their own internals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOGGERS = (
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Have libraries say nothing in this block; what fails is raised as well."""
+    """Hide logs and warnings of libraries in this block; errors are still raised."""
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     levels = [logger.level for logger in loggers]
     tqdm = getattr(sys.modules.get("tqdm"), "tqdm", None)

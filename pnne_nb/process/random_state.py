@@ -1,4 +1,4 @@
-"""Saves and restores the random state that all threads of a process share: torch's, Python's and NumPy's.
+"""Saves and restores the process-wide random state of torch, Python and NumPy.
 
 Every block that must leave it as it was is made of these two. Only `runtime.thread.rng` does it otherwise: a training
 swaps its own state in and out around each step, which are two states and no block that ends where it began.
@@ -23,7 +23,7 @@ _seeded = fork_safe(threading.RLock())
 
 @contextmanager
 def preserved_random_state(devices: Collection[torch.device] | None = None) -> Iterator[None]:
-    """Put the global generators back to where they were, also after an error.
+    """Restore the global generators after this block, also after an error.
 
     Args:
         devices: Accelerators of one type whose generators count too; None means every CUDA device, and what is no
@@ -46,7 +46,7 @@ def preserved_random_state(devices: Collection[torch.device] | None = None) -> I
 
 @contextmanager
 def private_random_state(seed: int = SEED) -> Iterator[None]:
-    """Start the global generators from `seed`, and put them back afterwards; one thread at a time.
+    """Seed the global generators with `seed` in this block, and restore them afterwards; one thread at a time.
 
     Args:
         seed: Where all of them begin.

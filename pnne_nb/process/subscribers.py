@@ -1,4 +1,4 @@
-"""Keeps lists of subscribers that any thread may extend, and methods that are called while their object lives."""
+"""Thread-safe lists of subscribers, and weakly bound methods."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 @final
 class Subscribers(Generic[T]):
-    """A few of a kind, in the order in which they came.
+    """Subscribers in their order.
 
     Whoever goes through them sees those that were there at that moment, whatever comes or goes meanwhile.
     """
@@ -25,7 +25,7 @@ class Subscribers(Generic[T]):
         self._entries: tuple[tuple[T], ...] = ()
 
     def add(self, subscriber: T) -> Callable[[], None]:
-        """Add one; return the function that takes it out again."""
+        """Add a subscriber; return the function that removes it."""
         entry = (subscriber,)
         with self._lock:
             self._entries = (*self._entries, entry)

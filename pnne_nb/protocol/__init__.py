@@ -1,1 +1,1 @@
-"""Defines the messages between the editor in the browser and Python."""
+"""The messages between the widgets in the browser and Python."""

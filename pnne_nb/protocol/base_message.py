@@ -1,4 +1,4 @@
-"""Defines what every message between an editor view and Python has."""
+"""The base classes of messages between an editor view and Python."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Message(msgspec.Struct, frozen=True, tag_field="message", rename="camel"):
-    """A message; its ``message`` says which."""
+    """A message; its ``message`` is its type."""
 
 
 class ViewRequest(Message, frozen=True):

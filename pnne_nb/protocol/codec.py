@@ -1,4 +1,4 @@
-"""Turns messages of the browser into requests, and events and the catalogue into messages.
+"""Decodes requests of the browser, and encodes events and the catalogue.
 
 Property values are Python constants on the inside and their JSON form (``graph.schema.values``) on the wire.
 """
@@ -41,7 +41,7 @@ MAX_BYTES = 32 << 20
 
 
 def decode_request(content: object) -> Request:
-    """Return the request that a browser's message says.
+    """Decode a browser's message to a request.
 
     Raises:
         ProtocolError: If it says none; the message names the place, as ``$.ops[2].node``.
@@ -76,7 +76,7 @@ def _refuse_oversized(content: object) -> None:
 
 
 def decode_ops(ops: Sequence[Op], at: str = "$.ops") -> tuple[Op, ...]:
-    """Return ops with their values turned from JSON form into constants.
+    """Return ops with their values decoded from JSON form to constants.
 
     Raises:
         ProtocolError: If a value is not the JSON form of a constant.
@@ -85,12 +85,12 @@ def decode_ops(ops: Sequence[Op], at: str = "$.ops") -> tuple[Op, ...]:
 
 
 def encode_ops(ops: Sequence[Op]) -> tuple[Op, ...]:
-    """Return ops with their values turned from constants into JSON form."""
+    """Return ops with their values encoded from constants to JSON form."""
     return tuple(_encode_op(op) for op in ops)
 
 
 def view_of(request: Arrange) -> View:
-    """Return what a page says of where an arranged graph is seen."""
+    """Return the page's view of an arranged graph."""
     if request.cell is None:
         return CELL_OF_A_NOTEBOOK._replace(folded=request.folded)
     width, height = request.cell
@@ -98,7 +98,7 @@ def view_of(request: Arrange) -> View:
 
 
 def encode_event(event: Event) -> dict[str, Any]:
-    """Return the message that says an event, made of what JSON knows."""
+    """Encode an event as a message of JSON types."""
     if isinstance(event, Committed):
         event = msgspec.structs.replace(event, ops=encode_ops(event.ops))
     message: dict[str, Any] = msgspec.to_builtins(event, str_keys=True)
@@ -106,7 +106,7 @@ def encode_event(event: Event) -> dict[str, Any]:
 
 
 def document_text(document: DocumentState) -> str:
-    """Return a document as a `Snapshot` has it."""
+    """Return a document as text for a `Snapshot`."""
     try:
         return msgspec.json.encode(document).decode()
     except OverflowError:  # a number of more than 64 bits
@@ -114,7 +114,7 @@ def document_text(document: DocumentState) -> str:
 
 
 def asked_by(content: object) -> tuple[int | None, str | None]:
-    """Return the id and the client of a message that could not be read, as far as it gives them."""
+    """Return the id and the client of an unreadable message, as far as it has them."""
     if not isinstance(content, Mapping):
         return None, None
     id, client = content.get("id"), content.get("client")
@@ -152,7 +152,7 @@ def _constant(value: object, at: str) -> object:
 
 
 def with_floats(graph: NodeGraph, ops: Sequence[Op]) -> tuple[Op, ...]:
-    """Return the ops, with the stored value wherever a property is set to the number that it has.
+    """Return the ops, with the stored value (such as 1.0) for a property that is set to an equal number (such as 1).
 
     A view that sends back the 1.0 it was shown says 1, to which torch gives another dtype.
     """
@@ -180,7 +180,7 @@ def _same(stored: object, value: object) -> bool:
 
 
 def node_type_state(spec: NodeSpec) -> NodeTypeState:
-    """Return a node type as the browser needs it."""
+    """Return a node type for the browser."""
     properties = tuple(map(_property_state, spec.properties))
     return NodeTypeState(category=category_named(spec.category), properties=properties, **_common(spec))
 

@@ -1,4 +1,4 @@
-"""Defines the messages between Python and the widgets of dashboard and explorer.
+"""The messages between Python and the widgets of dashboard and explorer.
 
 A request that carries an `id` is answered by a `Reply` with the same one.
 """
@@ -42,7 +42,7 @@ class ChooseMessage(_Message, frozen=True, tag="choose"):
 
 
 class ScaleMessage(_Message, frozen=True, tag="scale"):
-    """A plot is to have a logarithmic axis, or no more."""
+    """Switch a plot between a linear and a logarithmic axis."""
 
     id: int
     log: bool
@@ -56,21 +56,21 @@ class RateMessage(_Message, frozen=True, tag="rate"):
 
 
 class ShowMessage(_Message, frozen=True, tag="show"):
-    """The training is to be shown on its graph, or no more."""
+    """Show the training on its graph, or hide it."""
 
     id: int
     on: bool
 
 
 class ExportMessage(_Message, frozen=True, tag="export"):
-    """The dialog for exporting the model is to be shown under the bar, or no more."""
+    """Show the export dialog under the bar, or hide it."""
 
     id: int
     on: bool
 
 
 class DismissMessage(_Message, frozen=True, tag="dismiss"):
-    """A finding is to be shown no more, by its number; null shows all of them again."""
+    """Dismiss a finding by its number; null shows all of them again."""
 
     id: int
     number: int | None
@@ -111,14 +111,14 @@ class EvidenceBar(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class EvidenceCurve(msgspec.Struct, frozen=True, rename="camel"):
-    """How a quantity ran until a finding was made; null where it was no number."""
+    """The curve of a quantity up to a finding; null where it was not finite."""
 
     label: str
     values: list[float | None]
 
 
 class Notice(msgspec.Struct, frozen=True, rename="camel"):
-    """A finding: where it was made, what it means, what to do, and what shows it, for a small picture.
+    """A finding: its step and node, its meaning, the remedy, and the evidence for a small picture.
 
     Attributes:
         alarms: How often its kind is wrong, in words, or None of an event.
@@ -142,7 +142,7 @@ class Saved(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TrainingStatus(msgspec.Struct, rename="camel"):
-    """How a training stands, as the control bar shows it.
+    """The status of a training in the control bar.
 
     Attributes:
         waiting: What the running training waits for, in words, or None.
@@ -196,7 +196,7 @@ class Reply(_Message, frozen=True, tag="reply"):
 
 
 class Update(TypedDict):
-    """What one widget would have sent in a message of its own.
+    """The update of one widget.
 
     Attributes:
         model: The widget's id.
@@ -210,7 +210,7 @@ class Update(TypedDict):
 
 
 class PictureMessage(TypedDict):
-    """What several widgets have to show at once; the binary parts of all are the message's buffers, in their order.
+    """The updates of several widgets in one message; the binary parts of all are the message's buffers, in order.
 
     A dictionary, because a widget's state is sent as ipywidgets has prepared it, and is not looked at again.
     """

@@ -1,4 +1,4 @@
-"""Defines what the export dialog of an editor asks for, and what it is told."""
+"""The messages of an editor's export dialog."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class ExportFormats(Message, frozen=True, tag="exportFormats"):
 
 
 class ValueHistograms(msgspec.Struct, frozen=True, rename="camel"):
-    """How the values of a node are spread in the model and in an exported file.
+    """Histograms of a node's values in the model and in an exported file.
 
     Attributes:
         low: Where the first bin begins.
@@ -91,7 +91,7 @@ class ValueHistograms(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class NodeError(msgspec.Struct, frozen=True, rename="camel"):
-    """How far an exported file is from the model at one node.
+    """The error of an exported file at one node.
 
     Attributes:
         node: Its path.
@@ -113,7 +113,7 @@ class NodeError(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ExportResult(msgspec.Struct, frozen=True, rename="camel"):
-    """What an export came to: a sentence, further facts one a line, and every node in the order in which they run."""
+    """The result of an export: a sentence, further facts, one per line, and every node in the order of execution."""
 
     ok: bool
     headline: str
@@ -122,7 +122,7 @@ class ExportResult(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ExportState(Message, frozen=True, tag="exportState"):
-    """How the latest export stands.
+    """The state of the latest export.
 
     Attributes:
         state: ``"idle"``: there was none; ``"done"``: a file was written, which `result` says how well it agrees.
@@ -150,7 +150,7 @@ class ExportState(Message, frozen=True, tag="exportState"):
 
 
 class ExportCheck(Message, frozen=True, tag="exportCheck"):
-    """What an export of the graph as it is drawn would do.
+    """The findings of a check of the current graph for an export.
 
     Attributes:
         state: ``"checking"``: `findings` are those of the graph before the latest edits; ``"failed"``: `error` says why

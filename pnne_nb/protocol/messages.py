@@ -1,4 +1,4 @@
-"""Defines the messages between an editor view in the browser and its `NodeGraph` in Python.
+"""The messages between an editor view in the browser and its `NodeGraph` in Python.
 
 One gesture is one `Edit`; Python answers it with one `Committed` (sent to every view) or one
 `Rejected` (sent to the view that asked). Every request carries an id and a client, and every answer
@@ -35,11 +35,11 @@ class Edit(_Request, frozen=True, tag="edit"):
 
 
 class Undo(_Request, frozen=True, tag="undo"):
-    """Take back the last transaction, whoever made it."""
+    """Undo the last transaction, of whatever client."""
 
 
 class Redo(_Request, frozen=True, tag="redo"):
-    """Apply the transaction that was taken back last."""
+    """Redo the transaction that was undone last."""
 
 
 class Arrange(_Request, frozen=True, tag="arrange"):
@@ -68,7 +68,7 @@ class Group(_Request, frozen=True, tag="group"):
 
 
 class Ungroup(_Request, frozen=True, tag="ungroup"):
-    """Put what a Subgraph node shows in its place, as one transaction."""
+    """Replace a Subgraph node by its contents, as one transaction."""
 
     node: str
     graph: str = ""
@@ -97,43 +97,43 @@ class GetBundle(_Request, frozen=True, tag="getBundle"):
 
 
 class GetPreview(_Request, frozen=True, tag="getPreview"):
-    """Say what an edge between two ports, given by their paths, would do, as `Preview`; nothing is changed."""
+    """Send the effect of an edge between two ports, given by their paths, as `Preview`, without a change."""
 
     source: str
     target: str
 
 
 class RunToHere(_Request, frozen=True, tag="runToHere"):
-    """Run one example up to an output port, given by its path, and send what it gives there as `SeenTensor`."""
+    """Run one example up to an output port, given by its path, and send its value as `SeenTensor`."""
 
     port: str
 
 
 class Painted(_Request, frozen=True, tag="painted"):
-    """Picture number `tick` of a training has been painted: the next one may come. Not answered."""
+    """Update number `tick` of a training has been painted, so that the next one may be sent. Not answered."""
 
     tick: int
 
 
 class HideTraining(_Request, frozen=True, tag="hideTraining"):
-    """Measure and show nothing of a training any more; answered by an empty `Training` to every view."""
+    """Stop measuring and showing a training; answered by an empty `Training` to every view."""
 
 
 class Publish(_Request, frozen=True, tag="publish"):
-    """Offer what a Subgraph node shows as a block in every palette; `node` is its path from the root."""
+    """Publish the contents of a Subgraph node as a block in every palette; `node` is its path from the root."""
 
     node: str
     name: str
 
 
 class Unpublish(_Request, frozen=True, tag="unpublish"):
-    """Offer a block no longer."""
+    """Remove a block from the palettes."""
 
     name: str
 
 
 class LoadBlocks(_Request, frozen=True, tag="loadBlocks"):
-    """Offer the blocks of a graph file too; `text` is what it holds."""
+    """Add the blocks of a graph file to the palettes; `text` is the contents of the file."""
 
     text: str
 
@@ -150,20 +150,20 @@ Request: TypeAlias = (
 
 
 class TensorShape(msgspec.Struct, frozen=True, rename="camel"):
-    """What an edge carries: sizes (numbers, or expressions such as ``"N"`` and ``"H//2"``) and a dtype name."""
+    """The shape of an edge's tensor: sizes (numbers, or expressions such as ``"N"`` and ``"H//2"``) and a dtype name."""
 
     shape: tuple[int | str, ...]
     dtype: str
 
 
 class NodeCost(msgspec.Struct, frozen=True, rename="camel"):
-    """What one node costs, those inside included.
+    """The cost of one node, inner nodes included.
 
     Attributes:
         parameters: Elements of its parameters; shared ones count at the node that has them.
         mult_adds: Multiply-adds of a forward pass: matrix products, convolutions and attention.
         memory: Bytes of its parameters and buffers.
-        activation: Bytes of what it returns; of a node that contains others, of what those return.
+        activation: Bytes of its outputs; for a container, of the outputs of its nodes.
     """
 
     parameters: int
@@ -173,14 +173,14 @@ class NodeCost(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Derived(msgspec.Struct, frozen=True, rename="camel"):
-    """What Python has worked out about the document; as a delta, only what changed.
+    """Python's analysis of the document; as a delta, only the changes.
 
     Attributes:
         shapes: By output port path (``"block.conv1.output"``); None takes the entry away.
         resolved: Values inferred for properties left ``"auto"``, by node path, in JSON form; None takes
             the entry away.
         diagnostics: By node path (``""``: the whole graph), replacing that node's earlier ones.
-        costs: What nodes cost, by path; None takes the entry away.
+        costs: Costs of nodes by path; None removes the entry.
         example: The symbolic sizes that the costs are for, the batch's being 1; None if they are as before.
     """
 
@@ -192,11 +192,11 @@ class Derived(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Consequence(msgspec.Struct, frozen=True, rename="camel"):
-    """What an edge would do.
+    """The effect of an edge.
 
     Attributes:
-        shape: What its target would give; at an Output, what would arrive; None where that is not known.
-        diagnostics: What would be wrong.
+        shape: Shape of its target's output, or at an Output of its input; None if unknown.
+        diagnostics: Findings that the edge would cause.
     """
 
     shape: TensorShape | None = None
@@ -204,7 +204,7 @@ class Consequence(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class HistoryState(msgspec.Struct, frozen=True, rename="camel"):
-    """Labels of what undo and redo would do next; None where there is nothing."""
+    """Labels of the next undo and redo; None if there is nothing to undo or redo."""
 
     undo: str | None = None
     redo: str | None = None
@@ -214,9 +214,9 @@ class Steps(_Message, frozen=True, tag="steps"):
     """Answer to `GetSteps`: labels in the order in which it was done.
 
     Attributes:
-        done: What undo takes back, the last first.
-        undone: What redo brings back, the first first.
-        earlier: How many steps before those of `done` are left out.
+        done: Steps that undo would revert, the latest first.
+        undone: Steps that redo would apply, the next first.
+        earlier: Number of earlier steps that `done` leaves out.
     """
 
     id: int
@@ -248,7 +248,7 @@ class Rejected(_Message, frozen=True, tag="rejected"):
 
 
 class DerivedChanged(_Message, frozen=True, tag="derivedChanged"):
-    """A delta of `Derived` for the document at `version`; `more` of it follows where it is told in pieces."""
+    """A delta of `Derived` for the document at `version`; `more` says that another piece of it follows."""
 
     version: int
     derived: Derived
@@ -256,7 +256,7 @@ class DerivedChanged(_Message, frozen=True, tag="derivedChanged"):
 
 
 class Snapshot(_Message, frozen=True, tag="snapshot"):
-    """Everything, for a view that opens or has lost the thread; no document for one that has it at this version.
+    """The full state, for a view that opens or has missed a commit; without the document if the view has this version.
 
     The document is the JSON text of a `DocumentState`: ipywidgets looks at each value of a message, one by one.
     """
@@ -270,7 +270,7 @@ class Snapshot(_Message, frozen=True, tag="snapshot"):
 
 
 class PropertyState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A property as the browser needs it; `default` in JSON form, absent when required."""
+    """A property for the browser; `default` in JSON form, absent when required."""
 
     name: str
     type: PropertyType
@@ -290,7 +290,7 @@ class _TypeState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 
 
 class NodeTypeState(_TypeState, frozen=True, kw_only=True):
-    """A node type as the browser needs it."""
+    """A node type for the browser."""
 
     category: Category
     properties: tuple[PropertyState, ...] = ()
@@ -309,7 +309,7 @@ class CatalogEntry(_TypeState, frozen=True, kw_only=True):
 
 
 class Catalog(_Message, frozen=True, tag="catalog"):
-    """Every node type; `key` changes when the content does, so that a page loads it once.
+    """Every node type; `key` changes with the contents, so that a page loads it once.
 
     Attributes:
         categories: Of all types, each once, in the order of their first types.
@@ -341,7 +341,7 @@ class Blocks(_Message, frozen=True, tag="blocks"):
 
 
 class SourceLines(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Where the nodes of one class of the source stand: `lines` from 1 by name, and `members`, the classes of its blocks."""
+    """The places of nodes in one class of the source: `lines` from 1 by name, and `members`, the classes of its blocks."""
 
     lines: dict[str, tuple[int, ...]]
     members: dict[str, str] = {}
@@ -377,7 +377,7 @@ class Preview(_Message, frozen=True, tag="preview"):
 
 
 class ValueHistogram(msgspec.Struct, frozen=True, rename="camel"):
-    """How values are spread: counts in equally wide bins from `low` to `high`; `left_out` are in none, as infinite ones."""
+    """A histogram: counts in equally wide bins from `low` to `high`, without the `left_out` values, such as infinite ones."""
 
     low: float
     high: float
@@ -386,7 +386,7 @@ class ValueHistogram(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SeenTensor(_Message, frozen=True, tag="seenTensor"):
-    """Answer to `RunToHere`: what a port gives for one example.
+    """Answer to `RunToHere`: a port's value for one example.
 
     Attributes:
         version: Of the document that has been run.
@@ -414,14 +414,14 @@ class SeenTensor(_Message, frozen=True, tag="seenTensor"):
 
 
 class Ailment(msgspec.Struct, frozen=True, rename="camel"):
-    """What is wrong with a layer in training: a stable name, and what was seen, with numbers."""
+    """A fault of a layer in training: a stable name, and the observation with numbers."""
 
     kind: Literal["notFinite", "exploding", "vanishing", "dead", "saturated"]
     reason: str
 
 
 class LayerState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What a layer does in the latest observed step of a training; None where it is not known or not finite.
+    """A layer's measurements in the latest observed step of a training; None if unknown or not finite.
 
     Attributes:
         mean: Of its output.
@@ -441,7 +441,7 @@ class LayerState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 
 
 class Training(_Message, frozen=True, tag="training"):
-    """How the training of this graph stands, as picture number `tick`; without layers, nothing is shown.
+    """The state of this graph's training, as update number `tick`; without layers, nothing is shown.
 
     Attributes:
         step: The latest observed step.
@@ -454,12 +454,12 @@ class Training(_Message, frozen=True, tag="training"):
 
 
 class NodeMark(msgspec.Struct, frozen=True, rename="camel"):
-    """What a node's card is marked with.
+    """The mark on a node's card.
 
     Attributes:
         text: A few characters under the card.
         level: The colour of the card's edge: from good to bad; ``"plain"`` has none.
-        title: What is shown while the pointer is over the text, and what a screen reader says after it.
+        title: The tooltip of the text, which a screen reader also says.
     """
 
     text: str

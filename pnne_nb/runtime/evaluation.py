@@ -1,4 +1,4 @@
-"""Shows what people look at after a training: which classes are confused, and where the model is most wrong."""
+"""Evaluation after a training: confused classes, and the examples with the greatest loss."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST: Final = 40
 
 @final
 class ConfusionMatrix:
-    """How often each class was taken for each. Shows itself as a table.
+    """The confusion matrix of a model; a notebook shows it as a table.
 
     Attributes:
         counts: `[classes, classes]`, true classes in rows, predicted ones in columns.
@@ -90,7 +90,7 @@ def _cell(count: int, share: float) -> str:
 
 @final
 class WorstExamples:
-    """The examples with the greatest loss, the worst first. Shows itself as a table, with pictures of pictures.
+    """The examples with the greatest loss, the worst first; a notebook shows them as a table, with images.
 
     Attributes:
         indices: Their places in the data.
@@ -146,7 +146,7 @@ class WorstExamples:
 def confusion(
     engine: TrainingEngine, data: Data | None = None, *, classes: Sequence[str] | None = None
 ) -> ConfusionMatrix:
-    """Count which classes the model of a training takes for which; a running training waits meanwhile.
+    """Return the confusion matrix of a training's model; a running training waits meanwhile.
 
     Args:
         engine: The training.
@@ -222,7 +222,7 @@ def _named(engine: TrainingEngine, data: Data | None) -> str:
 
 
 def _outputs(engine: TrainingEngine, data: Data | None) -> Generator[tuple[Batch, Any]]:
-    """Yield each batch of the data in its own order, and what the model gives for it."""
+    """Yield each batch of the data in order, with the model's output."""
     expect(engine, TrainingEngine, "engine", "a TrainingEngine", "pn.TrainingEngine(model, data) makes one.")
     recipe = engine._loop.recipe
     if not recipe.compares:
@@ -249,7 +249,7 @@ def _opened(engine: TrainingEngine, data: Data) -> BatchSource:
 
 
 def in_order(source: BatchSource) -> BatchSource:
-    """Return the same data in its own order, for whoever reads it beside the training."""
+    """Return the data in its own order, for reading it independently of the training."""
     match source:
         case TensorSource():
             return TensorSource(source.tensors, batch_size=source.batch_size, shuffle=False, seed=0)
@@ -275,7 +275,7 @@ def _loss_of_each(loss: Callable[[Any, Any], Tensor], output: Any, batch: Batch)
 
 
 def _at(value: Any, place: int) -> Any:
-    """Return one example of a batch as a batch."""
+    """Return one example of a batch as a batch of one."""
     match value:
         case Tensor():
             return value[place : place + 1]
@@ -288,7 +288,7 @@ def _at(value: Any, place: int) -> Any:
 
 
 def _unbatched(value: Any) -> Any:
-    """Return a batch of one example, as the example on the CPU; one input alone is no tuple."""
+    """Return the example of a batch of one on the CPU; a single input is not a tuple."""
     match value:
         case Tensor():
             return value[0].cpu()

@@ -1,4 +1,4 @@
-"""Estimates what watching costs, with an interval, from the observed steps of a training and those beside them."""
+"""Estimates the cost of observation, with a confidence interval, from observed steps and their neighbours."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Final, final
 import msgspec
 
 _NEAR: Final = 5
-"""Steps on each side that an observed one is compared with: those further away say less about it."""
+"""Neighbours on each side with which an observed step is compared."""
 
 _FEWEST: Final = 10
-"""Differences that an interval needs."""
+"""Least number of differences for an interval."""
 
 _MOST: Final = 256
-"""Differences that are kept: of more, every second, so that a long training needs no more room."""
+"""Most differences that are kept; a longer training keeps every second one, then every fourth, and so on."""
 
 _TRIMMED: Final = 0.2
-"""Of the differences at either end that do not count in their mean: a step may be held up for reasons of its own."""
+"""Share of the differences that the trimmed mean leaves out at either end: outliers from steps that were held up."""
 
 
 class Overhead(msgspec.Struct, frozen=True):
-    """The share of the running time that watching takes.
+    """The share of the running time that observing takes.
 
     Attributes:
         share: 0 to 1.
@@ -42,47 +42,47 @@ class Overhead(msgspec.Struct, frozen=True):
 
 @final
 class PairedOverhead:
-    """Compares observed steps with their neighbours on both sides that were not observed.
+    """Compares observed steps with their unobserved neighbours on both sides.
 
-    A machine becomes faster and slower within seconds, by more than what is to be found, and now and then it holds up a
-    step for as long as ten others. An observed step is therefore compared with the median of its nearest neighbours,
-    each of which counts once, and what is left are differences that know little of each other. What probes know that
-    they took is exact; the rest is the trimmed mean of these differences, with its t interval (Tukey and McLaughlin).
+    A machine's speed changes within seconds by more than the cost of observation, and single steps take ten times as
+    long as others. An observed step is therefore compared with the median of its nearest neighbours. Each neighbour is
+    used once, so that the differences are nearly independent. The probes' own time is known exactly; the rest of the cost
+    is the trimmed mean of the differences, with its t interval (Tukey and McLaughlin).
 
-    All times are seconds of the training thread's own processor time.
+    All times are processor time of the training thread, in seconds.
     """
 
     def __init__(self) -> None:
         self._observed = 0
         self._known = 0.0
         self._after: list[float] = []
-        """The first steps since the last observed one."""
+        """Times of the first `_NEAR` steps since the last observed one."""
         self._last: deque[float] = deque(maxlen=_NEAR)
         self._bare = 0
-        """How many there are since then."""
+        """Number of unobserved steps since the last observed one."""
         self._open: tuple[float, list[float]] | None = None
-        """An observed step without its known part, and those before it, until there are some after it."""
+        """The last observed step's time without its known part, and its neighbours before; it waits for those after."""
         self._following: float | None = None
-        """The step that follows it, where that counts as well."""
+        """Time of the step after it, if that counts as part of its cost."""
         self._differences: list[float] = []
         self._each = 1
-        """One in so many differences is kept."""
+        """Of so many differences, one is kept."""
         self._passed = 0
 
     def bare(self, seconds: float) -> None:
-        """Take in a step that was not observed, and took `seconds`."""
+        """Record an unobserved step that took `seconds`."""
         if self._bare < _NEAR:
             self._after.append(seconds)
         self._last.append(seconds)
         self._bare += 1
 
     def followed(self, seconds: float) -> None:
-        """Take in the step that follows an observed one and took `seconds`, where it is to count as a part of that one."""
+        """Record the step after an observed one as part of the cost of that one; it took `seconds`."""
         if self._open is not None:
             self._following = seconds
 
     def observed(self, seconds: float, known: float) -> None:
-        """Take in a step that was observed, and took `seconds`, of which the probes know that they took `known`."""
+        """Record an observed step that took `seconds`, `known` of them in the probes' own code."""
         first = self._observed == 0
         self._observed += 1
         self._known += known
@@ -90,24 +90,24 @@ class PairedOverhead:
             # There is no step beside it to compare with.
             self._open = None
             return
-        # Between two that are close, each has half of the steps; a single one is for the first of them.
+        # Two observed steps share the steps between them; a single one belongs to the first of the two.
         half, single = self._bare // 2 or 1, self._open is not None and self._bare == 1
         if self._open is not None:
             length, before = self._open
             bare = median([*before, *self._after[:half]])
             self._keep(length - bare + (0.0 if self._following is None else self._following - bare))
         self._following = None
-        # The steps before the first one are still slow for reasons of their own.
+        # The first observed step has no fair neighbours: the steps before it include the warm-up.
         self._open = None if first or single else (seconds - known, list(self._last)[-half:])
         self._after, self._bare = [], 0
         self._last.clear()
 
     def unknown(self) -> tuple[float, float | None]:
-        """Return the seconds that an observed step took beside what was known, and half of their 95 % interval, if known."""
+        """Return the mean cost of an observed step beyond the known part, in seconds, and half of its 95 % interval or None."""
         return _trimmed_mean(self._differences)
 
     def over(self, elapsed: float) -> Overhead:
-        """Return the share of `elapsed` seconds that watching took."""
+        """Return the share of `elapsed` seconds that observing took."""
         if elapsed <= 0 or not self._observed:
             return Overhead(0.0)
         extra, margin = self.unknown()
@@ -125,7 +125,7 @@ class PairedOverhead:
 
 
 def _trimmed_mean(values: Sequence[float]) -> tuple[float, float | None]:
-    """Return the mean without the ends, and half of its 95 % interval, which is None of too few."""
+    """Return the trimmed mean and half of its 95 % interval; the median and None for too few values."""
     ordered = sorted(values)
     count = len(ordered)
     if count < _FEWEST:
@@ -139,7 +139,7 @@ def _trimmed_mean(values: Sequence[float]) -> tuple[float, float | None]:
 
 
 def _student(freedom: int) -> float:
-    """Return what 97.5 % of Student's distribution lie below: an expansion, within 0.001 from 7 degrees of freedom."""
+    """Return the 97.5 % quantile of Student's t by an expansion, exact to 0.001 from 7 degrees of freedom on."""
     z = 1.959964
     return (
         z

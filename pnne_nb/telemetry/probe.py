@@ -1,4 +1,4 @@
-"""Defines how measurement meets training: `Probe` says when it is called, `Cadence` how often, `Toll` what it costs.
+"""Probes that observe training steps: their methods (`Probe`), how often they run (`Cadence`) and what they cost (`Toll`).
 
 ``runtime`` calls probes and ``inspector`` makes them; neither imports the other.
 """
@@ -35,16 +35,16 @@ class Probe(Protocol):
 
 @runtime_checkable
 class Timed(Protocol):
-    """A probe that knows what its hooks take inside a step."""
+    """A probe that measures the time of its own hooks."""
 
     @property
     def hooked(self) -> float:
-        """Seconds of processor time that its hooks took since `open`."""
+        """Processor time of its hooks since `open`, in seconds."""
 
 
 @runtime_checkable
 class Concluding(Protocol):
-    """A probe that has something to say when a training ends."""
+    """A probe that reports something when a training ends."""
 
     def conclude(self) -> Sequence[Frame]:
         """Return what has not been published yet; called in the training thread, between two steps."""
@@ -54,10 +54,10 @@ _Wrapped = TypeVar("_Wrapped", bound=Probe)
 
 
 class Wrapping(ABC, Generic[_Wrapped]):
-    """A probe that observes as another one does, and makes something else of what that has measured.
+    """A probe that runs another probe and converts its frames.
 
     Args:
-        probe: What measures.
+        probe: The probe that measures.
     """
 
     def __init__(self, probe: _Wrapped) -> None:
@@ -65,7 +65,7 @@ class Wrapping(ABC, Generic[_Wrapped]):
 
     @abstractmethod
     def take(self, frames: Sequence[Frame]) -> Sequence[Frame]:
-        """Take what was measured in one step, and return what to publish."""
+        """Convert the frames of one step into the frames to publish."""
 
     @final
     def open(self, step: int) -> None:
@@ -85,25 +85,25 @@ class Wrapping(ABC, Generic[_Wrapped]):
     @final
     @property
     def hooked(self) -> float:
-        """What the hooks of the probe took, as far as it knows."""
+        """Processor time of the probe's hooks, in seconds; 0 if the probe does not measure it."""
         probe: object = self._probe
         return probe.hooked if isinstance(probe, Timed) else 0.0
 
     @final
     def close(self) -> Sequence[Frame]:
-        """Detach everything; returns what `take` makes of the frames of the step."""
+        """Detach everything and return the converted frames of the step."""
         return self.take(self._probe.close())
 
 
 class Watch(msgspec.Struct, frozen=True):
-    """What a probe measures, in plain values: another process that trains the same layers can do it in its place.
+    """What a probe measures, in plain values, so that another process that trains the same layers can measure it.
 
     Attributes:
         layers: Quantities by layer.
         gradient_norms: Whether to measure the norms of all gradients.
         histograms_of: Layers whose histograms are wanted; None for all.
-        statistics_of: The same for statistics.
-        bins: Of each histogram.
+        statistics_of: Layers whose statistics are wanted; None for all.
+        bins: Number of bins of each histogram.
     """
 
     layers: dict[str, tuple[Quantity, ...]]
@@ -119,19 +119,18 @@ class Portable(Protocol):
 
     @property
     def watch(self) -> Watch:
-        """What to measure, as of now; asked for from any thread."""
+        """What to measure now; may be read from any thread."""
 
     def take(self, frames: Sequence[Frame]) -> Sequence[Frame]:
-        """Take what was measured elsewhere in one step, and return what to publish, as `close` does."""
+        """Convert the frames that another process measured in one step into the frames to publish."""
 
 
 @final
 class Cadence:
     """Decides which steps are observed: at most `hz` a second, at most `budget` of the running time.
 
-    From the beginning of one observation to the next are ``1 / hz`` seconds on average, and at least ``cost / budget``:
-    the share of time spent observing stays below `budget` however costly one observation is, and neither slow steps
-    nor steps that do not divide the period make frames rarer than asked for.
+    Observations begin ``1 / hz`` seconds apart on average, and at least ``cost / budget`` seconds apart. A costly
+    observation therefore stays within the budget, and slow steps do not make frames rarer than asked for.
 
     Args:
         hz: Observations a second at most; 0 stops observing.
@@ -149,7 +148,7 @@ class Cadence:
 
     @property
     def next_due(self) -> float:
-        """When an observation is next due, in seconds, monotonic; in the past if it is, and never at 0 observations a second."""
+        """When the next observation is due (seconds, monotonic); infinite at 0 observations a second."""
         return self._next if self.hz > 0 else float("inf")
 
     def due(self, now: float) -> bool:
@@ -165,80 +164,74 @@ class Cadence:
         """Record that observing the step that was last due took `cost` seconds more than a bare step."""
         self._cost += cost
         period = 1.0 / self.hz if self.hz > 0 else 0.0
-        # From when it should have begun, as it may have waited for the step before; not to make up for what is missed.
+        # The planned start counts, since the observation may have waited for the step before; missed ones are not made up.
         planned = self._next if self._began - self._next < period else self._began
         self._next = max(planned + period, self._began + cost / self.budget)
 
     @property
     def rate(self) -> float:
-        """Observations a second, if each of them costs what the last one did; 0 before the first."""
+        """Observations a second at the cost of the last one; 0 before the first."""
         pause = self._next - self._began
         return 1.0 / pause if 0 < pause < float("inf") else 0.0
 
     def share(self, now: float) -> float:
         """Return the share of the time since the first step that observing took, 0 to 1.
 
-        By what `spent` was told, which is what the pauses are made of; `PairedOverhead` estimates what it truly was.
+        This is the sum of the costs given to `spent`; `PairedOverhead` estimates the true share.
         """
         return min(1.0, self._cost / self.elapsed(now)) if self._cost else 0.0
 
     def elapsed(self, now: float) -> float:
-        """Return the seconds since the first step.
+        """Return the seconds since the first step, including the pause after the last observation in full.
 
-        The pause that an observation was paid for with counts as soon as it begins, so that the first one is not
-        compared with the few milliseconds before it.
+        Otherwise the first observation would be compared with the few milliseconds before it.
         """
         return 0.0 if self._since is None else max(now, self._next) - self._since
 
 
 _REMEMBERED = 15
-"""Steps of a kind that `Toll` looks at."""
+"""Number of the latest observed and of the latest other steps whose times `Toll` keeps."""
 
 _BARE_EVERY = 0.01
-"""Seconds, at least, from one step that is not observed but timed to the next: to look at the clock takes time too."""
+"""Least seconds between two unobserved steps that are timed: reading the clock takes time too."""
 
 
 @final
 class Toll:
-    """What observing a step costs, from the times that observed and other steps take.
+    """Estimates what observing a step costs, from the times of observed and of unobserved steps.
 
-    All times are seconds of the training thread's own processor time: the clock on the wall would count what other
-    programs take, and end the watching on a busy machine. What probes do not know that they cost (calling their hooks,
-    the caches that they fill) shows only as a longer step. A single step's length says little, hence the medians: after
-    one step that took long for reasons of its own, a mean would make observations rare for as long as it takes to
-    forget it. And steps of a tenth of a second differ by more than watching them takes, hence what the median of the
-    last fifteen may be off by chance, about two of its standard errors, is taken off; once `paired` has an interval, its
-    lower end counts, which comes closer to the truth with every observed step.
+    All times are processor time of the training thread, in seconds. Wall time would include other programs, and a busy
+    machine would end the observation.
 
-    A step that takes no longer than the probes did, and follows the observed one, finds other data in the caches. It
-    takes up to a quarter longer, and is a part of the cost.
+    Probes report the time of their own code. The time of calling their hooks and of refilling the caches shows only as a
+    longer step. The estimate of this rest is
+
+    - a median, so that one slow step does not make observations rare for long;
+    - reduced by its chance error (about two standard errors of the median), because steps of a tenth of a second vary by
+      more than observing them costs;
+    - the lower end of the interval of `paired`, as soon as `paired` has one.
+
+    The step after an observed one finds the caches filled with other data and takes up to a quarter longer. If it is no
+    longer than the probes' own time, it counts as part of the cost.
 
     Attributes:
-        paired: What all observed steps have cost.
+        paired: The cost of all observed steps.
+        next_bare: When an unobserved step should next be timed (seconds, monotonic).
     """
 
     def __init__(self) -> None:
         self.paired = PairedOverhead()
+        self.next_bare = float("-inf")
         self._bare: deque[float] = deque(maxlen=_REMEMBERED)
-        # Nothing, until a few steps agree on something.
+        # Three zeros, so that the median is 0 until a few steps agree.
         self._longer: deque[float] = deque([0.0] * 3, maxlen=_REMEMBERED)
         self._warm = False
-        self._next = float("-inf")
         self._just_known: float | None = None
-        """What the probes took in the step before, if it was observed."""
-
-    @property
-    def next_bare(self) -> float:
-        """When a step that is not observed should next be timed, in seconds, monotonic."""
-        return self._next
-
-    def wants_bare(self, now: float) -> bool:
-        """Return whether the step that starts at `now` (seconds, monotonic) should be timed if it is not observed."""
-        return now >= self._next
+        """The probes' own time in the previous step, if it was observed."""
 
     def bare(self, seconds: float, now: float) -> None:
-        """Take in a step that started at `now`, was not observed, and took `seconds`."""
-        self._next = now + _BARE_EVERY
+        """Record an unobserved step that started at `now` and took `seconds`."""
+        self.next_bare = now + _BARE_EVERY
         known, self._just_known = self._just_known, None
         if known is not None and seconds <= known:
             self.paired.followed(seconds)
@@ -247,18 +240,18 @@ class Toll:
         self.paired.bare(seconds)
 
     def observed(self, seconds: float, known: float) -> float:
-        """Return a step was observed, and took `seconds`, of which the probes are known to have taken `known`.
+        """Record an observed step that took `seconds`, `known` of them in the probes' own code.
 
         Returns:
-            What observing it cost. The first one pays for what is loaded and set up once, says nothing about the
-            next, and counts as nothing.
+            The estimated cost of observing it, in seconds. The first observed step costs 0: it loads and sets up what the
+            others use.
         """
         if not self._warm:
             self._warm = True
             return 0.0
         self.paired.observed(seconds, known)
         # The next step is timed in any case.
-        self._next, self._just_known = float("-inf"), known
+        self.next_bare, self._just_known = float("-inf"), known
         if self._bare:
             self._longer.append(seconds - median(self._bare) - known)
         unknown, margin = self.paired.unknown()

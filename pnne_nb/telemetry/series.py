@@ -146,7 +146,7 @@ class Series:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become what `state_dict` was taken from."""
+        """Restore the result of `state_dict`."""
         self._steps, self._values = array("q", state["steps"]), array("d", state["values"])
         self._stretch, self._seen = state["stretch"], state["seen"]
         self._low, self._high, self._last = (None if point is None else (*point, 0.0) for point in state["pending"])

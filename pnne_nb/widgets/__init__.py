@@ -1,1 +1,1 @@
-"""Shows editor, plots and dashboard in a notebook. No other room knows Jupyter."""
+"""Jupyter widgets: editor, plots and dashboard. No other package imports Jupyter."""

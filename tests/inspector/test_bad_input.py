@@ -223,7 +223,7 @@ def test_an_array_where_tensors_are_wanted_is_said() -> None:
 
 
 def test_no_pattern_at_all_is_no_layer() -> None:
-    with pytest.raises(LayerNotFoundError, match='No pattern was given; "\\*" stands for every layer'):
+    with pytest.raises(LayerNotFoundError, match='No pattern was given; "\\*" matches every layer'):
         Inspector(mlp()).watch([])
 
 

@@ -422,7 +422,7 @@ def test_plots_are_drawn_by_whoever_was_installed(monkeypatch: pytest.MonkeyPatc
         (lambda i: i.watch("head", "gradient"), ValueError, r"'gradient' cannot be watched. Did you mean 'gradients'"),
         (lambda i: i.watch("*", types=nn.Conv2d), LayerNotFoundError, r"is a Conv2d.* types Block, LayerNorm, Linear"),
         (lambda i: i.get_statistics("haed"), LayerNotFoundError, r"no layer 'haed'. Did you mean 'head'"),
-        (lambda i: i.get_statistics("unused", "activations"), InspectionError, r"'unused' was not called"),
+        (lambda i: i.get_statistics("unused", "activations"), InspectionError, r"did not call layer 'unused'"),
         (lambda i: i.get_statistics("head", "updates"), InspectionError, r"not watched: call watch\('head', 'updates'"),
         (lambda i: i.get_statistics("head", label="7"), InspectionError, r"has no activations labelled '7'"),
         (lambda i: i.get_statistics("head", "gradients"), InspectionError, r"the last run had no loss"),
@@ -465,7 +465,7 @@ def test_a_loss_without_gradient_and_an_optimizer_in_the_backward_pass_are_refus
     net = mlp()
     weight: Any = net[0].weight
     handle = weight.register_post_accumulate_grad_hook(lambda _: None)
-    with pytest.raises(InspectionError, match=r"The parameter '0\.weight' has a hook that runs after"):
+    with pytest.raises(InspectionError, match=r"The parameter '0\.weight' has a post-accumulate-grad hook"):
         Inspector(net).run_inspection(torch.randn(2, 5), loss_fn=square)
     handle.remove()
 

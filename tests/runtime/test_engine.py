@@ -602,7 +602,7 @@ def test_a_probe_that_fails_does_not_end_the_training() -> None:
     trained.start()
     assert trained.wait(60)
     assert [(a.kind, a.message) for a in trained.history.anomalies] == [
-        ("probe-failed", "Broken failed and watches no longer: ValueError: no gradients here")
+        ("probe-failed", "Broken failed and was removed: ValueError: no gradients here")
     ]
 
 

@@ -108,7 +108,7 @@ def test_a_short_step_that_follows_an_observed_one_is_a_part_of_the_cost(known: 
         for _ in range(10):
             toll.bare(0.001, now=next(clock))
         found = toll.observed(0.004, known=known)
-        assert toll.wants_bare(float("-inf"))
+        assert toll.next_bare == float("-inf")
         # It takes half a millisecond more than the others, and counts where the probes took as long.
         toll.bare(0.0015, now=next(clock))
     assert found == pytest.approx(cost)

@@ -57,7 +57,7 @@ export function renderChooser({ model, el }: { model: Model; el: HTMLElement }):
   };
 }
 
-/** The choices by quantity: `conv1` stands for activations, `conv1 (gradients)` says what it is. */
+/** The choices by quantity: `conv1` means its activations; other quantities are named, as in `conv1 (gradients)`. */
 function groups(layers: readonly string[]): HTMLOptGroupElement[] {
   const found = new Map<string, HTMLOptionElement[]>();
   for (const layer of layers) {

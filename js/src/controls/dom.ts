@@ -17,7 +17,7 @@ export function element<K extends keyof HTMLElementTagNameMap>(
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** A filled 16 × 16 icon; decoration only, the button's text says what it does. */
+/** A filled 16 × 16 icon, as decoration; the button's text has the meaning. */
 export function icon(path: string): SVGSVGElement {
   const svg = document.createElementNS(SVG, "svg");
   svg.setAttribute("viewBox", "0 0 16 16");
@@ -28,7 +28,7 @@ export function icon(path: string): SVGSVGElement {
   return svg;
 }
 
-/** Writes only what differs, so that a screen reader is not told the same thing ten times a second. */
+/** Writes only changes, so that a screen reader does not repeat the same text ten times a second. */
 export function setText(node: HTMLElement, text: string): void {
   if (node.textContent !== text) node.textContent = text;
 }

@@ -6,7 +6,7 @@ const WIDTH = 132;
 const HEIGHT = 36;
 const SVG = "http://www.w3.org/2000/svg";
 
-/** Bars whose lengths differ by more could not be compared: they stand for powers of ten instead. */
+/** Largest ratio of two bars; beyond it, lengths are logarithmic. */
 const FAR = 50;
 
 export function shortNumber(value: number): string {

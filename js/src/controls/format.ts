@@ -120,9 +120,9 @@ const stateNames: Record<TrainingState, string> = {
   failed: "Failed",
 };
 
-/** How the training stands, in a word, or what it waits for. */
+/** The state of the training in a word, or what it waits for. */
 export function stateText({ state, waiting }: TrainingStatus): string {
-  // A command that was given, and what it waits for.
+  // A pending command, and what it waits for.
   if (waiting && /^(stopping|pausing):/.test(waiting)) return waiting.charAt(0).toUpperCase() + waiting.slice(1);
   return state === "running" && waiting ? `Waiting for ${waiting}` : stateNames[state];
 }
@@ -133,7 +133,7 @@ export function mainCommand(state: TrainingState): Command {
   return state === "paused" ? "resume" : "start";
 }
 
-/** Whether `command` makes sense in `state`; what is refused is refused by Python, with the reason. */
+/** Whether `command` makes sense in `state`; Python refuses commands with a reason. */
 export function enabled(command: Command, state: TrainingState): boolean {
   switch (command) {
     case "start":

@@ -6,7 +6,7 @@ import type { Manager, Model, Receiver } from "./host";
 const RETRIES = 50;
 const RETRY_MS = 100;
 
-/** The model by its id. One that a page which is just opening has not made yet is waited for. */
+/** The model by its id; waits for a model that an opening page has not made yet. */
 async function found(manager: Manager, id: string): Promise<Receiver | null> {
   for (let tries = 0; tries < RETRIES; tries++) {
     try {

@@ -16,7 +16,7 @@ export const PATIENCE_MS = 3000;
 
 const LOCAL = /^(localhost|127\.[\d.]+|\[::1\]|.+\.localhost)$/;
 
-/** Halts a training at once, also while a cell holds the kernel up, which is told as well. */
+/** Halts a training at once, also while a cell blocks the kernel, and sends the request to the kernel too. */
 export function halt(command: Command, direct: string | undefined): void {
   if (!direct || (command !== "pause" && command !== "stop")) return;
   // A page of another machine cannot reach it, and a browser may ask people whether it shall try.

@@ -51,7 +51,7 @@ export default function editorWidget(): Widget {
   };
 }
 
-/** Tells Python how many views are open: an editor that was replaced is closed when nobody sees it any more. */
+/** Sends the number of open views to Python, which closes a replaced editor without views. */
 function countViews(model: Model, change: number): void {
   model.set("views", Math.max(0, Number(model.get("views") ?? 0) + change));
   model.save_changes();

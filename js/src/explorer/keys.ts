@@ -9,7 +9,7 @@ const MOVES: Readonly<Record<string, Move>> = {
   " ": "toggle",
 };
 
-/** Makes a place of the page one that the keyboard reaches, and that tells which moves were asked for there. */
+/** Makes an element of the page focusable, and reports moves by its keys. */
 export function listenToKeys(
   place: HTMLElement,
   move: (move: Move) => void,

@@ -1,4 +1,4 @@
-"""Describes one argument of a torch call, however it was found: the step between a signature and a spec."""
+"""`Argument`: one argument of a torch call, between its signature and its spec."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from pnne_nb.graph.schema.values import Value
 
 @final
 class Argument(msgspec.Struct, frozen=True):
-    """What a signature says about one argument.
+    """One argument of a signature.
 
     Attributes:
         name: As it is passed by keyword.
@@ -54,7 +54,7 @@ class Argument(msgspec.Struct, frozen=True):
 
 
 def port(type_name: str, argument: Argument, doc: str) -> Port:
-    """Return the input port of an argument that can be wired."""
+    """Return the input port of an argument that an edge can feed."""
     return Port(
         name=argument.name,
         kind=argument.kind or "value",
@@ -66,7 +66,7 @@ def port(type_name: str, argument: Argument, doc: str) -> Port:
 
 
 def property_of(type_name: str, argument: Argument, role: overrides.Role, doc: str) -> Property:
-    """Return the property of an argument of torch's, with the ranges and choices of `overrides`."""
+    """Return the property of an argument of torch, with the ranges and choices of `overrides`."""
     assert argument.type is not None, "a caller asks only for arguments that can be typed in"
     return typed(argument, refine(type_name, argument.name, argument.type), role, doc)
 
@@ -86,14 +86,14 @@ def typed(argument: Argument, kind: PropertyType, role: overrides.Role, doc: str
 
 
 def typed_in(argument: Argument) -> Argument:
-    """Return an argument of a constructor, where nothing can be wired: a tensor is given by its numbers."""
+    """Return an argument of a constructor, which no edge can feed: a tensor is given by its numbers."""
     if argument.kind is None or argument.type is not None:
         return argument
     return msgspec.structs.replace(argument, kind=None, type=None if argument.variadic else TensorType())
 
 
 def refine(type_name: str, name: str, kind: PropertyType) -> PropertyType:
-    """Return `kind` with what signatures do not tell: choices, ranges, and how long a tuple is."""
+    """Return `kind` with facts that signatures lack: choices, ranges, and lengths of tuples."""
     declared = overrides.lookup(overrides.TYPES, type_name, name)
     if declared is not None:
         return declared
@@ -131,7 +131,7 @@ def _narrow(
 
 
 def union(options: Iterable[PropertyType]) -> PropertyType:
-    """Return one type that accepts what any of `options` accepts, as simple as possible."""
+    """Return the simplest type that accepts all values of `options`."""
     distinct = list(dict.fromkeys(options))
     optional = any(isinstance(option, OptionalType) for option in distinct)
     distinct = list(dict.fromkeys(o.item if isinstance(o, OptionalType) else o for o in distinct))

@@ -1,4 +1,4 @@
-"""Reads docstrings as plain text: a summary, and what each argument means.
+"""Reads docstrings as plain text: a summary, and the meaning of each argument.
 
 Torch writes Google style with reStructuredText roles and some LaTeX; forms and tooltips show plain text.
 """
@@ -61,7 +61,7 @@ def summary(doc: str | None) -> str:
 
 
 def arguments(doc: str | None, wanted: Collection[str]) -> dict[str, str]:
-    """Return what a docstring says about each wanted argument, as plain text of at most `SENTENCES` sentences."""
+    """Return a docstring's text about each wanted argument, at most `SENTENCES` sentences of plain text."""
     found: dict[str, str] = {}
     if not wanted:
         return {}
@@ -73,7 +73,7 @@ def arguments(doc: str | None, wanted: Collection[str]) -> dict[str, str]:
 
 
 def ports(doc: str | None, wanted: Collection[str]) -> dict[str, str]:
-    """Return what a docstring says about each wanted input and output: ``- Input: (N, C)`` under ``Shape:``."""
+    """Return a docstring's text about each wanted input and output: ``- Input: (N, C)`` under ``Shape:``."""
     text = doc or ""
     about: dict[str, str] = {}
     for heading in _PORTS:
@@ -125,7 +125,7 @@ def _read_section(doc: str, start: int, wanted: Collection[str], found: dict[str
 
 @functools.cache
 def _outside(indent: int) -> re.Pattern[str]:
-    """Return what finds a line that is indented by less than `indent`, or, for 0, not at all."""
+    """Return the pattern of a line that is indented by less than `indent`, or not at all for 0."""
     return re.compile(rf"\n[ \t]{{0,{max(indent - 1, 0)}}}(?=[^ \t\n])")
 
 

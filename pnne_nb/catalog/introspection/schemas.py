@@ -69,7 +69,7 @@ class Signature(msgspec.Struct, frozen=True):
 
 
 def signature(name: str, *, method: bool = False, without: frozenset[str] = frozenset()) -> Signature | None:
-    """Return what the operator schemas tell about a function or method, or None if there are none.
+    """Return the signature of a function or method from its operator schemas, or None if there are none.
 
     Args:
         name: As in ``torch.ops.aten``, e.g. ``"add"``.
@@ -94,7 +94,7 @@ def signature(name: str, *, method: bool = False, without: frozenset[str] = froz
 
 
 def positions(name: str, values: Sequence[object], *, method: bool = False) -> tuple[str, ...] | None:
-    """Return the names of what a call gives by position, from the overload that takes it, or None if none does.
+    """Return the names of a call's positional arguments from the overload that accepts them, or None if none does.
 
     Args:
         name: As in ``torch.ops.aten``.
@@ -169,7 +169,7 @@ def _base(kind: str) -> str:
 
 
 def _argument(argument: Any, kind: str, base: str, *, positional: bool) -> Argument | None:
-    """Return one argument of a schema; None for those that no form shows."""
+    """Return one argument of a schema; None if no form shows it."""
     name: str = argument.name
     if base in _LEFT_OUT or name in ("pin_memory", "cudnn_enable", "implicit"):
         return None
@@ -235,7 +235,7 @@ def _merge(overloads: list[dict[str, Argument]]) -> Iterator[Argument]:
 
 
 def _agreed_positions(overloads: list[dict[str, Argument]]) -> frozenset[str]:
-    """Return the names that stand at the same place in all overloads that reach so far."""
+    """Return the names that have the same position in all overloads that are long enough."""
     rows = [[a.name for a in overload.values() if a.positional] for overload in overloads]
     keyword_only = {a.name for overload in overloads for a in overload.values() if not a.positional}
     agreed: list[str] = []

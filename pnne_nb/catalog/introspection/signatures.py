@@ -71,7 +71,7 @@ def arguments(function: Callable[..., Any], *, method: bool = False) -> tuple[Ar
 
 
 class _Known(dict[str, object]):
-    """The names in a module of torch, and ``object`` for those that only a type checker knows."""
+    """The names in a module of torch, with ``object`` for those that only a type checker knows."""
 
     def __missing__(self, name: str) -> object:
         return getattr(builtins, name, object)
@@ -100,7 +100,7 @@ def argument(parameter: inspect.Parameter, hint: object) -> Argument:
 
 @functools.lru_cache(maxsize=1024)  # int, Tensor and a few more stand at nearly all arguments
 def _allowed(hint: object) -> tuple[Literal["tensor", "value"] | None, bool, PropertyType | None]:
-    """Return what can be wired to an argument with this hint, whether any number of times, and what can be typed in."""
+    """Return an argument's port kind, whether it takes several edges, and its property type, from its hint."""
     return *_wired(hint), property_type(hint)
 
 
@@ -116,7 +116,7 @@ def constant(default: object) -> Value:
 
 
 def property_type(hint: object) -> PropertyType | None:
-    """Return what values a hint allows to be typed in, or None if it allows none (a tensor, a module …)."""
+    """Return the property type of a hint, or None if its values cannot be typed in (a tensor, a module …)."""
     if hint in _SCALARS:
         return _SCALARS[hint]
     origin, args = typing.get_origin(hint), typing.get_args(hint)
@@ -156,7 +156,7 @@ def _union(args: tuple[object, ...]) -> PropertyType | None:
 
 
 def _wired(hint: object) -> tuple[Literal["tensor", "value"] | None, bool]:
-    """Return what can be wired to an argument with this hint, and whether any number of times."""
+    """Return an argument's port kind and whether it takes several edges, from its hint."""
     if isinstance(hint, type) and issubclass(hint, torch.Tensor):
         return "tensor", False
     origin, args = typing.get_origin(hint), typing.get_args(hint)

@@ -1,1 +1,1 @@
-"""Tables of facts about torch that torch itself does not tell."""
+"""Tables of facts about torch that cannot be read from torch."""

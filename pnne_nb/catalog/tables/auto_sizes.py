@@ -1,4 +1,4 @@
-"""Rules that infer sizes left ``"auto"`` from the shapes of a node's inputs."""
+"""Rules that infer ``"auto"`` sizes from the shapes of a node's inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts that signatures do not tell: ranges, choices, element types, categories, result names.
+"""Facts that signatures lack: ranges, choices, element types, categories, result names.
 
 Every row of a table reads ``(pattern of type names, argument names, fact)``; the first row that fits wins.
 A layer or function that needs no row here needs no line of code either.

@@ -28,7 +28,7 @@ FORMATS: tuple[ExportFormat, ...] = (
 
 
 def find_format(name: str, path: str | Path) -> ExportFormat:
-    """Return the format of that name, or for ``"auto"`` the one that the end of `path` means.
+    """Return the format of that name, or for ``"auto"`` the one of the suffix of `path`.
 
     Raises:
         ExportError: If there is none.
@@ -53,7 +53,7 @@ def find_format(name: str, path: str | Path) -> ExportFormat:
 
 
 def require_packages(format: ExportFormat) -> None:
-    """Refuse a format whose packages are not installed.
+    """Raise an error if the packages of a format are not installed.
 
     Raises:
         ExportError: It names the extra that installs them.

@@ -1,4 +1,4 @@
-"""Defines what every export format offers: it writes a model to a file, and its own runtime opens that file.
+"""The protocol of an export format: it writes a model to a file, and its own runtime opens the file.
 
 A process that proves a file imports this module and the format's own. Neither imports torch at the top, so that such a
 process holds no torch unless the runtime is torch's.
@@ -47,7 +47,7 @@ class TensorInfo:
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
-    """Everything that a format may need to write a file.
+    """A model with everything that a format needs to write a file.
 
     Attributes:
         model: A copy of the module in eval mode, on the CPU, that belongs to the export alone.
@@ -72,7 +72,7 @@ class ExportRequest:
 
 @dataclass(frozen=True, slots=True)
 class NodeTensor:
-    """A tensor inside a file that a drawn node hands to another node or to an output.
+    """A tensor inside a file that a node passes to another node or to an output.
 
     Attributes:
         tensor: The tensor's name in the file.
@@ -85,7 +85,7 @@ class NodeTensor:
 
 @dataclass(frozen=True, slots=True)
 class FreeSize:
-    """What became of a size that the document leaves free.
+    """The treatment of a size that the document leaves free.
 
     Attributes:
         name: Its name in the document.
@@ -115,7 +115,7 @@ class FreeSize:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """What a format tells about the file that it has written.
+    """A format's information about a written file.
 
     Attributes:
         sizes: What became of each free size of the request.
@@ -144,7 +144,7 @@ class ExportedModel(Protocol):
         """Return the outputs by name for `inputs` by name, and the watched tensors by their names in the file."""
 
     def close(self) -> None:
-        """Free what the runtime holds."""
+        """Free the runtime's resources."""
 
 
 class ExportFormat(Protocol):
@@ -211,7 +211,7 @@ class ExportFormat(Protocol):
 
 @contextmanager
 def in_memory(path: Path) -> Iterator[io.BytesIO]:
-    """Give a buffer for torch to write to, and put it into a file at the end: where the disk is full, torch ends Python.
+    """Yield a buffer for torch, and write it to a file at the end, because torch crashes Python on a full disk.
 
     Raises:
         OSError: If the file cannot be written.
@@ -222,7 +222,7 @@ def in_memory(path: Path) -> Iterator[io.BytesIO]:
 
 
 def as_array(value: Tensor) -> NDArray[np.generic]:
-    """Return a tensor as an array; numpy has no bfloat16, so that those come as float32."""
+    """Return a tensor as an array; bfloat16, which NumPy lacks, becomes float32."""
     plain = value.detach().cpu()
     array: NDArray[np.generic] = (plain.float() if str(plain.dtype) == "torch.bfloat16" else plain).numpy()
     return array

@@ -1,4 +1,4 @@
-"""Writes ExecuTorch programs, for telephones and small devices; XNNPACK computes what it can."""
+"""Writes ExecuTorch programs for phones and small devices, with the XNNPACK backend."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _with_many_samples(request: ExportRequest) -> ExportRequest:
 
 
 def _sizes_taken(plans: Sequence[Any], request: ExportRequest, sizes: Sequence[FreeSize]) -> tuple[FreeSize, ...]:
-    """Return the sizes as the program takes them: it has memory for so large inputs, whatever was declared."""
+    """Return the sizes that the program accepts: its memory limits them, whatever was declared."""
     plan = next(each for each in plans if each.name == "forward")
     taken: dict[int | str, int] = {}
     for info, place in zip(request.inputs, plan.inputs, strict=True):

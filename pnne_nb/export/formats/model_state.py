@@ -1,4 +1,4 @@
-"""Turns a model into named tensors and a short JSON text, and back, without any code in between.
+"""Converts a model to named tensors and a short JSON text, and back, without code.
 
 A file of plain tensors leaves out which names share one tensor, which parameters are frozen, which buffers no
 ``state_dict`` has, and which modules are in training mode. `ModelState` says that.
@@ -24,7 +24,7 @@ DEEPEST = 200
 
 
 class ModelState(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """What a model's tensors do not say.
+    """The state of a model besides its tensors.
 
     Attributes:
         tied: Further names of tensors, each with the name under which the tensor is stored.
@@ -63,7 +63,7 @@ class ModelState(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
 
 
 def require_closed(graph: NodeGraph) -> None:
-    """Refuse a graph with opaque nodes: only code could make their modules again.
+    """Raise an error for a graph with opaque nodes, whose modules only code could restore.
 
     Raises:
         ExportError: It names the nodes.
@@ -113,7 +113,7 @@ def read_state(model: nn.Module) -> tuple[dict[str, Tensor], ModelState]:
         _require_plain(name, tensor)
         tensors[name] = tensor.detach().cpu().contiguous().clone()
         steps = tensor.detach().clone(memory_format=torch.preserve_format).stride()
-        if steps != _usual_strides(tensor):
+        if steps != torch.empty(tensor.shape, device="meta").stride():
             strides[name] = steps
     _require_apart({name: named[name] for name in tensors})
     state = ModelState(
@@ -177,7 +177,7 @@ def _require_plain(name: str, tensor: Tensor) -> None:
 
 
 def _require_apart(tensors: Mapping[str, Tensor]) -> None:
-    """Refuse tensors that overlap without being one: they would be two after loading."""
+    """Raise an error for different tensors that overlap in memory, because loading would separate them."""
     spans: dict[int, list[tuple[int, int, str]]] = {}
     for name, tensor in tensors.items():
         if tensor.numel():
@@ -195,10 +195,6 @@ def _require_apart(tensors: Mapping[str, Tensor]) -> None:
                 )
 
 
-def _usual_strides(tensor: Tensor) -> tuple[int, ...]:
-    return torch.empty(tensor.shape, device="meta").stride()
-
-
 def _arranged(tensor: Tensor, strides: tuple[int, ...]) -> Tensor:
     """Return a copy with these strides.
 
@@ -212,7 +208,7 @@ def _arranged(tensor: Tensor, strides: tuple[int, ...]) -> Tensor:
 
 
 def _holder(tensors: Mapping[str, Tensor], state: ModelState, place: str) -> nn.Module:
-    """Return modules without a forward that hold the tensors under their names, for the compiler to take them over."""
+    """Return modules without a forward that hold the tensors by name, from which the compiler takes them."""
     root = nn.Module()
     for name in [*tensors, *state.tied, *state.switched]:
         if name.count(".") > DEEPEST:
@@ -242,7 +238,7 @@ def _holder(tensors: Mapping[str, Tensor], state: ModelState, place: str) -> nn.
 
 
 def _made_module(root: nn.Module, name: str) -> tuple[nn.Module, str]:
-    """Return the module that holds a tensor, made if need be, and the last part of the tensor's name."""
+    """Return the module that holds a tensor, creating it if needed, and the last part of the tensor's name."""
     *path, last = name.split(".")
     module = root
     for part in path:

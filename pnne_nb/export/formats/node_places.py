@@ -1,4 +1,4 @@
-"""Finds the drawn node that an exported operation comes from, and the tensors that leave a node."""
+"""Finds the node of an exported operation, and the tensors that leave a node."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Operation(NamedTuple):
 
 
 def node_at(stack_trace: str) -> str:
-    """Return the path of the node whose line of generated code is in a stack trace, the outermost call first.
+    """Return the path of the node whose line of generated code is the outermost one in a stack trace.
 
     Args:
         stack_trace: As ``torch.export`` keeps it; ``""`` is returned if no line belongs to a node.
@@ -43,7 +43,7 @@ def node_at(stack_trace: str) -> str:
 
 
 def leaving(operations: Iterable[Operation], outputs: Mapping[str, str] | Sequence[str]) -> Iterator[NodeTensor]:
-    """Yield the tensors that an operation of another node, or the caller, reads, in the order in which they are made.
+    """Yield the tensors that another node or the caller reads, in the order of their computation.
 
     Args:
         operations: All of them, in order.

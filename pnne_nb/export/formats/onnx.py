@@ -87,7 +87,7 @@ class OnnxModel:
         return {value.name: found for value, found in zip(self._session.get_outputs(), values, strict=True)}
 
     def _failure(self, error: Exception) -> ExportError | None:
-        """Return what ONNX Runtime says of an operator, at its drawn node; None if it names no operator."""
+        """Return ONNX Runtime's error about an operator, at its node; None if it names no operator."""
         import onnx  # noqa: PLC0415  # an extra
 
         named = _OPERATOR.search(str(error))
@@ -111,7 +111,7 @@ def _without_telemetry() -> None:
 
 
 def _instrumented(path: Path, watched: Sequence[str], given: Sequence[str]) -> tuple[bytes, int]:
-    """Return the file with more outputs, and with some of its tensors as inputs; and how many outputs were added."""
+    """Return the file with further outputs and with some of its tensors as inputs, and the number of added outputs."""
     import onnx  # noqa: PLC0415  # an extra
 
     model = onnx.load(str(path))

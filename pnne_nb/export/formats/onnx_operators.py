@@ -1,4 +1,4 @@
-"""Tells which ONNX operators an exported program becomes: what torch.onnx translates, decomposes, and cannot translate.
+"""Finds the operations of an exported program that torch.onnx translates, decomposes, and cannot translate.
 
 torch offers no public list. This module alone reads its registry, and knows nothing where a version of torch has none.
 """
@@ -31,7 +31,7 @@ OLDEST = 18
 
 
 class Operators(NamedTuple):
-    """What the operations of one drawn node become.
+    """The ONNX operators of one node.
 
     Attributes:
         node: The path of the node.
@@ -47,7 +47,7 @@ class Operators(NamedTuple):
 
 
 def operators(program: ExportedProgram, opset: int | None) -> list[Operators]:
-    """Return what the operations of each drawn node become, in the order of the program."""
+    """Return the ONNX operators of each node, in the order of the program."""
     if not _REGISTRY:
         return []
     _forget_pending(program)
@@ -70,7 +70,7 @@ def operators(program: ExportedProgram, opset: int | None) -> list[Operators]:
 
 
 def untranslated(found: Sequence[Operators]) -> list[Diagnostic]:
-    """Return an error for each node that has an operation without a form in ONNX."""
+    """Return an error for each node with an operation that ONNX cannot express."""
     return [
         Diagnostic(
             "no-translation",
@@ -85,7 +85,7 @@ def untranslated(found: Sequence[Operators]) -> list[Diagnostic]:
 
 
 def decomposed(found: Sequence[Operators]) -> list[Diagnostic]:
-    """Return, for each node whose operations become others, what they become."""
+    """Return a finding for each node whose operations are decomposed into others."""
     return [
         Diagnostic(
             "decomposed",
@@ -99,7 +99,7 @@ def decomposed(found: Sequence[Operators]) -> list[Diagnostic]:
 
 
 def _forget_pending(program: ExportedProgram) -> None:
-    """Drop the sizes that depend on values and that a decomposition before has left without a place.
+    """Drop the data-dependent sizes that an earlier decomposition has left unbound.
 
     torch makes such a size (``nonzero``) each time it decomposes a program, and refuses to go on at the next time.
     """
@@ -123,5 +123,5 @@ def _name(call: torch.fx.Node) -> str:
 
 
 def _is_assertion(call: torch.fx.Node) -> bool:
-    """Return whether a call only asserts, or computes a size for that: no such call is written."""
+    """Return whether a call is only an assertion, or computes a size for one; such calls are not written."""
     return not isinstance(call.target, torch._ops.OpOverload) or "assert" in _name(call) or "sym_" in _name(call)

@@ -58,7 +58,7 @@ def _check_weights(request: ExportRequest) -> None:
 
 
 def onnx_sizes(request: ExportRequest, traced: TracedProgram) -> tuple[FreeSize, ...]:
-    """Return what becomes of each free size in ONNX: a length that only recurrent layers have fixed stays free."""
+    """Return the free sizes in ONNX, where a length that only recurrent layers have fixed stays free."""
     return tuple(
         FreeSize(size.name, "automatic", None, *request.limits.get(size.name, (1, None)))
         if size.how == "fixed" and size.nodes and all(_type(request, node) in FREE_IN_ONNX for node in size.nodes)
@@ -97,7 +97,7 @@ def _translate(request: ExportRequest, traced: TracedProgram) -> Any:
 
 
 def _lost_state(request: ExportRequest) -> tuple[str, ...]:
-    """Return what to say of buffers that the model changes as it computes: an ONNX file keeps nothing between two calls."""
+    """Return notes about buffers that the model changes in a call; an ONNX file keeps no state between calls."""
     with torch.no_grad(), kept_buffers(request.model) as changed:
         request.model(*(tensor.clone() for tensor in request.example))
     if not changed:
@@ -107,7 +107,7 @@ def _lost_state(request: ExportRequest) -> tuple[str, ...]:
 
 
 def _name_values(request: ExportRequest, graph: ir.Graph) -> None:
-    """Give inputs and outputs the names of the document, each its own: a result may be given twice, or be an input."""
+    """Give inputs and outputs the document's names, each a separate value: an output may repeat another or an input."""
     names = [*(info.name for info in request.inputs), *request.outputs]
     for value in tuple(graph.initializers.values()):
         if value.name in names:
@@ -138,7 +138,7 @@ def _untranslated(request: ExportRequest, traced: TracedProgram) -> list[Diagnos
 
 
 def _finding(traced: TracedProgram, error: BaseException) -> Diagnostic:
-    """Return what torch says about a translation that failed, at the node that it was translating."""
+    """Return torch's error about a failed translation, at the node that it was translating."""
     places = {call.name: node_at(call.meta.get("stack_trace") or "") for call in traced.program.graph.nodes}
     current: BaseException | None = error
     said, node = str(error).partition("\n")[0], None
@@ -149,7 +149,7 @@ def _finding(traced: TracedProgram, error: BaseException) -> Diagnostic:
 
 
 def _check_opset(request: ExportRequest, proto: Any) -> None:
-    """Refuse a file that is of another opset than the one that was asked for: torch says so in its log only."""
+    """Raise an error if the file has another opset than requested; torch only logs that."""
     written = {entry.domain: entry.version for entry in proto.opset_import}.get("")
     if request.opset is not None and written != request.opset:
         raise ExportError(
@@ -159,7 +159,7 @@ def _check_opset(request: ExportRequest, proto: Any) -> None:
 
 
 def _name_sizes(request: ExportRequest, traced: TracedProgram, sizes: tuple[FreeSize, ...], proto: Any) -> None:
-    """Have the dimensions of the file bear the names of the document instead of torch's symbols."""
+    """Name the dimensions of the file as in the document instead of by torch's symbols."""
     kept = {size.name: size for size in sizes}
     names = {traced.symbols[name]: name for name in kept if name in traced.symbols}
     guessed = {size.name for size in traced.sizes if size.how == "fixed"} & {s.name for s in sizes if s.how != "fixed"}
@@ -184,7 +184,7 @@ def _name_sizes(request: ExportRequest, traced: TracedProgram, sizes: tuple[Free
 
 
 def _declared_outputs(request: ExportRequest, proto: Any) -> Iterator[tuple[Any, tuple[int | str, ...]]]:
-    """Yield the outputs of the file, each with the shape that the document gives it, where there is one."""
+    """Yield the outputs of the file, each with its shape in the document, if there is one."""
     shapes: Mapping[str, tuple[int | str, ...]] = {}
     if request.graph is not None:
         try:
@@ -215,7 +215,7 @@ def _set(dimension: Any, size: int | str | None) -> None:
 
 
 def _name_nodes(proto: Any) -> None:
-    """Say of each operator which drawn node it belongs to; torch's stack traces, with paths of this machine, go."""
+    """Record the node of each operator, and remove torch's stack traces, which contain paths of this machine."""
     for operator in proto.graph.node:
         traces = [entry.value for entry in operator.metadata_props if entry.key == _STACK_TRACE]
         node = node_at(traces[0]) if traces else ""

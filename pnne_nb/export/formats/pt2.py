@@ -78,7 +78,7 @@ class Pt2Model:
 def _watching(
     module: Any, watched: frozenset[str], given: Mapping[str, Any], values: dict[str, Any], arguments: Sequence[Any]
 ) -> Any:
-    """Run a program operation by operation, note the watched tensors in `values`, and take the given ones as they are."""
+    """Run a program operation by operation, record watched tensors in `values`, and use given tensors instead of computing."""
     import torch  # noqa: PLC0415  # as above
 
     class Watching(torch.fx.Interpreter):

@@ -86,7 +86,7 @@ def _operations(program: ExportedProgram) -> list[Operation]:
 
 
 def without_places(program: ExportedProgram) -> ExportedProgram:
-    """Return the program without stack traces: they hold paths of this machine."""
+    """Return the program without stack traces, which contain paths of this machine."""
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)
     return program

@@ -31,7 +31,7 @@ _CALLED = re.compile(r"The following call raised this error:\n(.*?)\n\n", re.DOT
 
 
 class TracedProgram(NamedTuple):
-    """A model as ``torch.export`` sees it.
+    """A model that was traced by ``torch.export``.
 
     Attributes:
         program: The exported program.
@@ -76,7 +76,7 @@ def trace(request: ExportRequest) -> TracedProgram:
 
 
 def _with_fixed(request: ExportRequest, names: Sequence[str], error: Exception) -> TracedProgram:
-    """Return the program of a model that torch cannot trace while all its sizes are free; as few as possible are fixed.
+    """Return the program of a model that torch cannot trace with all sizes free, with as few fixed sizes as possible.
 
     Raises:
         ExportError: If it cannot be traced with fixed sizes either; the first error tells why.
@@ -121,7 +121,7 @@ def _sized(shape: tuple[int | str, ...], tensor: torch.Tensor, free: Collection[
 
 
 def _refuse_reserved(model: nn.Module) -> None:
-    """Refuse names that torch needs itself in what it makes of the model."""
+    """Raise an error for names that torch's exporter reserves."""
     taken = [name for name, _ in model.named_children() if hasattr(torch.fx.GraphModule, name)]
     if taken:
         hint = "Rename the node."
@@ -137,7 +137,7 @@ LARGEST_BATCH = 1024
 
 
 def bounded(request: ExportRequest) -> ExportRequest:
-    """Return a request whose free sizes all have a largest value, which runtimes without an allocator ask for."""
+    """Return a request whose free sizes all have an upper limit, for runtimes without an allocator."""
     first = next((info.shape[0] for info in request.inputs if info.shape), None)
     values = {
         size: tensor.shape[axis]
@@ -158,7 +158,7 @@ def free_names(request: ExportRequest) -> tuple[str, ...]:
 
 
 def size_findings(sizes: Sequence[FreeSize]) -> list[Diagnostic]:
-    """Return a warning for each size that the document leaves free and a file would not."""
+    """Return a warning for each size that is free in the document and fixed in a file."""
     return [
         Diagnostic(
             "size-fixed",
@@ -174,7 +174,7 @@ def size_findings(sizes: Sequence[FreeSize]) -> list[Diagnostic]:
 
 
 def failure(error: Exception) -> ExportError:
-    """Return what a person is told about a failure of torch.export, with the node at which it happened."""
+    """Return a diagnostic for a failure of torch.export, with its node."""
     node = blame(error)
     where = f"at node {node!r}" if node else "in the model"
     text = str(error)
@@ -222,7 +222,7 @@ def _export(
 
 @contextmanager
 def _without_dump() -> Iterator[None]:
-    """Keep torch.export from printing what it has traced before it failed: the error tells it at a node."""
+    """Keep torch.export from printing the traced graph of a failure, which the error describes."""
     trace: Any = import_module("torch.export._trace")  # torch itself imports it with the first export
     trace.print = lambda *_, **__: None  # its own name for it: everybody else goes on printing
     try:
@@ -232,7 +232,7 @@ def _without_dump() -> Iterator[None]:
 
 
 def _refused(error: Exception, names: Sequence[str]) -> dict[str, tuple[int, int | None] | None]:
-    """Return the sizes that an error of torch.export refuses as declared: the limits it suggests, or None."""
+    """Return the sizes whose declaration torch.export refused, with the limits that it suggests, or None."""
     text = str(error)
     if "Suggested fixes:" not in text and "Constraints violated" not in text:
         return {}
@@ -255,7 +255,7 @@ def _sizes(
     automatic: set[str],
     bakers: _Bakers,
 ) -> tuple[tuple[FreeSize, ...], dict[str, str]]:
-    """Return what became of each free size, and the symbols of torch."""
+    """Return the treatment of each free size, and torch's symbols."""
     ranges = {str(symbol): found for symbol, found in program.range_constraints.items()}
     inputs = [node for node in program.graph.nodes if node.op == "placeholder"][-len(request.inputs) :]
     sizes: dict[str, FreeSize] = {}
@@ -284,7 +284,7 @@ def _sizes(
 
 
 class _Bakers:
-    """Notes during which node of a compiled model a free size becomes one number.
+    """Records the node of a compiled model at which a free size becomes fixed.
 
     Attributes:
         found: The nodes, by the position of the input and the axis.
@@ -314,7 +314,7 @@ class _Bakers:
 
 
 def _is_one_number(size: Any) -> bool:
-    """Return whether a symbolic size can be one number only by now."""
+    """Return whether a symbolic size has become fixed."""
     if not isinstance(size, torch.SymInt):
         return False
     expression = size.node.expr

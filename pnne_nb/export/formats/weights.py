@@ -1,4 +1,4 @@
-"""Weights with the graph that they belong to: data that this package makes a model of again, and others read by name."""
+"""Weights together with their graph: this package restores the model, others read the weights by name."""
 
 from __future__ import annotations
 

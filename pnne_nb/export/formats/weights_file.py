@@ -1,4 +1,4 @@
-"""Writes and reads the files of `weights`; what they hold is the same in both forms."""
+"""Writes and reads the files of `weights`, with the same contents in both formats."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _GRAPH, _STATE = f"{METADATA_PREFIX}graph", f"{METADATA_PREFIX}state"
 
 
 class WeightsFile(NamedTuple):
-    """What a file holds.
+    """The contents of a file.
 
     Attributes:
         tensors: Weights by name; of tied ones, the first.
@@ -39,7 +39,7 @@ class WeightsFile(NamedTuple):
 
 
 def contents(request: ExportRequest, format: str) -> WeightsFile:
-    """Return what a file of a model holds.
+    """Return the contents of a model's file.
 
     Raises:
         ExportError: If the model has no graph, or the graph has opaque nodes or custom types.
@@ -81,7 +81,7 @@ def _write_safetensors(file: WeightsFile, path: Path) -> None:
 
 
 def _write_pt(file: WeightsFile, path: Path) -> None:
-    """Write a file of torch: a ``state_dict`` with every name, and what belongs to it."""
+    """Write a file of torch: a ``state_dict`` with every name, and the metadata."""
     named = {**{name: name for name in file.tensors}, **file.state.tied}
     lasting = {name: file.tensors[stored] for name, stored in named.items() if name not in file.state.transient}
     transient = {name: file.tensors[stored] for name, stored in named.items() if name in file.state.transient}
@@ -133,7 +133,7 @@ def write(file: WeightsFile, path: Path, format: str) -> None:
 
 
 def read(path: Path, format: str) -> WeightsFile:
-    """Read what `write` wrote; nothing in the file is run.
+    """Read a file of `write`, without running code from it.
 
     Raises:
         ExportError: If it is something else.
@@ -142,7 +142,7 @@ def read(path: Path, format: str) -> WeightsFile:
 
 
 def make(file: WeightsFile, path: Path) -> tuple[nn.Module, tuple[TensorInfo, ...], tuple[str, ...]]:
-    """Return the model in eval mode, what it takes, and the names of its outputs.
+    """Return the model in eval mode, its inputs, and the names of its outputs.
 
     Raises:
         ExportError: If graph and weights do not belong together, or the graph is damaged.

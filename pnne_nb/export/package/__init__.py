@@ -1,1 +1,1 @@
-"""A graph and its model as data that proves itself: one zip file or a folder."""
+"""Packages: a graph and its model as data with checksums and recorded outputs, in a zip file or a folder."""

@@ -1,4 +1,4 @@
-"""Reads and writes the parts of a package, in one zip file or in a folder, so that no changed bit goes unnoticed.
+"""Reads and writes the parts of a package, in a zip file or a folder, and detects every changed bit.
 
 A zip file ends in its comment, the SHA-256 of all bytes before it; so its own records are covered too. Parts are stored
 as they are, without compression: what is read cannot be larger than the file. Nothing is ever extracted, so names of
@@ -33,7 +33,7 @@ _CHUNK = 2**20
 
 
 def write_package(path: Path, manifest: Manifest, parts: Mapping[str, bytes], check: Callable[[Path], None]) -> None:
-    """Write a package so that a crash leaves either nothing or all of it.
+    """Write a package atomically.
 
     Args:
         path: A name with a suffix becomes a zip file, one without a folder; what is there is replaced.
@@ -62,7 +62,7 @@ def write_package(path: Path, manifest: Manifest, parts: Mapping[str, bytes], ch
 
 
 def _put(temporary: Path, path: Path) -> None:
-    """Move a finished package to its place; one that is there before is away only when the new one is complete."""
+    """Move a complete package to its path; only then is an earlier one removed."""
     if path.is_dir() and not path.is_symlink():
         before = temporary.with_name(f"{path.name}.before")
         path.rename(before)
@@ -117,7 +117,7 @@ def _digest(file: BinaryIO, count: int) -> str:
 
 
 def read_package(path: Path) -> tuple[Manifest, dict[str, bytes]]:
-    """Return what a package holds, after every byte of it was compared with its digests.
+    """Return the contents of a package, after checking every byte against the digests.
 
     Raises:
         GraphFileNotFoundError: If there is nothing at `path`.
@@ -179,7 +179,7 @@ def _read_zip(path: Path) -> dict[str, bytes]:
 
 
 def _entries(archive: zipfile.ZipFile, size: int, place: str) -> list[zipfile.ZipInfo]:
-    """Return the entries of a zip file, none of which may be anything else than a part, stored as it is."""
+    """Return the entries of a zip file, each of which must be an uncompressed part."""
     entries = archive.infolist()
     if len(entries) > _MAX_PARTS:
         raise GraphFileError(f"{place} has {len(entries)} parts; a package has at most {_MAX_PARTS}.")
@@ -208,7 +208,7 @@ def _entries(archive: zipfile.ZipFile, size: int, place: str) -> list[zipfile.Zi
 
 
 def _damage(file: BinaryIO) -> str:
-    """Say which part of a zip file differs from what the manifest says, as far as that can still be read."""
+    """Return a message with the damaged part of a zip file, as far as it can still be read."""
     with contextlib.suppress(Exception), zipfile.ZipFile(file) as archive:
         manifest = Manifest.from_bytes(archive.read(MANIFEST), MANIFEST)
         for name, wanted in manifest.parts.items():
@@ -251,7 +251,7 @@ def _read_file(path: Path, most: int) -> bytes:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
-    """Open a plain file: a pipe or a device would be waited for."""
+    """Open a regular file; opening a pipe or a device could block."""
     if path.exists() and not path.is_file():
         raise GraphFileError(f"{shown(str(path), 400)} is neither a file nor a folder.")
     with path.open("rb") as file:
@@ -259,7 +259,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def _is_name(name: str) -> bool:
-    """Return whether a part may have a name: one of a file in this folder, on any system."""
+    """Return whether a name is valid for a part: a file name without a folder, on any system."""
     return (
         0 < len(name) <= 100
         and name.isascii()

@@ -1,4 +1,4 @@
-"""Writes the model card: what a person reads before using a model, as Markdown."""
+"""Writes the model card in Markdown."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _shape(shape: tuple[int | str, ...]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return a text that cannot end a cell of a table, or begin a tag."""
+    """Return a text escaped for a table cell."""
     plain = "".join(letter if letter.isprintable() else " " for letter in text)
     for letter in "\\|<>&`*_[]":
         plain = plain.replace(letter, f"\\{letter}")

@@ -1,4 +1,4 @@
-"""`load`: opens a package without running any code that is in it."""
+"""`load`: opens a package without running code from it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Package(NamedTuple):
 
 
 def load(path: str | Path, *, verify: bool = False) -> tuple[NodeGraph, nn.Module]:
-    """Open a package that `save` has written; every byte is compared with its digests, and no code in it is run.
+    """Open a package of `save`. Every byte is checked against the digests, and no code in it is run.
 
     The weights come with their element types, ties, frozen flags and modes (train or eval), on the CPU unless nodes have
     devices of their own.
@@ -61,7 +61,7 @@ def load(path: str | Path, *, verify: bool = False) -> tuple[NodeGraph, nn.Modul
 
 
 def open_package(path: str | Path, *, verify: bool = False) -> Package:
-    """Open a package as `load` does, with what it says of itself."""
+    """Open a package as `load` does, and return it with its manifest and batches."""
     expect(path, (str, os.PathLike), "path", "the path of a package")
     place = shown(str(path), 400)
     manifest, parts = read_package(Path(path))

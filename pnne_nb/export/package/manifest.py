@@ -1,4 +1,4 @@
-"""Defines the manifest of a package: versions, inputs, outputs, classes, and the digest of every part."""
+"""The manifest of a package: versions, inputs, outputs, classes, and the digest of every part."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class PartDigest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """What was recorded of the model's outputs.
+    """The description of the recorded batches.
 
     Attributes:
         batches: How many recorded batches there are.
@@ -81,7 +81,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
 
     @classmethod
     def from_bytes(cls, content: bytes, place: str) -> Manifest:
-        """Read what `to_bytes` wrote.
+        """Read the result of `to_bytes`.
 
         Raises:
             GraphFileError: If it is something else, or from a newer version; `place` says where it stands.

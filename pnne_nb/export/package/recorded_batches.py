@@ -1,4 +1,4 @@
-"""Records batches with the outputs that the model gives for them, so that any runtime can be compared later."""
+"""Records batches with the model's outputs, for a later comparison of any runtime."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RecordedBatch(NamedTuple):
 
 
 class RecordedRun(NamedTuple):
-    """What a model gives in eval mode.
+    """The outputs of a model in eval mode.
 
     Attributes:
         batches: At least one.
@@ -90,7 +90,7 @@ def record(graph: NodeGraph, model: nn.Module, data: Any = None) -> RecordedRun:
 
 
 def run(model: nn.Module, inputs: Sequence[Tensor]) -> list[Tensor]:
-    """Return the tensors that a model in eval mode gives, under a fixed seed."""
+    """Return the output tensors of a model in eval mode, under a fixed seed."""
     with private_random_state():
         return _outputs(model, inputs)
 
@@ -101,7 +101,7 @@ def _outputs(model: nn.Module, inputs: Sequence[Tensor]) -> list[Tensor]:
 
 
 def batches_of(data: Any, names: Sequence[str]) -> list[tuple[Tensor, ...]]:
-    """Return the first batches of `data`, as the tensors that the inputs take, with few examples each.
+    """Return the first batches of `data` as input tensors, with few examples each.
 
     Args:
         data: As of `record`.

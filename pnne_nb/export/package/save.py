@@ -1,4 +1,4 @@
-"""`save`: writes a graph and its model as a package that holds data only, and proves itself."""
+"""`save`: writes a graph and its model as a package without code, with checksums and recorded outputs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _ADVICE = "Give the model that pn.compile(graph) made, or pn.compile(graph, reus
 
 @runtime_checkable
 class TrainingSource(Protocol):
-    """What has trained a model, as a ``TrainingEngine``."""
+    """A trained model's training, such as a ``TrainingEngine``."""
 
     @property
     def history(self) -> Curves: ...
@@ -188,7 +188,7 @@ def _require_place(path: Path, *, overwrite: bool) -> None:
 
 
 def _signature(graph: NodeGraph, batch: RecordedBatch) -> tuple[tuple[TensorInfo, ...], tuple[TensorInfo, ...]]:
-    """Return what the model takes and gives: by the document, and where that says nothing, by a recorded batch."""
+    """Return the model's inputs and outputs from the document, or else from a recorded batch."""
     shapes = infer_shapes(graph)
     feeds = {edge.target: edge.source for edge in graph.edges}
     known = {name: shapes.get(f"{name}.output") for name in batch.inputs}
@@ -212,7 +212,7 @@ def _info(name: str, value: torch.Tensor) -> TensorInfo:
 
 
 def _source(graph: NodeGraph) -> str | None:
-    """Return the model's source to be read, unless a class of the person's has none."""
+    """Return the model's source for reading, unless a user's class has none."""
     try:
         return to_source(graph)
     except CompileError:
@@ -258,7 +258,7 @@ def _checked_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _custom_types(graph: NodeGraph) -> tuple[str, ...]:
-    """Return the types of a graph that a person has registered, in order."""
+    """Return the user-registered node types of a graph, in order."""
     used = {node.type for inner in graph.state().graphs.values() for node in inner.nodes}
     specs = {name: registry.listed(name) for name in used}
     return tuple(
@@ -290,7 +290,7 @@ def _onnx(path: Path) -> bytes:
 
 
 def _prove(path: Path, target: Path, recorded: RecordedRun, *, has_onnx: bool) -> None:
-    """Open what was written, and compare it with the model that it was written from.
+    """Open the written package, and compare it with the model.
 
     Raises:
         ExportError: If it is not the same.

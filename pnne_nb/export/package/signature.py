@@ -1,4 +1,4 @@
-"""Hands the signing of a package to OpenSSF model-signing, where that is installed."""
+"""Signs packages with OpenSSF model-signing, if it is installed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pnne_nb.errors import ExportError, shown
 
 
 def require_signing(key: Path) -> None:
-    """Refuse to sign before any work is done.
+    """Raise an error if signing is not possible, before any work is done.
 
     Raises:
         ExportError: If model-signing is not installed, or there is no such key.

@@ -1,1 +1,1 @@
-"""Proves a written file: run by its own runtime in a fresh process, and compared with the model node by node."""
+"""The proof of a written file: its runtime runs it in a fresh process, and every node is compared with the model."""

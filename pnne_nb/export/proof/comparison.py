@@ -1,4 +1,4 @@
-"""Compares what a file gives with what the model gives, in units of what rounding explains."""
+"""Compares values of a file and of the model, relative to the rounding error."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Difference:
 
 @np.errstate(all="ignore")  # both may hold any bits, and what is not finite is told by the result
 def compare(found: NDArray[np.generic], value: Value, tolerance: Tolerance) -> Difference:
-    """Return the worst difference between what a file gives and what the model gives.
+    """Return the worst difference between the values of a file and of the model.
 
     Args:
         found: Of the file.

@@ -1,4 +1,4 @@
-"""Runs the model itself: the value at every drawn node, and how far rounding moves it.
+"""Runs the model itself for the value of every node, and its rounding error.
 
 The movement is found by perturbation: the model runs again on inputs and weights that differ by one rounding error (an
 ulp), in random directions. What a correct file may differ by is a few times that movement, and never less than a few
@@ -37,7 +37,7 @@ STEP_SHIFT = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What the model computes at one place, and how far rounding moves it.
+    """A value of the model and its rounding error.
 
     Attributes:
         value: The tensor as an array.
@@ -80,7 +80,7 @@ class Model:
         self._perturbed: list[nn.Module] = []
 
     def run(self, batch: Mapping[str, Tensor], *, nodes: bool = False) -> Reference:
-        """Return what the model computes for a batch.
+        """Return the model's values for a batch.
 
         Args:
             batch: The inputs by name.
@@ -139,7 +139,7 @@ def _run(
 
 @contextmanager
 def _same_conditions() -> Iterator[None]:
-    """Run in the way that is exported: without gradients, the fused path of attention, or random numbers of its own."""
+    """Run as exported in this block: without gradients and fused attention, under a fixed seed."""
     fused = torch.backends.mha.get_fastpath_enabled()
     try:
         torch.backends.mha.set_fastpath_enabled(False)

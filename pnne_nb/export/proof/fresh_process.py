@@ -1,4 +1,4 @@
-"""Runs a written file in a process of its own, which imports only the file's runtime."""
+"""Runs a written file in a separate process that imports only the file's runtime."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIMIT = 600.0
 
 @dataclass(frozen=True, slots=True)
 class ProofProcess:
-    """One opening of the file, and the inputs that it runs on one after the other.
+    """One session of the file, with the batches that it runs in order.
 
     Attributes:
         batches: The inputs by name, and the values of given tensors.
@@ -42,7 +42,7 @@ class ProofProcess:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What the runtime gave for one batch.
+    """The runtime's result for one batch.
 
     Attributes:
         outputs: By name; empty if it failed.
@@ -56,7 +56,7 @@ class Run:
 
 
 def run_file(format: ExportFormat, path: Path, sessions: Sequence[ProofProcess]) -> list[list[Run]]:
-    """Return what the file gives for every batch of every session.
+    """Return the results of every batch of every session.
 
     Raises:
         ExportError: If the process ends without an answer.
@@ -82,7 +82,7 @@ def run_file(format: ExportFormat, path: Path, sessions: Sequence[ProofProcess])
 
 
 def peak_memory(format: ExportFormat, path: Path, batch: Arrays) -> int:
-    """Return the bytes that a process needs at most to open a file and run it once, beside its runtime's own code.
+    """Return the peak bytes of a process that opens a file and runs it once, without its runtime's own code.
 
     A first process tells which modules that imports, and a second one imports them before it begins to count.
 

@@ -1,4 +1,4 @@
-"""Computes how the values of a node are spread in the model and in the file, side by side."""
+"""Histograms of a node's values in the model and in the file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TINY: Final = float(np.finfo(np.float64).tiny)
 @final
 @dataclass(frozen=True, slots=True)
 class Histograms:
-    """Counts of the values that model and file give at one node, in the same bins.
+    """Counts of a node's values in the model and in the file, in the same bins.
 
     Attributes:
         low: Where the first bin begins, in the unit of the values.
@@ -36,7 +36,7 @@ class Histograms:
 
 
 def histograms(model: NDArray[np.generic], file: NDArray[np.generic]) -> Histograms | None:
-    """Return the histograms of what model and file give; None if one of the two has no finite value.
+    """Return the histograms of model and file; None if one of them has no finite value.
 
     Args:
         model: Values of the model, of any shape; of complex ones, the magnitude counts.

@@ -1,4 +1,4 @@
-"""Moves the places that interpolation reads by one rounding error: runtimes compute them in another order."""
+"""Moves the coordinates of interpolation by one rounding error, because runtimes compute them in another order."""
 
 from __future__ import annotations
 

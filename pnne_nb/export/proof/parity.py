@@ -1,4 +1,4 @@
-"""Says how well a file agrees with the model: at one node, and on one batch."""
+"""The agreement of a file with the model, at one node and on one batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pnne_nb.export.proof.histograms import Histograms
 @final
 @dataclass(frozen=True, slots=True)
 class NodeParity:
-    """How well the file agrees with the model at one drawn node.
+    """The agreement of the file with the model at one node.
 
     Attributes:
         node: The path of the node.
@@ -51,7 +51,7 @@ class NodeParity:
 @final
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One batch that file and model were compared on.
+    """The comparison of file and model on one batch.
 
     Attributes:
         what: ``"data"``, ``"example"``, or the sizes, ``"N=1, T=11"``.

@@ -1,4 +1,4 @@
-"""Proves a written file: a few batches through its runtime, once with the tensors of every drawn node."""
+"""Proves a written file: a few batches in its runtime, one of them with the tensors of every node."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class WrongSize(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What the proof found.
+    """The result of a proof.
 
     Attributes:
         nodes: How well each drawn node agrees, in the order in which the nodes run.
@@ -88,7 +88,7 @@ def prove(
     data: Sequence[Tensor] | None,
     tolerance: Tolerance,
 ) -> Proof:
-    """Compare a file with the model, on its outputs for a few batches and at every drawn node for one.
+    """Compare a file with the model: outputs for a few batches, and every node for one batch.
 
     Args:
         subject: The model.
@@ -153,7 +153,7 @@ def prove(
 
 
 def _refusal(subject: Subject, said: str, node: str | None) -> ExportError:
-    """Return what a person is told about a file that its runtime cannot run, and what to do."""
+    """Return a message about a file that its runtime cannot run, and what to do."""
     tensors = [*subject.model.parameters(), *subject.model.buffers()]
     found = {str(tensor.dtype).removeprefix("torch.") for tensor in tensors if tensor.is_floating_point()}
     others = sorted((found | {info.dtype for info in subject.inputs}) & {"float64", "float16", "bfloat16"})
@@ -258,7 +258,7 @@ def _wrong_sizes(
     suspects: Mapping[str, int],
     tolerance: Tolerance,
 ) -> dict[str, WrongSize]:
-    """Return the free sizes that the file does not take, by trying each of `suspects` alone, and the nodes at fault.
+    """Return the free sizes that the file does not accept, by trying each of `suspects` alone, and the failing nodes.
 
     A file that is wrong at the sizes of the example too has another fault: then there are none.
 
@@ -295,7 +295,7 @@ def compare_nodes(
     tolerance: Tolerance,
     exempt: Sequence[str],
 ) -> dict[str, NodeParity]:
-    """Return how well a run of a file agrees with the model at each drawn node.
+    """Return the agreement of a file's run with the model at each node.
 
     Args:
         subject: The model.
@@ -338,7 +338,7 @@ def compare_nodes(
 def _match(
     values: Sequence[Value], found: Sequence[NDArray[np.generic]], tolerance: Tolerance
 ) -> tuple[Difference, Value, NDArray[np.generic]] | None:
-    """Return the worst difference between what a node gives and the tensors of the file that leave it, with both.
+    """Return the worst difference between a node's values and the file's tensors that leave it, with both.
 
     A file may hold more tensors of a node, such as sizes, and fewer, where nobody reads them. What has the right shape
     and kind is compared: each value with the tensor that agrees best, for a wrong value agrees with none; where there are

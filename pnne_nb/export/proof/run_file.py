@@ -53,7 +53,7 @@ def main(folder: Path) -> None:
 
 
 def _memory_with(modules: Sequence[str]) -> int:
-    """Return the bytes of this process once it has imported modules; names that are none by themselves are left out."""
+    """Return the bytes of this process after importing modules; names that are not modules are skipped."""
     for module in modules:
         with suppress(Exception):
             importlib.import_module(module)
@@ -63,7 +63,7 @@ def _memory_with(modules: Sequence[str]) -> int:
 
 
 def _most_memory() -> int:
-    """Return the most bytes that this process has had; where the system does not tell, what it has."""
+    """Return the peak bytes of this process, or its current bytes if the system does not tell."""
     with suppress(OSError):
         for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
             if line.startswith("VmHWM:"):

@@ -1,1 +1,1 @@
-"""Converts layers of a drawn model to lower precision, and measures at each node what that costs."""
+"""Converts layers of a graph to lower precision, and measures the error of each node."""

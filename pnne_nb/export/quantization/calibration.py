@@ -1,4 +1,4 @@
-"""Measures on real batches the range of each layer's inputs, and the mean error of its outputs."""
+"""Calibration on real batches: the range of each layer's inputs, and the mean error of its outputs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def correct_biases(
     layers: Mapping[str, ConvertedLayer],
     calls: Iterable[Callable[[nn.Module], object]],
 ) -> dict[str, ConvertedLayer]:
-    """Return converted layers whose bias makes up for the mean error of each output channel, by path of the module.
+    """Return converted layers whose bias corrects the mean error of each output channel, by path of the module.
 
     Rounded weights shift the mean of a channel, and the shifts of many layers add up (Nagel et al., 2019, Data-Free
     Quantization Through Weight Equalization and Bias Correction, section 4.2). A layer without a bias stays as it is.
@@ -85,7 +85,7 @@ def _shifted(layer: ConvertedLayer, shift: _Shift | None) -> Mapping[str, Tensor
 
 @final
 class _Shift:
-    """By how much the outputs of a layer exceed those of the converted one, summed by channel."""
+    """The difference of a layer's outputs from those of the converted layer, summed by channel."""
 
     def __init__(self, converted: nn.Module) -> None:
         self._converted = converted
@@ -105,7 +105,7 @@ class _Shift:
 
 
 def not_finite(path: str, what: str) -> ExportError:
-    """Return the refusal of values that are not finite, at their node."""
+    """Return an error about values that are not finite, at their node."""
     message = f"its {what} has values that are not finite, so nothing can be measured there"
     hint = "Find where they come from: with pn.detect_anomaly(model)."
     return ExportError(f"{path}: {message}. {hint}", [Diagnostic("not-finite", message, path, hint=hint)])
@@ -113,7 +113,7 @@ def not_finite(path: str, what: str) -> ExportError:
 
 @final
 class _Observed:
-    """What one layer was given."""
+    """The inputs of one layer."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""Finds the drawn nodes that can be converted to lower precision, and says of the others why not."""
+"""Finds the nodes that can be converted to lower precision, and why others cannot."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Candidate:
 
 
 def require_inference_graph(graph: NodeGraph) -> None:
-    """Refuse a graph with nodes of a training.
+    """Raise an error for a graph with training nodes.
 
     Raises:
         ExportError: If there are any; the diagnostics name them.
@@ -56,7 +56,7 @@ def require_inference_graph(graph: NodeGraph) -> None:
 
 
 def separate_uses(graph: NodeGraph) -> NodeGraph:
-    """Return a copy of a document in which each block has a definition of its own: its nodes may differ from its twins'.
+    """Return a copy of a document in which each use of a block has its own definition, so that uses may differ.
 
     A block that takes the weights of another one keeps its definition, because both compute with the same numbers.
     """

@@ -1,4 +1,4 @@
-"""Measures what lower precision costs at each node: there, and at the end of the model."""
+"""Measures the error of lower precision at each node and at the model's outputs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Call = Callable[[nn.Module], object]
 
 @dataclass(frozen=True, slots=True)
 class PrecisionLoss:
-    """What lower precision changes at one node.
+    """The error of lower precision at one node.
 
     Attributes:
         sqnr: Power of the node's outputs divided by that of their error, in decibels, if the inputs are exact.
@@ -42,7 +42,7 @@ class PrecisionLoss:
 
 @final
 class _Difference:
-    """Sums what the converted module of a node gives in the place of the float one."""
+    """Sums of the differences between a node's float and converted module."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -99,7 +99,7 @@ def measure_nodes(
 
 @contextmanager
 def replaced(model: nn.Module, candidates: Sequence[Candidate], converted: Mapping[str, nn.Module]) -> Iterator[None]:
-    """Have a model compute with converted layers during the ``with`` block."""
+    """Use converted layers in a model during the ``with`` block."""
     before = {each.module: model.get_submodule(each.module) for each in candidates}
     try:
         for held in before:

@@ -1,4 +1,4 @@
-"""Reports what `pn.quantize` found: the new document and model, and what each node gained and cost."""
+"""The report of `pn.quantize`: the new document and model, and the savings and errors of each node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, slots=True)
 class QuantizedNode:
-    """What became of one node.
+    """The result for one node.
 
     Attributes:
         node: Its path.
@@ -53,7 +53,7 @@ class QuantizedNode:
 @final
 @dataclass(frozen=True, slots=True)
 class QuantizationReport:
-    """What `pn.quantize` found.
+    """The result of `pn.quantize`.
 
     Attributes:
         graph: The new document, with converted nodes.
@@ -114,7 +114,7 @@ class QuantizationReport:
 
     @property
     def headline(self) -> str:
-        """What came of it, in a sentence."""
+        """The result in a sentence."""
         if not self.converted:
             return "No node was converted: the model is as it was."
         name = f"int8 ({self.kind})" if self.kind in INT8 else self.kind

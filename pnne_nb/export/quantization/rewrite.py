@@ -1,4 +1,4 @@
-"""Puts converted layers into a document and compiles it."""
+"""Replaces layers of a document by converted ones, and compiles it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rewrite(
 
 
 def _replace(graph: NodeGraph, subject: PassSubject, candidate: Candidate, layer: ConvertedLayer) -> None:
-    """Replace a node in its place; its edges, its position and what is no property of the layer stay."""
+    """Replace a node; its edges, its position and its other attributes stay."""
     id, name = candidate.graph, candidate.name
     snapshot = subject.snapshots[id]
     node = snapshot.nodes[name]

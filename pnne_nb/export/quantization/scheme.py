@@ -1,4 +1,4 @@
-"""Converts one layer: from its float weights and the range of its inputs to the node that takes its place."""
+"""Converts one layer: from its float weights and the range of its inputs to the node that replaces it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LAYERS: Mapping[str, frozenset[type[nn.Module]]] = {
 
 @dataclass(frozen=True, slots=True)
 class InputRange:
-    """How the inputs of a layer become 8-bit numbers.
+    """The quantization of a layer's inputs to 8-bit numbers.
 
     Attributes:
         scale: Step between two neighbouring numbers, in the unit of the input.
@@ -94,7 +94,7 @@ def _no_form(layer: nn.Module, kind: Kind) -> str:
 
 
 def convert(layer: nn.Module, kind: Kind, inputs: InputRange) -> ConvertedLayer:
-    """Return the node that takes the place of a layer.
+    """Return the node that replaces a layer.
 
     Int8 weights are symmetric, from -127 to 127, with one scale for each output channel or row.
 

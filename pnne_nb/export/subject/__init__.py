@@ -1,1 +1,1 @@
-"""What is exported: the model with the graph that drew it, its sizes, and example batches for it."""
+"""The subject of an export: a model with its graph, its sizes and example batches."""

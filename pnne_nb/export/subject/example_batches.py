@@ -1,4 +1,4 @@
-"""Finds inputs to export and to prove with: taken from a person's data, or generated."""
+"""Inputs for an export and its proof, from the user's data or generated."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def batch_size_of(inputs: Sequence[TensorInfo]) -> str | None:
 
 
 class Maker:
-    """Makes inputs of given sizes that a model takes.
+    """Makes valid inputs of given sizes for a model.
 
     Args:
         model: The model, in eval mode on the CPU.
@@ -154,7 +154,7 @@ class Maker:
         )
 
     def accepts(self, sizes: Mapping[str, int]) -> bool:
-        """Return whether the model runs with these sizes; the first call finds a range of whole numbers that it takes."""
+        """Return whether the model runs with these sizes; the first call finds a valid range of integers."""
         for place, _ in enumerate(self._ranges[:1] if self._settled else self._ranges):
             try:
                 with torch.no_grad(), kept_buffers(self._model):
@@ -190,7 +190,7 @@ class Maker:
         return tuple(made)
 
     def other_values(self, name: str, sizes: Mapping[str, int], smallest: int, largest: int | None) -> list[int]:
-        """Return up to two other values of a size that the model takes while the others are as in the example."""
+        """Return up to two other valid values of a size, with the other sizes as in the example."""
         value = sizes[name]
         level = next((level for level in LEVELS if value in level), ())
         near = [value - 1, value + 1, value + 2, 2 * value, value + 4, value + 8, value + 16, value + 32]

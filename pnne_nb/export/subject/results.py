@@ -1,4 +1,4 @@
-"""Turns the results of a model into containers that every exporter knows: data classes become dictionaries."""
+"""Converts results of a model to containers that every exporter knows: data classes become dictionaries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 
 
 def plain_result(model: nn.Module, result: object) -> Any:
-    """Return a result of a model with dictionaries in the place of data classes and of mappings that torch does not know.
+    """Return a model's result with dictionaries instead of data classes and of mappings that torch does not know.
 
     If it holds any, or None, the model is changed: from now on it gives the values in order, without None.
 
@@ -38,7 +38,7 @@ def _plain(result: object) -> Any:
 
 
 def _entries(leaf: object) -> Mapping[str, Any] | None:
-    """Return what a leaf of a result holds by name, if it is a container that torch does not know."""
+    """Return the named contents of a leaf that is a container unknown to torch."""
     if is_dataclass(leaf) and not isinstance(leaf, type):
         return {each.name: getattr(leaf, each.name) for each in fields(leaf)}
     return {str(name): value for name, value in leaf.items()} if isinstance(leaf, Mapping) else None

@@ -1,4 +1,4 @@
-"""Describes what is exported: a copy of the model, and what the document says of its inputs and outputs."""
+"""`Subject`: a copy of the model to export, with the document's description of its inputs and outputs."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def subject_of(given: object, batch: Sequence[Tensor] | None, sizes: Sizes | Non
 
 
 def input_names(given: object) -> tuple[str, ...] | None:
-    """Return the names of the inputs, in order; None if it is nothing that can be exported."""
+    """Return the names of the inputs, in order; None if the object cannot be exported."""
     if isinstance(given, NodeGraph):
         return tuple(node.name for node in given.nodes.values() if node.type == "Input")
     model = given if isinstance(given, nn.Module) else given.model if isinstance(given, HasModel) else None
@@ -130,7 +130,7 @@ def _of_graph(
 
 
 def _info(node: Node, position: int, batch: Sequence[Tensor] | None, sizes: Sizes) -> TensorInfo:
-    """Return what an Input node says, with the shape of the data where it says none."""
+    """Return the description of an Input node, with the shape of the data if the node has none."""
     dtype = str(node.properties.get("dtype") or "float32")
     shape = node.properties.get("shape")
     tensor = batch[position] if batch is not None and position < len(batch) else None
@@ -188,7 +188,7 @@ def _of_module(net: nn.Module, batch: Sequence[Tensor] | None, sizes: Sizes | No
 
 
 def _without_nothing(graph: NodeGraph) -> tuple[str, ...]:
-    """Remove results of an imported module that are None, such as a loss without targets: no file holds them.
+    """Remove results of an imported module that are None, such as a loss without targets, which no file can hold.
 
     Returns:
         What to say about it.
@@ -217,7 +217,7 @@ def _settled(
     graph: NodeGraph | None,
     notes: tuple[str, ...],
 ) -> Subject:
-    """Apply what the caller says of sizes."""
+    """Apply the caller's sizes."""
     free = {size for info in inputs for size in info.shape if isinstance(size, str)}
     names = {info.name for info in inputs}
     fixed: dict[str, int] = {}

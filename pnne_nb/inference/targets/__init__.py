@@ -1,1 +1,1 @@
-"""Builds a model in every form that could be shipped, and measures which is worth it on this machine."""
+"""Deployment forms of a model, and their comparison on this machine."""

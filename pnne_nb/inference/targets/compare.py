@@ -1,4 +1,4 @@
-"""`pn.compare_targets`: measures every form of a model beside the model itself, and recommends one."""
+"""`pn.compare_targets`: measures every deployment form of a model, and recommends one."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def compare_targets(
     seconds: float = 180.0,
     tell: Callable[[TargetTable], bool] = lambda _: True,
 ) -> TargetTable:
-    """Build a model in every form that could be shipped, and measure each beside the model itself.
+    """Build every deployment form of a model, and measure each in comparison with the model itself.
 
     All forms are timed in turns, with intervals, on a batch of real examples; each is compared with the model at its drawn
     nodes or outputs, and judged on held-out data. The recommended form is the fastest that is surely faster than the model
@@ -94,7 +94,10 @@ def compare_targets(
 
         def table(best: str, said: str, notes: Sequence[str]) -> TargetTable:
             size = inputs[0].shape[0] if inputs[0].dim() else 1
-            return TargetTable(dict(rows), best, said, criterion.name, size, _machine(), tuple(notes))
+            processor = _capabilities().get("cpu_name") or platform.processor() or platform.machine()
+            threads = f"{os.cpu_count()} cores, {torch.get_num_threads()} threads"
+            machine = f"{processor}, {threads}, PyTorch {torch.__version__}"
+            return TargetTable(dict(rows), best, said, criterion.name, size, machine, tuple(notes))
 
         start = time.monotonic()
         with workshop(examples.subject.model, inputs, convert) as shop:
@@ -132,7 +135,7 @@ def _left_out(form: Form, wants_slow: bool, spent: float, seconds: float) -> str
 
 
 def _forms(quantized: QuantizationReport | None) -> list[Form]:
-    """Return all forms; those of lower precision are called after what the model was converted to."""
+    """Return all forms; the names of those of lower precision contain their type."""
     if quantized is None or quantized.kind in INT8:
         return list(FORMS)
     return [
@@ -163,7 +166,7 @@ def _convert(quantized: QuantizationReport | None, examples: Examples, budget: B
 
 
 def _first(examples: Examples, count: int) -> tuple[Tensor, ...]:
-    """Return as many held-out examples as there should be in a batch, or as there are."""
+    """Return a batch of held-out examples, with all of them if there are not enough."""
     batches, seen = [], 0
     for batch in examples.held_out:
         batches.append(batch)
@@ -207,12 +210,12 @@ def _measure(
 
 
 def _unlike(expected: Any, found: Any) -> float:
-    """Return 0 if results are the same but for rounding, else infinity: without a metric, nothing tells what is good enough."""
+    """Return 0 if results are equal except for rounding, else infinity, because no metric shows what is good enough."""
     return 0.0 if largest_gap(expected, found) <= SAME * largest_value(expected) else math.inf
 
 
 def _cut(batches: Sequence[Batch], size: int) -> list[Batch]:
-    """Return the same examples in batches of another size."""
+    """Return the examples in batches of another size."""
     cut = []
     for batch in batches:
         for start in range(0, batch.examples, size):
@@ -224,7 +227,7 @@ def _cut(batches: Sequence[Batch], size: int) -> list[Batch]:
 
 
 def _padded(run: Run, size: int) -> Run:
-    """Return a way to run smaller batches too, of which compiled forms would be compiled again: filled up with copies."""
+    """Return a function that pads smaller batches with copies, so that compiled forms are not compiled again."""
 
     def padded(*inputs: Tensor) -> Any:
         count = inputs[0].shape[0]
@@ -237,7 +240,7 @@ def _padded(run: Run, size: int) -> Run:
 
 
 def _rank(rows: dict[str, TargetRow]) -> None:
-    """Number the forms by their time relative to the first; those whose interval overlaps with a rank's fastest share it.
+    """Rank the forms by relative time; forms whose intervals overlap with the fastest one of a rank share it.
 
     What slows the machine for a while slows all forms alike: their relative times stay, and the ranking with them.
     """
@@ -259,7 +262,7 @@ _WIDE = 2.0
 
 
 def _recommend(rows: Mapping[str, TargetRow], criterion: Criterion) -> tuple[str, str]:
-    """Return the form to ship, and the reason in words: the fastest of those that are surely faster than the model and as good."""
+    """Return the form to ship and the reason as a sentence: the fastest that is clearly faster than the model and as good."""
     eager = next(iter(rows.values()))
     good = [row for row in rows.values() if row.latency is not None and _is_good(row, criterion)]
     faster = [row for row in good if row is not eager and row.latency is not None and row.latency.ratio.high < 1.0]
@@ -282,7 +285,7 @@ def _recommend(rows: Mapping[str, TargetRow], criterion: Criterion) -> tuple[str
 
 
 def _of_low_precision(rows: Mapping[str, TargetRow], criterion: Criterion) -> list[str]:
-    """Return what int8 is worth here, if it was timed: against the fastest form in float32, in a sentence."""
+    """Return a sentence that compares int8, if it was timed, with the fastest form in float32."""
     timed = [row for row in rows.values() if row.latency is not None]
     low = [row for row in timed if row.precision != "float32"]
     high = [row for row in timed if row.precision == "float32"]
@@ -321,18 +324,13 @@ def _is_good(row: TargetRow, criterion: Criterion) -> bool:
     return row.loss is None or (math.isfinite(row.loss) and row.loss <= criterion.budget)
 
 
-def _machine() -> str:
-    name = _capabilities().get("cpu_name") or platform.processor() or platform.machine()
-    return f"{name}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, PyTorch {torch.__version__}"
-
-
 def _capabilities() -> Mapping[str, Any]:
-    """Return what torch says of the processor; nothing before it did so."""
+    """Return torch's description of the processor; empty in older versions."""
     found: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
     return found
 
 
 def _times(ratio: float) -> str:
-    """Return how many times as fast a form is: ``"1.8"``, or ``"28"`` from ten on."""
+    """Return a speed-up as text: ``"1.8"``, or ``"28"`` from ten on."""
     times = 1 / ratio
     return f"{times:.1f}" if times < 10 else f"{times:,.0f}"

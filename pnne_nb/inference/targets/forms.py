@@ -1,4 +1,4 @@
-"""The forms that a model can be shipped in: each builds something to call, or says why it cannot be had here."""
+"""The deployment forms of a model: each builds a callable, or says why it is not available here."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Run = Callable[..., Outputs]
 
 @dataclass(frozen=True, slots=True)
 class NodeDistance:
-    """The largest distance between what a form computes and what the model computes.
+    """The largest distance between the values of a form and of the model.
 
     Attributes:
         value: The distance, in the unit of the values.
@@ -66,7 +66,7 @@ class Built:
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """What forms are built from.
+    """The inputs for building forms.
 
     Attributes:
         model: In eval mode on the CPU.
@@ -252,7 +252,7 @@ FORMS: tuple[Form, ...] = (
 def workshop(
     model: nn.Module, inputs: tuple[Tensor, ...], quantized: Callable[[], QuantizationReport]
 ) -> Iterator[Workshop]:
-    """Return what forms are built from; its files are removed at the end."""
+    """Yield the inputs for building forms; its files are removed at the end."""
     with torch.no_grad():
         expected = model(*inputs)
     with tempfile.TemporaryDirectory(prefix="pnne-targets-") as name:
@@ -285,7 +285,7 @@ def _leaves(value: Outputs) -> list[Tensor]:
 
 
 def _tensors(shop: Workshop, model: nn.Module, run: Run) -> int | None:
-    """Return the bytes of weights, inputs, and what a call allocates at most; None while something else is profiled."""
+    """Return the bytes of weights, inputs and a call's peak allocation; None while another profiler runs."""
     run(*shop.inputs)  # a first call allocates what stays
     allocated = peak_allocated(lambda: run(*shop.inputs))
     return None if allocated is None else state_bytes(model) + sum(part.nbytes for part in shop.inputs) + allocated

@@ -1,4 +1,4 @@
-"""Times several implementations in turns, so that other work of the machine slows all of them alike."""
+"""Times several implementations in turns, so that other load of the machine affects all of them equally."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LEAST = 3
 @final
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A figure, with the interval that 95 % of later runs on the same machine fall into.
+    """A figure with the interval that contains 95 % of later runs on the same machine.
 
     Attributes:
         value: The figure.
@@ -50,7 +50,7 @@ class Measured:
 @final
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """How long one call takes.
+    """The time of one call.
 
     Attributes:
         p50: Median in seconds.

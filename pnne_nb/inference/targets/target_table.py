@@ -1,4 +1,4 @@
-"""`TargetTable`: the forms in which a model could be shipped, and which of them is worth it on this machine."""
+"""`TargetTable`: the deployment forms of a model, with a recommendation for this machine."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class TargetRow:
 @final
 @dataclass(frozen=True, slots=True)
 class TargetTable:
-    """What `pn.compare_targets` measured.
+    """The result of `pn.compare_targets`.
 
     Attributes:
         rows: Every form by its name; the first one, ``"eager"``, is the model as it is.
@@ -168,7 +168,7 @@ def _bars(row: TargetRow, *, strong: bool) -> tuple[Bar | None, ...]:
 
 
 def _ordered(rows: Mapping[str, TargetRow], by: Order = "latency") -> list[TargetRow]:
-    """Return the forms that were built, the best first, and then those that were not."""
+    """Return the built forms, the best first, and then the others."""
 
     def key(row: TargetRow) -> tuple[bool, float]:
         found: float | None

@@ -1,1 +1,1 @@
-"""Hooks that see what a model computes, and detach."""
+"""Hooks that record what a model computes and are removed afterwards."""

@@ -1,4 +1,4 @@
-"""Checks the arguments of tools that run a module once, and says what does not fit."""
+"""Checks the arguments with which tools call a module."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def as_arguments(args: object) -> tuple[object, ...]:
 
 
 def call_arguments(args: object) -> tuple[tuple[object, ...], dict[str, object]]:
-    """Return positional and keyword arguments from a tuple, a mapping of keywords, None for none, or the only argument."""
+    """Return positional and keyword arguments from a tuple, a mapping of keywords, None (no argument) or the only argument."""
     if args is None:
         return (), {}
     if isinstance(args, Mapping):
@@ -43,12 +43,12 @@ def as_keywords(kwargs: object) -> dict[str, Any]:
 
 @contextmanager
 def fitting(model: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Iterator[None]:
-    """A block that calls `model` with these arguments: where they do not fit its ``forward``, it says what does.
+    """Explain a failed call of `model` in this block whose arguments do not fit its ``forward``.
 
-    Only a call that has failed is looked at: hooks of the model may make other arguments of them.
+    Arguments are checked only after a call has failed, because hooks of the model may change them.
 
     Raises:
-        InspectionError: If ``forward`` does not take them, or a layer does not take the NumPy array among them.
+        InspectionError: If ``forward`` does not take the arguments, or a layer does not take a NumPy array among them.
     """
     try:
         yield
@@ -72,7 +72,7 @@ def fitting(model: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, obj
 def why_not_callable(
     function: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]
 ) -> str | None:
-    """Return why `function` does not take these arguments, or None if it does, or does not tell."""
+    """Return why `function` does not take these arguments, or None if it does or its signature is unknown."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

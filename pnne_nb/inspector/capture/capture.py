@@ -1,4 +1,4 @@
-"""Captures one run of a model: copies and measures every watched tensor."""
+"""Captures one run of a model: copies every watched tensor and computes its statistics."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from pnne_nb.inspector.statistics.units import Layouts, UnitCounts, bounds_of, c
 from pnne_nb.telemetry.frames import Quantity
 
 CALLS = 64
-"""Calls of one layer in one run that are captured; later ones are counted only."""
+"""Most calls of one layer that are captured in one run; later calls are only counted."""
 
 KEPT = 1 << 26
-"""Elements that one run keeps in full, at most, over all layers (256 MiB of float32)."""
+"""Most elements that one run keeps in full, over all layers (256 MiB of float32)."""
 
 SAMPLED = 1 << 16
-"""Elements that are kept, evenly spread, of each tensor beyond that."""
+"""Size of the evenly spread sample that is kept of each tensor beyond that."""
 
 
 @final
@@ -35,13 +35,13 @@ class Capture:
 
     Attributes:
         layer: Path of the layer.
-        quantity: What it is of the layer.
-        label: Which of several: ``""`` where there is one, ``"call2"`` of several calls, ``"0"`` or
-            ``"logits"`` of several outputs, ``"call2.0"`` of both, ``"weight"`` of parameters.
-        tensor: A detached copy; 1-D where `sampled`.
-        sampled: Whether `tensor` is an evenly spread sample, because the run had too much to keep.
-        statistics: Of all elements, sampled or not.
-        units: For activations with a channel dimension, how many units are dead or saturated; else None.
+        quantity: The quantity, such as ``"activations"``.
+        label: Tells tensors of one quantity apart: ``"call2"`` for calls, ``"0"`` or ``"logits"`` for outputs,
+            ``"call2.0"`` for both, ``"weight"`` for parameters; ``""`` if there is only one.
+        tensor: A detached copy; 1-D if `sampled`.
+        sampled: Whether `tensor` is an evenly spread sample, because the run exceeded the limit of kept elements.
+        statistics: Statistics of all elements.
+        units: Numbers of dead and saturated units, for activations with a channel dimension; else None.
     """
 
     layer: str
@@ -60,11 +60,11 @@ class LayerView:
 
     Attributes:
         layer: Path of the layer.
-        kind: Name of its class.
-        quantity: What of the layer.
-        label: Which of several outputs, calls or parameters; ``""`` where there is one.
-        histogram: Of the captured tensor.
-        statistics: Of all its elements.
+        kind: Name of the layer's class.
+        quantity: The quantity, such as ``"activations"``.
+        label: Tells several outputs, calls or parameters apart; ``""`` if there is only one.
+        histogram: Histogram of the captured tensor.
+        statistics: Statistics of all its elements.
     """
 
     layer: str
@@ -89,7 +89,7 @@ class _Record:
 
 @final
 class Recorder:
-    """Records one run. Use `attach` before it, `parameters` after the backward pass, and `finish` at the end.
+    """Records one run: call `attach` before it, `parameters` after the backward pass, and `finish` at the end.
 
     Args:
         model: The module that runs.
@@ -107,13 +107,13 @@ class Recorder:
         self._backward = False
 
     def attach(self, hooks: HookOwner) -> None:
-        """Put hooks on every layer: on the watched ones to record, on all to count their calls."""
+        """Attach hooks to every layer: all count calls, those of watched layers also record."""
         for name, module in self._modules.items():
             hooks.on_inputs(module, partial(self._enter, name))
             hooks.on_output(module, partial(self._leave, name, hooks))
 
     def backward_begins(self) -> None:
-        """Record gradients from now on: those that the model or its loss asked for before are theirs."""
+        """Record gradients from now on, but not those that the model or its loss computed in the forward pass."""
         self._backward = True
 
     def parameters(self) -> None:
@@ -168,8 +168,8 @@ class Recorder:
             if "activations" in quantities and not again:
                 self._take(name, "activations", call, label, tensor)
             if "gradients" in quantities:
-                # A reentrant checkpoint has gradients only in its recomputation, the calls of which are not
-                # counted again: its calls are told apart by their gradients coming last to first.
+                # A reentrant checkpoint has gradients only in its recomputation, whose calls are not counted again.
+                # Gradients arrive in reverse order of the calls, which gives the call's number.
                 hooks.on_gradient(tensor, partial(self._take_gradient, name, max(call - again, 0), label))
 
     def _take_gradient(self, name: str, call: int, label: str, gradient: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Finds modules whose layers do not run as Python: hooks on them are silently ignored."""
+"""Detects compiled and TorchScript modules, which silently ignore hooks on their layers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def is_compiled(model: nn.Module) -> bool:
 
 
 def why_not_hookable(model: nn.Module) -> str | None:
-    """Return why the calls of the layers inside `model` cannot be seen, or None if they can."""
+    """Return why hooks cannot see the calls of layers inside `model`, or None if they can."""
     for name, module in model.named_modules():
         where = f"The layer {name!r}" if name else "The model"
         if isinstance(module, torch.jit.ScriptModule):

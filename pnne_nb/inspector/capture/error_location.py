@@ -1,4 +1,4 @@
-"""Adds to the error of a model which layer was running; the error stays of its own type."""
+"""Adds a note to a model's error that names the running layer; the type of the error stays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pnne_nb.inspector.capture.hooks import HookOwner, in_backward, tensors_in
 
 @contextmanager
 def placed(model: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Iterator[None]:
-    """A block that calls `model` with these arguments: an error gets a note of the layer, and what that had received.
+    """Add a note to an error that `model` raises in this block: the layer, and the tensors that it received.
 
     Raises:
         InspectionError: If ``forward`` does not take the arguments.
@@ -33,7 +33,7 @@ def placed(model: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, obje
 
 @final
 class _Running:
-    """The layers that are being called, outermost first, each with what it received."""
+    """The stack of layers that are being called, each with the tensors that it received."""
 
     def __init__(self, model: nn.Module, hooks: HookOwner) -> None:
         self._stack: list[tuple[str, nn.Module, list[Tensor]]] = []
@@ -62,6 +62,6 @@ class _Running:
 
 
 def described(tensor: Tensor) -> str:
-    """Shape, dtype and device of a tensor, for a message."""
+    """Return shape, dtype and device of a tensor for a message."""
     shape = "nested" if tensor.is_nested else str(list(tensor.shape))
     return f"{shape} {str(tensor.dtype).removeprefix('torch.')} on {tensor.device}"

@@ -1,4 +1,4 @@
-"""`FunctionProbe`: observes the results of functions in single training steps, where module hooks see nothing."""
+"""`FunctionProbe`: observes the results of functions in single training steps; module hooks cannot see them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pnne_nb.inspector.statistics.segments import measure_segments
 from pnne_nb.telemetry.frames import Frame, Quantity, StatisticsFrame
 
 SAMPLE = 512
-"""Elements that are looked at, at most, per node and quantity: functions are many, and their values much alike."""
+"""Most elements that are sampled per node and quantity; it is small because a model has many functions."""
 
 
 class _Sample(NamedTuple):
-    """Some elements of a tensor that had `total`."""
+    """A sample of a tensor with `total` elements."""
 
     elements: Tensor
     total: int
@@ -30,16 +30,16 @@ class _Sample(NamedTuple):
 
 @final
 class FunctionProbe:
-    """Observes what the functions drawn as nodes give (``relu``, an addition), and the gradient that comes back.
+    """Observes the results of function nodes (``relu``, an addition) and the gradients of these results.
 
-    It is a `pnne_nb.telemetry.probe.Probe` beside `LiveProbe`, which hooks modules. A compiled model is followed line by line
-    through its own code while an observed step runs, and not at all in others; of any other module it sees nothing.
-    Of a node that runs several times in a step, the last call counts; of several outputs, the first.
+    It is a `pnne_nb.telemetry.probe.Probe` beside `LiveProbe`, which hooks modules. It traces the lines of a compiled
+    graph's code during observed steps only, and sees nothing of any other module. If a node runs several times in a step,
+    the last call counts; if it has several outputs, the first.
 
     Args:
         model: The module that runs in the training step.
-        hooked: Paths of what is observed already: the names of its modules.
-        gradient_scale: The factor that the loss was multiplied by before the backward pass.
+        hooked: Names of the model's modules, which `LiveProbe` observes.
+        gradient_scale: Returns the factor by which the loss was multiplied before the backward pass.
     """
 
     def __init__(self, model: nn.Module, hooked: Collection[str], gradient_scale: Callable[[], float]) -> None:
@@ -53,21 +53,21 @@ class FunctionProbe:
         self._seen: dict[tuple[str, Quantity], _Sample] = {}
 
     def open(self, step: int) -> None:
-        """Follow the model from now on."""
+        """Start tracing the model."""
         self._release()
         self._step, self._scale, self._seen = step, self._gradient_scale(), {}
         if loaded_from(self._model) is not None:
             self._following.enter_context(stepping(self._model, self._see))
 
     def gradients_ready(self) -> None:
-        """Follow it no more: all of the step has run."""
+        """Stop tracing the model: its step has run."""
         self._following.close()
 
     def updated(self) -> None:
-        """Measure nothing: functions have nothing to update."""
+        """Do nothing: functions have no parameters."""
 
     def close(self) -> Sequence[Frame]:
-        """Let go of everything and return what was seen."""
+        """Release everything and return the frames."""
         self._release()
         seen, self._seen = self._seen, {}
         if not seen:
@@ -80,7 +80,7 @@ class FunctionProbe:
             measured = {name: float(column[row]) for name, column in values.items()}
             for name in ("mean", "std", "min", "max", "norm"):
                 measured[name] /= scale
-            # Of the whole tensor, as far as its sample tells.
+            # Scaled from the sample to the whole tensor.
             measured["norm"] *= math.sqrt(each.total / max(1, len(arrays[row])))
             frames.append(StatisticsFrame(self._step, node, quantity, measured))
         return frames
@@ -91,7 +91,7 @@ class FunctionProbe:
 
     def _see(self, step: NodeExecution) -> None:
         tensor = primary_tensor(step.outputs)
-        # What is computed again in the backward pass has been seen.
+        # A recomputation in the backward pass was observed in the forward pass.
         if not step.node or step.node in self._hooked or tensor is None or in_backward():
             return
         self._take((step.node, "activations"), tensor)

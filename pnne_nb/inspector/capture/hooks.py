@@ -1,4 +1,4 @@
-"""Gives hooks an owner: whatever is attached while a `HookOwner` is open is detached when it closes."""
+"""`HookOwner`: attaches hooks, and detaches all of them when it closes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ OnGradient = Callable[[Tensor], None]
 # The public way to ask autograd whether a backward pass is running in this thread.
 _backward = ModuleTracker()
 
-# Outputs nest a few levels at most (LSTM: two); the bound keeps a structure that contains itself finite.
+# Outputs nest a few levels at most (LSTM: two); the bound ends the search in a structure that contains itself.
 _DEPTH = 8
 
 
 def in_backward() -> bool:
-    """Return whether this thread is inside a backward pass: a forward hook that fires then sees a recomputation."""
+    """Return whether this thread runs a backward pass; a forward hook that is called then sees a recomputation."""
     return bool(_backward.is_bw)
 
 
@@ -62,7 +62,7 @@ def primary_tensor(value: object) -> Tensor | None:
 
 
 def _unwatched(_module: nn.Module, _first: object, _second: object) -> None:
-    """Return the hook for a copy of a watched module, or for its pickle: nobody watches those."""
+    """The hook that copies and pickles of a watched module get: it does nothing."""
 
 
 def _copied_hook() -> Callable[..., None]:
@@ -77,7 +77,7 @@ class _OutputHook:
         self._receive = receive
 
     def __call__(self, _module: nn.Module, _args: object, output: object) -> None:
-        # A hook that torch.compile finds becomes part of what it makes, and would run there after it was removed.
+        # torch.compile would include the hook in its code, which would call it even after its removal.
         if not torch.compiler.is_compiling():
             self._receive(output)
 
@@ -101,7 +101,7 @@ class _InputsHook:
 
 
 def _unwrapped(tensor: Tensor) -> Tensor:
-    """Return the tensor, of all examples at once, behind those that ``torch.vmap`` and ``torch.func.grad`` pass around."""
+    """Return the batched tensor that the wrappers of ``torch.vmap`` and ``torch.func.grad`` hold."""
     while _functorch.is_functorch_wrapped_tensor(tensor):
         tensor = _functorch.get_unwrapped(tensor)
     return tensor
@@ -109,11 +109,10 @@ def _unwrapped(tensor: Tensor) -> Tensor:
 
 @final
 class HookOwner:
-    """Attaches hooks and detaches all of them on `close`, in every case.
+    """Attaches hooks, and detaches all of them on `close`.
 
-    Gradients are taken by hooks on tensors, not by full backward hooks on modules: those cost far more and
-    raise where an in-place module follows. A hook that is on a tensor before it is changed in place
-    receives the gradient of the value before the change.
+    Gradients come from hooks on tensors. Full backward hooks on modules cost far more, and raise an error if an in-place
+    module follows. A tensor's hook that is attached before an in-place change receives the gradient of the value before it.
     """
 
     def __init__(self) -> None:
@@ -139,7 +138,7 @@ class HookOwner:
         self._handles.append(module.register_forward_pre_hook(_InputsHook(receive), with_kwargs=True))
 
     def on_gradient(self, tensor: Tensor, receive: OnGradient) -> None:
-        """Call `receive` with the gradient of `tensor` in each backward pass; nothing happens if it needs none."""
+        """Call `receive` with the gradient of `tensor` in each backward pass, if it requires one."""
         if not tensor.requires_grad:
             return
 

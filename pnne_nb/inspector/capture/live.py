@@ -1,4 +1,4 @@
-"""`LiveProbe`: makes frames of single training steps, with hooks that exist only while such a step runs."""
+"""`LiveProbe`: makes frames of single training steps; its hooks exist only during an observed step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pnne_nb.telemetry.frames import Frame, Quantity
 from pnne_nb.telemetry.probe import Watch
 
 SAMPLE_BUDGET = 20_480
-"""Elements that one observation looks at, at most, over all layers: many layers share it, 256 each at least."""
+"""Most elements that one observation samples over all layers; each layer gets at least 256."""
 
 _HOOKED: frozenset[Quantity] = frozenset(("activations", "inputs", "gradients"))
 _OF_PARAMETERS: frozenset[Quantity] = frozenset(("parameters", "parameter_gradients", "updates"))
@@ -31,14 +31,15 @@ _OF_PARAMETERS: frozenset[Quantity] = frozenset(("parameters", "parameter_gradie
 class LiveProbe:
     """Observes single training steps: gradient norms, histograms and statistics of the watched layers.
 
-    It is a `pnne_nb.telemetry.probe.Probe`, and portable: between `open` and `close` it holds hooks, otherwise nothing. Norms are
-    exact; histograms and statistics (norms among them) come from samples of at most 2,048 elements (fewer where more than
-    ten quantities are watched: 20,480 in all, 256 each at least), evenly spread over the tensor; the frames say how many.
-    Of a layer that runs several times in a step, the first eight calls are pooled. Of several outputs, the first floating
-    tensor is measured. A recomputation (activation checkpointing) is not counted again.
+    It is a portable `pnne_nb.telemetry.probe.Probe`, and holds hooks only between `open` and `close`.
 
-    Gradients of activations come scaled where a `GradScaler` is at work, and are divided by `gradient_scale`: what
-    overflowed in half precision on the way stays infinite.
+    Gradient norms are exact. Histograms and statistics come from evenly spread samples, whose sizes the frames give: at
+    most 2,048 elements of each quantity, and at most 20,480 in all if more than ten are watched, but at least 256 each.
+    If a layer runs several times in a step, its first eight calls are pooled. If it has several outputs, the first
+    floating-point tensor is measured. A recomputation (activation checkpointing) does not count again.
+
+    Gradients of activations are divided by `gradient_scale`, because a `GradScaler` scales them; values that overflowed in
+    half precision stay infinite.
 
     Args:
         model: The module that runs in the training step (inside a wrapper such as DDP: the inner module).
@@ -47,12 +48,12 @@ class LiveProbe:
         histograms_of: Layers whose histograms are wanted; None for all watched.
         statistics_of: Layers whose statistics are wanted; None for all watched.
         bins: Number of bins of each histogram.
-        gradient_scale: The factor that the loss was multiplied by before the backward pass, asked in each observed
-            step; None for 1.
+        gradient_scale: Returns the factor by which the loss was multiplied before the backward pass; called in each
+            observed step. None for 1.
 
     Attributes:
-        parameter_scale: The factor that the gradients of parameters have at `gradients_ready`, which they are divided
-            by; 1 unless the caller sets it.
+        parameter_scale: The factor of the parameters' gradients at `gradients_ready`, by which they are divided; 1 unless
+            the caller sets it.
 
     Raises:
         LayerNotFoundError: If a pattern or a chosen layer matches nothing.
@@ -99,7 +100,7 @@ class LiveProbe:
 
     @property
     def histograms_of(self) -> frozenset[str] | None:
-        """Layers whose histograms are wanted, or None for all; may be set from any thread, for the next step."""
+        """Layers whose histograms are wanted, or None for all; any thread may set it for the next step."""
         return self._histograms_of
 
     @histograms_of.setter
@@ -108,7 +109,7 @@ class LiveProbe:
 
     @property
     def statistics_of(self) -> frozenset[str] | None:
-        """Layers whose statistics are wanted, or None for all; may be set from any thread, for the next step."""
+        """Layers whose statistics are wanted, or None for all; any thread may set it for the next step."""
         return self._statistics_of
 
     @statistics_of.setter
@@ -117,7 +118,7 @@ class LiveProbe:
 
     @classmethod
     def of(cls, model: nn.Module, watch: Watch, gradient_scale: Callable[[], float]) -> LiveProbe:
-        """Return a probe of `model` that measures what another one was made for; see there for what it raises."""
+        """Return a probe of `model` that measures what `watch` of another probe says; raises what the class raises."""
         return cls(
             model,
             watch.layers,
@@ -130,17 +131,17 @@ class LiveProbe:
 
     @property
     def watch(self) -> Watch:
-        """What it measures, in plain values; see `of`."""
+        """What the probe measures, in plain values; see `of`."""
         return Watch(self._watched, self.gradient_norms, self._histograms_of, self._statistics_of, self.bins)
 
     def take(self, frames: Sequence[Frame]) -> Sequence[Frame]:
-        """Take over what was measured elsewhere as if it had been measured here."""
+        """Return the frames of another process unchanged."""
         return frames
 
     def open(self, step: int) -> None:
         """Attach the hooks that the wanted frames need."""
         self._hooks.close()
-        # Read once: another thread may choose other layers during the step.
+        # Read once, because another thread may choose other layers during the step.
         histograms, statistics = self._histograms_of, self._statistics_of
         wanted = {
             name: quantities
@@ -152,7 +153,7 @@ class LiveProbe:
         self._seen = Observation(step, wanted, histograms, statistics, limit, self._bounds, self._samplers)
         self._hooked = 0.0
         if self._gradient_scale is not None:
-            # Now, because the scaler chooses the next one before the step is over.
+            # Read now, because the scaler changes its factor before the step ends.
             self._seen.scale = self._gradient_scale()
         for name, quantities in wanted.items():
             module = self._modules[name]
@@ -168,7 +169,7 @@ class LiveProbe:
         seen = self._seen
         seen.parameter_scale = self.parameter_scale
         if self._gradient_scale is None:
-            # What reached the parameters scaled was scaled all the way.
+            # If the parameters' gradients are scaled, so are all others.
             seen.scale = self.parameter_scale
         if self.gradient_norms:
             seen.norms = launch_norms(own_parameters(self.model))
@@ -178,7 +179,7 @@ class LiveProbe:
             own = [one for one in self._modules[name].parameters(recurse=False) if measurable(one)]
             elements = sum(parameter.numel() for parameter in own)
             for parameter in own:
-                # Each has its share: a bias is small next to its weight, and counts no more than that.
+                # Each parameter's sample is in proportion to its size.
                 limit = max(1, round(seen.limit * parameter.numel() / max(1, elements)))
                 if "parameter_gradients" in quantities and parameter.grad is not None:
                     gradient = parameter.grad
@@ -190,7 +191,7 @@ class LiveProbe:
                     seen.before.append((name, parameter, limit, sample(parameter, limit)))
 
     def updated(self) -> None:
-        """Sample what the optimizer's step changed."""
+        """Sample the changes that the optimizer's step made."""
         seen = self._seen
         for name, parameter, limit, before in seen.before:
             change = sample(parameter, limit) - before
@@ -199,19 +200,19 @@ class LiveProbe:
         seen.before = []
 
     def close(self) -> Sequence[Frame]:
-        """Detach everything and return the frames of the step; empty if nothing was seen."""
+        """Detach everything and return the frames of the step; empty if nothing was measured."""
         self._hooks.close()
         seen, self._seen = self._seen, Observation(self._seen.step)
         return seen.frames(self.bins)
 
     @property
     def hooked(self) -> float:
-        """Seconds of processor time that the hooks took since `open`."""
+        """Processor time of the hooks since `open`, in seconds."""
         return self._hooked
 
     @property
     def blind(self) -> bool:
-        """Whether calls of layers are watched, and there was none since `open`."""
+        """Whether layers' calls are watched but none happened since `open`."""
         calls = [pool.calls for (_, quantity), pool in self._seen.pools.items() if quantity in _HOOKED]
         return bool(calls) and not any(calls)
 
@@ -225,7 +226,7 @@ class LiveProbe:
     def _take_output(self, activations: Pool | None, gradients: Pool | None, output: object) -> None:
         began = time.thread_time()
         tensor = primary_tensor(output)
-        # What is computed again for the backward pass was computed before.
+        # A recomputation was observed in the forward pass.
         if tensor is not None and activations is not None and not (activations.calls and in_backward()):
             activations.add(tensor)
         if tensor is not None and gradients is not None:

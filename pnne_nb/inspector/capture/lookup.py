@@ -1,4 +1,4 @@
-"""Lists the quantities that can be watched at a layer, and finds the captured tensor that a name means."""
+"""Checks names of quantities, and finds captured tensors by name."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def find(
         run: Its run.
         watched: Quantities by layer; empty if every layer was watched by default.
         name: Path of the layer; of a module that appears twice, any of its paths.
-        what: The quantity; None for the first captured of activations, inputs, gradients, parameters …
-        label: Which of several outputs, calls or parameters; None for the first.
+        what: The quantity; None for the first captured one, in the order activations, inputs, gradients, parameters …
+        label: The label among several outputs, calls or parameters; None for the first.
 
     Raises:
         LayerNotFoundError: If the model has no such layer.
@@ -91,7 +91,7 @@ def _why_nothing(run: Inspection, watched: Watched, layer: str, what: Quantity |
     if what == "updates":
         return "Updates exist only while training: use attach(engine) or live()."
     if not run.calls.get(layer) and what not in ("parameters", "parameter_gradients"):
-        return f"In the last run, {place} was not called: the model did not use it, or not as a module."
+        return f"The last run did not call {place}: the model does not use it, or does not call it as a module."
     if what in ("gradients", "parameter_gradients"):
         if run.loss is None:
             return (

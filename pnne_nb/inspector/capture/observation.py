@@ -1,4 +1,4 @@
-"""Gathers one observed training step, layer by layer, and makes frames of it."""
+"""Gathers the samples of one observed training step and makes frames of them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from pnne_nb.telemetry.frames import (
 )
 
 CALLS = 8
-"""Calls of one layer in one step that are sampled: of an RNN cell that runs a thousand times, the first eight."""
+"""Most calls of one layer that are sampled in one step; later calls (of an RNN cell, say) are only counted."""
 
 Key = tuple[str, Quantity]
-"""A layer, and what of it."""
+"""A layer and its quantity."""
 
 
 @final
@@ -33,9 +33,9 @@ class Pool:
     """The samples of one quantity at one layer in one step.
 
     Attributes:
-        samples: Of each tensor that was offered, up to `CALLS`.
-        total: Number of elements that there were, sampled or not.
-        calls: Number of tensors that were offered.
+        samples: A sample of each tensor that was added, at most `CALLS`.
+        total: Number of elements of all tensors that were added.
+        calls: Number of tensors that were added.
     """
 
     __slots__ = ("calls", "sampler", "samples", "total")
@@ -51,14 +51,14 @@ class Pool:
         self.put(self.sampler(tensor) if self.calls < CALLS else None, tensor.numel())
 
     def put(self, taken: Tensor | None, total: int) -> None:
-        """Note that there were `total` more elements, of which some were taken, or none."""
+        """Add a tensor of `total` elements by its sample, or by None if it was not sampled."""
         if taken is not None:
             self.samples.append(taken)
         self.calls += 1
         self.total += total
 
     def joined(self) -> Tensor:
-        """Return all samples in one."""
+        """Return all samples as one tensor."""
         if len(self.samples) == 1:
             return values_of(self.samples[0])
         return sample(torch.cat(self.samples), self.sampler.limit)
@@ -71,14 +71,14 @@ class Observation:
     Attributes:
         wanted: The layers that are measured in this step, with what is watched there.
         histograms: Layers whose histograms are wanted in this step; None for all.
-        statistics: The same for statistics.
-        limit: Elements to sample, at most, per layer and quantity.
-        bounds: Where the outputs of saturating activations end, by layer.
-        samplers: Those of earlier steps, to go on with.
-        before: By layer, samples of at most so many elements of the parameters before the optimizer's step.
-        changes: By layer, (change, value before) of each parameter.
-        scale: The factor that the loss is multiplied by before the backward pass.
-        parameter_scale: The factor that the gradients of parameters have.
+        statistics: Layers whose statistics are wanted in this step; None for all.
+        limit: Most elements to sample per layer and quantity.
+        bounds: Bounds of the outputs of saturating activations, by layer.
+        samplers: Samplers, kept from earlier steps.
+        before: Samples of the parameters before the optimizer's step, with their limits, by layer.
+        changes: (change, value before) of each parameter's sample, by layer.
+        scale: The factor by which the loss is multiplied before the backward pass.
+        parameter_scale: The factor of the parameters' gradients.
     """
 
     step: int
@@ -106,11 +106,11 @@ class Observation:
         return self.pools[key]
 
     def frames(self, bins: int) -> list[Frame]:
-        """Bring everything to the host in one transfer and say it in frames."""
+        """Move everything to the host in one transfer and return it as frames."""
         places = [(key, pool) for key, pool in self.pools.items() if pool.samples]
         tensors = [pool.joined() for _, pool in places] + [_ratio(changes) for changes in self.changes.values()]
         arrays = to_host([*tensors, *self.norms.norms])
-        # Divided here, where they are float32: in half precision, small gradients would vanish again.
+        # Divided on the host in float32: in half precision, small gradients would underflow.
         scales = {"gradients": self.scale, "parameter_gradients": self.parameter_scale}
         samples = [
             array if scales.get(quantity, 1.0) == 1.0 else array / scales[quantity]
@@ -131,7 +131,7 @@ class Observation:
         ):
             if self.statistics is None or name in self.statistics:
                 values = dict(zip(segments.values, row, strict=True))
-                # Of the whole tensor, as far as its sample tells.
+                # Scaled from the sample to the whole tensor.
                 values["norm"] *= math.sqrt(pool.total / max(1, len(taken)))
                 if quantity == "updates":
                     values["ratio"] = ratios[name]

@@ -1,4 +1,4 @@
-"""Runs a module and leaves no trace: mode, gradients, random state and buffers end as they began."""
+"""Restores a module after a run: mode, gradients, random state and buffers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from pnne_nb.process.random_state import preserved_random_state
 def preserved(*modules: nn.Module) -> Iterator[None]:
     """Restore the state of `modules` and of all random number generators afterwards, also after an error.
 
-    Inside, every parameter's ``grad`` is None; outside, it is the tensor that it was, untouched. Buffers that
-    were changed in place get their values back, those that were replaced get their tensor back.
+    Inside, every parameter's ``grad`` is None; afterwards it is the same tensor as before. Buffers that were changed in
+    place get their values back, and replaced buffers their tensors.
 
     Raises:
-        InspectionError: If a lazy layer has no parameters yet: a run would make them, and that cannot be undone.
+        InspectionError: If a lazy layer has no parameters yet: a run would initialise it, which cannot be undone.
     """
     for root in modules:
         refuse_lazy(root)
@@ -47,7 +47,7 @@ def preserved(*modules: nn.Module) -> Iterator[None]:
 
 
 def refuse_lazy(model: nn.Module) -> None:
-    """Refuse to run a model that its first run changes for good.
+    """Raise an error if a run would initialise a lazy layer.
 
     Raises:
         InspectionError: If a lazy layer has no parameters yet.
@@ -57,12 +57,12 @@ def refuse_lazy(model: nn.Module) -> None:
         if any(is_lazy(tensor) for tensor in own):
             raise InspectionError(
                 f"The layer {name!r} ({type(module).__name__}) has no parameters yet: its first call makes them, and"
-                " inspecting leaves a model as it is. Call the model once before: net(data)."
+                " inspecting must not change a model. Call the model once first: net(data)."
             )
 
 
 def _put_back(buffer: Tensor, copy: Tensor) -> None:
-    # An untouched buffer is not written to: a graph of the caller's may have saved it for a backward pass.
+    # An unchanged buffer is not written: the caller's autograd graph may have saved it for a backward pass.
     if buffer.device.type != "meta" and not torch.equal(buffer, copy):
         with torch.no_grad():
             buffer.copy_(copy)

@@ -1,4 +1,4 @@
-"""Runs a model once, watched, and leaves it as it was."""
+"""Runs a model once, captures what is watched, and restores the model."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Inspection:
 
     Attributes:
         captures: Every captured tensor with its statistics, in the model's order.
-        calls: How often each layer ran.
-        norms: The norms of all parameters' gradients; empty without a loss.
-        loss: The value of the loss, or None if none was asked for.
-        output: What the model returned, its tensors detached; nested containers are plain tuples, lists
-            and dicts, and what is neither a tensor nor a constant is left out as None.
+        calls: Number of calls of each layer.
+        norms: Norms of the parameters' gradients; empty without a loss.
+        loss: The loss, or None if there was no loss function.
+        output: The model's output with detached tensors. Containers become plain tuples, lists and dicts; values that are
+            neither tensors nor constants become None.
     """
 
     captures: tuple[Capture, ...]
@@ -59,7 +59,7 @@ def run_once(
     """Run `model` forward, and backward if there is a loss, and capture what is watched.
 
     Args:
-        model: What runs.
+        model: The module to run.
         watched: Quantities by layer path.
         data: A tensor (or anything else) is the model's argument, a tuple its arguments, a mapping its
             keyword arguments.
@@ -114,12 +114,12 @@ def _arguments(data: object, *, needs_grad: bool) -> tuple[tuple[object, ...], d
 
 
 def _copied(value: object, *, needs_grad: bool = False) -> object:
-    """Copies of all tensors, apart from the caller's graph; those that can need a gradient do if `needs_grad`."""
+    """Return `value` with copies of its tensors; those that required a gradient, or all if `needs_grad`, require one."""
     if isinstance(value, Tensor):
         copy = value.detach().clone()
         differentiable = copy.is_floating_point() or copy.is_complex()
         if differentiable and (value.requires_grad or needs_grad):
-            # A second copy, because a leaf may not be changed in place by the model.
+            # A second copy, because the model must not change a leaf in place.
             return copy.requires_grad_().clone()
         return copy
     if isinstance(value, Mapping):
@@ -133,7 +133,7 @@ def _copied(value: object, *, needs_grad: bool = False) -> object:
 
 
 def _detached(value: object) -> object:
-    """Return `value` without its autograd graph, which would otherwise live as long as the inspection."""
+    """Return `value` without its autograd graph, so that the inspection does not keep the graph alive."""
     if isinstance(value, Tensor):
         return value.detach()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -150,8 +150,8 @@ def _refuse_updates_in_backward(model: nn.Module) -> None:
     for name, parameter in model.named_parameters():
         if getattr(parameter, "_post_accumulate_grad_hooks", None):
             raise InspectionError(
-                f"The parameter {name!r} has a hook that runs after its gradient was accumulated (an optimizer"
-                " inside the backward pass?): inspecting would run it. Remove the hook for the inspection."
+                f"The parameter {name!r} has a post-accumulate-grad hook (an optimizer inside the backward pass?), which"
+                " the inspection would run. Remove the hook for the inspection."
             )
 
 
@@ -166,7 +166,7 @@ def _check_loss_fn(loss_fn: object) -> None:
 
 
 def _loss_of(loss_fn: Callable[..., Tensor], output: object, target: object) -> Tensor:
-    """Return the loss of `output`; an error of `loss_fn` says what it was given."""
+    """Return the loss of `output`; an error of `loss_fn` gets a note with its arguments."""
     given = (output,) if target is None else (output, target)
     name = type(loss_fn).__name__ if isinstance(loss_fn, nn.Module) else getattr(loss_fn, "__name__", "loss_fn")
     try:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 CAUSES: Final = (
-    # What the data are, and how they are compared.
+    # Data and loss.
     "constant-target",
     "constant-input",
     "classes-under-distance",
@@ -14,25 +14,25 @@ CAUSES: Final = (
     "sigmoid-before-loss",
     "targets-out-of-range",
     "spread-targets",
-    # How the model is made.
+    # The model.
     "batch-norm-in-eval",
     "zero-weights",
     "not-trained",
     "frozen-layer",
     "large-input",
-    # How it is trained.
+    # The training loop.
     "weight-decay-dominates",
     "momentum-dominates",
     "clipping-dominates",
     "tiny-batch-norm",
     "first-loss-high",
-    # What a person may want so.
+    # May be intended.
     "one-class",
     "validation-scaled-otherwise",
     "validation-in-training",
     "class-not-trained",
     "constant-column",
-    # What follows from these, and from a learning rate that does not fit.
+    # Consequences of the above, and of a wrong learning rate.
     "nan-loss",
     "nan-gradient",
     "not-finite",
@@ -50,28 +50,28 @@ CAUSES: Final = (
     "overfitting",
     "nan-validation",
 )
-"""Kinds of findings, the most probable cause first. `scripts/fault_rules.py` measures how often that is right."""
+"""Kinds of findings, causes before consequences. `scripts/fault_rules.py` measures how often the order is right."""
 
 HEALTHY: Final = 600
 """Healthy trainings of `scripts/fault_rules.py`: half with everything watched, half with the dashboard's default settings."""
 FALSE_ALARMS: Final[Mapping[str, int]] = {}
-"""How many of them were accused, by kind of finding; of a kind that is not here, none."""
+"""Number of healthy trainings with a finding, by its kind; 0 for other kinds."""
 
 _RANKS: Final = {kind: rank for rank, kind in enumerate(CAUSES)}
 
 
 def rank(kind: str) -> int:
-    """Return the rank of a kind of finding: findings of smaller ranks explain those of larger ones."""
+    """Return the rank of a kind of finding: a smaller rank explains a larger one."""
     return _RANKS.get(kind, len(CAUSES))
 
 
 def is_finding(kind: str) -> bool:
-    """Return whether it says what is wrong with a training, and not what has happened to it."""
+    """Return whether the kind is a diagnosis, not a mere event."""
     return kind in _RANKS
 
 
 def false_alarms(kind: str) -> str | None:
-    """Say how often a kind of finding was wrong where all was well, as measured; None of what is no finding."""
+    """Return a sentence with the measured false alarms of a kind of finding; None for an event."""
     if not is_finding(kind):
         return None
     return f"False alarms: {FALSE_ALARMS.get(kind, 0)} in {HEALTHY} healthy trainings."

@@ -1,4 +1,4 @@
-"""A probe that also diagnoses: findings become frames as soon as they are made, each once."""
+"""A probe that also diagnoses a training, and publishes each finding once as a frame."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pnne_nb.telemetry.frames import (
 from pnne_nb.telemetry.probe import Watch, Wrapping
 
 EVERY: Final = 10
-"""Observations between two looks at what has gathered: a look takes about as long as an observation."""
+"""Observations between two diagnoses; a diagnosis takes about as long as an observation."""
 
 _OF_A_STEP = (NormsFrame, HistogramFrame, StatisticsFrame)
 
@@ -29,12 +29,12 @@ _OF_A_STEP = (NormsFrame, HistogramFrame, StatisticsFrame)
 class DiagnosingProbe(Wrapping[LiveProbe]):
     """Observes like the probe that it wraps, and adds an `AnomalyFrame` for every new finding.
 
-    It is a `pnne_nb.telemetry.probe.Probe`; its looks count as observing, so they stay within the budget too. What the losses
-    of the steps and the metrics of the epochs show, it finds if it is told them by `hear`.
+    It is a `pnne_nb.telemetry.probe.Probe`; the time of its diagnoses counts against the budget. The rules about losses
+    and metrics need the frames given to `hear`.
 
     Args:
-        probe: What measures.
-        rules: What to look for.
+        probe: The probe that measures.
+        rules: The rules to apply.
     """
 
     def __init__(self, probe: LiveProbe, rules: Sequence[Rule] = RULES) -> None:
@@ -46,7 +46,7 @@ class DiagnosingProbe(Wrapping[LiveProbe]):
         self._said: set[tuple[str, str | None]] = set()
 
     def hear(self, frame: StepFrame | EpochFrame | AnomalyFrame) -> None:
-        """Take into account what the training tells, in its thread; what it has told itself is not told again."""
+        """Record a frame of the training, in its thread; findings among these frames are not published again."""
         if isinstance(frame, AnomalyFrame):
             self._said.add((frame.kind, frame.node))
         else:
@@ -58,7 +58,7 @@ class DiagnosingProbe(Wrapping[LiveProbe]):
         return self._probe.watch
 
     def take(self, frames: Sequence[Frame]) -> Sequence[Frame]:
-        """Return the frames of a step, measured here or in another process, and now and then what they mean."""
+        """Return the frames of a step, measured here or in another process, and new findings every few steps."""
         if not frames:
             return frames
         for frame in frames:
@@ -68,7 +68,7 @@ class DiagnosingProbe(Wrapping[LiveProbe]):
         return frames if self._observed % EVERY else [*frames, *self._look()]
 
     def conclude(self) -> Sequence[Frame]:
-        """Look once more at the end of a training: the last observations, or all of a short one, were not looked at."""
+        """Diagnose once more at the end of a training, which includes the last observations."""
         return self._look() if self._observed else []
 
     def _look(self) -> list[Frame]:

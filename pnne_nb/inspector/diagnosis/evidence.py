@@ -1,4 +1,4 @@
-"""Collects what a diagnosis reads: the frames of a training or of one inspection, by subject."""
+"""`Evidence`: the frames of a training or of one inspection, sorted for the rules of a diagnosis."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from torch import nn
 
 from pnne_nb.inspector.capture.run import Inspection
 from pnne_nb.inspector.diagnosis.causes import false_alarms
-from pnne_nb.inspector.statistics.gradients import GradientNorms
 from pnne_nb.inspector.statistics.units import UnitCounts
 from pnne_nb.telemetry.frames import (
     AnomalyFrame,
@@ -27,27 +26,27 @@ from pnne_nb.telemetry.frames import (
 from pnne_nb.telemetry.frames import Evidence as Numbers
 
 RECENT = 10
-"""Observations that decide about the present."""
+"""Number of latest observations that describe the present state."""
 
 LOSSES = 1000
-"""Losses that are kept of a training that goes on; of a longer one, means over as many steps as need be."""
+"""Most losses that are kept of a running training; of a longer one, means over several steps each."""
 
 
 @final
 @dataclass
 class Evidence:
-    """Frames by what they tell, in the order of their steps.
+    """Frames sorted by kind, in the order of their steps.
 
     Attributes:
         kinds: Type name of every layer, in the model's order.
         losses: Training losses by step, or means over `stride` steps each.
-        stride: Steps that each of the losses stands for.
+        stride: Steps over which each of the losses is averaged.
         not_finite: The first step whose loss is NaN or infinite, or None.
         rate: The learning rate of the last step, or NaN if it is not known.
-        highest_rate: The highest so far, likewise.
+        highest_rate: The highest learning rate so far, or NaN.
         epochs: Metrics by epoch.
         norms: Gradient norms by observed step.
-        statistics: By layer and quantity.
+        statistics: Statistics by layer and quantity.
     """
 
     kinds: Mapping[str, str]
@@ -64,7 +63,7 @@ class Evidence:
 
     @classmethod
     def of(cls, model: nn.Module | None) -> Evidence:
-        """Return empty evidence about the layers of `model`; about no layers without one."""
+        """Return empty evidence about the layers of `model`; without a model, there are no layers."""
         named = () if model is None else model.named_modules()
         return cls({name: type(module).__name__ for name, module in named})
 
@@ -97,10 +96,10 @@ class Evidence:
             self._pending.clear()
 
     def keep_recent(self) -> None:
-        """Forget the measurements that do not decide about the present any more; of long trainings, thin the losses."""
+        """Drop measurements older than `RECENT` observations, and average the losses of long trainings."""
         while len(self.losses) > LOSSES:
             pairs = zip(self.losses[::2], self.losses[1::2], strict=False)
-            # An odd one is the mean of half as many steps: it is lost in a thousand.
+            # An odd last loss is the mean of half as many steps, which hardly matters among a thousand.
             self.losses = [statistics.fmean(pair) for pair in pairs]
             self.stride *= 2
         del self.norms[:-RECENT]
@@ -109,7 +108,7 @@ class Evidence:
 
     @property
     def pace(self) -> float:
-        """The share of the highest learning rate that is left, 0 to 1: a schedule may have lowered it on purpose."""
+        """The learning rate relative to the highest so far, 0 to 1: a schedule may have lowered it."""
         return self.rate / self.highest_rate if self.highest_rate > 0 else 1.0
 
     def layers(self, quantity: Quantity) -> list[str]:
@@ -117,7 +116,7 @@ class Evidence:
         return [layer for layer in self.kinds if (layer, quantity) in self.statistics]
 
     def observed(self, step: int, quantity: Quantity) -> bool:
-        """Return whether `quantity` was measured in `step`, of some layer."""
+        """Return whether `quantity` of some layer was measured in `step`."""
         return any(
             of == quantity and any(frame.step == step for frame in frames)
             for (_, of), frames in self.statistics.items()
@@ -140,14 +139,14 @@ def median(values: Iterable[float]) -> float | None:
 
 
 def ends(losses: Sequence[float]) -> tuple[float | None, float | None]:
-    """Return the median of the first and of the last fifth of the finite losses, or None where there are none."""
+    """Return the medians of the first and of the last fifth of the finite losses; None if there are none."""
     finite = [loss for loss in losses if math.isfinite(loss)]
     width = max(1, len(finite) // 5)
     return median(finite[:width]), median(finite[-width:])
 
 
 def beginning(losses: Sequence[float]) -> float | None:
-    """Return where the finite losses began: the first, or the median of the first fifth where that is larger."""
+    """Return the first finite loss, or the median of the first fifth if that is larger."""
     first, _ = ends(losses)
     return None if first is None else max(first, next(loss for loss in losses if math.isfinite(loss)))
 
@@ -161,21 +160,16 @@ def gather(model: nn.Module | None, frames: Iterable[Frame]) -> Evidence:
 
 
 def frames_of(inspection: Inspection) -> list[Frame]:
-    """Return the frames that one inspection would be as an observed step; of several outputs or calls, each is one."""
+    """Return an inspection as the frames of an observed step; several outputs or calls become one frame each."""
     frames: list[Frame] = [
         StatisticsFrame(0, capture.layer, capture.quantity, _values(capture.statistics.to_row(), capture.units))
         for capture in inspection.captures
     ]
     if inspection.norms.by_layer:
-        frames.append(norms_frame(inspection.norms, 0))
+        frames.append(NormsFrame(0, inspection.norms.by_layer, inspection.norms.total))
     if inspection.loss is not None:
         frames.append(StepFrame(0, 0, inspection.loss, math.nan, 0, 0.0))
     return frames
-
-
-def norms_frame(norms: GradientNorms, step: int) -> NormsFrame:
-    """Return `norms` as a frame."""
-    return NormsFrame(step, norms.by_layer, norms.total)
 
 
 def _values(row: Mapping[str, object], units: UnitCounts | None) -> dict[str, float]:
@@ -187,9 +181,9 @@ def _values(row: Mapping[str, object], units: UnitCounts | None) -> dict[str, fl
 
 
 def first_layer(evidence: Evidence, quantity: Quantity, names: Sequence[str]) -> StatisticsFrame | None:
-    """Return the earliest frame in which one of the counts is not 0; within a step, of the first layer in the model.
+    """Return the earliest frame in which one of the counts is not 0; within a step, that of the model's first such layer.
 
-    Containers come after the layers inside them, because theirs is the same tensor later.
+    A container comes after the layers inside it, because it returns their tensor later.
     """
     order = list(evidence.kinds)
     found = _innermost(evidence, quantity, names)
@@ -197,9 +191,9 @@ def first_layer(evidence: Evidence, quantity: Quantity, names: Sequence[str]) ->
 
 
 def last_layer(evidence: Evidence, quantity: Quantity, names: Sequence[str]) -> StatisticsFrame | None:
-    """Return the earliest frame in which one of the counts is not 0; within a step, of the last layer in the model.
+    """Return the earliest frame in which one of the counts is not 0; within a step, that of the model's last such layer.
 
-    The backward pass comes to that layer first.
+    The backward pass reaches that layer first.
     """
     order = list(evidence.kinds)
     found = _innermost(evidence, quantity, names)
@@ -222,9 +216,9 @@ class Finding(msgspec.Struct, frozen=True):
     Attributes:
         kind: Stable machine name of what was found, e.g. ``"vanishing-gradients"``.
         layer: Path of the layer, or None for the training as a whole.
-        reason: What was seen, with numbers.
+        reason: The observation, with numbers.
         hint: What to try.
-        evidence: The numbers that show it, each with what it is; empty where a curve of the history does.
+        evidence: (name, number) pairs that show it; empty if a curve of the history shows it.
     """
 
     kind: str
@@ -238,12 +232,12 @@ class Finding(msgspec.Struct, frozen=True):
 
     @property
     def told(self) -> str:
-        """Where, what was seen and what to try."""
+        """Layer, reason and hint as one text."""
         return f"{f'{self.layer}: ' if self.layer else ''}{self.reason} {self.hint}"
 
     @property
     def false_alarms(self) -> str | None:
-        """How often this kind was found in healthy trainings, in words; None for a kind that was not measured."""
+        """The false alarms of this kind as a sentence; None for a kind that was not measured."""
         return false_alarms(self.kind)
 
     def frame(self, step: int) -> AnomalyFrame:
@@ -253,7 +247,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class Rule(Protocol):
-    """Finds one kind of trouble."""
+    """Detects one kind of fault."""
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
-        """Return what was found; empty if all is well or too little is known."""
+        """Return the findings; empty if there is no fault, or not enough evidence."""

@@ -1,7 +1,7 @@
-"""Rules about single layers: their gradients, their activations, and how their weights move.
+"""Rules about single layers: gradients, activations and weight updates.
 
-Each is a frozen value with thresholds. Those without a source of their own are ours: they stand well outside of what the
-healthy trainings of the tests show, and within what the broken ones do.
+Each rule is a frozen value with thresholds. Thresholds without a cited source were chosen between what the healthy and
+the broken trainings of the tests show.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from pnne_nb.telemetry.frames import Evidence as Numbers
 @final
 @dataclass(frozen=True)
 class NotFinite:
-    """NaN or infinite values, at the layer where they came up first."""
+    """Finds the layer with the first NaN or infinite values."""
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
-        """Look at activations in the order of the model, then at gradients against it, then at the loss."""
+        """Check activations in the model's order, then gradients in reverse order, then the loss."""
         frame = first_layer(evidence, "activations", ("nan", "inf"))
         if frame is not None:
             return [
@@ -45,13 +45,13 @@ class NotFinite:
                 )
             ]
         if evidence.not_finite is not None and evidence.observed(evidence.not_finite, "activations"):
-            # Gradients that are not finite follow from it.
+            # Non-finite gradients are a consequence.
             return [
                 Finding(
                     "not-finite",
                     None,
                     f"The loss is NaN or infinite{_at(evidence.not_finite)}, while the outputs of the watched layers are"
-                    " finite: it is made outside of them, most probably in the loss.",
+                    " finite: the value arises outside of them, most probably in the loss function.",
                     "Look at the target, and at what the loss takes the log or the root of, or divides by.",
                 )
             ]
@@ -61,7 +61,7 @@ class NotFinite:
         bad = [norms for norms in evidence.norms if not math.isfinite(norms.total)]
         if bad:
             layers = [name for name, norm in bad[0].norms.items() if not math.isfinite(norm)]
-            # The backward pass runs against the order of the model.
+            # The backward pass runs in reverse order.
             return [_bad_gradient(layers[-1] if layers else None, "is NaN or infinite", bad[0].step)]
         if evidence.not_finite is not None:
             return [
@@ -76,7 +76,7 @@ class NotFinite:
 
 
 def _at(step: int) -> str:
-    """Return which step, in words; an inspection is no step of a training."""
+    """Return " at step …", or nothing for an inspection outside a training."""
     return f" at step {step}" if step else ""
 
 
@@ -95,19 +95,19 @@ class ExplodingGradients:
     """Gradient norms above `limit` in most of the last observations.
 
     Attributes:
-        limit: Euclidean norm of the gradient of a layer's own parameters. The default is the design's starting point;
-            Pascanu et al. 2013 (arXiv:1211.5063) clip at norms of 1 to some tens.
+        limit: Euclidean norm of the gradient of a layer's own parameters. For comparison, Pascanu et al. 2013
+            (arXiv:1211.5063) clip at norms from 1 to some tens.
     """
 
     limit: float = 1000.0
 
     def norms(self, evidence: Evidence) -> dict[str, float]:
-        """Return the norms that are too large, by layer."""
+        """Return the norms above the limit, by layer."""
         norms = {layer: evidence.recent_norm(layer) for layer in evidence.kinds}
         return {layer: norm for layer, norm in norms.items() if norm is not None and norm > self.limit}
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
-        """Name the layer with the largest norm only: the others follow from it."""
+        """Report only the layer with the largest norm: the others follow from it."""
         large = self.norms(evidence)
         if not large:
             return []
@@ -127,18 +127,18 @@ class ExplodingGradients:
 @final
 @dataclass(frozen=True)
 class VanishingGradients:
-    """Gradient norms below `limit` while the training still has something to learn.
+    """Gradient norms below `limit` before the training has converged.
 
     Attributes:
-        limit: Euclidean norm of the gradient of a layer's own parameters. The default is the design's starting point.
-        converged: A loss below this share of its first value counts as converged, and small gradients as natural.
+        limit: Euclidean norm of the gradient of a layer's own parameters.
+        converged: A loss below this share of its first value counts as converged; small gradients are then normal.
     """
 
     limit: float = 1e-6
     converged: float = 0.1
 
     def norms(self, evidence: Evidence) -> dict[str, float]:
-        """Return the norms that are too small, by layer; none if the loss has converged, where small ones are natural."""
+        """Return the norms below the limit, by layer; none if the loss has converged."""
         total = median(frame.total for frame in evidence.norms[-RECENT:])
         began, (_, last) = beginning(evidence.losses), ends(evidence.losses)
         if total is None:
@@ -148,7 +148,7 @@ class VanishingGradients:
             if last < self.converged * began:
                 return {}
             if len(evidence.losses) == 1:
-                # One look does not show where the loss began: gradients shrink with it, and at a minimum all are small.
+                # One observation does not show where the loss began, and at a minimum all gradients are small.
                 limit *= min(1.0, abs(last))
                 if 0.0 < total < self.limit:
                     return {}
@@ -156,7 +156,7 @@ class VanishingGradients:
         return {layer: norm for layer, norm in norms.items() if norm is not None and norm < limit}
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
-        """Name the first such layer: gradients vanish towards the input."""
+        """Report the first such layer: gradients vanish towards the input."""
         norms = self.norms(evidence)
         small = list(norms)
         if not small:
@@ -175,9 +175,9 @@ class VanishingGradients:
 
 
 _USUAL = 1e-3
-"""Share of its weights that a step changes (Karpathy, CS231n)."""
+"""Usual ratio of an update to the weights (Karpathy, CS231n)."""
 _SHOWN = 3
-"""Layers whose numbers are given as evidence."""
+"""Number of layers whose values are given as evidence."""
 _RECTIFIERS = frozenset({"ReLU", "ReLU6", "Threshold", "relu", "relu6", "threshold"})
 
 
@@ -187,7 +187,7 @@ class DeadReLU:
     """Rectifiers whose output is 0 nearly everywhere, or most of whose units never fire.
 
     Attributes:
-        zeros: Share of the outputs that are 0. Half of them are at the beginning, and 50 to 90 % in networks that learn
+        zeros: Share of the outputs that are 0. It is a half at initialisation, and 50 to 90 % in networks that learn
             (Glorot et al. 2011, "Deep sparse rectifier neural networks").
         dead: Share of the units that are 0 for every example and position.
     """
@@ -196,7 +196,7 @@ class DeadReLU:
     dead: float = 0.5
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
-        """Look at the share of zeros, and at dead units where they were counted."""
+        """Check the share of zeros, and the dead units if they were counted."""
         found = []
         for layer in evidence.layers("activations"):
             if evidence.kinds[layer] not in _RECTIFIERS:
@@ -226,16 +226,16 @@ class DeadReLU:
 @final
 @dataclass(frozen=True)
 class SaturatedActivations:
-    """Bounded activations inside the model that sit at their bounds; the last one may, when it is right.
+    """Bounded activations whose outputs are mostly near their bounds; the model's last activation is exempt.
 
     Attributes:
-        share: Of the outputs, within 3 % of the range from a bound.
+        share: Share of the outputs that are within 3 % of the range from a bound.
     """
 
     share: float = 0.8
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
-        """Look at the share of elements near a bound, as the probes count it."""
+        """Check the share of elements near a bound, as the probes count it."""
         inner = evidence.layers("activations")[:-1]
         shares = {layer: evidence.recent(layer, "activations", "saturation") for layer in inner}
         return [
@@ -255,17 +255,17 @@ class SaturatedActivations:
 @final
 @dataclass(frozen=True)
 class UpdateRatio:
-    """Updates that are too large or too small against the weights.
+    """Updates that are too large or too small relative to the weights.
 
-    About 0.001 is usual (Karpathy, CS231n, "Ratio of weights:updates"); the thresholds leave a factor of 200 and more to
-    both sides, as biases and normalisation begin near 0 and move relatively more.
+    The usual ratio is about 0.001 (Karpathy, CS231n, "Ratio of weights:updates"). The thresholds are a factor of 200 or
+    more away from it, because biases and normalisation begin near 0 and change relatively more.
 
     Attributes:
-        low: Euclidean norm of the last update, relative to that of the weights, below which it is too small; as much less as
-            the learning rate has been lowered since it was highest.
-        high: The same, above which it is too large.
-        least: Observations before it says anything.
-        begun: Steps whose updates may be large without any harm, as Adagrad's are, while the loss falls.
+        low: Ratio of the Euclidean norms of update and weights below which updates are too small. It is multiplied by the
+            learning rate relative to the highest so far.
+        high: Ratio above which updates are too large.
+        least: Least number of observations.
+        begun: First steps in which large updates are harmless while the loss falls, as those of Adagrad are.
     """
 
     low: float = 1e-6
@@ -274,7 +274,7 @@ class UpdateRatio:
     begun: int = 20
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
-        """Name the worst layer of either kind, and how many are with it; unmoved weights come first."""
+        """Report the worst layer of each kind and the number of others; unchanged weights come first."""
         ratios: dict[str, float] = {}
         for layer in evidence.layers("updates"):
             frames = evidence.statistics[layer, "updates"]
@@ -283,7 +283,12 @@ class UpdateRatio:
                 ratios[layer] = ratio
         found = []
         pace = evidence.pace
-        still = [layer for layer in ratios if pace > 0 and _never_moved(evidence, layer)]
+        seen = evidence.statistics
+        still = [
+            layer
+            for layer in ratios
+            if pace > 0 and all(one.values.get("ratio") == 0.0 for one in seen[layer, "updates"])
+        ]
         if still:
             found.append(
                 Finding(
@@ -324,7 +329,7 @@ class UpdateRatio:
         return found
 
     def _harms(self, evidence: Evidence, layer: str) -> bool:
-        """Return whether most of the deciding observations come after the first steps, or the loss has not fallen in them."""
+        """Return whether most recent observations come after the first steps, or the loss has not fallen in them."""
         recent = evidence.statistics[layer, "updates"][-RECENT:]
         if statistics.median(frame.step for frame in recent) > self.begun:
             return True
@@ -335,10 +340,10 @@ class UpdateRatio:
 @final
 @dataclass(frozen=True)
 class ZeroWeights:
-    """Layers all of whose parameters are 0: their units can never become different from each other."""
+    """Layers whose parameters are all 0, so that their units stay equal to each other."""
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
-        """Look at the last observation of the parameters."""
+        """Check the last observation of the parameters."""
         return [
             Finding(
                 "zero-weights",
@@ -353,13 +358,9 @@ class ZeroWeights:
 
 
 def _most(values: Mapping[str, float], *, largest: bool) -> Numbers:
-    """Return the most extreme of `values`, by layer."""
+    """Return the largest or smallest of `values`, by layer."""
     ordered = sorted(values.items(), key=lambda item: -item[1] if largest else item[1])
     return tuple((layer or "the model", value) for layer, value in ordered[:_SHOWN])
-
-
-def _never_moved(evidence: Evidence, layer: str) -> bool:
-    return all(frame.values.get("ratio") == 0.0 for frame in evidence.statistics[layer, "updates"])
 
 
 def _too(others: int, where: str) -> str:

@@ -1,7 +1,6 @@
-"""Rules about the training as a whole: how its losses run.
+"""Rules about the curve of the loss.
 
-Each is a frozen value with thresholds, which are ours: they stand well outside of what the healthy trainings of the tests
-show.
+Each rule is a frozen value with thresholds, chosen well outside of what the healthy trainings of the tests show.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from pnne_nb.inspector.diagnosis.evidence import Evidence, Finding, beginning, e
 @final
 @dataclass(frozen=True)
 class LossNotDecreasing:
-    """A loss that has not moved down after many steps.
+    """A loss that has not decreased after many steps.
 
     Attributes:
-        least: Steps before it says anything: a transformer may take as many before it begins to learn.
-        improvement: Share of its first value by which the loss should have fallen.
-        patience: Steps until then any fall is enough that the scatter of the losses cannot explain.
+        least: Least number of steps: a transformer may need as many before it begins to learn.
+        improvement: Share of its first value by which the loss should have decreased.
+        patience: Steps up to which any decrease beyond the scatter of the losses is enough.
     """
 
     least: int = 150
@@ -32,21 +31,18 @@ class LossNotDecreasing:
     patience: int = 500
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
-        """Compare the first and the last fifth; silent where the loss is already tiny, or grows.
-
-        A loss that is still growing is left to `Divergence`, which waits until that is certain.
-        """
+        """Compare the first and the last fifth; report nothing if the loss is tiny, or grows (see `Divergence`)."""
         losses = [loss for loss in evidence.losses if math.isfinite(loss)]
         first, last = ends(losses)
         if len(losses) < self.least or first is None or last is None or abs(first) < 1e-3:
             return []
-        # A loss that scatters more than it could have fallen says nothing yet.
+        # The scatter of the losses hides a decrease.
         error = statistics.stdev(losses[-len(losses) // 5 :]) / (len(losses) / 5) ** 0.5
         _, before = ends(losses[: -max(1, len(losses) // 5)])
         growing = last - first > 2 * error and before is not None and last > before
         if growing or first - last > self.improvement * abs(first) or last - first > max(0.5 * abs(first), 2 * error):
             return []
-        # A little, for certain: many a transformer begins so. The line through all losses shows less than the ends do.
+        # A small but certain decrease: transformers often begin so. A line through all losses shows less than the ends.
         slope, slope_error = _slope(losses)
         if len(losses) * evidence.stride < self.patience and (first - last > 2 * error or -slope > 2 * slope_error):
             return []
@@ -67,8 +63,8 @@ class Divergence:
     """A loss that has grown well above both where it began and where it was lowest.
 
     Attributes:
-        least: Steps before it says anything.
-        growth: The factor that it has grown by.
+        least: Least number of steps.
+        growth: Factor by which the loss has grown.
     """
 
     least: int = 20
@@ -84,7 +80,7 @@ class Divergence:
             statistics.median(losses[start : start + width]) for start in range(0, len(losses) - width + 1, width)
         ]
         first, last = windows[0], statistics.median(losses[-width:])
-        # The very first loss, too: one that has fallen to nearly nothing at once may multiply without any harm.
+        # Compared with the very first loss too: a loss that fell to almost 0 at once may multiply without harm.
         if last <= self.growth * max(abs(first), abs(losses[0])) or last <= self.growth * abs(min(windows)):
             return []
         return [
@@ -103,10 +99,9 @@ class Overfitting:
     """A validation loss that rises for several epochs while the training loss still falls.
 
     Attributes:
-        epochs: Since the best one.
-        growth: Share that the validation loss has grown by since: of what it was then, and of what the training began with.
-            A model that is nearly always right is surer of the few examples where it is wrong: a loss that is nearly 0 may
-            double without any harm.
+        epochs: Least number of epochs since the best one.
+        growth: Relative growth of the validation loss since then, compared with its value then and with the first training
+            loss: a validation loss near 0 may double without harm.
     """
 
     epochs: int = 3
@@ -128,7 +123,7 @@ class Overfitting:
             return []
         after = [val for _, _, val in pairs[best + 1 :]]
         began = max(abs(val_then), beginning(evidence.losses) or 0.0)
-        # One that jumps is as likely to come back.
+        # A loss that jumps is as likely to come back.
         if min(after[-self.epochs :]) < val_then + self.growth * began or val_now < statistics.median(after):
             return []
         return [
@@ -145,15 +140,15 @@ class Overfitting:
 @final
 @dataclass(frozen=True)
 class Oscillation:
-    """A loss that again and again jumps above where it began, or that has jumped and has never come below it since.
+    """A loss that repeatedly jumps above its first value, or that jumped and has stayed above it since.
 
-    Minibatches alone make a loss scatter too, but rarely back to what guessing costs.
+    Minibatches scatter a loss too, but rarely back to its first value.
 
     Attributes:
-        least: Steps before it says anything.
-        fallen: Share of the first loss that a tenth of the last half lies below; half of it, where it is not to have come
-            below since.
-        jump: Factor of the first loss that a tenth of the last half lies above, or that three losses in a row jumped to.
+        least: Least number of steps.
+        fallen: A tenth of the last half of the losses is below this share of the first loss. For a loss that stayed high,
+            half of this share counts.
+        jump: A tenth of the last half of the losses, or three losses in a row, are above the first loss times this factor.
     """
 
     least: int = 40
@@ -191,15 +186,15 @@ class Oscillation:
 @final
 @dataclass(frozen=True)
 class SlowProgress:
-    """A loss that falls as steadily at the end as at the beginning, and by very little: the steps are too small.
+    """A loss that decreases steadily but very little, because the steps are too small.
 
-    Along a gradient that is nearly constant, a larger step gains in proportion. A loss that a model cannot lower any further
-    falls ever more slowly instead, and that of a transformer that begins to learn ever faster: both are left alone.
+    Along a nearly constant gradient, the gain is proportional to the size of the step. A loss near its minimum decreases ever
+    more slowly, and that of a transformer that begins to learn ever faster; the rule reports neither.
 
     Attributes:
-        least: Steps before it says anything: a transformer may take as many before it begins to learn.
-        gain: Share of the first loss that it should have fallen by.
-        steady: The smaller of the paces of both halves is at least this share of the larger.
+        least: Least number of steps: a transformer may need as many before it begins to learn.
+        gain: Share of the first loss by which the loss should have decreased.
+        steady: Least ratio of the slower to the faster slope of the two halves.
     """
 
     least: int = 150
@@ -207,7 +202,7 @@ class SlowProgress:
     steady: float = 0.5
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
-        """Compare the pace of both halves, beyond what the losses scatter by."""
+        """Compare the slopes of both halves, beyond the scatter of the losses."""
         losses = [loss for loss in evidence.losses if math.isfinite(loss)]
         if len(losses) < self.least or losses[0] <= 0:
             return []
@@ -236,7 +231,7 @@ def _quantile(values: Sequence[float], share: float) -> float:
 
 
 def _slope(values: Sequence[float]) -> tuple[float, float]:
-    """Return the slope of the line through `values` in the order in which they came, and its standard error."""
+    """Return the slope of the regression line through `values`, and its standard error."""
     places = range(len(values))
     slope, intercept = statistics.linear_regression(places, values)
     rest = sum((value - intercept - slope * place) ** 2 for place, value in zip(places, values, strict=True))

@@ -1,7 +1,4 @@
-"""Applies the rules: they read frames and say what is wrong, where, why, and what to try.
-
-None looks at anything but `Evidence`. They are meant to be quiet on healthy trainings.
-"""
+"""``pn.diagnose``: applies rules to the frames of a training. The rules read nothing but `Evidence`."""
 
 from __future__ import annotations
 
@@ -86,28 +83,28 @@ class TrainedEngine(Protocol):
 def diagnose(
     source: TrainedEngine | Recorded | nn.Module, frames: Iterable[Frame] | None = None, rules: Iterable[Rule] = RULES
 ) -> list[Finding]:
-    """Say what is wrong with a training, where and why, and what to try.
+    """Diagnose a training: what is wrong, where and why, and what to try.
 
     ::
 
-        pn.diagnose(engine)              # with what it has seen so far, running or not
-        pn.diagnose(engine.history)      # or a copy of it
-        pn.diagnose(model, live.frames)  # frames that an inspector has taken
+        pn.diagnose(engine)              # a training so far, running or not
+        pn.diagnose(engine.history)      # or a copy of its history
+        pn.diagnose(model, live.frames)  # frames of an inspector
 
-    A history holds losses, metrics, the total gradient norm and what the training itself has told. Statistics of layers are
-    in the frames of an attached inspector, and are diagnosed while it watches.
+    A history holds losses, metrics, the total gradient norm and the events of the training. Statistics of layers exist only
+    in the frames of an attached inspector, which diagnoses them while it watches.
 
     Args:
         source: An engine, a history, or the module that `frames` are about.
-        frames: Of a training (``inspector.live()``, the engine's channel) or of one inspection; only with a module.
-        rules: What to look for; replace one to change its thresholds.
+        frames: Frames of a training (``inspector.live()``, the engine's channel) or of one inspection; only with a module.
+        rules: The rules to apply; replace one to change its thresholds.
 
     Returns:
-        What the training has told with a remedy, and what the rules find, the most probable cause first; each kind once for a
-        layer.
+        The events of the training that have a hint and the findings of the rules, the most probable cause first. Each kind
+        appears once per layer.
 
     Raises:
-        ArgumentError: If `source` is none of these, `frames` are missing or none, or `rules` are none.
+        ArgumentError: If `source` has another type, `frames` are missing or invalid, or `rules` are invalid.
     """
     told: list[Finding] = []
     extra = "" if frames is None else " with frames"
@@ -136,10 +133,10 @@ def diagnose(
 
 
 def as_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    """Return `rules` as a tuple, each of them checked.
+    """Return `rules` as a tuple.
 
     Raises:
-        ArgumentError: If one is no rule.
+        ArgumentError: If one of them is not a rule.
     """
     expect(rules, Iterable, "rules", "several rules", "RULES has them all.")
     listed = tuple(rules)
@@ -150,7 +147,7 @@ def as_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
 
 
 def ailments(evidence: Evidence) -> dict[str, Ailment]:
-    """Return what is wrong, by layer; of several things, the one that explains the others."""
+    """Return one ailment per layer, the one that explains the others."""
     found: dict[str, Ailment] = {}
     for finding in SaturatedActivations().find(evidence):
         found[finding.layer or ""] = Ailment("saturated", finding.reason)
@@ -165,7 +162,7 @@ def ailments(evidence: Evidence) -> dict[str, Ailment]:
 
 
 def _not_finite(evidence: Evidence) -> dict[str, Ailment]:
-    """Yield what the last observation of each layer says."""
+    """Return the layers whose last observation has NaN or infinite values."""
     found: dict[str, Ailment] = {}
     if evidence.norms:
         for layer, norm in evidence.norms[-1].norms.items():

@@ -20,8 +20,8 @@ class GradientNorms:
     """Euclidean norms of gradients.
 
     Attributes:
-        by_layer: By module path, over that module's own parameters; layers without any gradient are left out.
-        total: Over all of them; 0 if there is no gradient.
+        by_layer: Norms over each module's own parameters, by path; layers without gradients are left out.
+        total: Norm over all parameters; 0 if there is no gradient.
     """
 
     by_layer: dict[str, float]
@@ -31,7 +31,7 @@ class GradientNorms:
 @final
 @dataclass
 class PendingNorms:
-    """Norms that are computed on the device and wait for the transfer.
+    """Norms on the device, before their transfer to the host.
 
     Attributes:
         layers: The layer of each norm.
@@ -42,7 +42,11 @@ class PendingNorms:
     norms: list[Tensor] = field(default_factory=list)
 
     def finish(self, arrays: Sequence[FloatArray]) -> GradientNorms:
-        """Sum up, from the arrays that `norms` became on the host."""
+        """Return the norms by layer and in total.
+
+        Args:
+            arrays: `norms`, moved to the host.
+        """
         squares: dict[str, float] = {}
         flat = np.concatenate(arrays).astype(np.float64) if arrays else np.empty(0)
         for layer, norm in zip(self.layers, flat.tolist(), strict=True):

@@ -60,7 +60,7 @@ def histograms(tensors: Sequence[Tensor], bins: Bins = "auto", *, log: bool = Fa
     asked: object = bins
     if asked != "auto" and not (isinstance(asked, int) and not isinstance(asked, bool) and asked >= 1):
         raise ArgumentError(
-            f"bins must be 'auto' or at least 1, not {shown(bins)}. For log-spaced bins, say log=True besides."
+            f"bins must be 'auto' or at least 1, not {shown(bins)}. For log-spaced bins, pass log=True as well."
         )
     arrays = to_host([sample(tensor, INSPECTION_SAMPLE) for tensor in tensors])
     return [_histogram(array, tensor.numel(), bins, log=log) for tensor, array in zip(tensors, arrays, strict=True)]
@@ -70,7 +70,7 @@ def _histogram(array: FloatArray, total: int, bins: Bins, *, log: bool) -> Histo
     finite = array[np.isfinite(array)].astype(np.float64)
     zeros = int((finite == 0).sum())
     if log:
-        # In logarithms the bins are equally wide; zero has none and is told apart.
+        # The bins are equally wide in logarithms; zeros are counted separately.
         finite = np.log10(np.abs(finite[finite != 0]))
     number = automatic_bins(finite) if bins == "auto" else bins
     if finite.size == 0:

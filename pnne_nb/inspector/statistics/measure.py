@@ -27,31 +27,30 @@ _CHUNK = 1 << 22
 @final
 @dataclass(frozen=True)
 class Statistics(Mapping[str, object]):
-    """What one tensor is made of; also a mapping from the names below to their values.
+    """Statistics of one tensor; also a mapping from the names below to their values.
 
-    Non-finite elements are counted and then left out: everything from `mean` to `near_zeros` is about the
-    finite ones. Complex tensors are measured by their magnitudes, bools as 0 and 1, sparse tensors by the
-    values that they store. Where nothing is left to measure, the value is NaN, and the norms are 0.
+    The values from `mean` to `near_zeros` leave out non-finite elements. Complex tensors are measured by their magnitudes,
+    bools as 0 and 1, sparse tensors by their stored values. Without finite elements, values are NaN and norms 0.
 
     Attributes:
-        shape: Of the tensor.
-        dtype: Of the tensor, by its torch name, e.g. ``"float32"``.
+        shape: Shape of the tensor.
+        dtype: Name of its type in torch, e.g. ``"float32"``.
         count: Number of elements.
         mean: Arithmetic mean.
         std: Standard deviation with n - 1, as ``Tensor.std``; NaN for fewer than two elements.
-        var: Its square.
+        var: Variance, the square of `std`.
         min: Smallest element.
         max: Largest element.
         norm: Euclidean norm.
         norm_1: Sum of magnitudes.
         norm_inf: Largest magnitude.
         zeros: Fraction of elements that are exactly 0.
-        near_zeros: Fraction of elements of a magnitude of at most 1e-6, zeros included.
+        near_zeros: Fraction of elements whose magnitude is at most 1e-6, zeros included.
         nan: Number of NaN.
         inf: Number of infinities of either sign.
         first_nonfinite: Index of the first NaN or infinity, or None.
-        percentiles: By percent: 1, 5, 25, 50, 75, 95, 99, interpolated linearly.
-        sampled: Number of elements behind the percentiles, finite or not; `count`, except for very large tensors.
+        percentiles: Percentiles by percent (1, 5, 25, 50, 75, 95, 99), interpolated linearly.
+        sampled: Number of elements from which the percentiles come; `count`, except for very large tensors.
     """
 
     shape: tuple[int, ...]
@@ -99,7 +98,7 @@ _SCALARS = 12
 @final
 @dataclass(frozen=True)
 class Launched:
-    """A measurement that is computed on the tensor's device and waits for the transfer."""
+    """A measurement on the tensor's device, before its transfer to the host."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype

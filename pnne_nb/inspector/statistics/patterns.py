@@ -1,4 +1,4 @@
-"""Matches name patterns with layers: wildcards over dotted module paths, exclusions, module types."""
+"""Selects layers by name patterns: wildcards over dotted module paths, exclusions, module types."""
 
 from __future__ import annotations
 
@@ -75,7 +75,9 @@ def match_layers(
         path: module for path, module in modules.items() if path in chosen and (not types or isinstance(module, types))
     }
     if not matched:
-        kinds = _names_of(types) if types else ""
+        kinds = (
+            " or ".join(kind.__name__ for kind in (types if isinstance(types, tuple) else (types,))) if types else ""
+        )
         asked = ", ".join(repr(pattern) for pattern in (*wanted, *(f"!{pattern}" for pattern in unwanted)))
         present = ", ".join(sorted({type(module).__name__ for path, module in modules.items() if path}))
         raise LayerNotFoundError(
@@ -86,7 +88,7 @@ def match_layers(
 
 
 def resolve_watch(model: nn.Module, watch: Mapping[str, Iterable[QuantityT]]) -> dict[str, tuple[QuantityT, ...]]:
-    """Return the layers that patterns match, with what is watched of each by any of its patterns.
+    """Return the layers that match any pattern, each with the quantities of all its patterns.
 
     Args:
         model: The module to search.
@@ -127,27 +129,23 @@ def _listed(patterns: object) -> list[str]:
 def _split(patterns: Patterns) -> tuple[list[str], list[str]]:
     listed = _listed(patterns)
     if not listed:
-        raise LayerNotFoundError('No pattern was given; "*" stands for every layer.')
+        raise LayerNotFoundError('No pattern was given; "*" matches every layer.')
     wanted = [pattern for pattern in listed if not pattern.startswith("!")]
     unwanted = [pattern[1:] for pattern in listed if pattern.startswith("!")]
     return (wanted or [EVERYTHING], unwanted)
 
 
 def _fits(path: str, pattern: str) -> bool:
-    # A path given literally matches even where it contains characters that are wildcards.
+    # A literal path matches even if it contains wildcard characters.
     return path == pattern or fnmatchcase(path, pattern)
 
 
 def _nothing(pattern: str, paths: Iterable[str]) -> str:
     known = [path for path in paths if path]
-    # What is left of a pattern without its wildcards is what a person misspelt.
+    # The pattern without its wildcards is the word that may be misspelt.
     literal = pattern.replace("*", "").strip(".")
     parts = sorted({part for path in known for part in path.split(".")})
     hint = near(pattern, known) or near(literal, known) or near(literal, parts)
     some = ", ".join(repr(path) for path in known[:8])
     listing = f" The layers are {some}{', …' if len(known) > 8 else ''}." if known else " The model has no submodule."
     return f"No layer matches {pattern!r}.{hint or listing}"
-
-
-def _names_of(types: ModuleTypes) -> str:
-    return " or ".join(kind.__name__ for kind in (types if isinstance(types, tuple) else (types,)))

@@ -1,4 +1,4 @@
-"""Takes strided samples of tensors and moves them to the host: one transfer per device and collection."""
+"""Samples tensors evenly and moves the samples to the host, in one transfer per device."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from torch import Tensor
 FloatArray = npt.NDArray[np.floating[Any]]
 
 LIVE_SAMPLE = 2048
-"""Elements that a live frame looks at, at most, per layer and quantity."""
+"""Most elements that a live frame samples per layer and quantity."""
 
 RUN = 4
-"""Neighbours that are taken together from large tensors: fetching one from memory takes as long as fetching all."""
+"""Neighbours that are sampled together from large tensors: fetching one from memory takes as long as fetching all."""
 
 _SPARSE = 16
-"""From one in so many elements on, each would be a line of the cache by itself."""
+"""Stride from which each sampled element is in a cache line of its own."""
 
 
 def measurable(tensor: Tensor) -> bool:
-    """Return whether a tensor `[*]` has readable values: none on the meta device, sparse, nested or quantized has."""
+    """Return whether a tensor `[*]` can be sampled: not on the meta device, sparse, nested or quantized."""
     dense = tensor.layout == torch.strided and not tensor.is_nested and not tensor.is_quantized
     return dense and tensor.device.type != "meta"
 
@@ -81,13 +81,12 @@ def sample(tensor: Tensor, limit: int = LIVE_SAMPLE) -> Tensor:
 
 @final
 class Sampler:
-    """Samples tensors that are mostly of one size, as the outputs of a layer are from step to step.
+    """Samples tensors that mostly have one size, such as a layer's outputs from step to step.
 
-    The places are remembered. After a layer that filled the caches, what `sample` looks at would have to be fetched
-    from memory again for each tensor, which takes longer than the sampling.
+    It keeps the sampled positions, because computing them again for each tensor takes longer than the sampling.
 
     Args:
-        limit: Elements to take, at most.
+        limit: Most elements to take.
     """
 
     __slots__ = ("_count", "_places", "limit")
@@ -106,7 +105,7 @@ class Sampler:
             try:
                 return tensor.detach().take(self._places)
             except RuntimeError:
-                # It is on another device than the one before, or is of a kind that nothing can be taken from.
+                # It is on another device than the last tensor, or cannot be sampled.
                 pass
         if not measurable(tensor):
             return None
@@ -116,11 +115,11 @@ class Sampler:
 
 
 def _places(count: int, limit: int, device: torch.device) -> Tensor:
-    """Choose where to take at most `limit` of `count` elements; from large tensors, runs of `RUN`."""
+    """Return the positions of at most `limit` of `count` elements; for large tensors, in runs of `RUN`."""
     parts = limit // RUN
     if parts == 0 or count < _SPARSE * limit:
         return torch.arange(0, count, sample_stride(count, limit), device=device)
-    # One run somewhere in each part: few runs at equal distances would be in step with rows and channels.
+    # One run at a random place in each part: runs at equal distances could fall on the same rows and channels.
     within = np.random.default_rng(0).integers(0, count // parts - RUN + 1, parts)
     starts = np.arange(parts) * (count // parts) + within
     return torch.from_numpy((starts[:, None] + np.arange(RUN)).reshape(-1)).to(device)

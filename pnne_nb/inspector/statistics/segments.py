@@ -67,7 +67,7 @@ def measure_segments(samples: Sequence[FloatArray], bins: int) -> Segments:
 
     low, high = np.minimum.reduceat(x, starts), np.maximum.reduceat(x, starts)
     mean = np.add.reduceat(x, starts, dtype=np.float64) / n
-    # From here on, one array is changed in place: large ones may have to be fetched from the system each time.
+    # From here on, one array is changed in place, because allocating large arrays is slow.
     place = x - along(mean)
     deviations = np.add.reduceat(np.square(place), starts)
     values = {

@@ -1,4 +1,4 @@
-"""Counts the units of an activation that never fire or are stuck at a bound, over all examples and positions."""
+"""Counts the dead and the saturated units of an activation, over all examples and positions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pnne_nb.inspector.statistics.sampling import FloatArray, to_host, values_of
 Bounds = tuple[float, float]
 
 NEAR = 0.03
-"""How near to a bound is saturated, as a share of the range between the bounds."""
+"""Distance from a bound within which an element is saturated, as a share of the range between the bounds."""
 
 STUCK = 0.95
-"""The share of a unit's elements that must be near a bound for the unit to count as saturated."""
+"""Share of a unit's elements that must be near a bound for the unit to be saturated."""
 
 _SEQUENCE = 3
 
@@ -33,13 +33,13 @@ _DIMENSIONS = range(2, 6)
 @final
 @dataclass(frozen=True)
 class UnitCounts:
-    """Per channel, over examples and positions.
+    """Numbers of dead, constant and saturated channels, over examples and positions.
 
     Attributes:
         units: Number of channels.
-        dead: Channels that are exactly 0 everywhere.
-        constant: Channels that have one and the same value everywhere, dead ones included.
-        saturated: Channels of a bounded activation of which 95 % of the elements are near a bound.
+        dead: Number of channels that are 0 everywhere.
+        constant: Number of channels with the same value everywhere, dead ones included.
+        saturated: Number of channels of a bounded activation with at least 95 % of the elements near a bound.
         saturation: Share of all elements that are near a bound; 0 for an unbounded activation.
     """
 
@@ -51,7 +51,7 @@ class UnitCounts:
 
 
 Launched = tuple[int, Tensor]
-"""Number of channels, and the counts as a tensor that waits for the transfer."""
+"""Number of channels, and the counts on the device."""
 
 
 def bounds_of(module: nn.Module) -> Bounds | None:
@@ -69,17 +69,17 @@ def bounds_of(module: nn.Module) -> Bounds | None:
 
 @final
 class Layouts:
-    """Which tensors of one run are `[n, c, l]` for certain, where a shape alone could as well be `[n, t, c]`.
+    """Records which three-dimensional tensors of one run are `[n, c, l]`; by their shape, they could be `[n, t, c]`.
 
-    Outputs of one-dimensional layers are, and what activations and dropout make of them. An operation between two
-    layers, such as an addition, loses the trace.
+    Outputs of one-dimensional layers are `[n, c, l]`, and so are activations and dropout of these. Other operations, such
+    as an addition, lose the record.
     """
 
     def __init__(self) -> None:
         self._known: dict[int, ReferenceType[Tensor]] = {}
 
     def follow(self, module: nn.Module, inputs: Iterable[Tensor], output: Tensor) -> None:
-        """Note that `module` has made `output`, `[N, C, L]` or any other shape, of `inputs`."""
+        """Record that `module` made `output`, `[N, C, L]` or any other shape, from `inputs`."""
         if isinstance(module, _ONE_DIMENSIONAL) or (
             type(module).__module__ in _BY_ELEMENT and any(self.channels_first(tensor) for tensor in inputs)
         ):

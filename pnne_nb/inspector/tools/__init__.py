@@ -1,1 +1,1 @@
-"""Answers one question at a time: summary, profile, benchmark, checks, dataflow, attention."""
+"""Tools for a single question: summary, profile, benchmark, checks, dataflow, attention."""

@@ -1,4 +1,4 @@
-"""Records attention maps while a model runs: which positions each position looked at."""
+"""Records the attention weights that a model computes."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from pnne_nb.inspector.capture.preserve import preserved
 _SOFTMAX = frozenset({F.softmax, torch.softmax, Tensor.softmax})
 
 LARGEST = 512
-"""Queries and keys of a map that are kept, at most: a map of 4,096 positions would be 64 MiB for each head."""
+"""Most queries and keys that are kept of a map: 4,096 positions would take 64 MiB for each head."""
 
 
 def attention_maps(net: nn.Module, args: object) -> dict[str, Tensor]:
-    """Run `net` once without gradients and return the attention weights that it computes; `net` stays as it was.
+    """Run `net` once without gradients and return the attention weights that it computes; `net` is not changed.
 
-    Seen are ``nn.MultiheadAttention`` (also inside ``nn.Transformer``), ``F.scaled_dot_product_attention`` and
-    softmaxes over the last of four dimensions.
+    It recognises ``nn.MultiheadAttention`` (also inside ``nn.Transformer``), ``F.scaled_dot_product_attention`` and
+    softmax over the last of four dimensions.
 
     Args:
         net: Any module; a compiled one is run uncompiled.
         args: Its positional arguments as a tuple, or its only argument; a mapping is its keyword arguments.
 
     Returns:
-        By path of the layer that computes it, in the order of calls: `[n, heads, queries, keys]` of its last
-        call, at most 512 queries and keys. Rows sum to 1 before they are cut.
+        Maps `[n, heads, queries, keys]` by path of the layer, in the order of calls: each from the layer's last call, cut
+        to 512 queries and keys. Rows sum to 1 before they are cut.
     """
     model = uncompiled(net)
     recorder = _Recorder()
@@ -56,7 +56,7 @@ def attention_maps(net: nn.Module, args: object) -> dict[str, Tensor]:
 
 @final
 class _Recorder(TorchFunctionMode):
-    # While a mode is active, torch's fused fast path of attention layers steps aside by itself.
+    # An active mode turns off torch's fused fast path of attention layers.
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class _Recorder(TorchFunctionMode):
         named = dict(kwargs or {})
         if func is F.multi_head_attention_forward:
             result = func(*args, **named)
-            # Again, with the weights of each head; dropout is off, so that rows sum to 1.
+            # Called again for the weights of each head, without dropout, so that rows sum to 1.
             _, weights = func(*args, **named | {"need_weights": True, "average_attn_weights": False, "training": False})
             self._keep(weights if weights.dim() == 4 else weights.unsqueeze(0))
             return result

@@ -1,4 +1,4 @@
-"""``pn.benchmark``: measures how long a module takes, with its spread, for one batch size or for several."""
+"""``pn.benchmark``: measures the time of a module's call and its spread, for one or several batch sizes."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from pnne_nb.inspector.capture.preserve import preserved
 from pnne_nb.telemetry.bar_chart import Bar, bar_chart
 
 FEWEST = 5
-"""Measurements that a median and a spread need."""
+"""Least number of measurements."""
 
 
 @final
 @dataclass(frozen=True)
 class Timing:
-    """How long one call takes.
+    """The time of one call.
 
     Attributes:
-        median: Seconds.
+        median: Median in seconds.
         iqr: Seconds between the first and the third quartile.
-        runs: Number of calls measured.
-        examples: In the batch: the size of the first dimension of the first tensor; 1 if there is none.
+        runs: Number of measured calls.
+        examples: Number of examples in the batch: the first dimension of the first tensor; 1 if there is none.
         backward: Whether the backward pass is included.
         threads: CPU threads that torch used.
     """
@@ -48,12 +48,12 @@ class Timing:
 
     @property
     def throughput(self) -> float:
-        """Calls in a second."""
+        """Calls per second."""
         return 1 / self.median
 
     @property
     def examples_per_second(self) -> float:
-        """Examples in a second."""
+        """Examples per second."""
         return self.examples / self.median
 
     def __repr__(self) -> str:
@@ -68,21 +68,21 @@ class Timing:
 @final
 @dataclass(frozen=True)
 class BatchSweep:
-    """How long calls with batches of several sizes take.
+    """The time of a call for several batch sizes.
 
     Attributes:
-        timings: By batch size, from the smallest.
+        timings: Timings by batch size, from the smallest.
     """
 
     timings: Mapping[int, Timing]
 
     @property
     def best(self) -> int:
-        """The batch size with the most examples in a second."""
+        """The batch size with the most examples per second."""
         return max(self.timings, key=lambda size: self.timings[size].examples_per_second)
 
     def to_svg(self) -> str:
-        """Return a picture: examples in a second for each batch size, with the spread between the quartiles."""
+        """Return a bar chart of the examples per second by batch size, with the spread between the quartiles."""
         bars = []
         for size, timing in self.timings.items():
             slow, fast = timing.median + timing.iqr / 2, max(timing.median - timing.iqr / 2, timing.median / 2)
@@ -130,10 +130,10 @@ def benchmark(
     seconds: float = 1.0,
     batch_sizes: Sequence[int] | None = None,
 ) -> Timing | BatchSweep:
-    """Time calls of `model`, warmed up and synchronised with the device; `model` stays as it was.
+    """Time calls of `model`, after a warm-up and synchronised with the device; `model` is not changed.
 
-    ``torch.utils.benchmark.Timer`` measures, with as many threads as torch uses now. Compare medians, and only of the
-    same machine: where the spread is a tenth of the median or more, something else was running.
+    ``torch.utils.benchmark.Timer`` measures with the current number of torch's threads. Compare medians of one machine
+    only. A spread of a tenth of the median or more shows that something else was running.
 
     Args:
         model: Any module, compiled or not, in the mode that it is in.
@@ -141,14 +141,14 @@ def benchmark(
         kwargs: Its keyword arguments.
         backward: Include the backward pass of the sum of all floating outputs; otherwise without gradients.
         seconds: Least time to measure, for each batch size.
-        batch_sizes: Sizes of batches to compare; the examples in `args` are repeated, or the first ones taken.
+        batch_sizes: Batch sizes to compare; the examples in `args` are repeated or cut to each size.
 
     Returns:
-        Median and spread in seconds a call, of at least 5 measurements; with `batch_sizes`, those of each size, with
-        ``best`` and a picture.
+        Median and spread of a call in seconds, from at least 5 measurements. With `batch_sizes`, the timings of each size,
+        with ``best`` and a bar chart.
 
     Raises:
-        ArgumentError: If `model` is no module, or another argument of the wrong kind.
+        ArgumentError: If `model` is not a module, or an argument has the wrong type.
         InspectionError: If ``forward`` does not take the arguments, or a lazy layer has no parameters yet.
     """
     expect(model, nn.Module, "model", "an nn.Module", "pn.compile(graph) makes one of a graph.")
@@ -170,13 +170,13 @@ def benchmark(
 
 
 def _examples(positional: tuple[Any, ...], named: Mapping[str, Any]) -> int:
-    """Return the size of the batch: that of the first dimension of the first tensor, or 1."""
+    """Return the batch size: the first dimension of the first tensor, or 1."""
     sizes = [tensor.shape[0] for _, tensor in tensors_in((positional, dict(named))) if tensor.dim()]
     return sizes[0] if sizes else 1
 
 
 def _resized(part: Any, examples: int, size: int) -> Any:
-    """Return arguments with another number of examples in each tensor that has one entry for each."""
+    """Return arguments whose tensors with `examples` entries are repeated or cut to `size` entries."""
 
     def resized(leaf: Any) -> Any:
         if not isinstance(leaf, Tensor) or leaf.dim() == 0 or leaf.shape[0] != examples:
@@ -198,7 +198,7 @@ def _timed(
 
     threads = torch.get_num_threads()
     with preserved(model):
-        # Hooks would make a compiled module compile again.
+        # Hooks would cause a recompilation of a compiled module.
         with nullcontext() if is_compiled(model) else placed(model, positional, named):
             call()
         timer = Timer("call()", globals={"call": call}, num_threads=threads)

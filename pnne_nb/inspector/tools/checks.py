@@ -34,12 +34,12 @@ from pnne_nb.telemetry.frames import Quantity
 @final
 @dataclass(frozen=True)
 class GradientReport:
-    """Analytic against numeric gradients.
+    """The comparison of analytic with numeric gradients.
 
     Attributes:
         checked: Names of the inputs (``"args.0"``) and parameters whose gradients are right.
-        wrong: By name, what differs.
-        unused: Trainable parameters that the output does not depend on.
+        wrong: The differences, by name.
+        unused: Trainable parameters on which the output does not depend.
     """
 
     checked: tuple[str, ...]
@@ -71,14 +71,12 @@ def check_gradients(
 ) -> GradientReport:
     """Compare the gradients that autograd gives with finite differences, on a copy in float64.
 
-    Where the module casts to another floating type, it stays in float64 too: finite differences need its digits.
-
-    Every floating or complex input and every trainable parameter is checked by itself, along random directions. Random
-    numbers (dropout) are the same in every evaluation. Where a function has a kink within `eps` (ReLU at 0),
-    the two differ by nature.
+    Casts inside the module also give float64, because finite differences need its precision. Every floating or complex
+    input and every trainable parameter is checked separately, along random directions. Random numbers (dropout) are the
+    same in every evaluation. Gradients differ legitimately where a function has a kink within `eps` (ReLU at 0).
 
     Args:
-        net: Any module; it stays as it was.
+        net: Any module; it is not changed.
         args: Its positional arguments as a tuple, or its only argument.
         kwargs: Its keyword arguments.
         eps: Size of the finite difference; the default is that of ``torch.autograd.gradcheck``, for float64.
@@ -86,10 +84,10 @@ def check_gradients(
         rtol: Relative tolerance; the default is that of ``gradcheck``.
 
     Returns:
-        What is right, wrong and unused, by name; true if nothing is wrong.
+        A report of right, wrong and unused gradients by name; it is true if none is wrong.
 
     Raises:
-        ArgumentError: If `net` is no module, or a number is out of range.
+        ArgumentError: If `net` is not a module, or a number is out of range.
         InspectionError: If ``forward`` does not take the arguments, a lazy layer has no parameters yet, or the module
             has a reentrant checkpoint.
     """
@@ -108,7 +106,7 @@ def check_gradients(
     held = ExitStack()
 
     def evaluate(place: str, value: Tensor) -> tuple[Tensor, ...]:
-        # Every evaluation gets fresh buffers: a running mean that moves on would make a different function.
+        # Every evaluation gets fresh buffers: an updated running mean would change the function.
         values = {name: tensor.clone() for name, tensor in state.items()}
         positional = list(call)
         value = _DenseGradient.apply(value)  # type: ignore[no-untyped-call]  # torch leaves it untyped
@@ -116,7 +114,7 @@ def check_gradients(
             positional[int(place[5:])] = value
         else:
             values[place] = value
-        # Until the next evaluation: a checkpoint runs the forward again in the backward pass, with what is there then.
+        # The buffers stay until the next evaluation, because a checkpoint runs forward again in the backward pass.
         held.close()
         held.enter_context(_reparametrize_module(model, values))
         with private_random_state():
@@ -159,11 +157,10 @@ def check_gradients(
 @final
 @dataclass(frozen=True)
 class NumericsReport:
-    """Where values stop being finite.
+    """Places of NaN and infinite values.
 
     Attributes:
-        findings: Inputs, parameters and buffers that are not finite, and the first layer whose output or gradient
-            is not; empty if all is well.
+        findings: Inputs, parameters and buffers that are not finite, and the first layer whose output or gradient is not.
     """
 
     findings: tuple[Finding, ...]
@@ -187,20 +184,20 @@ def check_numerics(
     target: object = None,
     loss_fn: Callable[..., Tensor] | None = None,
 ) -> NumericsReport:
-    """Run `net` once and find where NaN or infinite values come from: data, state, or the first layer.
+    """Run `net` once and find the origin of NaN or infinite values: data, state, or the first layer.
 
     Args:
-        net: Any module; it stays as it was.
+        net: Any module; it is not changed.
         data: As for ``Inspector.run_inspection``.
         target: The second argument of `loss_fn`.
         loss_fn: A function of output and target that gives a scalar. With it, gradients are checked too.
 
     Returns:
-        The findings, true if there are none. Each names the layer, and what to try. A mask of ``-inf`` that a softmax
-        takes in is none: nothing behind it is infinite.
+        A report that is true if there are no findings. Each finding names the layer and what to try. A mask of ``-inf``
+        before a softmax is not a finding.
 
     Raises:
-        ArgumentError: If `net` is no module, or `loss_fn` no function.
+        ArgumentError: If `net` is not a module, or `loss_fn` not a function.
         InspectionError: If the model or the loss does not take what it is given, or the loss is not a real scalar
             with a gradient.
     """
@@ -216,7 +213,7 @@ def check_numerics(
             "not-finite",
             name.rpartition(".")[0] or None,
             f"Its {name.rpartition('.')[2]} has NaN or infinite values.",
-            "An earlier step broke it: go back to a checkpoint, lower the learning rate, clip gradients.",
+            "An earlier step produced them: go back to a checkpoint, lower the learning rate, clip gradients.",
         )
         for name, tensor in (*model.named_parameters(), *model.named_buffers())
         if not _finite(tensor)
@@ -228,13 +225,13 @@ def check_numerics(
     found = NotFinite().find(gather(model, frames_of(seen)))
     outputs = [tensor for _, tensor in tensors_in(inspection.output)]
     if inspection.loss is not None and not math.isfinite(inspection.loss) and all(map(_finite, outputs)):
-        # Gradients that are not finite follow from it.
+        # Non-finite gradients are a consequence.
         name = type(loss_fn).__name__ if isinstance(loss_fn, nn.Module) else getattr(loss_fn, "__name__", "loss_fn")
         found = [
             Finding(
                 "not-finite",
                 None,
-                f"The loss is {inspection.loss}, while every output of the model is finite: {name} makes it.",
+                f"The loss is {inspection.loss}, while every output of the model is finite: {name} produces it.",
                 "Look at the target, and at what the loss takes the log or the root of, or divides by.",
             )
         ]
@@ -243,13 +240,13 @@ def check_numerics(
     elif not (findings or all(map(_finite, outputs))) and all(
         _finite(one.tensor) for one in inspection.captures if one.quantity == "activations"
     ):
-        # Gradients that are not finite follow from it, too.
+        # Non-finite gradients are a consequence here too.
         found = [_made_by_itself(model, data)]
     return NumericsReport((*findings, *found))
 
 
 def _made_by_itself(model: nn.Module, data: object) -> Finding:
-    """Run forward once more, and name what the model's own code does to layers whose outputs are all finite."""
+    """Run forward once more and name the operation of the model's own code that is not finite; all layers' outputs are."""
     trace, origin = OriginTrace(model), None
     try:
         with trace:
@@ -262,8 +259,8 @@ def _made_by_itself(model: nn.Module, data: object) -> Finding:
     return Finding(
         "not-finite",
         None if origin is None else origin.node,
-        f"The model's output has NaN or infinite values, while every layer's is finite: {by}.{source}",
-        "Look at what it is given: a root or a logarithm of too small a number, a division by 0, or a row that is all masked.",
+        f"The model's output has NaN or infinite values, while every layer's output is finite: {by}.{source}",
+        "Check its inputs: a root or a logarithm of too small a number, a division by 0, or a row that is all masked.",
     )
 
 
@@ -274,7 +271,7 @@ def _made_backward(
     target: object,
     loss_fn: Callable[..., Tensor] | None,
 ) -> list[Finding]:
-    """Run once more, and name what makes a gradient that is not finite: it shows first at the layer before."""
+    """Run once more and name the operation whose gradient is not finite; hooks see it only at the layer before."""
     trace = OriginTrace(model)
     try:
         with trace:
@@ -291,13 +288,13 @@ def _made_backward(
             "not-finite",
             origin.node,
             f"In the backward pass, {origin.operation} made {origin.made}, while the outputs are finite.{source}{where}",
-            "Look at what it is given: a root or a logarithm at 0, or a division by 0; clamp that, or add a small number.",
+            "Check its inputs: a root or a logarithm at 0, or a division by 0; clamp that, or add a small number.",
         )
     ]
 
 
 def _absorbed_masks(inspection: Inspection) -> set[str]:
-    """Return layers whose outputs hold -inf that goes no further, as a softmax takes in a mask."""
+    """Return layers whose outputs contain -inf that a later layer absorbs, such as a mask before a softmax."""
     passed_on = [tensor for _, tensor in tensors_in(inspection.output)]
     passed_on += [capture.tensor for capture in inspection.captures if capture.quantity != "activations"]
     if not all(map(_finite, passed_on)) or not math.isfinite(inspection.loss or 0.0):
@@ -330,7 +327,7 @@ def _differentiable(value: object) -> bool:
 
 
 class _DenseGradient(torch.autograd.Function):
-    """Gives its input a dense gradient: of a sparse one (``Embedding(sparse=True)``), `gradcheck` says it is wrong."""
+    """Gives its input a dense gradient; `gradcheck` calls a sparse one (``Embedding(sparse=True)``) wrong."""
 
     @staticmethod
     def forward(_context: Any, value: Tensor) -> Tensor:
@@ -346,7 +343,7 @@ _CASTS = frozenset((Tensor.float, Tensor.half, Tensor.bfloat16))
 
 
 class _StaysDouble(TorchFunctionMode):
-    """Has casts to narrower floating types give float64, and functions that make tensors of them make float64."""
+    """Makes casts to narrower floating types, and functions that create tensors of these types, give float64."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None

@@ -1,4 +1,4 @@
-"""Finds how data flows between the layers of a module, by the identity of tensors in one forward pass."""
+"""Finds the data flow between the layers of a module by tracking tensors in one forward pass."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from pnne_nb.inspector.statistics.patterns import own_parameters
 Shape = tuple[int, ...]
 
 INPUT = "input:"
-"""Where a link begins that brings an argument of the model: this and the argument's name."""
+"""Prefix of a link's source that is an argument of the model; its name follows."""
 
 JOIN = "join:"
-"""Where branches meet in a function of a layer that contains others: this and the layer's path."""
+"""Prefix of a place where branches meet in a function of a container layer; the layer's path follows."""
 
 OUTPUT = "output:"
-"""Where a link ends that is a result of the model: this and the result's label."""
+"""Prefix of a link's target that is a result of the model; its label follows."""
 
 
 _PASSES, _TIMING = 5, 0.3
-"""Passes that are timed, at most, and seconds after which no further one begins."""
+"""Most timed passes, and the seconds after which no further pass begins."""
 
 
 @final
@@ -48,13 +48,13 @@ class FlowLayer:
         kind: Name of its class.
         detail: Its settings, as torch prints them.
         children: Paths of the layers directly inside.
-        own: Elements of its own parameters; shared ones count at the first layer that has them.
-        parameters: Elements of its parameters, those of the layers inside included.
-        trainable: How many of them require a gradient.
+        own: Number of elements of its own parameters; shared ones count at the first layer that has them.
+        parameters: Number of elements of its parameters, inner layers included.
+        trainable: Number of these elements that require a gradient.
         inputs: Shapes of the tensors in its first call; empty if it was not called.
-        outputs: Shapes of what its first call returned.
-        calls: How often it was called.
-        seconds: What all its calls took in one pass, the layers inside included; None if it was not called.
+        outputs: Shapes of the results of its first call.
+        calls: Number of calls.
+        seconds: Time of all its calls in one pass, inner layers included; None if it was not called.
     """
 
     path: str
@@ -76,21 +76,20 @@ class FlowLayer:
 
     @property
     def parent(self) -> str:
-        """The path of the layer that it is in."""
+        """The path of the layer that contains it."""
         return self.path.rpartition(".")[0]
 
 
 @final
 @dataclass(frozen=True)
 class Flow:
-    """A module's layers, and the links between those that do the work.
+    """A module's layers and the links between its leaf layers.
 
     Attributes:
-        layers: By path, in the model's order; ``""`` is the model itself.
-        links: (source, target) pairs with the shape of what flows: paths of layers, or names of the model's
-            arguments and results behind `INPUT` and `OUTPUT`. What functions do on the way (an addition, a
-            concatenation, a reshape) is followed through.
-        traced: Whether the links were seen in a forward pass; otherwise they are those of ``nn.Sequential`` only.
+        layers: Layers by path, in the model's order; ``""`` is the model itself.
+        links: Shapes of the tensors by (source, target). Both are paths of layers, or names of the model's arguments and
+            results after `INPUT` and `OUTPUT`. Functions in between (an addition, a reshape) are skipped.
+        traced: Whether the links come from a forward pass; otherwise they are those of ``nn.Sequential`` only.
     """
 
     layers: Mapping[str, FlowLayer]
@@ -99,12 +98,12 @@ class Flow:
 
 
 def follow(net: nn.Module, args: object = None, kwargs: Mapping[str, object] | None = None) -> Flow:
-    """Record the structure of `net`, and how data flows if there are arguments to run it on; `net` stays as it was.
+    """Record the structure of `net`, and its data flow if there are arguments to run it on; `net` is not changed.
 
     Args:
         net: Any module; a compiled one is run uncompiled.
         args: Its positional arguments as a tuple, or its only argument; a mapping is its keyword arguments.
-            None: it is not run.
+            With None, it is not run.
         kwargs: Further keyword arguments.
     """
     model = uncompiled(net)
@@ -128,7 +127,7 @@ def follow(net: nn.Module, args: object = None, kwargs: Mapping[str, object] | N
 
 
 class _Prepared(ExitStack):
-    """The model as it was afterwards, no gradients, nothing compiled, hooks that are removed in every case."""
+    """Runs the model without gradients and compilation; restores it and removes hooks afterwards."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -166,7 +165,7 @@ def _upwards(path: str) -> list[str]:
 
 
 def _sequential(model: nn.Module) -> list[tuple[str, str]]:
-    """Return the dataflow that is known without running: the layers of a Sequential follow each other."""
+    """Return the links between the layers of Sequentials, which are known without a run."""
     links = []
     for path, module in model.named_modules():
         if isinstance(module, nn.Sequential):
@@ -177,7 +176,7 @@ def _sequential(model: nn.Module) -> list[tuple[str, str]]:
 
 @final
 class _Tracer(TorchFunctionMode):
-    """Remembers which layers each tensor comes from. Holds no tensor: those that the model frees are freed."""
+    """Records the layers from which each tensor comes. It holds no tensor, so that the model's tensors are freed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -195,7 +194,7 @@ class _Tracer(TorchFunctionMode):
         args: tuple[object, ...] = (),
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
-        """Let what a function returns come from where its arguments come from."""
+        """Record that the results of a function come from the sources of its arguments."""
         result = func(*args, **(kwargs or {}))
         made = [tensor for _, tensor in tensors_in(result)]
         if made:
@@ -205,7 +204,7 @@ class _Tracer(TorchFunctionMode):
         return result
 
     def enter(self, name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-        """Note that a layer is called."""
+        """Record the begin of a layer's call."""
         tensors = [tensor for _, tensor in tensors_in((args, kwargs))]
         if not self._stack:
             for label, tensor in [*_positional(args), *tensors_in(kwargs)]:
@@ -216,7 +215,7 @@ class _Tracer(TorchFunctionMode):
         self._stack.append(_Call(self._made_by((args, kwargs))))
 
     def leave(self, name: str, output: object) -> None:
-        """Note that it returns: a layer that called no other has made its outputs itself."""
+        """Record the end of a layer's call: a layer that called no other is the source of its outputs."""
         call = self._stack.pop()
         self.calls[name] = self.calls.get(name, 0) + 1
         tensors = [tensor for _, tensor in tensors_in(output)]
@@ -231,7 +230,7 @@ class _Tracer(TorchFunctionMode):
             self._join(name, tensors)
 
     def _join(self, name: str, tensors: Sequence[Tensor]) -> None:
-        """Let branches that meet (a residual connection) leave as one: otherwise they would add up layer by layer."""
+        """Give branches that meet (a residual connection) one source: otherwise links would multiply from layer to layer."""
         for tensor in tensors:
             makers = self._makers.get(tensor, {})
             if len(makers) > 1:
@@ -240,7 +239,7 @@ class _Tracer(TorchFunctionMode):
                 self._makers[tensor] = {f"{JOIN}{name}": tuple(tensor.shape)}
 
     def results(self, output: object) -> None:
-        """Note what the model has returned."""
+        """Record the model's results."""
         for label, tensor in tensors_in(output):
             for source, shape in self._makers.get(tensor, {}).items():
                 self.links.setdefault((source, f"{OUTPUT}{label}"), shape)
@@ -254,7 +253,7 @@ class _Tracer(TorchFunctionMode):
 
 @dataclass
 class _Call:
-    """A call under way: where its inputs come from, and whether it has called no other layer so far."""
+    """A running call: the sources of its inputs, and whether it has called no other layer so far."""
 
     makers: dict[str, Shape] = field(default_factory=dict)
     is_leaf: bool = True
@@ -267,7 +266,7 @@ def _positional(args: tuple[object, ...]) -> list[tuple[str, Tensor]]:
 
 
 def _times(model: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, float]:
-    """Return the seconds of every layer in the fastest of a few passes in which nothing else is recorded."""
+    """Return the seconds of every layer in the fastest of a few passes that record nothing else."""
     found: list[dict[str, float]] = []
     until = time.perf_counter() + _TIMING
     while len(found) < _PASSES and (not found or time.perf_counter() < until):

@@ -43,18 +43,18 @@ _AHEAD, _BEHIND = "#2f86c9", "#d07000"
 @final
 @dataclass(frozen=True)
 class Profile:
-    """Where the time of a call goes: the median of several calls.
+    """The time of a call by layer and by operator: the median of several calls.
 
     Attributes:
-        layers: Indexed by path, in the model's order: ``type``, ``calls``, ``forward_ms``, ``backward_ms`` and their
-            sum ``total_ms``, layers inside included, and ``share`` of the whole model. The backward pass is told
-            apart by which layer made the operation; adding up the gradients of parameters belongs to none.
-            Times are those of the accelerator's kernels where the model uses one, else the CPU's.
-        operators: Indexed by name, costliest first: ``calls``, ``self_ms``, ``total_ms``, ``device_ms``,
+        layers: Table indexed by path, in the model's order: ``type``, ``calls``, ``forward_ms``, ``backward_ms`` and their
+            sum ``total_ms``, inner layers included, and ``share`` of the whole model. An operation of the backward pass
+            belongs to the layer that created it; accumulating the gradients of parameters belongs to none. Times are
+            those of the accelerator's kernels if the model uses one, else those of the CPU.
+        operators: Table indexed by name, costliest first: ``calls``, ``self_ms``, ``total_ms``, ``device_ms``,
             ``memory`` (bytes allocated, net).
-        forward: Seconds of the forward pass, until the accelerator has done its part.
-        backward: Seconds of the backward pass, likewise, or None if there was none.
-        device: Whose times those of the layers are: ``"cpu"``, ``"cuda"``, ``"xpu"``.
+        forward: Seconds of the forward pass, the accelerator's work included.
+        backward: Seconds of the backward pass, or None if there was none.
+        device: Device of the layers' times: ``"cpu"``, ``"cuda"``, ``"xpu"``.
     """
 
     layers: pd.DataFrame
@@ -91,9 +91,9 @@ def profile(
     repeats: int = 5,
     trace: str | Path | None = None,
 ) -> Profile:
-    """Profile calls of `model` with ``torch.profiler``, after a warm-up; `model` stays as it was.
+    """Profile calls of `model` with ``torch.profiler``, after a warm-up; `model` is not changed.
 
-    Profiling takes time itself: a small layer looks slower than it is. `benchmark` tells how long the whole takes.
+    Profiling itself takes time, so that small layers look slower than they are. `benchmark` gives the true total time.
 
     Args:
         model: Any module; a compiled one is run uncompiled, so that its layers can be told apart.
@@ -101,11 +101,11 @@ def profile(
         kwargs: Its keyword arguments.
         backward: Also run the backward pass of the sum of all floating outputs.
         warmup: Calls before the measured ones.
-        repeats: Measured calls; every figure is the median over them, each by itself.
+        repeats: Measured calls; each figure is its median over them.
         trace: File for a Chrome trace of the last call (``chrome://tracing``, Perfetto), or None.
 
     Returns:
-        Time by layer and by operator, which shows itself as tables with bars.
+        Time by layer and by operator; a notebook shows it as tables with bars.
 
     Raises:
         InspectionError: If another profile runs in this process, the trace cannot be written, or `model` does not take
@@ -129,10 +129,10 @@ def profile(
 
 
 def peak_allocated(run: Callable[[], object]) -> int | None:
-    """Return the most bytes that torch allocates at once on the CPU for one call; None while something else is profiled.
+    """Return the peak bytes that torch allocates on the CPU during one call; None while another profiler runs.
 
-    The profiler of old is at hand at once and in any thread; the present one takes seconds to begin, and wants its first use
-    to be in the main thread.
+    The legacy profiler starts at once and in any thread. The current one takes seconds, and its first use must be in the
+    main thread.
     """
     if not _one_at_a_time.acquire(blocking=False):
         return None
@@ -188,7 +188,7 @@ def _profile(
 
 @contextmanager
 def _without_lines_of_kineto() -> Iterator[None]:
-    """Keep the C++ library of the profiler from writing two lines to the cell for each call; it looks once, at its start."""
+    """Keep the profiler's C++ library from printing two lines per call; it reads the log level once, at its start."""
     if "KINETO_LOG_LEVEL" in os.environ:
         yield
         return
@@ -212,7 +212,7 @@ def _measure(model: nn.Module, run: Callable[[], None], accelerator: str | None,
         run()
     if trace is not None:
         profiler.export_chrome_trace(str(trace))
-    # What the accelerator did is with the CPU's event that started it; by itself, it has the same names again.
+    # The CPU's event that started a kernel includes its time; the kernel's own event would count it twice.
     events = {event.key: event for event in profiler.key_averages() if _on_cpu(event)}
     on_device = any(event.device_time_total > 0 for event in events.values())
     passes = [events.get(f"{name} pass") for name in ("forward", "backward")]
@@ -251,7 +251,7 @@ def _measure(model: nn.Module, run: Callable[[], None], accelerator: str | None,
 
 
 def _median(measured: Sequence[Profile]) -> Profile:
-    """Return the median of each figure over several calls; what one call alone did counts there alone."""
+    """Return the median of each figure over the calls that have it."""
     layers = _medians([one.layers for one in measured])
     layers["total_ms"] = layers["forward_ms"] + layers["backward_ms"]
     layers["share"] = layers["total_ms"] / layers["total_ms"].iloc[0]
@@ -275,7 +275,7 @@ def _medians(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _check_writable(trace: Path) -> None:
-    # Now: the profiler would measure first, and then only log that it could not write.
+    # Checked first: the profiler would measure, and then only log that it could not write.
     try:
         trace.open("ab").close()
     except OSError as error:
@@ -290,15 +290,15 @@ def _on_cpu(event: FunctionEvent) -> bool:
 
 
 def _spent(event: FunctionEvent, *, on_device: bool) -> float:
-    """Return the microseconds of what ran within `event`."""
+    """Return the microseconds that `event` took."""
     return float(event.device_time_total if on_device else event.cpu_time_total)
 
 
 def _backward_by_layer(events: Iterable[FunctionEvent], *, on_device: bool) -> dict[str, float]:
-    """Return the microseconds of the backward pass by layer, layers inside included.
+    """Return the microseconds of the backward pass by layer, inner layers included.
 
-    Autograd gives each node the number that it showed to the operation that made it, and to those that began before
-    without making one: the last of them is its maker.
+    An autograd node has the sequence number of the operation that created it. Earlier operations that created no node have
+    the same number, so the last operation with a number is the creator.
     """
     makers: dict[int, FunctionEvent] = {}
     marks, nodes = [], []
@@ -310,7 +310,7 @@ def _backward_by_layer(events: Iterable[FunctionEvent], *, on_device: bool) -> d
         elif event.name.startswith(_NODE):
             nodes.append(event)
         elif event.scope == 0 and event.sequence_nr >= 0 and not nodes:
-            # Not what runs during the backward pass: a recomputation makes nodes of its own.
+            # A recomputation in the backward pass creates its own nodes.
             makers[event.sequence_nr] = event
     spent: dict[int, float] = {}
     for node in nodes:

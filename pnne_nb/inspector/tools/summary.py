@@ -38,20 +38,20 @@ class LayerSummary:
     Attributes:
         layer: Path; ``""`` is the model itself.
         type: Name of its class.
-        depth: How deep it is nested; 0 is the model itself.
+        depth: Depth of nesting; 0 is the model itself.
         inputs: Shapes of its inputs in its first call; empty if it was not called.
         outputs: Shapes of its outputs in its first call.
         parameters: Number of elements of its own parameters; of shared ones at the first layer that has them.
-        trainable: How many of them require a gradient.
-        mult_adds: Multiply-adds of all its calls, the layers inside included, as torch counts them: matrix
-            products, convolutions and attention.
+        trainable: Number of these elements that require a gradient.
+        mult_adds: Multiply-adds of all its calls, inner layers included, as torch counts them: matrix products,
+            convolutions and attention.
         memory: Bytes of its own parameters and buffers.
-        activation: Bytes of its outputs in all its calls; 0 for a layer that contains others, whose output is theirs.
-        saved: Bytes that autograd keeps for the backward pass of its own operations, without parameters, buffers and what
-            was kept before. Recurrent layers keep far more than their outputs.
-        calls: How often it was called.
-        forward: Seconds of its forward passes on the CPU, the layers inside included, or None if not timed.
-        backward: The same of its backward passes.
+        activation: Bytes of its outputs in all its calls; 0 for a container.
+        saved: Bytes that autograd keeps for the backward pass of its own operations, without parameters, buffers and
+            tensors that were kept before. Recurrent layers keep far more than their outputs.
+        calls: Number of calls.
+        forward: Seconds of its forward passes on the CPU, inner layers included, or None if not timed.
+        backward: Seconds of its backward passes, likewise.
     """
 
     layer: str
@@ -73,20 +73,19 @@ class LayerSummary:
 @final
 @dataclass(frozen=True)
 class Summary:
-    """A module, layer by layer, in its own order. Shows itself as a table.
+    """A summary of a module, layer by layer; a notebook shows it as a table.
 
     Attributes:
-        rows: The model itself first.
+        rows: One row per layer, the model itself first.
         parameters: Number of elements of all parameters, shared ones once.
-        trainable: How many of them require a gradient.
-        mult_adds: Of one forward pass.
+        trainable: Number of these elements that require a gradient.
+        mult_adds: Multiply-adds of one forward pass.
         parameter_memory: Bytes of parameters and buffers.
         gradient_memory: Bytes of the gradients of the trainable parameters.
-        activation_memory: Bytes of all outputs of layers that contain no others.
-        saved_memory: Bytes that autograd keeps between the forward and the backward pass, beside parameters, buffers and
-            inputs: what a training step needs for activations. 0 if nothing requires a gradient.
-        optimizer_memory: Bytes of the tensors that the optimizer keeps now (none before its first step), or None if
-            no optimizer was given.
+        activation_memory: Bytes of all outputs of leaf layers.
+        saved_memory: Bytes that autograd keeps for the backward pass, without parameters, buffers and inputs; 0 if nothing
+            requires a gradient.
+        optimizer_memory: Bytes of the optimizer's state (0 before its first step), or None without an optimizer.
     """
 
     rows: tuple[LayerSummary, ...]
@@ -175,28 +174,27 @@ def summary(
     optimizer: torch.optim.Optimizer | None = None,
     times: bool = False,
 ) -> Summary:
-    """Run `net` forward once, and sum up what it is made of.
+    """Run `net` forward once and summarise its layers.
 
-    Autograd records the pass, so that what it keeps for a backward pass can be counted. The model runs in the mode
-    that it is in, under the ambient autocast. Mode, buffers, gradients and random numbers are afterwards as they were,
-    and no hook is left, also if it raises.
+    Autograd records the pass, so that the memory for a backward pass can be counted. The model runs in its current mode,
+    under the ambient autocast. Mode, buffers, gradients and random state are restored afterwards and hooks are removed,
+    also after an error.
 
     Args:
         net: Any module; a compiled one is run uncompiled. A graph is compiled.
-        args: Its positional arguments as a tuple, or its only argument: an example of its input. A graph without any is
-            run on inputs of the shapes that its Input nodes have.
+        args: Its positional arguments as a tuple, or its only argument: an example of its input. Without them, a graph
+            runs on inputs with the shapes of its Input nodes.
         kwargs: Its keyword arguments.
         input_size: Instead of `args`, the shape of the only input, or a sequence of shapes: normal float32 numbers.
-        optimizer: Whose state is counted too.
-        times: Also run it forward and backward, as `profile` does, for the time of each layer.
+        optimizer: An optimizer whose state is counted too.
+        times: Whether to measure the time of each layer, forward and backward, as `profile` does.
 
     Returns:
-        The layers in the model's order, the model itself first; it shows itself as a table. Sizes are in bytes, times
-        in seconds, multiply-adds those of `torch.utils.flop_counter`'s formulas, halved: one for each product that is
-        added up.
+        The layers in the model's order, the model itself first. Sizes are in bytes, times in seconds. Multiply-adds are
+        half of the FLOPs that `torch.utils.flop_counter` counts.
 
     Raises:
-        ArgumentError: If an argument is of another kind, or both `args` and `input_size` are given.
+        ArgumentError: If an argument has the wrong type, or both `args` and `input_size` are given.
         InspectionError: If ``forward`` does not take the arguments, a lazy layer has no parameters yet, or (with
             `times`) another profile runs in this process.
         CompileError: If a graph is unfinished, or no inputs can be made for it.
@@ -242,13 +240,15 @@ def summary(
         gradient_memory=sum(_size(parameter) for parameter in model.parameters() if parameter.requires_grad),
         activation_memory=sum(row.activation for row in rows),
         saved_memory=sum(row.saved for row in rows),
-        optimizer_memory=None if optimizer is None else _state_size(optimizer),
+        optimizer_memory=None
+        if optimizer is None
+        else sum(_size(tensor) for state in optimizer.state.values() for _, tensor in tensors_in(state)),
     )
 
 
 @final
 class _Seen:
-    """What the calls of each layer showed."""
+    """Records the calls of each layer."""
 
     def __init__(self, there: Iterable[Tensor]) -> None:
         self.inputs: dict[str, tuple[Shape, ...]] = {}
@@ -258,12 +258,12 @@ class _Seen:
         self.output_bytes: dict[str, int] = {}
         self.saved: dict[str, int] = {}
         self._before: list[int] = []
-        self._path = [""]  # of the layers that are being called, the model first
+        self._path = [""]  # paths of the layers that are being called, the model first
         self._known = {tensor.untyped_storage()._cdata for tensor in there if _has_storage(tensor)}
-        self._alive: list[Tensor] = []  # no other memory gets the address of what lives
+        self._alive: list[Tensor] = []  # kept, so that no other tensor gets the same address
 
     def save(self, tensor: Tensor) -> Tensor:
-        """Count a tensor that autograd keeps, once for all views of its memory."""
+        """Count the memory of a tensor that autograd keeps; views of one memory count once."""
         size = _size(tensor)
         if _has_storage(tensor):
             storage = tensor.untyped_storage()
@@ -327,10 +327,6 @@ def _timed(rows: tuple[LayerSummary, ...], layers: pd.DataFrame) -> tuple[LayerS
         replace(row, forward=float(ahead), backward=float(behind))
         for row, (ahead, behind) in zip(rows, seconds, strict=True)
     )
-
-
-def _state_size(optimizer: torch.optim.Optimizer) -> int:
-    return sum(_size(tensor) for state in optimizer.state.values() for _, tensor in tensors_in(state))
 
 
 def _shapes_in(value: object) -> tuple[Shape, ...]:

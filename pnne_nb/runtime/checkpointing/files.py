@@ -1,4 +1,4 @@
-"""Reads and writes checkpoint files: written whole or not at all, checked before use, loaded without running code.
+"""Reads and writes checkpoint files: atomically, with a checksum, and without running code on load.
 
 A checkpoint is a file in the safetensors format: all of it but the tensors is in the metadata, as JSON
 under ``"state"``, with the format of that under ``"pnne"`` (see `schema`), the version of this package under
@@ -36,7 +36,7 @@ _UNSIGNED = "0" * (2 * _DIGEST)
 
 
 def write(path: Path, state: Mapping[str, Any]) -> None:
-    """Write `state` to `path`: a crash at any moment leaves the old file, or its copy beside it, or the new one.
+    """Write `state` to `path`; a crash at any moment leaves the old file, its copy, or the new file.
 
     A file that was there before is kept as ``<path>.previous``.
 
@@ -58,7 +58,7 @@ def write(path: Path, state: Mapping[str, Any]) -> None:
 
 
 def content_of(state: Mapping[str, Any]) -> bytes:
-    """Return what a file of `state` holds.
+    """Return the contents of a file of `state`.
 
     Raises:
         CheckpointError: `state` holds something else than plain values and tensors.
@@ -69,7 +69,7 @@ def content_of(state: Mapping[str, Any]) -> bytes:
 
 
 def _require_file(path: Path) -> None:
-    """Refuse to move aside what is no file: a directory with all that is in it, a device.
+    """Raise an error if the path is not a file: a directory or a device must not be moved away.
 
     Raises:
         OSError: It is none.
@@ -94,12 +94,12 @@ def _reason(error: Exception) -> str:
 
 
 def is_refused(error: CheckpointError) -> bool:
-    """Return whether it was the file system that would not have a checkpoint: another time, it may."""
+    """Return whether the file system refused a checkpoint, which may be temporary."""
     return isinstance(error.__cause__, OSError)
 
 
 def signed(content: bytes) -> bytes:
-    """Return a file that has zeros for its checksum, with the checksum."""
+    """Return a file's contents with the checksum in place of the zeros."""
     return _with_checksum(content, _UNSIGNED, hashlib.blake2b(content, digest_size=_DIGEST).hexdigest())
 
 
@@ -113,7 +113,7 @@ def _previous(path: Path) -> Path:
 
 
 class Stored(NamedTuple):
-    """What a file holds, whatever that is.
+    """The contents of a checkpoint file, in any format.
 
     Attributes:
         state: In the form that it was written in.
@@ -127,7 +127,7 @@ class Stored(NamedTuple):
 
 
 def read(path: Path) -> Stored:
-    """Read one file that is whole.
+    """Read one undamaged file.
 
     Raises:
         CheckpointError: It is missing, damaged, or no checkpoint.
@@ -140,7 +140,7 @@ def read(path: Path) -> Stored:
 
 
 def stored_in(content: bytes, path: Path) -> Stored:
-    """Return the same of what was read from `path` already.
+    """Return the contents of bytes that were read from `path`.
 
     Raises:
         CheckpointError: It is damaged, or no checkpoint.
@@ -169,7 +169,7 @@ def _dict(state: Any) -> dict[str, Any]:
 
 
 def _understood(path: Path, stored: Stored) -> tuple[dict[str, Any], list[str]]:
-    """Return the state in the present format, and what to say of it if it was in another.
+    """Return the state in the current format, and notes if it was in another one.
 
     Raises:
         CheckpointError: It is none.
@@ -199,7 +199,7 @@ def _metadata(content: bytes) -> Any:
 
 
 class Found(NamedTuple):
-    """The newest checkpoint that is good.
+    """The newest undamaged checkpoint.
 
     Attributes:
         state: What a training goes on from.
@@ -215,13 +215,13 @@ class Found(NamedTuple):
 
     @property
     def notes(self) -> list[tuple[str, str]]:
-        """What to tell the person who resumes: kinds of anomalies, and messages."""
+        """Notes for the user who resumes: kinds of anomalies, and messages."""
         damaged = [("checkpoint-damaged", f"{fault} Resumed from {self.path} instead.") for fault in self.damaged]
         return damaged + [("checkpoint-older", message) for message in self.older]
 
 
 def read_newest_good(path: str | Path) -> Found:
-    """Read `path`, or the newest earlier checkpoint that is whole.
+    """Read `path`, or the newest earlier checkpoint that is undamaged.
 
     Args:
         path: A checkpoint, whose earlier ones are those beside it, or a directory of checkpoints.
@@ -238,7 +238,7 @@ def read_newest_good(path: str | Path) -> Found:
     except (OSError, ValueError) as error:
         raise CheckpointError(f"The checkpoint {_named(path)} cannot be read: {_reason(error)}.") from error
     if candidates and candidates[0].name == _BEST and Path(path).is_dir():
-        faults.append(f"Of the latest checkpoints, there is none in {path}.")
+        faults.append(f"The directory {path} has no numbered checkpoints any more.")
     for candidate in candidates:
         try:
             stored = read(candidate)
@@ -270,14 +270,14 @@ def _series(directory: Path) -> list[Path]:
 
 
 def _number(path: Path) -> int:
-    """Return the how manieth checkpoint in its directory this is, from 1; 0 if it is none of them."""
+    """Return a checkpoint's sequence number in its directory, from 1; 0 if it is not numbered."""
     number, _, step = path.name.partition("-step-")
     return int(number) if number.isdecimal() and step.removesuffix(SUFFIX).isdecimal() else 0
 
 
 @final
 class CheckpointDirectory:
-    """The checkpoints of a training, numbered as they were written: the latest few, and the best.
+    """The numbered checkpoints of a training, of which the latest few are kept, and the best one.
 
     A later training in the same directory counts on, so that the newest is always the last one written.
 
@@ -299,11 +299,11 @@ class CheckpointDirectory:
 
     @property
     def newest(self) -> Path | None:
-        """The checkpoint that a training which resumes from here would look at first."""
+        """The checkpoint from which a training would resume first."""
         return next(iter(_series(self.directory)), None)
 
     def require_writable(self) -> None:
-        """Try before the training what would otherwise be known at its first checkpoint only.
+        """Check before the training that its first checkpoint can be written.
 
         Raises:
             CheckpointError: No file can be made here.

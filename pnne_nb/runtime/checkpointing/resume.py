@@ -1,4 +1,4 @@
-"""Resumes from a checkpoint: what the person must give, and what the checkpoint holds."""
+"""Resumes from a checkpoint: combines its contents with the user's arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pnne_nb.runtime.setup.config import UNDRAWN, Config
 
 
 class Resumption(NamedTuple):
-    """What to make an engine of, and what it has done so far.
+    """The parts of a resumed engine, and its state.
 
     Attributes:
         model: What is trained; for a training that was drawn, the whole drawing.
@@ -71,7 +71,7 @@ def read_resumption(
 
 
 def first_use_failed(error: Exception, *loaded: object) -> CheckpointError | None:
-    """Return what to raise instead of `error`, if it comes from an object that goes on from what a file says of it.
+    """Return a clearer error than `error` if it comes from an object whose state a checkpoint restored.
 
     Optimizers and schedulers take over whatever they are given; what they lack shows when they are used.
 
@@ -86,7 +86,7 @@ def first_use_failed(error: Exception, *loaded: object) -> CheckpointError | Non
         own = {inspect.getsourcefile(kind) for kind in type(each).__mro__ if kind.__module__ != "builtins"}
         if frames[-1].filename in own:
             return CheckpointError(
-                f"{type(each).__name__} cannot go on from what the checkpoint holds of it: {in_brief(error)} It was whole, but "
+                f"{type(each).__name__} cannot restore its state from the checkpoint: {in_brief(error)} It was whole, but "
                 "of another version, or changed: resume from another one, or train its weights on with a new engine."
             )
     return None

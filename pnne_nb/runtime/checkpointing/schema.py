@@ -1,4 +1,4 @@
-"""Defines what a checkpoint holds, and what earlier formats of it held; no other module knows.
+"""The contents of a checkpoint, and of its earlier formats, which no other module knows.
 
 A new part of a training's state, or a change of one, needs a higher `FORMAT` and a step in `_STEPS` that brings the
 previous format up to date. Arguments of an engine are no parts: one that a file lacks has its default, which must mean
@@ -167,7 +167,7 @@ _STEPS: Final[tuple[Callable[[dict[str, Any]], list[str]], ...]] = (_from_1,)
 
 
 def up_to_date(state: dict[str, Any], written_in: int) -> tuple[dict[str, Any], list[str]]:
-    """Return the state of a training as this version knows it.
+    """Return the state of a training in the current format.
 
     Args:
         state: As a file has it; it is used up.

@@ -1,4 +1,4 @@
-"""Converts a training's state to named tensors and a JSON text, and back: nothing in it could run when it is read."""
+"""Converts a training's state to named tensors and a JSON text, and back, without anything that could run code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TAG = "$"
 
 
 def pack(state: Mapping[str, Any]) -> tuple[str, dict[str, Tensor]]:
-    """Take `state` apart.
+    """Split `state` into tensors and JSON.
 
     Args:
         state: Numbers, texts, None, tensors, and dicts, lists, tuples and sets of them.
@@ -97,7 +97,7 @@ _MAPPINGS = {"dict": dict, "OrderedDict": OrderedDict, "Counter": Counter}
 
 
 def _kind(value: Any, place: str) -> str:
-    """Return the name of the nearest type that is known; a named tuple counts as a tuple."""
+    """Return the name of the nearest known type; a named tuple counts as a tuple."""
     for kind in type(value).__mro__:
         if kind.__name__ in {*_SEQUENCES, *_MAPPINGS}:
             return kind.__name__

@@ -1,4 +1,4 @@
-"""Prepares one batch: splits inputs from target, moves them to a device, and compares them with the Input nodes."""
+"""`Batch`: splits inputs from target, moves them to a device, and compares them with the Input nodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TARGET_KEYS = ("target", "targets", "label", "labels", "y")
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """What one forward pass and one loss need.
+    """The tensors for one forward pass and one loss.
 
     Attributes:
         inputs: Positional arguments of the model.
@@ -41,13 +41,13 @@ class Batch(msgspec.Struct, frozen=True):
 
 @final
 class StandIn(msgspec.Struct, frozen=True):
-    """A raw batch for a process that has no part in a small one: it keeps step with the others, and counts for nothing."""
+    """A raw batch for a process without examples of a small batch; it keeps the process in step and does not count."""
 
     raw: Any
 
 
 def as_batch(raw: Any, *, wants_target: bool) -> Batch:
-    """Tell inputs from target in one raw batch.
+    """Split a raw batch into inputs and target.
 
     A sequence holds the inputs in the model's order and the target last; a mapping holds inputs by the
     names of ``forward``'s parameters and the target under one of `TARGET_KEYS`.
@@ -103,7 +103,7 @@ def as_batch(raw: Any, *, wants_target: bool) -> Batch:
 
 
 def examples_in(value: Any) -> int | None:
-    """Size of the batch dimension, which the first part of a raw batch that has one tells; None if no part has."""
+    """Return the size of the batch dimension of a raw batch's first tensor; None if it has none."""
     match value:
         case PackedSequence():
             # Its data are the steps of all sequences, one after the other.
@@ -136,7 +136,7 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
 
 
 def to_device(value: Any, device: torch.device) -> Any:
-    """Return the same value with every tensor in it on `device`, complete before anything on that device reads it."""
+    """Return the value with its tensors on `device`, copied before any later operation of that device."""
     match value:
         case Tensor():
             # A copy to the CPU that nobody waits for would be read before it has arrived.
@@ -162,7 +162,7 @@ def to_device(value: Any, device: torch.device) -> Any:
 
 
 def expect_shapes(batch: Batch, expected: InputShapes) -> None:
-    """Compare a batch with what the graph's Input nodes say.
+    """Compare a batch with the graph's Input nodes.
 
     Args:
         batch: The batch before the model sees it.
@@ -211,7 +211,7 @@ def _said(shape: tuple[int | str, ...]) -> str:
 
 
 def said(value: Any) -> str:
-    """Shape and type of a tensor, or of each in a collection: ``(16, 1, 6, 6) float32``."""
+    """Return shape and type of a tensor, or of each in a collection: ``(16, 1, 6, 6) float32``."""
     match value:
         case Tensor():
             return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"

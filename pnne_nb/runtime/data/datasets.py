@@ -24,7 +24,7 @@ _registered: dict[str, Callable[[], Any]] = {}
 
 
 def register_dataset(name: str) -> Callable[[Factory], Factory]:
-    """Return a decorator by which Dataset nodes find a dataset: ``source="registered"``, and its name.
+    """Return a decorator that registers a dataset for Dataset nodes with ``source="registered"`` and its name.
 
     What is decorated takes no arguments and returns arrays such as ``(X, y)`` or a ``Dataset`` (a ``Dataset`` class
     that can be made without arguments will do). Registering a name again replaces it.
@@ -133,7 +133,7 @@ class DatasetNode(msgspec.Struct, frozen=True):
 
 @final
 class Rows(Dataset[Any]):
-    """Arrays of examples; a batch is cut out of them at once instead of example by example."""
+    """Arrays of examples; a whole batch is sliced from them at once."""
 
     def __init__(self, parts: tuple[Tensor, ...]) -> None:
         self.parts = parts
@@ -152,7 +152,7 @@ class Rows(Dataset[Any]):
 
 @final
 class Batched(list[Any]):
-    """The parts of a batch, with the examples along their first dimension already."""
+    """The parts of a batch, already with the examples along the first dimension."""
 
 
 @final

@@ -1,4 +1,4 @@
-"""Finds the tensors of data that lie in memory as a whole, whatever hands out their batches."""
+"""Finds the tensors behind data that are completely in memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COPIED: Final = 100_000_000
 
 
 def held_tensors(data: Any) -> tuple[Tensor, ...] | None:
-    """Return the tensors `[N, ...]` behind some data, the target last; None of data that are made one by one, or drawn unevenly.
+    """Return the tensors `[N, ...]` behind data, the target last; None if examples are made one by one or sampled unevenly.
 
     Args:
         data: A source of batches, a loader, a dataset, or anything else.

@@ -27,7 +27,7 @@ from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, StreamSourc
 
 @runtime_checkable
 class Table(Protocol):
-    """What numpy can read, as a pandas DataFrame or Series."""
+    """A table that NumPy can read, such as a pandas DataFrame or Series."""
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """Return the values."""
@@ -105,7 +105,7 @@ def open_source(
 
 
 def require_count(name: str, value: Any) -> None:
-    """Insist on a whole number from 1.
+    """Raise an error unless a value is a whole number of at least 1.
 
     Raises:
         TrainingError: It is something else; the message calls it `name`.
@@ -143,7 +143,7 @@ def _length(dataset: object, name: str) -> int:
 
 
 def require_examples(count: int, name: str) -> None:
-    """Insist on at least one example.
+    """Raise an error unless there is at least one example.
 
     Raises:
         TrainingError: There is none; the message calls the data `name`.
@@ -196,7 +196,7 @@ def _tree(data: Any, name: str) -> Any:
 
 
 def _mapped(part: Any, function: Callable[[Any], Any]) -> Any:
-    """Apply a function to what the tuples and mappings hold, in their order."""
+    """Apply a function to the contents of tuples and mappings, in their order."""
     match part:
         case Mapping():
             return {key: _mapped(item, function) for key, item in part.items()}
@@ -214,7 +214,7 @@ def _values(table: Table | list[Any], name: str) -> NDArray[Any]:
 
 
 def _not_numbers(array: NDArray[Any], name: str) -> str:
-    """Say what stands among numbers, or that there are none, and what to do."""
+    """Return a message about a value that is not a number, or about missing numbers, and what to do."""
     values = array.reshape(-1).tolist()
     kinds = [_is_number(value) for value in values]
     if kinds and all(kinds):

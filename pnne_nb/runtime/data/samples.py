@@ -1,4 +1,4 @@
-"""Makes a dataset of examples that a person wrote by hand, in a list or by name."""
+"""Datasets of hand-written examples, in a list or by name."""
 
 from __future__ import annotations
 

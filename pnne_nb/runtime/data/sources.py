@@ -53,11 +53,11 @@ class BatchSource(Protocol):
         """End workers; the source can be used again."""
 
     def forget(self) -> None:
-        """Be ready to be used again, whatever a thread that was left behind is still doing with it."""
+        """Make the source usable again, although an abandoned thread may still use it."""
 
 
 class Share(msgspec.Struct, frozen=True):
-    """One process's part of each batch, where several train together.
+    """One process's part of each batch in a training of several processes.
 
     Attributes:
         rank: Number of the process, from 0.
@@ -68,7 +68,7 @@ class Share(msgspec.Struct, frozen=True):
     count: int = 1
 
     def of(self, examples: int) -> slice:
-        """Return the part's slice of a batch of so many examples; it may be empty, but the first process always has one."""
+        """Return the part's slice of a batch; it may be empty, except for the first process."""
         start, stop = (-(-examples * edge // self.count) for edge in (self.rank, self.rank + 1))
         return slice(start, stop)
 
@@ -99,7 +99,7 @@ class TensorSource:
         return self._count % self.batch_size or self.batch_size
 
     def first(self, count: int = 1) -> tuple[Tensor, ...]:
-        """Return a batch of the first examples, one or `count`, to look at its shapes."""
+        """Return a batch of the first example, or the first `count`, for their shapes."""
         return tuple(tensor[:count].clone() for tensor in self.tensors)
 
     def order(self, epoch: int) -> Tensor:
@@ -123,10 +123,10 @@ class TensorSource:
                 yield tuple([tensor[at : at + step].clone() for tensor in self.tensors])
 
     def close(self) -> None:
-        """Do nothing: nothing is open."""
+        """Do nothing: there are no workers."""
 
     def forget(self) -> None:
-        """Do nothing: nothing is open."""
+        """Do nothing: there are no workers."""
 
 
 @final
@@ -196,17 +196,17 @@ class DatasetSource:
             yield raw if self._order.has_part(position) else StandIn(raw)
 
     def shared(self, share: Share) -> DatasetSource:
-        """Return the same source for one of several processes: it loads its part of each batch only."""
+        """Return the source for one of several processes, which loads only its part of each batch."""
         return DatasetSource(self.template, shuffle=self.shuffle, seed=self._seed, share=share)
 
     def close(self) -> None:
-        """End the workers, also if the traceback of an error still holds on to them."""
+        """End the workers, also if the traceback of an error still refers to them."""
         end_workers(self._reading)
         require_not_left()
         self.forget()
 
     def forget(self) -> None:
-        """Give the next pass a loader of its own."""
+        """Use a new loader for the next pass."""
         self._loader = self._reading = None
 
     def _build(self) -> DataLoader[Any]:
@@ -229,7 +229,7 @@ class DatasetSource:
 
 @final
 class StreamSource:
-    """Batches of a loader that decides itself: resuming means reading again what was read.
+    """Batches of a loader with an order of its own: to resume, the batches before are read again.
 
     It reads through a copy of the loader, because a cell may read the loader meanwhile, and would share its workers and
     generators.
@@ -265,20 +265,20 @@ class StreamSource:
         return batches
 
     def close(self) -> None:
-        """End the workers, also if the traceback of an error still holds on to them."""
+        """End the workers, also if the traceback of an error still refers to them."""
         end_workers(self._reading)
         require_not_left()
         self.forget()
 
     def forget(self) -> None:
-        """Give the next pass workers of its own."""
+        """Use new workers for the next pass."""
         if self._own is not None:
             self._own._iterator = None
         self._reading = None
 
 
 def _own_copy(loader: DataLoader[Any]) -> DataLoader[Any]:
-    """Return a loader like the given one, which shares no workers with it, nor a generator with it or a sampler of torch."""
+    """Return a copy of a loader that shares neither workers nor generators with it."""
     generators: dict[int, torch.Generator] = {}
 
     def own(part: Any, **replaced: Any) -> Any:
@@ -364,13 +364,13 @@ class _KeyedOrder(Sampler[Any]):
         return _permutation(self._count, self._seed, epoch) if self._shuffle else torch.arange(self._count)
 
     def has_part(self, position: int) -> bool:
-        """Return whether the share of that batch has an example."""
+        """Return whether this process's share of the batch has an example."""
         part = self.share.of(min(self._batch_size, self._count - position * self._batch_size))
         return bool(part.start < part.stop)
 
 
 def examples_of(source: BatchSource, epoch: int, position: int) -> list[int] | None:
-    """Numbers of the examples in a batch, in its order; None where the data has no numbers.
+    """Return the indices of a batch's examples; None if the data has no indices.
 
     Args:
         source: The data.
@@ -389,7 +389,7 @@ def examples_of(source: BatchSource, epoch: int, position: int) -> list[int] | N
 
 
 def workers_of(source: BatchSource) -> int | None:
-    """Return the number of processes that load the data; None where it is in memory, and nothing is loaded."""
+    """Return the number of worker processes; None for data in memory."""
     match source:
         case TensorSource():
             return None
@@ -400,7 +400,7 @@ def workers_of(source: BatchSource) -> int | None:
 
 
 def named(source: BatchSource) -> str:
-    """Describe in words what is read."""
+    """Return a description of the data."""
     match source:
         case DatasetSource(template=loader) | StreamSource(loader=loader):
             name, count = type(loader.dataset).__name__, loader.num_workers
@@ -411,7 +411,7 @@ def named(source: BatchSource) -> str:
 
 
 def dismiss(source: BatchSource | None, *, at_once: bool) -> None:
-    """Make the thread that waits for the next batch of workers fail; called from another thread.
+    """End the workers, so that a thread that waits for their next batch fails; called from another thread.
 
     Args:
         source: What is read.
@@ -426,7 +426,7 @@ _SILENT = (StopIteration, KeyboardInterrupt, SystemExit, GeneratorExit)
 
 
 def _reaches_people() -> bool:
-    """Return whether an interrupt may arrive here: workers ignore it, and other threads than the main one get none."""
+    """Return whether an interrupt can arrive here: only in the main thread of a process that is not a worker."""
     return get_worker_info() is None and threading.current_thread() is threading.main_thread()
 
 

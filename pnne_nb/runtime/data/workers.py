@@ -1,4 +1,4 @@
-"""Processes that load data: starts them, and explains when one dies."""
+"""Worker processes that load data: their start, and the explanation of their death."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class WorkerDiedError(TrainingError):
 
 @final
 class WorkerStart:
-    """Keeps a kernel interrupt from killing a worker, and the worker from outliving its parent process.
+    """Protects a worker from kernel interrupts, and ends it with its parent process.
 
     Then does what the given loader wanted.
     """
@@ -59,7 +59,7 @@ class WorkerStart:
 
 
 def _end_with_parent() -> None:
-    """End this process when the one that has started it is gone.
+    """End this process when its parent has ended.
 
     Torch's workers look now and then whether their parent's number has changed; where the parent dies while the worker
     starts, it has changed before the first look. The pipe that multiprocessing keeps between the two tells of any death.
@@ -72,13 +72,13 @@ def _end_with_parent() -> None:
 
 @final
 class _Unsent(ExceptionWrapper):
-    """Comes from a worker in the place of a batch, or of an exception, that cannot be pickled."""
+    """A worker's substitute for a batch or an exception that cannot be pickled."""
 
     def __init__(self, message: str) -> None:
         self._message = message
 
     def reraise(self) -> None:
-        """Raise the worker's error: torch calls this where the batch is waited for."""
+        """Raise the worker's error; torch calls this in the waiting process."""
         raise TrainingError(self._message)
 
 
@@ -96,7 +96,7 @@ def _send_instead(queue: Queue[Any], error: Exception, unsent: tuple[Any, Any]) 
 
 
 def explained(batches: Iterator[Any]) -> Iterator[Any]:
-    """Yield the same batches; a worker process that dies is reported as such, not as a broken connection.
+    """Yield the batches; report a worker's death as such instead of a broken connection.
 
     Raises:
         WorkerDiedError: A worker has died.
@@ -124,7 +124,7 @@ def end_workers(batches: Iterator[Any] | None) -> None:
 
 
 def dismiss_workers(batches: Iterator[Any] | None, *, at_once: bool) -> None:
-    """End the workers: a thread that waits for their next batch is told that they have died.
+    """End the workers, so that a thread that waits for their next batch fails.
 
     Args:
         batches: One pass over a loader.
@@ -163,7 +163,7 @@ def _exit_codes(workers: Sequence[BaseProcess]) -> list[int]:
 
 
 def _said(code: int) -> str:
-    """Say how a worker has died, and what to do."""
+    """Return a message about how a worker has died, and what to do."""
     if code == 0:
         return "(exit code 0). Something in the dataset has ended it, such as sys.exit() or a KeyboardInterrupt."
     if code == -signal.SIGBUS:

@@ -25,7 +25,7 @@ _CUT_OFF = frozenset({"RuntimeError", "DistBackendError", "DistNetworkError"})
 def hear(
     board: Switchboard, inbox: deque[tuple[WorkerLine, FromWorker | None]], silent: set[WorkerLine], first: Broke
 ) -> list[Broke] | WorkerLine:
-    """Hear every process about a failure.
+    """Collect the error reports of all processes after a failure.
 
     Args:
         board: Where their words come in.
@@ -54,12 +54,12 @@ def hear(
 
 
 def is_cut_off(complaint: Broke) -> bool:
-    """Return whether it may be the fault of a process that is not heard here."""
+    """Return whether a process of another machine may be the cause."""
     return complaint.kind in _CUT_OFF
 
 
 def cause(said: Sequence[Broke]) -> Broke:
-    """Return the first of several complaints, or one that says the same and knows more."""
+    """Return the first of several error reports, or a more detailed one of the same error."""
     same = [broke for broke in said if broke.kind == said[0].kind]
     return max(same, key=lambda broke: (broke.found, any(found.node for found in broke.diagnostics)))
 

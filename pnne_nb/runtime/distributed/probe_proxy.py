@@ -1,4 +1,4 @@
-"""Connects the engine's probes to the processes that make the steps: requests go there, measurements come back."""
+"""Connects the engine's probes to a group of processes: requests are sent there, frames come back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOOK_EVERY = 0.25
 
 @final
 class Spectators:
-    """Stands for the probes of an engine before the group that trains in its place.
+    """Represents the probes of an engine towards the group that runs its steps.
 
     Args:
         observers: The engine's.
@@ -30,11 +30,11 @@ class Spectators:
         self._look_at = 0.0
 
     def forget(self) -> None:
-        """Forget which orders were sent: the group starts, or starts again."""
+        """Forget the sent orders, because the group starts or restarts."""
         self._ordered, self._look_at = [], 0.0
 
     def news(self) -> Orders | None:
-        """Return what the group has to be told before its next step, if anything."""
+        """Return the orders for the group's next step, if they changed."""
         now = time.monotonic()
         if now < self._look_at:
             return None

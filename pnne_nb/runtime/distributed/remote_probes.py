@@ -19,7 +19,7 @@ Measure: TypeAlias = Callable[[nn.Module, Watch, Callable[[], float]], Probe]
 
 @final
 class Ordered:
-    """Observes steps as the engine's latest orders say, and tells it what was measured.
+    """Observes steps by the engine's latest orders, and sends the frames.
 
     Args:
         measure: Makes the probes.
@@ -36,7 +36,7 @@ class Ordered:
         self._removals: list[Callable[[], None]] = []
 
     def follow(self, orders: Orders, model: nn.Module, gradient_scale: Callable[[], float]) -> None:
-        """Observe `model` by these orders, and by no other."""
+        """Replace all probes of `model` by those of these orders."""
         for remove in self._removals:
             remove()
         self._removals = []
@@ -53,7 +53,7 @@ class Ordered:
 
 @final
 class _Tagged(Wrapping[Probe]):
-    """A probe whose frames go to the one in the notebook that has ordered it."""
+    """A probe whose frames are sent to the notebook's probe that ordered it."""
 
     def __init__(self, probe: Probe, number: int, tell: Callable[[Observed], None]) -> None:
         super().__init__(probe)

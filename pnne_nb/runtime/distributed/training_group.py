@@ -1,4 +1,4 @@
-"""Presents a group of processes to its engine as a source of events, as a `TrainingLoop` is one."""
+"""`TrainingGroup`: a group of processes as a source of events for the engine, like a `TrainingLoop`."""
 
 from __future__ import annotations
 
@@ -108,14 +108,14 @@ class TrainingGroup:
 
     @property
     def doing(self) -> str:
-        """What is going on, or went on when it failed, for messages."""
+        """The current activity, or the one at the failure, for messages."""
         if self._broke is not None:
             return f"process {self._broke.rank} of the group was {self._broke.doing}"
         return f"{self._plan.nproc} processes made step {self.steps + 1}"
 
     @property
     def waiting_for(self) -> str | None:
-        """What has to happen before it makes steps, in words, or None."""
+        """What must happen before it makes steps, in words, or None."""
         if self._started and self._lost is None:
             return None
         nproc, again = self._plan.nproc, "" if self._lost is None else " again"
@@ -124,7 +124,7 @@ class TrainingGroup:
 
     @property
     def fetching(self) -> bool:
-        """Whether it was the data that has failed."""
+        """Whether the data failed."""
         return self._broke is not None and self._broke.fetching
 
     @property
@@ -172,7 +172,7 @@ class TrainingGroup:
     # What the engine wants in between
 
     def sync(self) -> None:
-        """Let the engine's loop be where the group is, at the end of its running step."""
+        """Update the engine's loop to the group's state at the end of its running step."""
         if self._open is None:
             return
         self._settle()
@@ -180,7 +180,7 @@ class TrainingGroup:
             self._adopt(self._ask(Verdict.SAVE))
 
     def push(self, state: dict[str, Any]) -> None:
-        """Let the group be where the engine's loop is, after `sync`.
+        """Update the group to the state of the engine's loop, after `sync`.
 
         Raises:
             CheckpointError: The file in between cannot be written.
@@ -205,7 +205,7 @@ class TrainingGroup:
         return self._kept
 
     def _settle(self) -> None:
-        """Wait until the group waits, and is not behind what it has told before."""
+        """Wait until the group waits and has reached all that it has reported before."""
         while not (self._ended or (self._waits and not self._behind)):
             if self._waits:
                 self._say(Verdict.GO)
@@ -235,7 +235,7 @@ class TrainingGroup:
         self._speaker.send(verdict)
 
     def _next(self) -> Event | None:
-        """Wait a moment for the group's next word; returns the event that it tells, if any.
+        """Wait a moment for the group's next message; return its event, if any.
 
         Raises:
             PnneError: A process has failed, died too often, or the group hangs.
@@ -314,7 +314,7 @@ class TrainingGroup:
         return Restarted(AnomalyFrame(step=self.steps, kind="worker-restarted", message=message))
 
     def _adopt(self, kept: Kept) -> dict[str, Any]:
-        """Bring the engine's loop to what the group has kept.
+        """Load the group's state into the engine's loop.
 
         Raises:
             CheckpointError: It could not be kept.
@@ -352,7 +352,7 @@ class TrainingGroup:
             )
 
     def _inquire(self, first: WorkerLine, complaint: Broke) -> None:
-        """Find out why a process says that it has failed.
+        """Determine the cause of a process's failure.
 
         Raises:
             PnneError: What it says. Nothing is raised if another one has died before, which may be what it complains
@@ -382,7 +382,7 @@ class TrainingGroup:
         self._waits = False
 
     def _go_back(self) -> None:
-        """Bring the engine and its history back to the newest checkpoint, after a failure."""
+        """Return the engine and its history to the newest checkpoint after a failure."""
         try:
             state = self._adopt(Kept(written=True))
         except CheckpointError:

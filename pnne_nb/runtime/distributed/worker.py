@@ -237,7 +237,7 @@ class Worker:
                 self._tell(Obeyed(kept))
 
     def _wanted(self) -> tuple[Verdict, bool]:
-        """Return what to do, and whether the engine asks for it."""
+        """Return the next verdict, and whether it comes from the engine."""
         if time.monotonic() - self._saved_at > max(_SAVE_EVERY, 100 * self._cost):
             return Verdict.SAVE, False
         if self._lifeline is None:
@@ -257,7 +257,7 @@ class Worker:
         self._saved_at = time.monotonic()
 
     def _save(self, *, needed: bool = False) -> Kept:
-        """Write a checkpoint; where there is no room for it, the training goes on without.
+        """Write a checkpoint; the training continues if that fails.
 
         Args:
             needed: Whether the engine takes over what could not be written.
@@ -279,7 +279,7 @@ class Worker:
         return Kept(written=False, content=content if len(content) < _LARGEST else b"")
 
     def _written(self, state: Mapping[str, Any]) -> str:
-        """Write a checkpoint; returns why that was not possible, if it was not."""
+        """Write a checkpoint; return the reason of a failure, or None."""
         try:
             self._checkpoints.save(self.loop.steps, state)
         except CheckpointError as error:
@@ -294,7 +294,7 @@ class Worker:
         return ""
 
     def _tell_of(self, fault: str) -> None:
-        """Once, until a checkpoint is written again."""
+        """Report a failed checkpoint once, until one is written again."""
         if self._refused:
             return
         self._tell(Refused(self.loop.steps, fault))
@@ -317,7 +317,7 @@ def _options() -> argparse.Namespace:
 
 
 def main(measure: Measure) -> NoReturn:
-    """Take part in a training, and end the process; its exit status tells torchrun whether that went well.
+    """Take part in a training, and end the process with an exit status for torchrun.
 
     Args:
         measure: Makes the probes that an engine orders.
@@ -350,7 +350,7 @@ def main(measure: Measure) -> NoReturn:
 
 
 def _leave(status: int) -> NoReturn:
-    """End the process without taking the interpreter down.
+    """End the process without the interpreter's shutdown.
 
     Threads of gloo may still hold tensors of the last exchange. Where they drop them while the interpreter goes, the
     process aborts (pytorch/pytorch#179291): a training that had ended well was begun again, by one machine alone.

@@ -1,1 +1,1 @@
-"""Recognises, locates and explains what goes wrong in a training, and survives it where possible."""
+"""Detection, location and explanation of faults in a training."""

@@ -1,4 +1,4 @@
-"""Looks at data in memory before the first step, and tells what makes a training fail or its validation mislead."""
+"""Checks data in memory before the first step, for faults that break a training or distort its validation."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NORMALISATIONS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, n
 def data_faults(
     model: nn.Module, train: Sequence[Tensor] | None, val: Sequence[Tensor] | None, *, has_target: bool
 ) -> list[AnomalyFrame]:
-    """Return what is wrong with data in memory.
+    """Return the faults of data in memory.
 
     Args:
         model: What is trained; inputs of a large scale are no fault if it normalises them first.
@@ -159,7 +159,7 @@ def _apart(ratio: float) -> bool:
 
 
 def _between(tensor: Tensor) -> float:
-    """Return the distance of two quantiles of some inputs `[N, ...]`; of a sample that is spread over them."""
+    """Return the distance of two quantiles of a sample of inputs `[N, ...]`."""
     values = _sample(tensor).flatten()
     some = values[:: -(-len(values) // 100_000)].float()
     low, high = some.quantile(torch.tensor(_MIDDLE, device=some.device)).tolist()
@@ -248,6 +248,6 @@ def _moments(sample: Tensor) -> tuple[float, float]:
 
 
 def _first_layer(model: nn.Module) -> nn.Module | None:
-    """Return the first layer with parameters or running statistics, in the order in which layers were made."""
+    """Return the first layer with parameters or running statistics, in the order of registration."""
     layers = (module for module in model.modules() if not any(module.children()))
     return next((layer for layer in layers if [*layer.parameters(), *layer.buffers()]), None)

@@ -1,4 +1,4 @@
-"""Notices a loss that grows instead of falling, and gradients that explode or vanish."""
+"""Detects a growing loss, and exploding or vanishing gradients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STILL_WRONG = 0.1
 
 @final
 class _Level:
-    """A quantity, smoothed, next to its mean over the first steps."""
+    """A smoothed quantity, compared with its mean over the first steps."""
 
     def __init__(self) -> None:
         self.first = 0.0
@@ -48,7 +48,7 @@ class _Level:
 
 @final
 class _Start:
-    """The loss of a model that is still what it was made: an update that ruins it may be the very first."""
+    """The loss of the untrained model, because even the first update may ruin the model."""
 
     def __init__(self) -> None:
         self.loss = 0.0
@@ -66,7 +66,7 @@ class _Start:
 
 @final
 class LossTrend:
-    """Compares the loss with what the training began with; says once that it is several times as large, and stays so."""
+    """Compares the loss with its start; reports once that it stays several times as large."""
 
     def __init__(self) -> None:
         self.level = _Level()
@@ -96,7 +96,7 @@ class LossTrend:
 
 @final
 class GradientTrend:
-    """The same for the norm of all gradients; says once each that they have exploded or vanished."""
+    """Compares the norm of all gradients with its start; reports exploding and vanishing once each."""
 
     def __init__(self) -> None:
         self.said: set[str] = set()
@@ -136,7 +136,7 @@ class GradientTrend:
 
 @final
 class Trends:
-    """What the numbers of the steps give reason to tell."""
+    """The anomalies that the losses and gradient norms of the steps show."""
 
     def __init__(self) -> None:
         self._loss = LossTrend()
@@ -144,12 +144,12 @@ class Trends:
         self._judged = True
 
     def hear(self, frame: AnomalyFrame) -> None:
-        """Note what a probe has found, so that it is not told again."""
+        """Record a finding of a probe, so that it is not reported again."""
         self._loss.said |= frame.kind == "divergence"
         self._gradients.said.add(frame.kind)
 
     def judge(self, frame: EpochFrame) -> AnomalyFrame | None:
-        """Take a validation into account; tells of a loss that is no number, once until it is one again."""
+        """Record a validation; report a non-finite loss once, until it is finite again."""
         loss = frame.metrics.get("val_loss")
         if loss is None:
             return None

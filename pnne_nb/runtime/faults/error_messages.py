@@ -1,4 +1,4 @@
-"""Rewrites torch's errors about data that does not fit a model or a loss: the place, and both sides."""
+"""Rewrites torch's errors about data that do not fit a model or a loss, with the layer and both shapes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _MORE = (
 
 
 def model_failed(error: Exception, model: nn.Module, batch: Batch) -> TrainingError | None:
-    """Return the error to raise instead of `error`, which a forward pass raised; None if it says enough itself."""
+    """Return a clearer error for `error` of a forward pass; None if it is clear enough."""
     if isinstance(error, TypeError):
         return _called_otherwise(model, batch)
     if not isinstance(error, PnneError) and type(error) not in _TORCH_S:
@@ -75,12 +75,12 @@ def model_failed(error: Exception, model: nn.Module, batch: Batch) -> TrainingEr
 
 
 def compares_one(error: BaseException) -> bool:
-    """Return whether batch norm has refused a single example."""
+    """Return whether batch norm raised the error because of a single example."""
     return _ALONE in str(error)
 
 
 def name_layer(error: Exception, model: nn.Module) -> None:
-    """Note on an error of user code, raised in the forward pass of a plain module, which layer it was in."""
+    """Add a note with the layer to an error of user code in the forward pass of a plain module."""
     if isinstance(error, PnneError) or is_out_of_memory(error) or blame(error) is not None:
         return
     place = node_of(error, model)
@@ -101,7 +101,7 @@ def _hint(error: Exception, layer: nn.Module) -> str:
 
 
 def _of_rows(error: Exception, layer: nn.Embedding) -> str:
-    """Say which numbers an embedding takes, and which it was given."""
+    """Return a message with the valid range of an embedding and the indices that it got."""
     rows = layer.num_embeddings
     given = next((one for name, one in _locals_of(error, layer) if name == "input" and isinstance(one, Tensor)), None)
     if given is None or given.is_floating_point():
@@ -112,7 +112,7 @@ def _of_rows(error: Exception, layer: nn.Embedding) -> str:
 
 
 def _locals_of(error: Exception, layer: nn.Module) -> Iterator[tuple[str, Any]]:
-    """Yield the variables of the methods of `layer` that `error` came through."""
+    """Yield the local variables of the methods of `layer` in the traceback of `error`."""
     place = error.__traceback__
     while place is not None:
         variables = place.tb_frame.f_locals
@@ -122,7 +122,7 @@ def _locals_of(error: Exception, layer: nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 def _of_type(layer: nn.Module) -> str:
-    """Say which numbers a layer takes."""
+    """Return a message about the element type that a layer takes."""
     needs = next((one.dtype for one in layer.parameters() if one.is_floating_point()), torch.float32)
     if needs == torch.float32:
         return "Numbers must be of the type that the layers compute in: give x.float() to float32 layers."
@@ -134,7 +134,7 @@ def _of_type(layer: nn.Module) -> str:
 
 
 def _called_otherwise(model: nn.Module, batch: Batch) -> TrainingError | None:
-    """Explain a batch that does not have the parts that the model takes."""
+    """Explain a batch whose parts do not match the model's arguments."""
     try:
         inspect.signature(model.forward).bind(*batch.inputs, **batch.named)
     except TypeError as unfit:
@@ -146,7 +146,7 @@ def _called_otherwise(model: nn.Module, batch: Batch) -> TrainingError | None:
 
 
 def loss_failed(error: Exception, loss: Any, output: Any, target: Any) -> TargetError | None:
-    """Return the error to raise instead of `error`, which a loss raised; None if it says enough itself."""
+    """Return a clearer error for `error` of a loss; None if it is clear enough."""
     if isinstance(error, PnneError) or is_out_of_memory(error) or blame(error) is not None:
         return None
     name = getattr(loss, "__name__", type(loss).__name__)
@@ -157,7 +157,7 @@ def loss_failed(error: Exception, loss: Any, output: Any, target: Any) -> Target
 
 
 def spread(step: int, loss: Any, output: Any, target: Any) -> AnomalyFrame | None:
-    """Tell of a loss that has compared each output with several targets in `step`, and what to do; None if it has not.
+    """Return a warning if the loss in `step` broadcast each output over several targets; else None.
 
     Torch only warns of it, in the thread that trains; the training goes on, towards something else than what was meant.
     """
@@ -181,7 +181,7 @@ def spread(step: int, loss: Any, output: Any, target: Any) -> AnomalyFrame | Non
 
 
 def metric_failed(error: Exception, name: str, output: Any, target: Any) -> TrainingError | None:
-    """Return what to raise instead of `error`, which the metric `name` raised; None if it says enough itself."""
+    """Return a clearer error for `error` of the metric `name`; None if it is clear enough."""
     if isinstance(error, PnneError) or is_out_of_memory(error):
         return None
     if not isinstance(error, _UNFIT):
@@ -195,7 +195,7 @@ def metric_failed(error: Exception, name: str, output: Any, target: Any) -> Trai
 
 
 def in_brief(error: BaseException) -> str:
-    """Return an exception with its notes on one line; of a worker process's exception, without its traceback."""
+    """Return an exception with its notes in one line, without the traceback of a worker process."""
     text = "\n".join([f"{type(error).__name__}: {error}".rstrip(": "), *getattr(error, "__notes__", ())])
     lines = text.splitlines()
     if "Original Traceback" in text:
@@ -205,7 +205,7 @@ def in_brief(error: BaseException) -> str:
 
 
 def _joined(lines: Sequence[str]) -> str:
-    """Lines as one, with a full stop wherever a sentence begins after one that had none."""
+    """Join lines to one, with full stops between sentences."""
     told = ""
     for line in lines:
         begins = line[0].isupper() and told and told[-1].isalnum() | (told[-1] in _CLOSING)
@@ -214,7 +214,7 @@ def _joined(lines: Sequence[str]) -> str:
 
 
 def device_lost(error: BaseException) -> TrainingError | None:
-    """Return the error to raise instead of `error` if a GPU has refused an index, and nothing can be computed any more.
+    """Return a clearer error if a GPU's assertion failed, after which it cannot compute any more.
 
     A GPU tells of it late, at whatever waits for it next: neither the place in the program nor a layer is known.
     """
@@ -279,7 +279,7 @@ def _advice(loss: Any, output: Any, target: Any) -> str:  # noqa: PLR0911  one f
 
 
 def _of_columns(loss: Any, output: Tensor, target: Tensor) -> str:
-    """Say what a loss of classes takes in the place of a target of zeros and ones with a column for each class."""
+    """Return a message about one-hot targets, for which a loss of classes takes class indices."""
     dim = 1 if output.dim() > 1 else 0
     probable = isinstance(loss, nn.CrossEntropyLoss) and target.shape == output.shape
     if not bool(((target == 0) | (target == 1)).all()):
@@ -292,7 +292,7 @@ def _of_columns(loss: Any, output: Tensor, target: Tensor) -> str:
 
 
 def _first_of(output: Any) -> str:
-    """Say how to take the first part of what a model returns."""
+    """Return a message about how to use the first part of a model's output."""
     if isinstance(output, Mapping):
         return f"[{next(iter(output), '')!r}]"
     if dataclasses.is_dataclass(output):
@@ -301,7 +301,7 @@ def _first_of(output: Any) -> str:
 
 
 def _of_yes_and_no(output: Tensor, target: Tensor) -> str:
-    """Say what a loss of yes and no would take in the place of `target`."""
+    """Return a message about the target that a binary loss takes instead of `target`."""
     if output.numel() != target.numel():
         several = output.dim() == 2 and target.shape == output.shape[:1] and not target.is_floating_point()
         return ' For numbers of classes, choose loss="CrossEntropyLoss".' if several else ""
@@ -312,7 +312,7 @@ def _of_yes_and_no(output: Tensor, target: Tensor) -> str:
 
 
 def _compared(loss: Any) -> list[str]:
-    """Say what a layer that computes a loss cannot do without."""
+    """Return a message about the missing arguments of a layer that computes a loss."""
     if not isinstance(loss, nn.Module):
         return []
     found = inspect.signature(loss.forward).parameters.values()
@@ -320,7 +320,7 @@ def _compared(loss: Any) -> list[str]:
 
 
 def _is_torch_s(error: BaseException) -> bool:
-    """Return whether a line of torch's has raised it, not one of the model's own."""
+    """Return whether torch's code raised the error, not the model's own."""
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next
@@ -332,7 +332,7 @@ def _layer(model: nn.Module, place: str) -> nn.Module | None:
 
 
 def _brief(layer: nn.Module) -> str:
-    """Return what a layer prints, without what is in it."""
+    """Return a layer's repr without its contents."""
     if next(layer.children(), None) is not None:
         return type(layer).__name__
     return repr(layer)

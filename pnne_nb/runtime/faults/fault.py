@@ -1,4 +1,4 @@
-"""Describes a fault of a step: where the first NaN or infinity was made, from which examples, why, and what to do."""
+"""`Fault`: the origin of the first NaN or infinity of a step, its examples, its cause and the remedy."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def facts(self) -> list[str]:
-        """What is known of the place, a line each."""
+        """The known facts as lines of text."""
         found = []
         if self.operation is not None and self.stage not in {"data", "weights"}:
             where = (
@@ -111,7 +111,7 @@ class Fault(msgspec.Struct, frozen=True):
         )
 
     def show_batch(self) -> str:
-        """Return the examples behind the fault as text, a line for each tensor and example; all of a small batch."""
+        """Return the examples of the fault as text, one line per tensor and example; all examples of a small batch."""
         size = max((len(each) for each in self.given.values() if each.dim()), default=0)
         lines = [
             f"{name}: {values}" for name, values in self._shown(self.examples or range(self.first, self.first + size))
@@ -119,7 +119,7 @@ class Fault(msgspec.Struct, frozen=True):
         return "\n".join([f"Batch {self.batch} of epoch {self.epoch}{self._numbers}:", *lines])
 
     def _shown(self, rows: Sequence[int]) -> Iterator[tuple[str, str]]:
-        """Yield the values of the first of some examples, by the name of the tensor with the row."""
+        """Yield the values of the first examples, by tensor name and row."""
         for row in rows[:_SHOWN]:
             for name, tensor in self.given.items():
                 if tensor.dim() and 0 <= row - self.first < tensor.shape[0]:

@@ -22,7 +22,7 @@ _DOMAINS: Final = {
 
 
 class Cause(NamedTuple):
-    """Why, as a machine name and as a sentence, and what to do."""
+    """A cause, as a machine name and as a sentence, and a remedy."""
 
     kind: str
     text: str
@@ -30,7 +30,7 @@ class Cause(NamedTuple):
 
 
 def cause_of(origin: NanOrigin, losses: Sequence[float], rate: float) -> Cause:
-    """Tell why an operation made a NaN or an infinity; what is not clear is called so.
+    """Return why an operation made a NaN or an infinity, or that the cause is unclear.
 
     Args:
         origin: The operation and what it was given; not of stage ``"data"``.
@@ -69,7 +69,7 @@ def cause_of(origin: NanOrigin, losses: Sequence[float], rate: float) -> Cause:
     return Cause(
         "unclear",
         f"{operation or 'An operation'} made it of finite numbers between {low:.4g} and {high:.4g}.",
-        "Look at the line that is named: what the operation is given is listed with it.",
+        "Look at the named line; the inputs of the operation are listed with it.",
     )
 
 
@@ -165,7 +165,7 @@ def _of_root(operation: str, low: float, *, backward: bool) -> Cause:
 
 
 def _grew(losses: Sequence[float]) -> float | None:
-    """Return the factor between the least of some losses and the last one; None of fewer than two."""
+    """Return the ratio of the last to the least loss; None for fewer than two."""
     finite = [abs(loss) for loss in losses if math.isfinite(loss)]
     least = min(finite, default=0.0)
     return finite[-1] / least if len(finite) > 1 and least > 0 else None

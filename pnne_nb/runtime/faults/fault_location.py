@@ -1,4 +1,4 @@
-"""Finds the node to blame for an exception, or for a number that is not finite."""
+"""Finds the node that caused an exception or a non-finite number."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pnne_nb.compiler import blame, generated
 
 
 def node_of(error: BaseException, model: nn.Module) -> str | None:
-    """Return the path of the node that `error` names or came through, as on screen; None if it came from elsewhere.
+    """Return the path of the node that raised `error`, as on screen; None if it came from elsewhere.
 
     In a module that was not made from a graph, the deepest of its submodules on the traceback is meant.
     """
@@ -31,7 +31,7 @@ def node_of(error: BaseException, model: nn.Module) -> str | None:
 
 
 def output_not_finite(model: nn.Module, inputs: Sequence[Any], named: Mapping[str, Any]) -> str | None:
-    """Return the path of the first module whose output is NaN or infinite in a forward pass that is made again for this."""
+    """Repeat the forward pass, and return the path of the first module with a non-finite output."""
     found: list[str] = []
 
     def watcher(path: str) -> Callable[[nn.Module, Any, Any], None]:
@@ -63,11 +63,6 @@ def gradient_not_finite(model: nn.Module) -> str | None:
         if parameter.grad is not None and not parameter.grad.isfinite().all()
     ]
     return _node_with(found[-1], model) if found else None
-
-
-def parameters_not_finite(model: nn.Module) -> list[str]:
-    """Return the names of the parameters that are NaN or infinite themselves."""
-    return [name for name, parameter in model.named_parameters() if not parameter.isfinite().all()]
 
 
 def _node_with(parameter: str, model: nn.Module) -> str:

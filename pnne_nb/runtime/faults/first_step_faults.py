@@ -1,4 +1,4 @@
-"""Reports what the first step of a training shows to be wrong with its model, its loss and its options.
+"""Finds faults of a training's model, loss and options in its first step.
 
 Each rule tells a fact that holds for every step: outputs that are probabilities already, a normalisation that sees too few
 examples. `scripts/fault_rules.py` measures how often they are right, and how often they accuse a healthy training.
@@ -52,7 +52,7 @@ def first_step_faults(
     clip: tuple[float, float] | None,
     function: str = "",
 ) -> list[AnomalyFrame]:
-    """Return what is wrong, most probable cause first.
+    """Return the faults, the most probable cause first.
 
     Args:
         step: The number of the step.
@@ -102,7 +102,8 @@ def _of_outputs(loss: Any, output: Tensor, target: Any, value: float) -> Iterato
                 (("first loss", value), ("loss of guessing", math.log(output.shape[1]))),
             )
     whole = isinstance(target, Tensor) and not target.is_floating_point() and target.dtype != torch.bool
-    if whole and isinstance(loss, _DISTANCES) and len(set(target.flatten()[:1000].tolist())) <= _TOUCHED:
+    frequent = Counter(target.flatten()[:1000].tolist() if whole and isinstance(loss, _DISTANCES) else ())
+    if 0 < len(frequent) <= _TOUCHED:
         yield (
             "classes-under-distance",
             None,
@@ -111,7 +112,7 @@ def _of_outputs(loss: Any, output: Tensor, target: Any, value: float) -> Iterato
                 "9 are no further apart than 0 and 1."
             ),
             'For classes, let the model return a score for each and use loss="CrossEntropyLoss"; make counts floats.',
-            tuple((f"targets that are {each}", count) for each, count in _frequent(target)),
+            tuple((f"targets that are {each}", count) for each, count in frequent.most_common(4)),
         )
 
 
@@ -139,12 +140,8 @@ def _of_bits(loss: Any, output: Tensor, target: Any, function: str) -> Iterator[
             )
 
 
-def _frequent(target: Tensor) -> list[tuple[int, int]]:
-    return Counter(target.flatten()[:1000].tolist()).most_common(4)
-
-
 def _softmax_axis(output: Tensor) -> int | None:
-    """Return the dimension that a softmax went over, or None."""
+    """Return the dimension of a softmax in the output, or None."""
     if bool((output < 0).any()) or bool((output > 1).any()):
         return None
     for axis in (1, 0):

@@ -1,4 +1,4 @@
-"""Recognises that memory is too small for a batch, and cuts the batch into smaller pieces."""
+"""Detects out-of-memory errors, and cuts batches into smaller pieces."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def batch_norms(model: nn.Module) -> list[str]:
-    """Return the names of layers that compare the examples of a batch: they give other results for its pieces."""
+    """Return the names of batch norm layers, which give other results for pieces of a batch."""
     return [name for name, layer in model.named_modules() if isinstance(layer, _BatchNorm) and layer.training]
 
 

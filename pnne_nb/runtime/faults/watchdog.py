@@ -1,4 +1,4 @@
-"""Notices a step that does not come to its end."""
+"""`StallWatch`: detects a step that takes far too long."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOMENT = 0.1
 
 @final
 class StallWatch:
-    """A thread beside the training's that tells of a step which takes far longer than all before, and sees to an end.
+    """A thread that reports a step which takes far longer than all steps before, and ends a stuck training.
 
     Each stall is told once, and again whenever it has lasted twice as long.
 
@@ -68,11 +68,11 @@ class StallWatch:
         self._stop.set()
 
     def began(self, now: float | None = None) -> None:
-        """Note that a step begins."""
+        """Record the begin of a step."""
         self._since = time.monotonic() if now is None else now
 
     def ended(self, now: float | None = None) -> None:
-        """Note that it has ended."""
+        """Record the end of a step."""
         if self._since is not None:
             self._longest = max(self._longest, (time.monotonic() if now is None else now) - self._since)
         self._since = None
@@ -89,7 +89,7 @@ class StallWatch:
                 self._stop.wait(PATIENCE / _LOOKS)
 
     def look(self, now: float) -> AnomalyFrame | None:
-        """Return the news of a stall at `now`, in seconds of the monotonic clock, or None."""
+        """Return a warning if the step is stalled at `now` (seconds, monotonic), or None."""
         since = self._since
         if since is None:
             return None

@@ -1,1 +1,1 @@
-"""Runs epochs, steps and validation; synchronous, without a thread of its own."""
+"""Epochs, steps and validation, without threads."""

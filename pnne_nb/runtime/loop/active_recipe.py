@@ -1,4 +1,4 @@
-"""Holds the recipe that a loop follows, and what it does to a batch before and after the model."""
+"""`ActiveRecipe`: the current recipe of a loop, which prepares batches and counts them in metrics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pnne_nb.runtime.setup.recipe import Recipe
 
 @final
 class ActiveRecipe:
-    """Has the recipe at work; makes batches ready for its model and counts them in its metrics.
+    """The current recipe; it prepares batches for its model and counts them in its metrics.
 
     Attributes:
         recipe: The same, until `adopt` exchanges it.
@@ -35,7 +35,7 @@ class ActiveRecipe:
         self._without_gradients = torch.no_grad()
 
     def check_data(self) -> None:
-        """Compare data in memory with the graph's Input nodes before any step is made.
+        """Compare data in memory with the graph's Input nodes before the first step.
 
         Raises:
             TrainingError: It does not fit; other data is compared when it comes.
@@ -45,7 +45,7 @@ class ActiveRecipe:
                 self.prepare(source.first())
 
     def adopt(self, recipe: Recipe) -> None:
-        """Exchange the recipe; on an error, the old one stays.
+        """Replace the recipe; after an error, the old one stays.
 
         Raises:
             TrainingError: Data in memory does not fit what the new recipe expects.

@@ -1,4 +1,4 @@
-"""Tracks how a training stands by its goal: what was best and when, and the weights of that time."""
+"""`Standing`: the best value of a training's goal, its epoch, and the weights at that time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NUMBERS: Final = ("best", "best_epoch", "best_step", "judged_epoch", "epochs_si
 
 @final
 class Standing:
-    """What early stopping, ``best.ckpt`` and the best weights go by.
+    """The best value of the goal so far, for early stopping, ``best.ckpt`` and the best weights.
 
     Attributes:
         best: The least cost so far, see `Goal`.
@@ -30,7 +30,7 @@ class Standing:
         self.forget()
 
     def forget(self) -> None:
-        """Begin afresh: the model is another one."""
+        """Start again, because the model has changed."""
         self.best = math.inf
         self.best_epoch, self.best_step = 0, -1
         self.judged_epoch = 0
@@ -38,7 +38,7 @@ class Standing:
         self._weights: dict[str, Any] | None = None
 
     def judge(self, cost: float | None, goal: Goal, epoch: int, step: int, model: nn.Module | None) -> bool:
-        """Take what counts into account; whether it is an improvement.
+        """Record the goal's value; return whether it is an improvement.
 
         Args:
             cost: None where it was not measured.
@@ -58,19 +58,19 @@ class Standing:
         return True
 
     def end_epoch(self, epoch: int) -> None:
-        """Count how many epochs have made nothing better."""
+        """Count the epochs without an improvement."""
         if self.best_epoch == epoch:
             self.epochs_since_best = 0
         elif self.judged_epoch == epoch:
             self.epochs_since_best += 1
 
     def renamed(self, former: Mapping[str, str]) -> None:
-        """Follow renamed tensors of a model that computes the same: new names, with those before."""
+        """Rename the kept tensors of a model that computes the same."""
         if self._weights is not None:
             self._weights = {now: self._weights[before] for now, before in former.items() if before in self._weights}
 
     def restore(self, model: nn.Module, step: int) -> bool:
-        """Put the best weights back into `model`, after the last step; False if none were kept."""
+        """Restore the best weights in `model` after the last step; return False if none were kept."""
         self.best_step = step
         if self._weights is None:
             return False
@@ -82,7 +82,7 @@ class Standing:
         return {"weights": self._weights, **{name: getattr(self, name) for name in _NUMBERS}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state_dict`."""
+        """Restore the result of `state_dict`."""
         for name in _NUMBERS:
             setattr(self, name, state[name])
         self._weights = state["weights"]

@@ -1,4 +1,4 @@
-"""Undoes a step that fails, and repeats one that made NaN, to find where the first NaN came from, and why."""
+"""`FaultReplay`: undoes a failed step, and repeats it to find the origin of the first NaN."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pnne_nb.runtime.thread.rng import PrivateRandomness
 
 
 class NotFiniteError(TrainingError):
-    """The loss or a gradient is NaN or infinite; the model is as it was before the step.
+    """The loss or a gradient is NaN or infinite; the model is in its state before the step.
 
     Attributes:
         fault: Where it was made, and why; None where the step could not be made again.
@@ -39,7 +39,7 @@ class NotFiniteError(TrainingError):
 
 
 class StepPlace(NamedTuple):
-    """Where in the training a step is: its number and its epoch, from 1, and the batches of the epoch before it."""
+    """The place of a step in the training: its number and epoch, from 1, and the batches of the epoch before it."""
 
     step: int
     epoch: int
@@ -47,7 +47,7 @@ class StepPlace(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """What goes through the model at once.
+    """A batch or a part of it that goes through the model at once.
 
     Attributes:
         batch: Its tensors ``[n, ...]``; all of a batch, or a piece of it.
@@ -61,7 +61,7 @@ class Piece(NamedTuple):
 
 
 def pieces_of(batches: Sequence[Batch], of: Sequence[int], peers: Peers) -> list[Piece]:
-    """Return the pieces of a step, and where in their batches they are; called by every process of a group.
+    """Return the pieces of a step with their places in the batches; called by every process of a group.
 
     Args:
         batches: What goes through the model one by one, tensors ``[n, ...]`` each.
@@ -84,7 +84,7 @@ def pieces_of(batches: Sequence[Batch], of: Sequence[int], peers: Peers) -> list
 
 @final
 class FaultReplay:
-    """Keeps what a step changes, to undo it and to make it again.
+    """Saves the state that a step changes, to undo and repeat the step.
 
     Args:
         active: Has the recipe.
@@ -101,7 +101,7 @@ class FaultReplay:
         self._undo_update: Callable[[], None] | None = None
 
     def begin(self) -> None:
-        """Keep the state of now, at the beginning of a step."""
+        """Save the state at the beginning of a step."""
         self._modes.buffers.take()
         # Copies of the step before are given back first.
         self._undo_update = None
@@ -111,7 +111,7 @@ class FaultReplay:
             self._undo_update = _undo_of(recipe.optimizer)
 
     def undo(self) -> None:
-        """Put back the buffers, the random numbers and, where an update may be half made, parameters and optimizer."""
+        """Restore buffers and random state and, if the update had begun, parameters and optimizer state."""
         self._modes.buffers.restore()
         self._active.recipe.precision.abandon()
         if self._undo_update is not None:
@@ -126,7 +126,7 @@ class FaultReplay:
         pieces: Sequence[Piece],
         again: Callable[[], Sequence[Tensor]],
     ) -> NotFiniteError:
-        """Return the error for a loss or a gradient that is NaN or infinite; it names what made the first such value.
+        """Return the error for a non-finite loss or gradient, with the operation that produced the first such value.
 
         Args:
             what: The fact, as the beginning of a sentence.
@@ -146,7 +146,7 @@ class FaultReplay:
         else:
             node = fault_location.output_not_finite(recipe.model, pieces[-1].batch.inputs, pieces[-1].batch.named)
         hint = "Try a smaller learning rate or grad_clip=1.0, and look for NaN in the data."
-        lost = fault_location.parameters_not_finite(recipe.model)
+        lost = [name for name, parameter in recipe.model.named_parameters() if not parameter.isfinite().all()]
         if fault is not None:
             hint = f"{fault.cause} {fault.advice}"
         if lost and not (fault is not None and fault.stage == "weights"):
@@ -176,7 +176,7 @@ class FaultReplay:
         *,
         backward: bool,
     ) -> Fault | None:
-        """Make the passes again under watch; None where they cannot be made again."""
+        """Repeat the passes and trace them; return None if they cannot be repeated."""
         recipe = self._active.recipe
         if recipe.in_parts or (backward and recipe.peers.count > 1):
             return None  # The other processes would wait for this one, which ends in the middle.
@@ -284,7 +284,7 @@ def _of_data(origin: NanOrigin, position: int, first: int) -> Cause:
 
 
 def _named(batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
-    """Return the tensors of a batch by a name: of the Input node or the parameter of ``forward``, else its number."""
+    """Return the tensors of a batch by name: that of the Input node or of ``forward``'s parameter, else the number."""
     found: dict[str, Any] = {}
     for index, value in enumerate(batch.inputs):
         plain = "input" if len(batch.inputs) == 1 else f"input {index}"
@@ -297,14 +297,14 @@ def _named(batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
 
 
 def _numbered(given: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Return the names in several batches, with the batch's number in front."""
+    """Return the tensors of several batches, with the batch's number before each name."""
     if len(given) == 1:
         return dict(given[0])
     return {f"{number} {name}": tensor for number, batch in enumerate(given) for name, tensor in batch.items()}
 
 
 def _undo_of(optimizer: torch.optim.Optimizer) -> Callable[[], None]:
-    """Keep parameters and the optimizer's state; returns what puts them back."""
+    """Save parameters and optimizer state; return a function that restores them."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     kept, state = [parameter.detach().clone() for parameter in parameters], copy.deepcopy(optimizer.state_dict())
 

@@ -1,4 +1,4 @@
-"""Checks in one operation whether all gradients are finite."""
+"""`FiniteCheck`: checks in one operation whether all gradients are finite."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 @final
 class FiniteCheck:
-    """Reads every number once, by the operation of a gradient scaler.
+    """Checks all gradients with the operation of torch's `GradScaler`, which reads every number once.
 
     All gradients are looked at: a model may have branches, and parameters may make their own gradients infinite (a square
     root at 0), so no gradient tells of another.
@@ -43,7 +43,7 @@ class FiniteCheck:
 
 
 def total_norm(gradients: Sequence[Tensor]) -> Tensor:
-    """Return the Euclidean norm of all gradients together.
+    """Return the Euclidean norm of all gradients.
 
     Shape:
         - gradients: tensors `[*]`, each of its parameter's shape.

@@ -1,4 +1,4 @@
-"""Ends a training whose data does not come, within five seconds of a stop, with all that was trained."""
+"""`ForcedStop`: ends a training that is stuck in its data within five seconds of a stop, and keeps its result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SLOWER: Final = 3
 
 @final
 class ForcedStop:
-    """Looks, from a thread beside the training's, whether that is stuck in its data although it is to end.
+    """Checks from another thread whether a training that must end is stuck in its data.
 
     Args:
         loop: The training.
@@ -48,12 +48,12 @@ class ForcedStop:
         self._next = 0.0
 
     def look(self) -> None:
-        """Do what is due, if the training is asked to end."""
+        """Act if the training is asked to end."""
         if self._stopping():
             self.act(time.monotonic())
 
     def act(self, now: float) -> None:
-        """Do what is due at `now`, in seconds of the monotonic clock."""
+        """Interrupt or abandon the call if it is time, at `now` in seconds of the monotonic clock."""
         loop, calls, thread = self._loop, self._loop.foreign_calls, self._thread()
         # It may wait for another training that is stuck.
         loop.turn.given_up_by = thread

@@ -35,7 +35,7 @@ _NOTHING: AbstractContextManager[None] = nullcontext()
 
 @final
 class TrainingLoop:
-    """A training that can be left and entered again between any two batches.
+    """A training that can be interrupted and continued between any two batches.
 
     Attributes:
         steps: Optimizer steps done.
@@ -78,7 +78,7 @@ class TrainingLoop:
 
     @classmethod
     def of(cls, recipe: Recipe, seed: int, observers: Observers) -> TrainingLoop:
-        """Return a loop with random numbers of its own, which begin at `seed`."""
+        """Return a loop with its own random state, seeded with `seed`."""
         numbers = PrivateRandomness(seed, recipe.device, more=devices_of(recipe.model))
         return cls(recipe, numbers, observers)
 
@@ -99,11 +99,11 @@ class TrainingLoop:
 
     @property
     def fetching(self) -> bool:
-        """Whether the data is at work, not the model."""
+        """Whether the loop waits for data."""
         return self._doing.startswith("fetching")
 
     def check_data(self) -> None:
-        """Compare data in memory with the graph's Input nodes before anything is done.
+        """Compare data in memory with the graph's Input nodes before the first step.
 
         Raises:
             TrainingError: It does not fit; other data is compared when it comes.
@@ -111,7 +111,7 @@ class TrainingLoop:
         self._active.check_data()
 
     def adopt(self, recipe: Recipe) -> None:
-        """Go on by another recipe from the next step; on an error, by the old one.
+        """Use another recipe from the next step on; after an error, the old one stays.
 
         Raises:
             TrainingError: Data in memory does not fit what the new one expects.
@@ -120,7 +120,7 @@ class TrainingLoop:
         self.ring.clear()
 
     def take_over(self, recipe: Recipe, state: Mapping[str, Any], *, is_edited: bool) -> None:
-        """Go on by another recipe, from a state that was changed elsewhere.
+        """Continue with another recipe, from a state that another process changed.
 
         An epoch and a validation that are under way stay so. The random numbers are this loop's: in a validation, the
         state has those from before it.
@@ -139,11 +139,11 @@ class TrainingLoop:
         self._is_untouched = untouched
 
     def model_changed(self) -> None:
-        """Hold the modes of the model's layers, which are others now."""
+        """Track the modes of the model's new layers."""
         self._modes.set(self.recipe.model, training=self.recipe.model.training)
 
     def run(self, last_epoch: int) -> Generator[Event, None, None]:
-        """Train to the end of `last_epoch`, one event a batch or less.
+        """Train to the end of `last_epoch`; yields at most one event per batch.
 
         The caller decides between two events whether and when to go on. Closing the generator leaves the loop ready to
         run again from where it is.
@@ -171,7 +171,7 @@ class TrainingLoop:
                         self.recipe.val.close()
 
     def leave_data(self) -> None:
-        """Return to the state after the last step, after a call into the data was cut short; the batch is read again."""
+        """Return to the state after the last step, after an interrupted call into the data; the batch is read again."""
         self._doing = "between two steps"
         for source in (self.recipe.train, self.recipe.val):
             if source is not None:
@@ -180,12 +180,12 @@ class TrainingLoop:
         self._validation.leave()
 
     def be_patient(self) -> None:
-        """Reset the patience of early stopping, if it is used up: the training is to go on."""
+        """Reset the patience of early stopping if it is used up, so that the training continues."""
         if self.has_settled():
             self.standing.epochs_since_best = 0
 
     def has_settled(self) -> bool:
-        """Return whether early stopping ends the training now."""
+        """Return whether early stopping ends the training."""
         return self.recipe.patience is not None and self.standing.epochs_since_best >= self.recipe.patience
 
     def _restored(self) -> AnomalyFrame:
@@ -207,8 +207,11 @@ class TrainingLoop:
         batches, stages, stepper = self._open_epoch(), self.stages, self._stepper
         self._modes.set(self.recipe.model, training=True)
         while True:
-            self._offer_snapshot()
-            if self.recipe.val is not None and self._is_validation_due():
+            # Several processes share their state, so that none of them can go back alone.
+            if self.recipe.peers.count == 1:
+                self.ring.offer(self.steps, self.state_dict)
+            due = self._judged_at < self.steps and self.recipe.validate_every.after_step(self.steps)
+            if due and self.recipe.val is not None:
                 yield from self._judge(self.recipe.val)
             # Since the step before, it may have become another one.
             recipe = self.recipe
@@ -243,13 +246,8 @@ class TrainingLoop:
         if self.position == 0:
             raise TrainingError("The training data gave no batch at all.")
 
-    def _offer_snapshot(self) -> None:
-        # What several processes share, none of them can take back alone.
-        if self.recipe.peers.count == 1:
-            self.ring.offer(self.steps, self.state_dict)
-
     def skip(self, batches: int) -> None:
-        """Go on behind the next so many batches of the epoch, which no step is made of."""
+        """Skip the next batches of the epoch."""
         self.position += batches
         self._is_untouched = False
         self.ring.touch()
@@ -268,16 +266,13 @@ class TrainingLoop:
             step.logged,
         )
 
-    def _is_validation_due(self) -> bool:
-        return self._judged_at < self.steps and self.recipe.validate_every.after_step(self.steps)
-
     def _judge(self, source: BatchSource) -> Iterator[Event]:
         metrics = yield from self._validate(source)
         improved = self._improves(metrics)
         yield Judged(EpochFrame(self.epoch, self.steps, metrics), improved)
 
     def _improves(self, metrics: Mapping[str, float]) -> bool:
-        """Take what the training is judged by into account, where it is among these numbers."""
+        """Record the goal's value, if it is among these numbers; return whether it improved."""
         recipe = self.recipe
         if "val_loss" in metrics:
             self._judged_at = self.steps
@@ -332,7 +327,7 @@ class TrainingLoop:
         return AnomalyFrame(self.steps, "out-of-memory", message, hint="A smaller batch_size saves memory as well.")
 
     def validate(self) -> Generator[Validated | Eased, None, EpochFrame]:
-        """Validate between two steps, one event a batch; the training is as before it.
+        """Validate between two steps, with one event per batch, without changing the training.
 
         Raises:
             TrainingError: There is no validation data, or this is inside a validation.
@@ -368,7 +363,7 @@ class TrainingLoop:
     # Checkpoints
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the rest of the training depends on, between two events, in plain types and tensors."""
+        """Return the complete state of the training between two events, in plain types and tensors."""
         recipe = self.recipe
         scaler = recipe.precision.scaler
         return {
@@ -388,13 +383,13 @@ class TrainingLoop:
         }
 
     def _next_randomness(self) -> Mapping[str, Any]:
-        """Return the random states with which a training continues from here."""
+        """Return the random states with which the training continues."""
         if self._is_untouched:
             return self._epoch_randomness  # to open the epoch draws the numbers since
         return self._validation.began_with or self._randomness.state_dict()
 
     def _goes_on(self, recipe: Recipe) -> AbstractContextManager[None]:
-        """Return a block in which what a checkpoint has given to others shows to be what they need."""
+        """Return a context manager that explains a failure of objects restored from a checkpoint at their first use."""
         return self._tried(recipe) if self._untried else _NOTHING
 
     @contextmanager
@@ -409,7 +404,7 @@ class TrainingLoop:
             raise fault from error
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned.
+        """Restore the result of `state_dict`.
 
         Raises:
             CheckpointError: It belongs to another model, optimizer or scheduler.

@@ -1,4 +1,4 @@
-"""Defines the events of a training: what its loop has done between two halts."""
+"""The events that a training loop yields."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Stepped(msgspec.Struct, frozen=True, tag=True):
 
 
 class Validated(msgspec.Struct, frozen=True, tag=True):
-    """One batch of the validation data was looked at.
+    """One batch of the validation data was evaluated.
 
     Attributes:
         batch: Its number, from 1.
@@ -48,7 +48,7 @@ class EpochEnded(msgspec.Struct, frozen=True, tag=True):
 
 
 class Eased(msgspec.Struct, frozen=True, tag=True):
-    """Memory was too small for a batch: from here on, batches are cut into pieces.
+    """A batch did not fit in memory: from here on, batches are cut into pieces.
 
     Attributes:
         validating: Whether of the validation data, not before a step.
@@ -59,25 +59,25 @@ class Eased(msgspec.Struct, frozen=True, tag=True):
 
 
 class Restored(msgspec.Struct, frozen=True, tag=True):
-    """The training is over, and the model has its best weights back."""
+    """The training has ended, and the model has its best weights again."""
 
     frame: AnomalyFrame
 
 
 class Restarted(msgspec.Struct, frozen=True, tag=True):
-    """One of several processes had died, and all have begun again at a checkpoint."""
+    """One of several processes died, and all have restarted from a checkpoint."""
 
     frame: AnomalyFrame
 
 
 class Unsaved(msgspec.Struct, frozen=True, tag=True):
-    """Several processes train, and a checkpoint of theirs could not be written."""
+    """A checkpoint of several processes could not be written."""
 
     frame: AnomalyFrame
 
 
 class Waiting(msgspec.Struct, frozen=True, tag=True):
-    """Other processes are at work, and nothing has happened for a moment."""
+    """Other processes are working, without an event for a moment."""
 
 
 Event: TypeAlias = Stepped | Validated | Judged | EpochEnded | Eased | Restored | Restarted | Unsaved | Waiting

@@ -30,12 +30,12 @@ REDUCTIONS: tuple[Reduction, ...] = ("mean", "sum", "other")
 
 
 class WeightsChangedError(Exception):
-    """The step under way has weighted the parts of its batches wrongly, and has to be made again."""
+    """The current step has weighted the parts of its batches wrongly, and must be repeated."""
 
 
 @final
 class LossReduction:
-    """How the loss function combines its examples, found out at the first batch that is in parts.
+    """How the loss function combines its examples, determined at the first batch in parts.
 
     Attributes:
         kind: What was found out, or None.
@@ -45,7 +45,7 @@ class LossReduction:
         self.kind: Reduction | None = None
 
     def learn(self, recipe: Recipe, output: Any, batch: Batch, value: float) -> bool:
-        """Find it out by the loss of a part, unless it is known. All processes call this together.
+        """Determine the kind from the loss of a part, unless it is known; all processes call this together.
 
         Args:
             recipe: Has the loss function and the processes.
@@ -66,7 +66,7 @@ class LossReduction:
         return bool(agreed)
 
     def learn_in_step(self, recipe: Recipe, output: Any, batch: Batch, value: float, step: int) -> AnomalyFrame | None:
-        """Return the same in an optimizer step, whose weights were chosen before.
+        """Do the same in an optimizer step, whose weights were chosen before.
 
         Args:
             recipe: See `learn`, also for `output`, `batch` and `value`.
@@ -102,7 +102,7 @@ def _is_known(recipe: Recipe) -> bool:
 
 
 def _tried(recipe: Recipe, output: Any, batch: Batch, value: float) -> Reduction | None:
-    """Find how the loss function combines the examples of `batch`, by its values for parts of them.
+    """Determine how the loss function combines the examples of `batch`, from its values for parts of them.
 
     Args:
         recipe: Has the loss function.
@@ -174,14 +174,14 @@ def shares(
 
 
 def weight_of(recipe: Recipe, batch: Batch, reduction: Reduction | None = None) -> float | None:
-    """Return the number that the loss of a part divides by, or None where the losses of parts add up.
+    """Return the divisor of a part's loss, or None if the losses of parts are added up.
 
     Torch's own losses are known. Any other one is taken for a mean over the examples, unless `reduction` says what was
     found out.
     """
     loss, target = recipe.loss, batch.target
     if isinstance(loss, WeighedLoss):
-        loss, target = loss.layer, _only(target)
+        loss, target = loss.layer, target[0] if isinstance(target, tuple) and len(target) == 1 else None
     if not (recipe.compares and batch.counts):
         return float(batch.examples)
     match getattr(loss, "reduction", None):
@@ -195,7 +195,7 @@ def weight_of(recipe: Recipe, batch: Batch, reduction: Reduction | None = None) 
 
 
 def counts_for_nothing(output: Any, loss: Tensor) -> Tensor:
-    """Return a loss of zero that can be differentiated: a part whose targets are all ignored has NaN for a loss.
+    """Return a differentiable loss of zero, for a part whose targets are all ignored and whose loss is NaN.
 
     Shape:
         - output: tensors `[N, ...]`, or collections of them.
@@ -206,16 +206,12 @@ def counts_for_nothing(output: Any, loss: Tensor) -> Tensor:
     return torch.stack(parts).sum() if parts else loss * 0.0
 
 
-def _only(targets: Any) -> Any:
-    return targets[0] if isinstance(targets, tuple) and len(targets) == 1 else None
-
-
 def _is_of_classes(target: Any) -> bool:
     return isinstance(target, Tensor) and target.dim() > 0 and not target.is_floating_point()
 
 
 def _weight(target: Tensor, weight: Tensor | None, ignored: int) -> float:
-    """Return the number of targets that count, or the sum of their class weights, as torch's mean divides.
+    """Return the divisor of torch's mean: the number of counting targets, or the sum of their class weights.
 
     Shape:
         - target: `[N, ...]`, numbers of classes.

@@ -1,4 +1,4 @@
-"""Repeats a step for which memory is too small, with smaller pieces of its batches."""
+"""`OutOfMemoryRetry`: repeats a step that ran out of memory with smaller pieces of its batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pnne_nb.telemetry.frames import AnomalyFrame
 
 @final
 class OutOfMemoryRetry:
-    """Cuts the batches of a step into pieces, twice as many each time that memory is too small.
+    """Cuts the batches of a step into pieces, and doubles their number after each out-of-memory error.
 
     Args:
         active: Has the recipe.
@@ -34,7 +34,7 @@ class OutOfMemoryRetry:
         self._all_know = False
 
     def cut(self, group: Sequence[Any]) -> tuple[Sequence[Any], Sequence[int]]:
-        """Cut raw batches for a step that begins; returns the pieces, and for each the number of its batch, from 0."""
+        """Cut the raw batches of a new step; returns the pieces, and the number of each piece's batch, from 0."""
         self.updating = self._all_know = False
         if self.pieces == 1:
             return group, range(len(group))
@@ -50,7 +50,7 @@ class OutOfMemoryRetry:
         return found, of
 
     def largest(self, error: RuntimeError, raws: Sequence[Any]) -> int:
-        """Return the number of examples of the largest piece, where smaller ones may cure `error`; otherwise raise it."""
+        """Return the number of examples of the largest piece if smaller ones may help; otherwise raise `error`."""
         if not is_out_of_memory(error):
             raise error
         found = max(map(self._examples, raws))
@@ -59,7 +59,7 @@ class OutOfMemoryRetry:
         return found
 
     def ease(self, largest: int, step: int) -> AnomalyFrame:
-        """Cut batches into twice as many pieces from now on.
+        """Double the number of pieces.
 
         Args:
             largest: The number of examples that were too many at once.
@@ -86,7 +86,7 @@ class OutOfMemoryRetry:
         return AnomalyFrame(step=step, kind="out-of-memory", message=message, hint=hint)
 
     def forward_with_peers(self, batch: Batch, forward: Callable[[], tuple[Any, Tensor]]) -> tuple[Any, Tensor]:
-        """Make a forward pass that several processes make together: if it is too much for one, it fails in all.
+        """Run a forward pass together with other processes; if one runs out of memory, it fails in all.
 
         Args:
             batch: The piece of this process.

@@ -1,4 +1,4 @@
-"""Makes one optimizer step: forward, backward, update.
+"""`Stepper`: makes one optimizer step: forward, backward, update.
 
 What else may happen has a place of its own: `oom_retry` cuts batches for which memory is too small, `loss_weighting`
 weighs the parts of a batch, `fault_replay` undoes a step that fails and finds the node of the first NaN, and `Peers`
@@ -36,7 +36,7 @@ from pnne_nb.telemetry.frames import AnomalyFrame
 
 
 class StepResult(msgspec.Struct, frozen=True):
-    """What a step has measured.
+    """The measurements of a step.
 
     Attributes:
         loss: Averaged over the examples.
@@ -119,7 +119,7 @@ def forward(recipe: Recipe, raw: Any, batch: Batch) -> tuple[Any, Tensor]:
 
 
 def drop_gradients(optimizer: torch.optim.Optimizer) -> None:
-    """Do what ``zero_grad()`` does, without its label for torch's profiler, which costs a percent of a small model's step."""
+    """Do what ``zero_grad()`` does, without its profiler label, which costs a percent of a small model's step."""
     if type(optimizer).zero_grad is not torch.optim.Optimizer.zero_grad:
         optimizer.zero_grad(set_to_none=True)
         return
@@ -161,7 +161,7 @@ class Stepper:
         self._of: Sequence[int] = ()
 
     def make(self, group: Sequence[Any], place: StepPlace) -> StepResult:
-        """Make one step; where memory is too small for it, the same one from smaller pieces of the batches.
+        """Make one step; if memory is too small, repeat it with smaller pieces of the batches.
 
         Args:
             group: Raw batches whose gradients are added up.
@@ -250,7 +250,7 @@ class Stepper:
     def _differentiate(
         self, raws: Sequence[Any], batches: Sequence[Batch], weights: Sequence[float]
     ) -> tuple[float, list[Any]]:
-        """Make the forward and backward passes, which leave the gradients of the loss with the parameters.
+        """Run the forward and backward passes, which accumulate the parameters' gradients.
 
         The stage of the last backward pass is still open then.
 
@@ -289,7 +289,7 @@ class Stepper:
         return value, outputs
 
     def _check_gradients(self, raws: Sequence[Any], batches: Sequence[Batch], *, wanted: bool) -> float | None:
-        """Insist on finite gradients, and clip them if need be; returns their norm if it is `wanted` or needed anyway."""
+        """Raise an error unless gradients are finite, and clip them if configured; return their norm if it was computed."""
         recipe = self._active.recipe
         groups = recipe.optimizer.param_groups
         gradients = [grad for group in groups for one in group["params"] if (grad := one.grad) is not None]
@@ -320,7 +320,7 @@ class Stepper:
     def _closure(
         self, raws: Sequence[Any], batches: Sequence[Batch], weights: Sequence[float], value: float
     ) -> Callable[[], float]:
-        """Return what an optimizer such as LBFGS calls for the loss at other parameters: same batches, same numbers."""
+        """Return the closure for an optimizer such as LBFGS: the loss at other parameters, with the same batches and draws."""
         known: list[float] = [value]
 
         def loss() -> float:

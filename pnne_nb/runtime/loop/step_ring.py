@@ -1,4 +1,4 @@
-"""Keeps the last steps of a training, so that it can go back to each of them.
+"""`StepRing`: keeps the last steps of a training, so that it can go back to each of them.
 
 A step is a function of the state before it, the batch and the random numbers, and all of these are in a snapshot of the
 state. So only now and then a snapshot is kept, and of each step only its loss: going back loads the snapshot before, makes
@@ -45,7 +45,7 @@ class StepSnapshot(NamedTuple):
 
 
 class KeptSteps(NamedTuple):
-    """What a ring has kept, on its way to the ring of another process.
+    """The contents of a ring, for the ring of another process.
 
     Attributes:
         snapshots: Oldest first.
@@ -60,7 +60,7 @@ class KeptSteps(NamedTuple):
 
 @final
 class StepRing:
-    """Keeps losses of steps, and snapshots that are enough to go back `STEPS` steps.
+    """Keeps the losses of steps, and enough snapshots to go back `STEPS` steps.
 
     Attributes:
         memory: Bytes that snapshots may take; 0 keeps none.
@@ -93,19 +93,19 @@ class StepRing:
 
     @property
     def end(self) -> int | None:
-        """Steps that were done when it was told of the training last, or None if it knows nothing."""
+        """Number of the last recorded step, or None if there is none."""
         if self._losses:
             return self._losses[-1][0]
         return self.snapshots[-1].step if self.snapshots else None
 
     def note(self, step: int, loss: float) -> None:
-        """Note that a step was made."""
+        """Record a step."""
         if not self._resting:
             self._losses.append((step, loss))
 
     @contextmanager
     def rest(self) -> Iterator[None]:
-        """A block whose steps are those that are kept already."""
+        """Do not record the steps in this block, which repeat recorded ones."""
         self._resting = True
         try:
             yield
@@ -113,7 +113,7 @@ class StepRing:
             self._resting = False
 
     def offer(self, step: int, take: Callable[[], Mapping[str, Any]]) -> None:
-        """Keep a snapshot if one is due; called between two steps.
+        """Take a snapshot if one is due; called between two steps.
 
         Args:
             step: Steps done.
@@ -145,7 +145,7 @@ class StepRing:
         self._next_time = now + (now - began) / SHARE
 
     def _append(self, snapshot: StepSnapshot) -> None:
-        """Keep a snapshot; drop what is older than need be, and then what memory has no room for."""
+        """Add a snapshot; drop those that are no longer needed, and those that exceed the memory."""
         while self.snapshots and self.snapshots[-1].step >= snapshot.step:
             self.snapshots.pop()
         self.snapshots.append(snapshot)
@@ -155,28 +155,28 @@ class StepRing:
             del self.snapshots[0]
 
     def touch(self) -> None:
-        """Begin the next step with a snapshot: the training may have been changed between two steps."""
+        """Take a snapshot before the next step, because the training may have been changed between two steps."""
         self._next_step, self._next_time = 0, 0.0
 
     def clear(self) -> None:
-        """Forget everything: the steps so far are another training's."""
+        """Forget everything, because the training was replaced."""
         self.cleared += 1
         self.snapshots.clear()
         self._losses.clear()
         self.touch()
 
     def forget_unless_at(self, step: int) -> None:
-        """Forget all steps, unless the last is `step`: others, such as a group of processes, made those between."""
+        """Forget all steps unless the last one is `step`; otherwise, other processes made the steps between."""
         end = self.end
         if end is not None and end != step:
             self.clear()
 
     def kept(self) -> KeptSteps:
-        """Return what is kept, for `follow`."""
+        """Return the contents, for `follow`."""
         return KeptSteps(list(self.snapshots), list(self._losses), self.needed)
 
     def follow(self, steps: KeptSteps) -> None:
-        """Keep what another ring has kept of the steps after these."""
+        """Append the contents of another ring, of later steps."""
         if steps.losses:
             self.forget_unless_at(steps.losses[0][0] - 1)
         for snapshot in steps.snapshots:
@@ -191,7 +191,7 @@ class StepRing:
         return self.snapshots[index - 1] if index else None
 
     def cut(self, step: int) -> None:
-        """Forget what came after `step` steps: the training is back there."""
+        """Forget what came after `step` steps, to which the training has returned."""
         while self.snapshots and self.snapshots[-1].step > step:
             self.snapshots.pop()
         while self._losses and self._losses[-1][0] > step:
@@ -235,7 +235,7 @@ def _size(value: Any) -> int:
 
 
 def copied(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a training's state, on the CPU, that does not change with it."""
+    """Return an independent copy of a training's state on the CPU."""
     with torch.no_grad():
         made: dict[str, Any] = _copied(dict(state))
     return made

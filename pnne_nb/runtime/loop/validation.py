@@ -1,4 +1,4 @@
-"""Makes a pass over the validation data, between two steps of a training."""
+"""`Validation`: a pass over the validation data between two steps of a training."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pnne_nb.runtime.thread.step_lock import TrainingTurn
 
 @final
 class Validation:
-    """Validates the model of a recipe; the training is as before it.
+    """Validates the model of a recipe without changing the training.
 
     Attributes:
         began_with: The training's random numbers while a pass is under way, else None.
@@ -59,7 +59,7 @@ class Validation:
         self._found: dict[str, float] | None = None
 
     def run(self, source: BatchSource) -> Generator[Validated, None, dict[str, float]]:
-        """Make one pass, an event a batch; one that is closed in the middle leaves no trace.
+        """Run one pass, with one event per batch; closing it early leaves no trace.
 
         Where a pass is under way, because the training halts in the middle of it or has lent the model, this is the
         rest of that pass: the request has its result, and the training then finds the pass made.
@@ -145,7 +145,7 @@ class Validation:
             self.began_with = None
 
     def leave(self) -> None:
-        """Forget the pass under way, after a call into the data was cut short."""
+        """Abandon the current pass after an interrupted call into the data."""
         self._undo()
         self._under_way = self._found = None
 
@@ -154,7 +154,7 @@ class Validation:
         return self._active.recipe.peers.sum([float(sum(batch.examples for batch, _, _ in judged if batch.counts))])[0]
 
     def _judged(self, raw: Any) -> list[tuple[Batch, Any, float]]:
-        """Return the batch, or where memory is too small for it the pieces of it, with outputs and losses.
+        """Return the batch, or its pieces if memory is too small, with outputs and losses.
 
         In eval mode, the pieces of a batch say what it would have said.
         """
@@ -172,7 +172,7 @@ class Validation:
             told.append((largest, self._pieces))
 
     def _share_eased(self) -> None:
-        """Share what one process of a group has met, after the pass: all processes then have the same events."""
+        """Share out-of-memory retries among the processes of a group after the pass, so that all have the same events."""
         peers = self._active.recipe.peers
         if peers.count == 1:
             return

@@ -24,7 +24,7 @@ Told: TypeAlias = StepFrame | EpochStartFrame | EpochFrame | StateFrame | Anomal
 
 @final
 class Listeners:
-    """Functions by topic, called with the frame in the thread where it happens.
+    """Callbacks by topic, called with the frame in the thread of the event.
 
     Attributes:
         calling: Makes the block around each call of a function with that name.
@@ -64,7 +64,7 @@ class Listeners:
 
     @property
     def waited_for(self) -> list[str]:
-        """The topics of functions that a training in another process waits for."""
+        """The topics whose callbacks make a training in another process wait."""
         return sorted(set(self._waited_for))
 
     def tell(self, frame: Told) -> None:

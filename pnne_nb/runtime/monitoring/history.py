@@ -1,4 +1,4 @@
-"""Keeps the measurements of a training, in bounded memory however long it runs."""
+"""`History`: the measurements of a training, in bounded memory."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class History(Mapping[str, NDArray[np.float64]]):
         return f"History({steps} steps, {epochs} epochs: {', '.join(self)})"
 
     def record(self, frame: StepFrame | EpochFrame | AnomalyFrame | MemoryFrame) -> None:
-        """Take one frame in."""
+        """Record a frame."""
         if isinstance(frame, StepFrame):
             self.record_step(frame)
             return
@@ -92,7 +92,7 @@ class History(Mapping[str, NDArray[np.float64]]):
                     del self._anomalies[:-ANOMALIES_KEPT]
 
     def record_step(self, frame: StepFrame) -> None:
-        """Take one step in."""
+        """Record a step."""
         step = frame.step
         with self._lock:
             self._series["loss"].append(step, frame.loss)
@@ -152,7 +152,7 @@ class History(Mapping[str, NDArray[np.float64]]):
             return len(self._series) + len(self._epochs)
 
     def steps(self, name: str = "loss") -> NDArray[np.int64]:
-        """At which optimizer steps the values of `name` were measured.
+        """Return the optimizer steps at which the values of `name` were measured.
 
         Raises:
             UnknownSeriesError: There is no such name.
@@ -160,7 +160,7 @@ class History(Mapping[str, NDArray[np.float64]]):
         return self.points(name)[0]
 
     def points(self, name: str = "loss") -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the steps and values of `name` as of one moment: read one after the other, they may have grown in between.
+        """Return the steps and values of `name` together, because they may grow between two separate reads.
 
         Raises:
             UnknownSeriesError: There is no such name.
@@ -204,7 +204,7 @@ class History(Mapping[str, NDArray[np.float64]]):
 
     @property
     def anomalies(self) -> list[AnomalyFrame]:
-        """What went wrong, oldest first; the last 1000 at most."""
+        """The anomalies, oldest first; at most the last 1000."""
         with self._lock:
             return list(self._anomalies)
 
@@ -243,7 +243,7 @@ class History(Mapping[str, NDArray[np.float64]]):
 
     @property
     def skipped_steps(self) -> int:
-        """How many steps left the parameters as they were, because a scaled gradient overflowed."""
+        """Number of steps that did not change the parameters, because a scaled gradient overflowed."""
         with self._lock:
             return self._skipped_steps
 
@@ -323,7 +323,7 @@ class History(Mapping[str, NDArray[np.float64]]):
 
     @property
     def over_epochs(self) -> frozenset[str]:
-        """The names of what is measured over epochs; everything else is over steps."""
+        """The names of the series over epochs; all others are over steps."""
         with self._lock:
             return frozenset(self._epochs)
 
@@ -355,7 +355,7 @@ class History(Mapping[str, NDArray[np.float64]]):
         )
 
     def cut(self, step: int, epoch: int) -> None:
-        """Forget what comes after a step: the training is back there.
+        """Forget everything after a step to which the training has returned.
 
         Args:
             step: The last one that stays.
@@ -373,7 +373,7 @@ class History(Mapping[str, NDArray[np.float64]]):
             self._total_steps = min(self._total_steps, step)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything, in plain types."""
+        """Return the complete history in plain types."""
         with self._lock:
             return {
                 "series": {name: _as_tensors(series.state_dict()) for name, series in self._series.items()},
@@ -387,7 +387,7 @@ class History(Mapping[str, NDArray[np.float64]]):
             }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become what `state_dict` was taken from."""
+        """Restore the result of `state_dict`."""
         with self._lock:
             self._series = {}
             for name, saved in state["series"].items():
@@ -404,5 +404,5 @@ _COLUMNS = {"steps": torch.int64, "values": torch.float64}
 
 
 def _as_tensors(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the state of a series as a checkpoint holds it: columns as tensors `[points]`."""
+    """Return the state of a series for a checkpoint, with columns as tensors `[points]`."""
     return {**state, **{key: torch.tensor(state[key], dtype=dtype) for key, dtype in _COLUMNS.items()}}

@@ -40,12 +40,12 @@ class MemoryNeeds(msgspec.Struct, frozen=True):
 
     @property
     def more(self) -> int:
-        """What is needed beyond what is in use now."""
+        """Memory that is needed beyond the current use."""
         return self.gradients + self.optimizer + (self.activations or 0)
 
     @property
     def fits(self) -> bool:
-        """Whether there is enough of it."""
+        """Whether the free memory is enough."""
         return self.more <= self.free
 
     def __str__(self) -> str:
@@ -87,7 +87,7 @@ def shortage(recipe: Recipe) -> AnomalyFrame | None:
 
 
 def without_memory(model: nn.Module) -> dict[int, Any]:
-    """Return a memo for `copy.deepcopy` by which the copy's parameters and buffers are shapes only."""
+    """Return a memo for `copy.deepcopy` that puts the copy's parameters and buffers on the meta device."""
     memo: dict[int, Any] = {}
     for parameter in model.parameters():
         shape = torch.empty_like(parameter, device="meta")
@@ -98,7 +98,7 @@ def without_memory(model: nn.Module) -> dict[int, Any]:
 
 
 def _optimizer_state(optimizer: torch.optim.Optimizer, memo: dict[int, Any], *, or_else: int) -> int:
-    """Return what a step leaves behind, made with shapes only, where that is possible."""
+    """Return the optimizer state after a step, computed on the meta device if possible."""
     try:
         imagined = copy.deepcopy(optimizer, memo)
         for group in imagined.param_groups:
@@ -128,7 +128,7 @@ def _activations(recipe: Recipe, memo: dict[int, Any]) -> int | None:
 
 
 def _examples(source: TensorSource | DatasetSource) -> int:
-    """Return the number of examples in the largest batch: no more than there are, whatever was asked for."""
+    """Return the number of examples in the largest batch, at most the number of all examples."""
     there = source.tensors[0] if isinstance(source, TensorSource) else source.template.dataset
     assert isinstance(there, Sized)
     return min(source.batch_size, len(there))
@@ -136,7 +136,7 @@ def _examples(source: TensorSource | DatasetSource) -> int:
 
 @final
 class _Kept:
-    """Adds up the tensors that autograd keeps, each once, without those that are there already."""
+    """Adds up the tensors that autograd keeps, each once, without existing ones."""
 
     def __init__(self, there: list[Tensor]) -> None:
         self.bytes = 0
@@ -159,7 +159,7 @@ def _storage(tensor: Tensor) -> torch.UntypedStorage:
 
 
 def imagined_batch(value: Any, examples: int) -> Any:
-    """Return the same with so many examples, and without memory."""
+    """Return a batch of the meta device with so many examples."""
     match value:
         case Tensor() if value.dim() > 0:
             return torch.empty(examples, *value.shape[1:], dtype=value.dtype, device="meta")

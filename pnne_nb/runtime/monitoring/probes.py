@@ -24,17 +24,17 @@ _UNWATCHED: AbstractContextManager[None] = nullcontext()
 class Observers:
     """The probes of one training.
 
-    Each keeps within a budget of its own, and all together within the largest of them: two who watch one training cost
-    it no more than one. Who has to wait is observed in one step with the others that are due by then.
+    Each probe keeps within its own budget, and all of them together within the largest budget: two observers of one
+    training cost no more than one. Probes that had to wait run in the same step as the others that are due by then.
 
     Probes are added and removed from any thread; everything else happens in the training thread.
 
     Args:
-        publish: Takes the frames that the probes made.
+        publish: Takes the frames of the probes.
 
     Attributes:
-        publish: The same; for frames that were made elsewhere.
-        muted: Whether nobody observes: steps are made again.
+        publish: The argument, for frames that come from another process.
+        muted: Whether probes are off because steps are repeated.
     """
 
     def __init__(self, publish: Callable[[Sequence[Frame]], None]) -> None:
@@ -44,15 +44,15 @@ class Observers:
         self._probes: tuple[tuple[Probe, Cadence], ...] = ()
         self._toll = Toll()
         self._timing = _Timing(self._toll)
-        self._quiet_until = float("inf")  # when somebody next wants to know of a step, in seconds, monotonic
-        self._paid = float("-inf")  # when what was observed last will have been paid for, in seconds, monotonic
+        self._quiet_until = float("inf")  # no step before then (seconds, monotonic) is observed or timed
+        self._paid = float("-inf")  # when the last observation is paid for (seconds, monotonic)
         self._since: float | None = None  # when the first step was observed
         self._observed = 0
         self._reported = float("-inf")
 
     @property
     def entries(self) -> tuple[tuple[Probe, Cadence], ...]:
-        """The probes that are there now, with their cadences."""
+        """The probes and their cadences."""
         return self._probes
 
     def add(self, probe: Probe, cadence: Cadence) -> Callable[[], None]:
@@ -60,7 +60,7 @@ class Observers:
         entry = (probe, cadence)
         with self._lock:
             if not self._probes:
-                # Neither rate nor share is one over the time without probes.
+                # Rate and share leave out the time without probes.
                 self._observed, self._reported = 0, float("-inf")
                 self._since, self._toll.paired = None, PairedOverhead()
             self._probes = (*self._probes, entry)
@@ -73,8 +73,8 @@ class Observers:
         return remove
 
     def watching(self, step: int) -> AbstractContextManager[Watched | None]:
-        """Observe one step with every probe that is due; gives None when none is."""
-        # Of most steps, which may take half a millisecond, these two lines are all that watching takes.
+        """Observe one step with every probe that is due; yields None if none is."""
+        # Most steps, which may take half a millisecond, run only the next two lines.
         now = time.monotonic()
         if now < self._quiet_until or self.muted:
             return _UNWATCHED
@@ -82,7 +82,7 @@ class Observers:
         due = [entry for entry in probes if entry[1].due(now)] if now >= self._paid else None
         if due:
             return self._observing(due, step, now)
-        if probes and self._toll.wants_bare(now):
+        if probes and now >= self._toll.next_bare:
             return self._timing.of(now)
         next_due = min((cadence.next_due for _, cadence in probes), default=float("inf"))
         self._quiet_until = min(max(next_due, self._paid), self._toll.next_bare) if probes else float("inf")
@@ -112,7 +112,7 @@ class Observers:
             self._give_up(probe, error, step)
 
     def conclude(self, step: int) -> None:
-        """Let probes report what they have gathered: the training ends, for now, after `step`."""
+        """Publish what probes have gathered; the training pauses or ends after `step`."""
         for probe, _ in self._probes:
             if isinstance(probe, Concluding):
                 try:
@@ -125,14 +125,13 @@ class Observers:
     def _give_up(self, probe: Probe, error: Exception, step: int) -> None:
         with self._lock:
             self._probes = tuple(entry for entry in self._probes if entry[0] is not probe)
-        what = f"{type(probe).__name__} failed and watches no longer: {type(error).__name__}: {error}"
+        what = f"{type(probe).__name__} failed and was removed: {type(error).__name__}: {error}"
         self.publish([AnomalyFrame(step=step, kind="probe-failed", message=what)])
 
     def cost(self, now: float) -> Overhead:
-        """Estimate what observing has cost by `now` (seconds, monotonic) since there were probes.
+        """Estimate the cost of observing from the first observed step to `now` (seconds, monotonic).
 
-        The pause that an observation is paid for with counts as soon as it begins, so that the first one is not
-        compared with the few milliseconds before it.
+        The pause after the last observation counts in full, as in `Cadence.elapsed`.
         """
         return Overhead(0.0) if self._since is None else self._toll.paired.over(max(now, self._paid) - self._since)
 
@@ -141,7 +140,7 @@ class Observers:
         if elapsed < _COST_EVERY:
             return []
         cost = self.cost(now)
-        # Nothing has been counted when the first is reported: it is told how often they may come.
+        # The first report has counted nothing yet: it gives the planned rate.
         planned = max((cadence.rate for _, cadence in self._probes), default=0.0)
         rate = self._observed / elapsed if math.isfinite(elapsed) else planned
         self._observed, self._reported = 0, now
@@ -150,7 +149,7 @@ class Observers:
 
 @final
 class _Timing:
-    """Times a step that is not observed. No generator: most of what that takes is code that the caches lack by then."""
+    """Times an unobserved step. A class, because a generator's code would have to be fetched into the caches again."""
 
     def __init__(self, toll: Toll) -> None:
         self._toll = toll

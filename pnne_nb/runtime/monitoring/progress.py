@@ -1,4 +1,4 @@
-"""Computes the progress of a training: its speed, the time that is left, and the line of text that says so."""
+"""The progress of a training: speed, remaining time, and a line of text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STANDS: Final = 0.05
 
 @final
 class Progress:
-    """Measures speed at each look.
+    """Measures the speed of a training.
 
     Args:
         batches: Batches in an epoch, or None.
@@ -48,11 +48,11 @@ class Progress:
         return True
 
     def rest(self) -> None:
-        """Training halts: the time until it goes on counts for nothing."""
+        """Exclude the time until the training continues."""
         self._looked = None
 
     def frame(self, epoch: int, epochs: int, batch: int, steps: int) -> ProgressFrame:
-        """Return where training is; `epoch` from 1 and `batch` as done in it."""
+        """Return a progress frame; `epoch` from 1, `batch` the number of its finished batches."""
         left = None
         if self._batches is not None and self._speed > 0:
             batches = max(0, (epochs - epoch + 1) * self._batches - batch)
@@ -64,7 +64,7 @@ class Progress:
 
 @final
 class ProgressBar:
-    """Writes one line over and over, and leaves the last one.
+    """Rewrites one line of text, and leaves the last one.
 
     Args:
         stream: Where to.
@@ -87,7 +87,7 @@ class ProgressBar:
             self._line.keep()
 
     def while_waiting(self, wait: Callable[[float | None], bool], timeout: float | None) -> bool:
-        """Call `wait` for a moment at a time until it returns True or `timeout` seconds are over; return what it did."""
+        """Call `wait` with short timeouts until it returns True or `timeout` seconds are over; return its last result."""
         end = float("inf") if timeout is None else time.monotonic() + timeout
         look = FIRST
         while not wait(min(look, max(0.0, end - time.monotonic()))):

@@ -27,7 +27,7 @@ from pnne_nb.telemetry.frames import (
 
 @final
 class Reports:
-    """The one way by which news of a training gets out.
+    """Passes the events of a training to its history, channel and listeners.
 
     Attributes:
         history: What was measured.
@@ -42,7 +42,7 @@ class Reports:
         self._trends = Trends()
 
     def announce(self, frame: EpochFrame | AnomalyFrame) -> None:
-        """Keep and tell what happened; what a listener raises comes out here."""
+        """Record and publish a frame; an error of a listener propagates."""
         self.history.record(frame)
         self.channel.put(frame)
         self.listeners.tell(frame)
@@ -51,7 +51,7 @@ class Reports:
             self.announce(found)
 
     def stepped(self, frame: StepFrame) -> None:
-        """Announce a step, and what its numbers give reason for."""
+        """Publish a step, and the anomalies that its numbers show."""
         self.history.record_step(frame)
         self.channel.put(frame)
         self.listeners.tell(frame)
@@ -59,17 +59,17 @@ class Reports:
             self.announce(anomaly)
 
     def saved(self, frame: CheckpointFrame) -> None:
-        """Tell of a checkpoint; the history, which it holds, does not speak of it."""
+        """Publish a checkpoint, which the history leaves out because the checkpoint contains the history."""
         self.channel.put(frame)
         self.listeners.tell(frame)
 
     def looked(self, memory: MemoryFrame, times: TimeFrame) -> None:
-        """Keep and tell what the monitor saw."""
+        """Record and publish the monitor's frames."""
         self.history.record(memory)
         self.channel.put(memory, times)
 
     def publish(self, frames: Sequence[Frame]) -> None:
-        """Tell what probes measured."""
+        """Publish the frames of probes."""
         for frame in frames:
             if isinstance(frame, AnomalyFrame):
                 self._trends.hear(frame)
@@ -78,7 +78,7 @@ class Reports:
                 self.channel.put(frame)
 
     def state_changed(self, state: TrainingState, error: BaseException | None, model: nn.Module) -> None:
-        """Tell a new state; `error` is why a training failed, somewhere in `model`."""
+        """Publish a new state; `error` is the failure of a training of `model`."""
         frame = StateFrame(
             state=state,
             error=None if error is None else _told(error),
@@ -89,6 +89,6 @@ class Reports:
 
 
 def _told(error: BaseException) -> str:
-    """Return an error with the notes about its place in somebody's code, without those about the step."""
+    """Return an error with the notes about its place in user code, without those about the step."""
     places = [note for note in getattr(error, "__notes__", ()) if note.startswith("In ")]
     return "\n".join([f"{type(error).__name__}: {error}", *places])

@@ -1,4 +1,4 @@
-"""Samples the memory in use, and where the time goes, a few times a second."""
+"""`Monitor`: samples memory use and stage times a few times a second."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOOKS = 10
 
 @final
 class Monitor:
-    """Watches one training; a look takes some 20 µs.
+    """Samples one training; a sample takes some 20 µs.
 
     Args:
         model: Whose devices are watched.
@@ -35,14 +35,14 @@ class Monitor:
         self._looked = float("-inf")
 
     def due(self, now: float) -> bool:
-        """Return whether it is time for a look at `now` (seconds, monotonic); the next one is due later then."""
+        """Return whether a sample is due at `now` (seconds, monotonic), and schedule the next one."""
         if now - self._looked < _EVERY:
             return False
         self._looked = now
         return True
 
     def look(self, step: int) -> tuple[MemoryFrame, TimeFrame]:
-        """Memory as it is now, and the time of the last few looks."""
+        """Return the current memory use, and the stage times of the last few samples."""
         found = shares(self._stages.seconds, self._before[0])
         self._before.append(dict(self._stages.seconds))
         devices = dict.fromkeys(parameter.device for parameter in self._model.parameters())

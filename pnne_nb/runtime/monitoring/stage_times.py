@@ -24,7 +24,7 @@ _WORDS: dict[str, str] = {
 
 @final
 class Stages:
-    """Adds up wall-clock time by stage; a device that works on its own shows in the stage that waits for it.
+    """Adds up wall-clock time by stage; asynchronous work of a device counts for the stage that waits for it.
 
     Attributes:
         seconds: So far, by stage.
@@ -39,7 +39,7 @@ class Stages:
         self._since = perf_counter()
 
     def start(self) -> None:
-        """Count time from now on; the time before belongs to no stage."""
+        """Start measuring; the time before belongs to no stage."""
         self._since = perf_counter()
 
     def ended(self, stage: Stage) -> None:
@@ -57,7 +57,7 @@ def shares(seconds: Mapping[Stage, float], before: Mapping[Stage, float] | None 
 
 
 def in_words(found: Mapping[str, float], workers: int | None = 0) -> str:
-    """Shares as a person would say them, with advice where the data is slow, and `workers` load it (see `Stages`)."""
+    """Return the shares as a sentence, with advice if the data is slow; for `workers`, see `Stages`."""
     listed = ", ".join(f"{_WORDS[stage]} {share:.0%}" for stage, share in found.items() if share >= 0.005)
     if found.get("data", 0.0) < SLOW_DATA:
         return f"Time: {listed}."

@@ -14,7 +14,7 @@ _QUEUE = 1000
 
 
 def write_scalars(directory: Path, scalars: Iterable[tuple[str, int, float]]) -> Path:
-    """Write one event file, whose curves readers show in the place of those of earlier files in the directory.
+    """Write one event file, whose curves replace those of earlier files in the directory.
 
     Args:
         directory: Made if it is not there; a file in it is never overwritten.

@@ -1,4 +1,4 @@
-"""Judges a training by one number, which early stopping, the best checkpoint and a plateau all use."""
+"""`Goal`: the number by which early stopping, the best checkpoint and plateau schedulers judge a training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MonitorChoice: TypeAlias = "str | tuple[str, Literal['min', 'max']] | None"
 
 
 class Goal(msgspec.Struct, frozen=True):
-    """A number of each epoch that should become less, or more.
+    """A number of each epoch that a training minimises or maximises.
 
     Attributes:
         name: In the history; None is the validation loss, without validation data the training loss.
@@ -26,11 +26,11 @@ class Goal(msgspec.Struct, frozen=True):
     min_delta: float = 0.0
 
     def called(self, *, validates: bool) -> str:
-        """Return the name of the number that counts; for `validates`, see `cost`."""
+        """Return the name of the goal's number; for `validates`, see `cost`."""
         return self.name or ("val_loss" if validates else "train_loss")
 
     def cost(self, metrics: Mapping[str, float], *, validates: bool) -> float | None:
-        """Return the number that is to become less, from the numbers of an epoch; None where it is not among them.
+        """Return the number to minimise from the numbers of an epoch; None if it is not among them.
 
         Args:
             metrics: By name; in the middle of an epoch, of a validation alone.
@@ -48,7 +48,7 @@ class Goal(msgspec.Struct, frozen=True):
         return None
 
     def require_measured(self, names: Collection[str] | None, *, validates: bool) -> None:
-        """Insist on a name that an epoch can have.
+        """Raise an error if no epoch can have a number of that name.
 
         Args:
             names: What is measured beside the loss, without ``train_`` and ``val_``; None where that is not known yet.
@@ -76,7 +76,7 @@ class Goal(msgspec.Struct, frozen=True):
 
 
 def as_goal(monitor: Any, min_delta: Any) -> Goal:
-    """Return the goal for which ``"val_loss"``, ``("val_accuracy", "max")`` or None stands.
+    """Return the goal that ``"val_loss"``, ``("val_accuracy", "max")`` or None means.
 
     Raises:
         TrainingError: It is something else, or does not say whether more is better.

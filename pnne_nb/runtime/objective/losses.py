@@ -1,4 +1,4 @@
-"""Finds the loss that a person asks for: by name, by class, or ready made."""
+"""Finds the loss that the user asks for: a name, a class, or an instance."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def loss_for(output: Any, target: Any) -> LossChoice:
 
 
 def _for_one_output(output: Tensor, target: Tensor) -> LossChoice:
-    """Choose the loss for whole numbers and a model with one output `[1, ...]` for an example."""
+    """Choose the loss for integer targets and a model with one output `[1, ...]` per example."""
     if target.shape[1:].numel() != 1:
         raise TargetError(
             f"The model has one output, and the targets are whole numbers of shape {_batch(target)}: give the last layer "
@@ -111,7 +111,7 @@ def _classes_of_one_output(target: Tensor, shape: tuple[int, ...]) -> str:
 
 
 def _is_yes_and_no(target: Tensor) -> bool:
-    """Return whether whole numbers, of which there may be none, are 0 and 1."""
+    """Return whether integer targets, which may be empty, are only 0 and 1."""
     if target.dtype == torch.bool or not target.numel():
         return True
     low, high = target.aminmax()
@@ -136,7 +136,7 @@ def target_for_loss(loss: Any, output: Any, target: Any) -> Any:
 
 
 def require_yes_and_no(target: Tensor) -> None:
-    """Insist on zeros and ones in whole numbers that BCEWithLogitsLoss is given.
+    """Raise an error if integer targets for BCEWithLogitsLoss are not 0 and 1.
 
     Shape:
         - target: `[N, ...]`, whole numbers or booleans.
@@ -158,7 +158,7 @@ def _sizes(tensor: Tensor) -> list[int]:
 
 
 def _whole_numbers_like_outputs(target: Tensor) -> str:
-    """Say what to do about whole numbers, one for each output: CrossEntropyLoss takes them as floats alone."""
+    """Return a message about one integer per output, which CrossEntropyLoss takes only as floats."""
     rows = target.flatten(1)
     if bool(((rows == 0) | (rows == 1)).all()):
         one_hot = bool((rows.sum(1) == 1).all())
@@ -172,7 +172,7 @@ def _whole_numbers_like_outputs(target: Tensor) -> str:
 
 
 def _unlike(output: Tensor, target: Tensor) -> str:
-    """Say what to do about floats that have another shape than the output."""
+    """Return a message about floats of another shape than the output."""
     shapes = f"The model's output has shape {_batch(output)}, the targets are floats of shape {_batch(target)}"
     if output[0].numel() == target[0].numel():
         sizes = ", ".join(map(str, (-1, *output.shape[1:])))
@@ -196,7 +196,7 @@ def _batch(tensor: Tensor) -> str:
 
 
 def require_classes(loss: Any, output: Any) -> None:
-    """Insist on several outputs where a loss compares classes: over one, it is 0, and nothing is learned.
+    """Raise an error if a loss of classes has a single output, over which it is always 0.
 
     Args:
         loss: Any loss; only torch's CrossEntropyLoss is looked at.
@@ -216,7 +216,7 @@ def require_classes(loss: Any, output: Any) -> None:
 
 
 def make_loss(loss: Loss) -> Callable[[Any, Any], Tensor] | None:
-    """Return the loss function that `loss` stands for; None if the model returns its own loss.
+    """Return the loss function for `loss`; None if the model returns its own loss.
 
     Raises:
         TrainingError: Unknown name, wrong arguments, or something that is no loss.
@@ -252,13 +252,13 @@ def loss_name(loss: Loss) -> str:
 
 
 def _with_tensors(options: Options) -> Options:
-    """Return the same, with the weights of classes as tensors; typed in as numbers, a checkpoint can hold them."""
+    """Return the options with class weights as tensors; the user may give numbers, which a checkpoint can hold."""
     given = {name: options[name] for name in ("weight", "pos_weight") if isinstance(options.get(name), (list, tuple))}
     return {**options, **{name: torch.tensor(value, dtype=torch.float32) for name, value in given.items()}}
 
 
 def require_trained(loss: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Insist that `optimizer` moves whatever `loss` has to learn.
+    """Raise an error if `optimizer` does not train the parameters of `loss`.
 
     Raises:
         TrainingError: It does not; the message names the parameters.
@@ -273,5 +273,5 @@ def require_trained(loss: nn.Module, optimizer: torch.optim.Optimizer) -> None:
 
 
 def has_state_of_its_own(loss: nn.Module) -> bool:
-    """Return whether `loss` may change while it trains; what torch's own losses hold are settings."""
+    """Return whether `loss` may have a state of its own; torch's losses hold only settings."""
     return not type(loss).__module__.startswith("torch.") and bool(loss.state_dict())

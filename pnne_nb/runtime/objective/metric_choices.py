@@ -1,4 +1,4 @@
-"""Finds the metrics that a person asks for: by a name that torchmetrics has too, or as functions."""
+"""Finds the metrics that the user asks for: names, as in torchmetrics, or functions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def make_metrics(choices: Sequence[MetricChoice], device: torch.device) -> dict[
 
 
 def names_of(metrics: Mapping[str, Metric]) -> list[str] | None:
-    """Return the names that `results` would give their values, without a prefix; None where only their values tell."""
+    """Return the names of the metrics' values without a prefix; None if only the values show them."""
     found: list[str] = []
     for name, metric in metrics.items():
         match metric:
@@ -62,7 +62,7 @@ def names_of(metrics: Mapping[str, Metric]) -> list[str] | None:
 
 
 def _require_comparing(name: str, metric: Metric) -> None:
-    """Insist on a metric that an output and a target are enough for.
+    """Raise an error if a metric needs more than an output and a target.
 
     Raises:
         TrainingError: Its ``update`` takes more, or less.
@@ -83,7 +83,7 @@ def _require_comparing(name: str, metric: Metric) -> None:
 
 
 def _require_numbers(name: str, metric: Metric) -> None:
-    """Insist on numbers before there is an epoch to lose, where a metric of torchmetrics says something of no data."""
+    """Raise an error before the first epoch if a metric of torchmetrics does not give numbers, as far as it can tell."""
     # In a group, it would ask the other processes; the engine that has launched it has asked the metric.
     in_a_group = torch.distributed.is_available() and torch.distributed.is_initialized()
     if in_a_group or not isinstance(metric, nn.Module) or getattr(metric, "update_called", True):

@@ -1,4 +1,4 @@
-"""Computes metrics over an epoch: sums on the device while it runs, one number at its end."""
+"""Metrics over an epoch: sums on the device during the epoch, one number at its end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Metric(Protocol):
-    """What ``torchmetrics.Metric`` offers, as far as training needs it."""
+    """The part of ``torchmetrics.Metric`` that a training needs."""
 
     def update(self, output: Any, target: Any) -> None:
         """Take one batch into account.
@@ -40,10 +40,10 @@ class Stateful(Protocol):
     """A metric that can continue in the middle of an epoch."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what it has counted."""
+        """Return the state so far."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> Any:
-        """Continue from there."""
+        """Restore the result of `state_dict`."""
 
 
 PerBatch: TypeAlias = Callable[[Any, Any], Tensor]
@@ -65,7 +65,7 @@ def accuracy(output: Tensor, target: Tensor) -> Tensor:
 
 
 def _hits(output: Tensor, target: Tensor) -> Tensor:
-    """Return which predictions are right: `[N, ...]`, of booleans; for the shapes of the arguments see `accuracy`."""
+    """Return which predictions are right as booleans `[N, ...]`; see `accuracy` for the shapes of the arguments."""
     # By far the most frequent form; `len` of a tensor is Python, and takes as long as all the rest of this line.
     rows = output.dim() == 2 and target.dim() == 1 and not target.is_floating_point()
     if rows and output.shape[0] == target.shape[0] and output.shape[1] > 1:
@@ -86,7 +86,7 @@ def chosen_classes(output: Any, target: Any) -> tuple[Tensor, Tensor] | None:
 
 
 def _are_comparable(output: Any, target: Any) -> bool:
-    """Return whether the target has classes; whole numbers other than 0 and 1 are quantities to a model with one output."""
+    """Return whether the target has classes; for a model with one output, integers beyond 0 and 1 are quantities."""
     if not isinstance(output, Tensor) or not are_classes(target):
         return False
     if target.is_floating_point() or not _has_one_output(output, target):
@@ -171,17 +171,17 @@ class Averaged:
         return {"sum": self._sum, "examples": self._examples}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state_dict`."""
+        """Restore the result of `state_dict`."""
         self._sum, self._examples = state["sum"], state["examples"]
 
 
 def saved_metric(metric: Metric) -> dict[str, Any] | None:
-    """Return what `metric` has counted in this epoch, or None if it cannot tell."""
+    """Return the state of `metric` in this epoch, or None if it has no `state_dict`."""
     return metric.state_dict() if isinstance(metric, Stateful) else None
 
 
 def load_metric(metric: Metric, state: dict[str, Any] | None) -> None:
-    """Let `metric` continue from what `saved_metric` gave."""
+    """Restore `metric` from the result of `saved_metric`."""
     if state is not None and isinstance(metric, Stateful):
         metric.load_state_dict(state)
         if isinstance(metric, nn.Module):
@@ -231,12 +231,12 @@ class Accuracy:
         return {"hits": int(self._hits), "seen": self._seen, "measurements": self._measurements}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state_dict`."""
+        """Restore the result of `state_dict`."""
         self._hits, self._seen, self._measurements = state["hits"], state["seen"], state["measurements"]
 
 
 def are_classes(target: Any) -> bool:
-    """Return whether a target `[N, ...]` has numbers of classes, yes and no, or probabilities of classes; not measurements."""
+    """Return whether a target `[N, ...]` has class indices, booleans or class probabilities, not measurements."""
     if not isinstance(target, Tensor):
         return False
     if not target.is_floating_point():
@@ -248,7 +248,7 @@ def are_classes(target: Any) -> bool:
 
 
 def target_for(metric: Metric, target: Any) -> Any:
-    """Return the target, of the shape that it has, as `metric` takes it.
+    """Return the target in the form that `metric` takes.
 
     The yes and no that losses such as ``BCEWithLogitsLoss`` want as floats, torchmetrics' classification wants whole.
     """
@@ -277,7 +277,7 @@ def results(metrics: Mapping[str, Metric], prefix: str) -> dict[str, float]:
 
 
 def reset(metrics: Mapping[str, Metric]) -> None:
-    """Let `metrics` forget every batch."""
+    """Reset `metrics`."""
     for name, metric in metrics.items():
         with _named(name, "forgetting the epoch before"):
             metric.reset()
@@ -285,7 +285,7 @@ def reset(metrics: Mapping[str, Metric]) -> None:
 
 @contextmanager
 def _named(name: str, doing: str) -> Iterator[None]:
-    """A block in which what a metric raises, which stays what it is, tells of the metric."""
+    """Add a note with the metric's name to an error in this block."""
     try:
         yield
     except Exception as error:
@@ -295,7 +295,7 @@ def _named(name: str, doing: str) -> Iterator[None]:
 
 
 def numbers_of(name: str, value: Any) -> dict[str, float]:
-    """Return the numbers in what the metric called `name` says, by name.
+    """Return the values of the metric `name` as numbers, by name.
 
     Raises:
         TrainingError: It says something else than numbers.

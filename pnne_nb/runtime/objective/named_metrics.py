@@ -1,4 +1,4 @@
-"""Defines the metrics that have a name, for an engine and for Metric nodes; the first batch tells what they compare."""
+"""The named metrics of engines and Metric nodes; the first batch determines what they compare."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NAMES: dict[str, str] = dict(METRICS)
 
 @final
 class NamedMetric:
-    """Compares what a Metric node is wired to, or output and target as they are.
+    """Compares the inputs of a Metric node, or output and target.
 
     Args:
         choice: One of `NAMES`.
@@ -84,11 +84,11 @@ class NamedMetric:
             self.counting.reset()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what it has counted."""
+        """Return the state so far."""
         return dict(self._saved or {}) if self.counting is None else saved_metric(self.counting) or {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state_dict`."""
+        """Restore the result of `state_dict`."""
         if self.counting is not None:
             load_metric(self.counting, dict(state))
         else:
@@ -100,7 +100,7 @@ class Perplexity:
     """``exp`` of the mean cross entropy of scores ``[..., classes]`` with class numbers."""
 
     def __init__(self) -> None:
-        self._mean = Averaged(_cross_entropy)
+        self._mean = Averaged(torch.nn.functional.cross_entropy)
 
     def update(self, output: Tensor, target: Tensor) -> None:
         """Take one batch into account: scores `[N, ..., C]` of C classes, and the right ones `[N, ...]`."""
@@ -119,16 +119,12 @@ class Perplexity:
         return self._mean.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state_dict`."""
+        """Restore the result of `state_dict`."""
         self._mean.load_state_dict(state)
 
 
-def _cross_entropy(output: Tensor, target: Tensor) -> Tensor:
-    return torch.nn.functional.cross_entropy(output, target)
-
-
 def _counting(choice: str, predicted: Tensor, expected: Tensor) -> Metric:
-    """Return what counts; for classification the first batch tells whether there are two classes or more."""
+    """Return the metric for the choice; for classification, the first batch shows whether there are two classes or more."""
     if choice in PER_BATCH:
         return Averaged(PER_BATCH[choice])
     match choice:

@@ -1,4 +1,4 @@
-"""Turns losses and metrics of a training graph into functions of output and targets."""
+"""Functions of output and targets for the losses and metrics of a training graph."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 @final
 class Objective:
-    """Computes what losses or metrics are wired to, from the model's output and the batch's targets.
+    """Computes the inputs of losses or metrics from the model's output and the batch's targets.
 
     Args:
         module: Computes it.

@@ -1,4 +1,4 @@
-"""Averages numbers that a step returns beside the loss, over steps and over processes (`Peers`)."""
+"""Numbers that a step returns besides the loss, averaged over steps and processes (`Peers`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pnne_nb.errors import TrainingError
 
 
 class Peers(Protocol):
-    """All processes of one training, this one among them.
+    """All processes of one training, including this one.
 
     Every process makes the same calls in the same order, or nobody's call returns.
 
@@ -69,7 +69,7 @@ _OVER_EPOCHS = ("train_", "val_")
 
 
 class Logged(msgspec.Struct, frozen=True):
-    """What was returned for one batch.
+    """The numbers and the output that a step returned for one batch.
 
     Attributes:
         numbers: By name: tensors of one element without a graph, or floats.
@@ -87,7 +87,7 @@ class Logged(msgspec.Struct, frozen=True):
 
 
 def read(returned: Any, who: str) -> tuple[Logged | None, Tensor]:
-    """Read what was returned for a batch: the loss alone, or a mapping with it under ``"loss"``.
+    """Read a step's result for a batch: the loss, or a mapping with the loss under ``"loss"``.
 
     Of a mapping, ``"output"`` and ``"target"`` are what the metrics compare, and every other entry that is one number
     is recorded under its name. The rest is left alone: some models return a good deal more.
@@ -169,19 +169,19 @@ def averaged(told: Sequence[tuple[Any, int]], peers: Peers) -> dict[str, float] 
 
 @final
 class Means:
-    """Means over examples by name; a name counts only where it was told."""
+    """Means over examples by name; batches without a name do not count for it."""
 
     def __init__(self) -> None:
         self.sums: dict[str, list[float]] = {}
 
     def add(self, numbers: Mapping[str, float], examples: int) -> None:
-        """Take the means over so many examples into account."""
+        """Add the means over a number of examples."""
         for name, value in numbers.items():
             total, seen = self.sums.get(name, (0.0, 0))
             self.sums[name] = [total + value * examples, seen + examples]
 
     def compute(self, peers: Peers, prefix: str = "") -> dict[str, float]:
-        """By `prefix` and name, over all processes, which call this with the same names."""
+        """Return the means over all processes by `prefix` and name; all processes call this with the same names."""
         names = sorted(self.sums)
         if not names:
             return {}

@@ -1,4 +1,4 @@
-"""Makes optimizers by name, by factory, or ready made, and changes their options while they work."""
+"""Makes optimizers from names, factories or instances, and changes their options during a training."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OPTIMIZERS: dict[str, type] = classes(torch.optim, torch.optim.Optimizer, exclud
 def make_optimizer(
     choice: OptimizerChoice, model: nn.Module, groups: Mapping[str, Options] | None = None
 ) -> torch.optim.Optimizer:
-    """Return the optimizer that `choice` stands for, over the model's trainable parameters.
+    """Return the optimizer for `choice` over the model's trainable parameters.
 
     Args:
         choice: A name, a name with arguments, a function of the parameters, or a ready optimizer.
@@ -74,7 +74,7 @@ def make_optimizer(
 def set_options(
     optimizer: torch.optim.Optimizer, schedule: Schedule | None, options: Options, group: int | None = None
 ) -> None:
-    """Set options such as ``lr`` in every parameter group, or in one; `schedule` goes on from there.
+    """Set options such as ``lr`` in every parameter group, or in one; `schedule` continues from them.
 
     Raises:
         TrainingError: The optimizer has no such option or group, refuses the value, or `schedule` would replace it as
@@ -102,7 +102,7 @@ def set_options(
 def changed_options(
     optimizer: torch.optim.Optimizer, schedule: Schedule | None, before: Asked, now: Asked
 ) -> list[dict[str, Any]]:
-    """Return for each parameter group the options that the new choice changes; options set by hand stay.
+    """Return the options that the new choice changes in each parameter group; options set by hand stay.
 
     A schedule begins with the learning rate that is asked for: where there is one, the present rate changes in
     proportion.
@@ -143,7 +143,7 @@ def _named(choice: Any) -> tuple[str, Options]:
 def set_group_options(
     optimizer: torch.optim.Optimizer, schedule: Schedule | None, number: int, options: Options
 ) -> None:
-    """Set options of the parameter group `number`, which the optimizer has; `schedule` goes on from there."""
+    """Set options of the parameter group `number`; `schedule` continues from them."""
     group = optimizer.param_groups[number]
     before = float(group["lr"])
     group.update(options)
@@ -160,7 +160,7 @@ def _require_finite(options: Options) -> None:
 
 
 def _require_options(optimizer: torch.optim.Optimizer, options: Options) -> None:
-    """Insist on what one of torch's optimizers would take when it is made; of another's options, nothing is known.
+    """Raise an error if the constructor of an optimizer of torch would refuse the options.
 
     Raises:
         TrainingError: An option is unknown, or has a value that cannot be.
@@ -175,7 +175,7 @@ def _require_options(optimizer: torch.optim.Optimizer, options: Options) -> None
 
 
 def _require_lasting(schedule: Schedule, number: int, options: Options) -> None:
-    """Insist on options that count beyond the next move of `schedule`: copies of it are tried, with and without them.
+    """Raise an error if the next step of `schedule` would overwrite the options, as copies of it show.
 
     Raises:
         TrainingError: Whatever is set, it comes to the same.
@@ -197,7 +197,7 @@ def _require_lasting(schedule: Schedule, number: int, options: Options) -> None:
 
 
 def _is_lost(before: Any, wanted: Any, without: Any, moved: Any) -> bool:
-    """Return whether one of the numbers that are to change is, after a move, what it would have been without that."""
+    """Return whether a changed number is, after a scheduler step, the same as without the change."""
     if isinstance(wanted, (tuple, list)):
         parts = zip(before, wanted, without, moved, strict=True)
         return any(_is_lost(*part) for part in parts)
@@ -206,7 +206,7 @@ def _is_lost(before: Any, wanted: Any, without: Any, moved: Any) -> bool:
 
 
 def update(optimizer: torch.optim.Optimizer) -> None:
-    """Do what ``step()`` does, without its label for torch's profiler, which costs three percent of a small model's step.
+    """Do what ``step()`` does, without its profiler label, which costs three percent of a small model's step.
 
     While torch's profiler is on, and where the optimizer has hooks or a ``step`` of its own, ``step()`` is called.
     """
@@ -231,7 +231,7 @@ def needs_closure(optimizer: torch.optim.Optimizer) -> bool:
 
 
 def _known_otherwise(model: nn.Module, pattern: str) -> str:
-    """Return why a pattern fits nothing although there are parameters with such names."""
+    """Return why a pattern matches nothing although there are parameters with such names."""
     first = {id(one): name for name, one in model.named_parameters()}
     for name, one in model.named_parameters(remove_duplicate=False):
         if fnmatchcase(name, pattern):
@@ -242,19 +242,19 @@ def _known_otherwise(model: nn.Module, pattern: str) -> str:
 
 
 def is_all_moved(choice: OptimizerChoice) -> bool:
-    """Return whether the chosen optimizer moves all parameters, rather than those that a function or person selected."""
+    """Return whether the optimizer gets all parameters, not those that the user selected."""
     return isinstance(choice, (str, tuple, type))
 
 
 def left_out(model: nn.Module, movers: Iterable[object]) -> list[str]:
-    """Return the names of the parameters that want gradients, and that none of the optimizers among `movers` moves."""
+    """Return the names of trainable parameters that no optimizer among `movers` has."""
     groups = [group for one in movers if isinstance(one, torch.optim.Optimizer) for group in one.param_groups]
     moved = {id(one) for group in groups for one in group["params"]}
     return [name for name, one in model.named_parameters() if one.requires_grad and id(one) not in moved]
 
 
 def parameter_groups(model: nn.Module, groups: Mapping[str, Options]) -> list[Any]:
-    """Return the trainable parameters, as a list or as the groups that the patterns ask for.
+    """Return the trainable parameters as a list, or as groups by the patterns.
 
     Raises:
         TrainingError: Nothing is trainable, or a pattern fits no parameter.
@@ -275,8 +275,8 @@ def parameter_groups(model: nn.Module, groups: Mapping[str, Options]) -> list[An
         if not members:
             if any(fnmatchcase(name, str(pattern)) for name, _ in named):
                 raise TrainingError(
-                    f"No parameter is left for {pattern!r}: those with such a name fit a pattern before it, and the first "
-                    "that fits counts. Put it before the wider ones."
+                    f"No parameter is left for {pattern!r}: parameters with such a name match an earlier pattern, and the "
+                    "first match counts. Put it before the wider patterns."
                 )
             hint = _known_otherwise(model, str(pattern)) or near(str(pattern), [name for name, _ in named])
             raise TrainingError(f"No trainable parameter has a name like {pattern!r}.{hint}")

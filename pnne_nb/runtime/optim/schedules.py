@@ -1,4 +1,4 @@
-"""Makes learning rate schedulers by name, by factory, or ready made."""
+"""Makes learning rate schedulers from names, factories or instances."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Schedule(msgspec.Struct, frozen=True):
     every: Interval
 
     def advance(self, every: Interval, loss: float | None) -> None:
-        """Move the rates, if now is when the scheduler moves.
+        """Step the scheduler, if it is due.
 
         Args:
             every: What has ended.
@@ -68,7 +68,7 @@ class Schedule(msgspec.Struct, frozen=True):
                     ) from error
 
     def copied(self) -> Schedule:
-        """Return the same for a stand-in of its optimizer, which has the parameters and nothing to do."""
+        """Return a copy for a dummy optimizer with the same parameters."""
         optimizer = self.scheduler.optimizer
         other = object.__new__(type(optimizer))
         groups = [
@@ -96,7 +96,7 @@ class Schedule(msgspec.Struct, frozen=True):
 def make_schedule(
     choice: SchedulerChoice, optimizer: torch.optim.Optimizer, *, total_steps: int | None, more: bool = False
 ) -> Schedule | None:
-    """Return the scheduler that `choice` stands for.
+    """Return the scheduler for `choice`.
 
     Args:
         choice: A name, a name with arguments, a function of the optimizer, or a scheduler; in front of ``"epoch"`` or
@@ -162,7 +162,7 @@ def _scheduler(
 
 
 def rescale(schedule: Schedule | None, group: int, factor: float) -> None:
-    """Let a schedule go on from a learning rate that was set by hand.
+    """Let a schedule continue from a learning rate that was set by hand.
 
     Args:
         schedule: May count from the rate that it began with, or from the greatest.

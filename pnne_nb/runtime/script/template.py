@@ -1,4 +1,4 @@
-"""Holds the text of a training script, with a place for each thing that the engine decides.
+"""The template of a training script.
 
 It repeats what the engine does in the order in which the engine does it, so that every loss has the same bits: where
 random numbers are drawn, in which order examples come, how losses are averaged.

@@ -1,4 +1,4 @@
-"""`to_script`: writes the training of an engine as one PyTorch script, or says what no script can hold."""
+"""`to_script`: writes the training of an engine as one PyTorch script, or raises an error about what it cannot express."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def to_script(engine: TrainingEngine, path: str | Path | None = None) -> str:
 
 
 def _require_plain(engine: TrainingEngine, config: Config, recipe: Recipe) -> None:
-    """Refuse what the script would do otherwise than the engine."""
+    """Raise an error if the script would behave differently from the engine."""
     refused = {
         "step_function": (config.step_function is not None, "give a loss instead"),
         "stateful": (bool(config.stateful), "make an engine without it"),
@@ -120,7 +120,7 @@ def _document(model: nn.Module) -> NodeGraph:
 
 
 def _tensors(recipe: Recipe, source: BatchSource, name: str) -> dict[str, Tensor]:
-    """Return the arrays of a source, as the loss takes them, by the names that they have in the file of the data."""
+    """Return the arrays of a source in the form for the loss, by their names in the data file."""
     match source:
         case TensorSource(tensors=parts):
             found = parts
@@ -139,7 +139,7 @@ def _tensors(recipe: Recipe, source: BatchSource, name: str) -> dict[str, Tensor
 
 
 def _target(recipe: Recipe, tensors: Sequence[Tensor]) -> Tensor:
-    """Return the target `[N, ...]` as the loss takes it, which may depend on what the model returns for one example."""
+    """Return the target `[N, ...]` in the form for the loss, which may depend on the model's output for one example."""
     *inputs, target = tensors
     one = as_batch((*(part[:1] for part in inputs), target[:1]), wants_target=True)
     output = trial_output(recipe.model, one, 0)
@@ -157,7 +157,7 @@ def _foreign(name: str, kind: str) -> TrainingError:
 
 
 def _weights(engine: TrainingEngine, recipe: Recipe) -> dict[str, Tensor]:
-    """Return the weights that the training begins with."""
+    """Return the initial weights of the training."""
     if engine.progress.step:
         raise TrainingError(
             "The model was given as a module, and the weights that it began with are gone: write the script before the "
@@ -206,7 +206,7 @@ def _script(engine: TrainingEngine, config: Config, recipe: Recipe, source: str,
         epochs=engine.epochs,
         batch_size=_batch_size(recipe.train, config),
         val_batch_size=_batch_size(recipe.val, config),
-        shuffle=_shuffles(recipe.train, config),
+        shuffle=recipe.train.shuffle if isinstance(recipe.train, DatasetSource) else config.shuffle,
         accumulate=config.accumulate,
         grad_clip=config.grad_clip,
     )
@@ -216,7 +216,7 @@ def _script(engine: TrainingEngine, config: Config, recipe: Recipe, source: str,
         settles=_ending(recipe, template.SETTLES),
         ends_early=_ending(recipe, template.ENDS_EARLY),
         threads=threads_for_training(),
-        model=f"{_last_class(source)}()",
+        model=f"{[each.name for each in ast.parse(source).body if isinstance(each, ast.ClassDef)][-1]}()",
         weights=weights,
         criterion=criterion,
         optimizer=optimizer,
@@ -232,7 +232,7 @@ def _script(engine: TrainingEngine, config: Config, recipe: Recipe, source: str,
 
 
 def _made(what: str, choice: Any, module: str, first: str, custom: dict[str, object]) -> str:
-    """Return the making of a loss, optimizer or scheduler as an expression.
+    """Return the expression that makes a loss, optimizer or scheduler.
 
     Args:
         what: It is, for messages.
@@ -285,7 +285,7 @@ _TRAINABLE = "[one for one in model.parameters() if one.requires_grad]"
 
 
 def _schedule(config: Config, recipe: Recipe, custom: dict[str, object]) -> tuple[str, str, str]:
-    """Return the making of the scheduler, and the lines that move it after each step and after each epoch."""
+    """Return the expression that makes the scheduler, and the lines that step it after each step and each epoch."""
     if recipe.schedule is None:
         return "None", "", ""
     choice: Any = config.scheduler
@@ -317,7 +317,7 @@ def _carried(custom: Mapping[str, object]) -> CustomSource:
 
 
 def _ending(recipe: Recipe, text: str) -> str:
-    """Return a part of the script that only one with early stopping has."""
+    """Return a part of the script that exists only with early stopping."""
     if recipe.patience is None:
         return ""
     goal = recipe.goal.called(validates=recipe.val is not None)
@@ -333,10 +333,6 @@ def _weight_of(loss: object) -> str:
     return template.PLAIN_WEIGHT
 
 
-def _shuffles(source: BatchSource, config: Config) -> bool:
-    return source.shuffle if isinstance(source, DatasetSource) else config.shuffle
-
-
 def _batch_size(source: BatchSource | None, config: Config) -> int:
     return source.batch_size if isinstance(source, TensorSource | DatasetSource) else config.batch_size
 
@@ -348,7 +344,3 @@ def _split(source: str) -> tuple[str, str]:
     count = max(ends, default=0)
     lines = source.splitlines(keepends=True)
     return "".join(lines[:count]), "".join(lines[count:])
-
-
-def _last_class(source: str) -> str:
-    return [each.name for each in ast.parse(source).body if isinstance(each, ast.ClassDef)][-1]

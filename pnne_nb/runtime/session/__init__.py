@@ -1,1 +1,1 @@
-"""Runs one training from its start to its end, and says what may change meanwhile."""
+"""One training from its start to its end, and the changes that it allows while it runs."""

@@ -1,4 +1,4 @@
-"""Announces what the loop has done, and saves the checkpoints that are due."""
+"""`Announcer`: reports the events of a run and triggers checkpoints."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pnne_nb.telemetry.frames import EpochStartFrame, MemoryFrame, ProgressFrame
 
 @final
 class Announcer:
-    """Hands over each event of a run to the reports and to the checkpoints.
+    """Passes each event of a run to the reports and to the checkpoint schedule.
 
     Args:
         executor: Makes the steps.
@@ -71,15 +71,15 @@ class Announcer:
         return self._progress.frame(source.epoch, self.last_epoch, source.position, source.steps)
 
     def rest(self) -> None:
-        """Leave the time until the next step out of the speed: the state changes."""
+        """Exclude the time until the next step from the speed, because the state changes."""
         self._progress.rest()
 
     def look(self) -> tuple[MemoryFrame, TimeFrame] | tuple[()]:
-        """Measure memory and time after the last step; a process of its own has measured its own."""
+        """Measure memory and time after the last step; a training process measures its own."""
         return () if self._executor.process is not None else self._monitor.look(self._executor.loop.steps)
 
     def epoch_begins(self) -> None:
-        """Tell that an epoch begins, once, before its first batch."""
+        """Report the begin of an epoch once, before its first batch."""
         source = self._executor.source
         begins = source.position == 0 and source.epoch <= self.last_epoch and not self._executor.loop.has_settled()
         if begins and source.epoch != self._begun:
@@ -89,7 +89,7 @@ class Announcer:
             self.busy = False
 
     def tell(self, event: Event) -> None:
-        """Report what the loop has done, and save what is due."""
+        """Report an event of the loop, and write the checkpoints that are due."""
         self.busy = True
         now = time.monotonic()
         match event:

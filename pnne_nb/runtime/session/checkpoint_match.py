@@ -1,4 +1,4 @@
-"""Compares a checkpoint with the training that goes on from it."""
+"""Compares a checkpoint with the training that resumes from it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NO_GRAPH: tuple[dict[str, Any], dict[str, str]] = ({}, {})
 
 
 def kinds_of(recipe: Recipe) -> dict[str, str | None]:
-    """Return the class names of what has a state of its own kind: the optimizer and the scheduler."""
+    """Return the class names of the optimizer and the scheduler, whose states other classes cannot load."""
     return {
         "optimizer": type(recipe.optimizer).__name__,
         "scheduler": None if recipe.schedule is None else type(recipe.schedule.scheduler).__name__,
@@ -30,7 +30,7 @@ def kinds_of(recipe: Recipe) -> dict[str, str | None]:
 def load(
     state: Mapping[str, Any], before: Mapping[str, Any], loop: TrainingLoop, history: History, config: Config
 ) -> None:
-    """Let a training go on from a checkpoint.
+    """Resume a training from a checkpoint.
 
     Args:
         state: What the checkpoint holds.
@@ -58,7 +58,7 @@ def load(
 def differences(
     state: Mapping[str, Any], loop: TrainingLoop, config: Config, document: str | None
 ) -> list[AnomalyFrame]:
-    """Return notices for a training that goes on from a checkpoint with other data, or with another graph.
+    """Return notices for a training that resumes with other data or another graph than the checkpoint's.
 
     Args:
         state: What the checkpoint holds.
@@ -71,7 +71,7 @@ def differences(
 
 
 def _require_same_kinds(state: Mapping[str, Any], recipe: Recipe, config: Config) -> None:
-    """Insist on the optimizer and the scheduler of a checkpoint.
+    """Raise an error if the checkpoint has another optimizer or scheduler.
 
     Args:
         state: What the checkpoint holds.
@@ -94,7 +94,7 @@ def _require_same_kinds(state: Mapping[str, Any], recipe: Recipe, config: Config
 
 
 def _set_changed_options(before: Mapping[str, Any], recipe: Recipe, config: Config) -> None:
-    """Set the options of the optimizer that are asked for now; they count more than what a checkpoint has kept.
+    """Set the optimizer's options of the new configuration; they override those of the checkpoint.
 
     Args:
         before: The configuration in the checkpoint.
@@ -110,7 +110,7 @@ def _set_changed_options(before: Mapping[str, Any], recipe: Recipe, config: Conf
 
 
 def _other_order(state: Mapping[str, Any], loop: TrainingLoop, config: Config) -> AnomalyFrame | None:
-    """Return what there is to tell of data in another order: in the middle of an epoch, examples come twice, or not at all."""
+    """Return notices about data in another order: in mid-epoch, examples would be repeated or left out."""
     before = state["config"]
     changes = {name: (before.get(name), getattr(config, name)) for name in ("batch_size", "shuffle", "seed")}
     changes["batches in an epoch"] = state["batches"], loop.recipe.train.size
@@ -130,7 +130,7 @@ def _other_order(state: Mapping[str, Any], loop: TrainingLoop, config: Config) -
 
 
 def _other_graph(before: str | None, document: str, step: int) -> AnomalyFrame | None:
-    """Return what there is to tell of a graph whose weights fit, and which computes something else with them.
+    """Return notices about a graph whose weights fit but whose computation differs.
 
     Args:
         before: The graph in the checkpoint as text, or None.
@@ -158,5 +158,5 @@ def _other_graph(before: str | None, document: str, step: int) -> AnomalyFrame |
 
 
 def _called(kind: str, asked: Any) -> str:
-    """Return an optimizer or a scheduler, with its options where they are known."""
+    """Return the name of an optimizer or a scheduler, with its options if they are known."""
     return kind if asked is None or not is_plain(asked) else repr(asked)

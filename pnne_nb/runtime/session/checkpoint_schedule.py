@@ -1,4 +1,4 @@
-"""Decides when a training writes its checkpoints, and says so where one cannot be written."""
+"""`CheckpointSchedule`: decides when a training writes checkpoints, and reports failed writes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pnne_nb.telemetry.frames import CheckpointFrame
 
 @final
 class CheckpointSchedule:
-    """Writes the checkpoints that are due, the best, and the last.
+    """Writes the regular checkpoints, the best and the last one.
 
     Args:
         directory: Where they are kept, or None.
@@ -51,7 +51,7 @@ class CheckpointSchedule:
         self._saved: tuple[int, int] | None = None
 
     def require_room(self) -> None:
-        """Insist at the start that a checkpoint can be written, not at the end of the first epoch.
+        """Check at the start that a checkpoint can be written, instead of failing after the first epoch.
 
         Raises:
             CheckpointError: It could not.
@@ -60,7 +60,7 @@ class CheckpointSchedule:
             self.directory.require_writable()
 
     def weights_restored(self) -> None:
-        """Forget that this step is saved: the model has other weights after it than the last checkpoint."""
+        """Record that the model's weights differ from the last checkpoint of this step."""
         self._saved = None
 
     def after_step(self, step: int) -> None:
@@ -68,15 +68,15 @@ class CheckpointSchedule:
         self._save_if_possible(due=self.every.after_step(step), improved=False)
 
     def after_epoch(self, epoch: int, *, improved: bool) -> None:
-        """Write a checkpoint after an epoch, if one is due, and the best one if that is it."""
+        """Write a checkpoint after an epoch, if one is due, and ``best.ckpt`` after an improvement."""
         self._save_if_possible(due=self.every.after_epoch(epoch), improved=improved)
 
     def after_validation(self, *, improved: bool) -> None:
-        """Write the best checkpoint after a validation in the middle of an epoch, if that is it."""
+        """Write ``best.ckpt`` after a validation in the middle of an epoch, if it improved."""
         self._save_if_possible(due=False, improved=improved)
 
     def at_end(self) -> None:
-        """Write the last checkpoint, unless the newest one is of the same place.
+        """Write the last checkpoint, unless the newest one is from the same step.
 
         Raises:
             CheckpointError: It cannot be written.
@@ -96,7 +96,7 @@ class CheckpointSchedule:
             self._reports.saved(CheckpointFrame(self._executor.loop.steps, str(path)))
 
     def _save_if_possible(self, *, due: bool, improved: bool) -> None:
-        """Save, and go on with the training where that fails: a full disk may have room for the next checkpoint."""
+        """Write a checkpoint. A failure does not end the training: a full disk may have room for the next one."""
         try:
             self._save(due=due, improved=improved)
         except CheckpointError as error:

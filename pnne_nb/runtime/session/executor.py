@@ -1,4 +1,4 @@
-"""Makes the steps of a run: by the loop in the training thread, or by other processes in its place."""
+"""`Executor`: runs the steps of a training in the training thread or in other processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 @final
 class Executor:
-    """Gives the events of a run, and the state of the loop or the processes that make its steps.
+    """Yields the events of a run, and gives the state of the loop or of the processes that run the steps.
 
     Args:
         loop: Makes the steps unless processes do.
@@ -49,28 +49,28 @@ class Executor:
 
     @property
     def source(self) -> TrainingLoop | TrainingGroup | TrainingProcess:
-        """Whatever makes the steps."""
+        """The loop or the processes that run the steps."""
         return self.loop if self.processes is None else self.processes
 
     @property
     def process(self) -> TrainingProcess | None:
-        """Makes the steps of the run under way in a process of its own, or None."""
+        """The training process of the current run, or None."""
         return self.processes if isinstance(self.processes, TrainingProcess) else None
 
     @property
     def group(self) -> TrainingGroup | None:
-        """Several processes that share the steps of the run under way, or None."""
+        """The group of processes of the current run, or None."""
         return self.processes if isinstance(self.processes, TrainingGroup) else None
 
     @property
     def place(self) -> tuple[int, int]:
-        """Epoch, from 1, and batches of it that were used."""
+        """The epoch, from 1, and the number of its batches that were used."""
         source = self.source
         return source.epoch, source.position
 
     @property
     def waiting_for(self) -> str | None:
-        """What a command that was not obeyed yet waits for, or else what keeps the training from its next step, or None."""
+        """What a pending command, or else the training itself, waits for; None if nothing."""
         control, calls = self._control, self.loop.foreign_calls
         if self.processes is not None and control.state == "running" and self.processes.waiting_for is not None:
             return self.processes.waiting_for
@@ -87,7 +87,7 @@ class Executor:
         return f"{asked}: waiting for {waits_for}{f'; ends in at most {seconds} s' * (asked == 'stopping')}"
 
     def choose(self, *, process: bool) -> None:
-        """Choose where the next run makes its steps: in a thread, or in a process of its own.
+        """Choose whether the next run uses a thread or a training process.
 
         Raises:
             TrainingError: A run is under way elsewhere.
@@ -101,7 +101,7 @@ class Executor:
             self.in_process = process
 
     def stall_watch(self, announce: Callable[[AnomalyFrame], None], left: Callable[[], None]) -> StallWatch:
-        """Return a watch over the steps, which also ends a training that is stuck in its data.
+        """Return a watchdog over the steps, which also ends a training that is stuck in its data.
 
         Args:
             announce: Takes the news of a stall.
@@ -124,11 +124,11 @@ class Executor:
         return run if self.process is not None else self.determined(run)
 
     def determined(self, events: Generator[Event, None, R]) -> Generator[Event, None, R]:
-        """Return the events of the loop, each made under the switches for determinism, if those are wanted."""
+        """Return the events of the loop, run under the switches for determinism if they are wanted."""
         return self._determinism.over(events, self.loop.turn, self.loop.foreign_calls)
 
     def loop_state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps of the loop, wherever that is."""
+        """Return the loop's state for a checkpoint, also from another process."""
         told = None if self.process is None else self.process.state
         if told is not None:
             return told
@@ -136,13 +136,13 @@ class Executor:
         return self.loop.state_dict()
 
     def sync(self) -> None:
-        """Let the loop be where the processes are that make its steps; called between two steps."""
+        """Update the loop to the state of the processes that run its steps; called between two steps."""
         if self.processes is not None:
             self.processes.sync()
 
     @contextmanager
     def lent(self) -> Iterator[None]:
-        """A block that has the loop, and what it trains, to itself; processes that make the steps take over its changes."""
+        """Give this block exclusive use of the loop and the model; the processes of the run take over its changes."""
         if self.process is not None:
             with self.process.lent():
                 yield

@@ -12,7 +12,7 @@ from pnne_nb.telemetry.frames import AnomalyFrame
 
 
 def launched(session: Session, plan: LaunchPlan) -> TrainingGroup:
-    """Pack `session`, and let the processes that `plan` asks for make its steps.
+    """Pack `session`, and start the processes of `plan` to run its steps.
 
     Raises:
         TrainingError: A training is under way, or see `packed`.
@@ -28,7 +28,7 @@ def launched(session: Session, plan: LaunchPlan) -> TrainingGroup:
 
 
 def packed(session: Session, plan: LaunchPlan, *, listens: bool) -> Packed:
-    """Write everything that processes need to go on with `session` from here.
+    """Write everything that processes need to continue `session`.
 
     Args:
         session: Follows its edited graph first.

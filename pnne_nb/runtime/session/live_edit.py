@@ -1,6 +1,6 @@
-"""Edits the graph of a model while its training halts: what is unchanged trains on, what is new starts fresh.
+"""Applies an edited graph to a halted training: unchanged layers keep their state, new layers start fresh.
 
-A layer that was made wider keeps what it had, and so does the optimizer for it (`compiler.weights.widen`).
+A widened layer keeps its weights and its optimizer state (`compiler.weights.widen`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SQUARES = ("exp_avg_sq", "max_exp_avg_sq", "exp_inf", "square_avg", "sum", "acc_
 def follow_model(
     graph: NodeGraph, loop: TrainingLoop, config: Config, recipe: Recipe, former: Former
 ) -> AnomalyFrame | None:
-    """Make the model in training what `graph` says, and go on by `recipe`; on an error nothing has changed.
+    """Change the model in training to `graph`, and continue with `recipe`; an error changes nothing.
 
     The model stays the same object, and so do its unchanged layers and parameters: optimizer state, hooks and
     probes keep their references.
@@ -99,13 +99,13 @@ def follow_model(
 
 
 def _before(name: str, former: Former) -> str:
-    """Return the name that a tensor had."""
+    """Return the former name of a tensor."""
     layer, _, own = name.rpartition(".")
     return ".".join(filter(None, (former_path(layer, former), own)))
 
 
 def _widened(wider: Mapping[str, Widening], after: Mapping[str, torch.Tensor]) -> list[str]:
-    """Return what to tell of layers that were made wider, property by property."""
+    """Return descriptions of widened layers, property by property."""
     found: dict[tuple[str, str], str] = {}
     for name, widening in wider.items():
         layer = name.rpartition(".")[0]
@@ -121,7 +121,7 @@ def _leaves(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def _changed_layers(old: Mapping[str, nn.Module], new: Mapping[str, nn.Module], former: Former) -> list[str]:
-    """Name the layers that have no tensors of their own to be told of: which are new, others, or gone."""
+    """Describe changes of layers without tensors: new, different and removed ones."""
     known = {id(layer) for layer in old.values()}
     kept = {id(layer) for layer in new.values()}
     came_from = {former_path(path, former): path for path in new}
@@ -147,7 +147,7 @@ def _tensors(model: nn.Module) -> dict[str, torch.Tensor]:
 
 
 def _keep_modules(old: Mapping[str, nn.Module], new: nn.Module, former: Former, above: str = "") -> None:
-    """Put each of the layers `old` in the place of an equal one of `new`, which is what there is at the path `above`."""
+    """Replace layers of `new`, the module at the path `above`, by equal ones of `old`."""
     for name, fresh in list(new._modules.items()):
         if fresh is None:
             continue
@@ -166,7 +166,7 @@ def _keep_modules(old: Mapping[str, nn.Module], new: nn.Module, former: Former, 
 
 
 def _description(module: nn.Module) -> tuple[Any, ...]:
-    """Return what tells two modules of a type apart: what they print, their tensors, and their settings."""
+    """Return what distinguishes two modules of a type: their repr, tensors and settings."""
     shapes = tuple((name, tensor.shape) for name, tensor in _tensors(module).items())
     settings = tuple(
         (f"{path}.{name}", repr(value))
@@ -184,7 +184,7 @@ def _description(module: nn.Module) -> tuple[Any, ...]:
 
 
 def _keep_tensors(old: nn.Module, new: nn.Module, former: Former) -> None:
-    """Put each parameter and buffer of `old` in the place of its copy in `new`."""
+    """Replace the copies in `new` by the parameters and buffers of `old`."""
     known = _tensors(old)
     for prefix, module in new.named_modules(remove_duplicate=False):
         own = {**module._parameters, **module._buffers}
@@ -198,7 +198,7 @@ def _keep_tensors(old: nn.Module, new: nn.Module, former: Former) -> None:
 
 
 def _new_groups(optimizer: torch.optim.Optimizer, new: nn.Module, config: Config) -> list[list[torch.Tensor]]:
-    """Return the parameters of each of the optimizer's groups, as they will be.
+    """Return the new parameters of each of the optimizer's groups.
 
     Raises:
         TrainingError: The groups cannot be told.
@@ -232,7 +232,7 @@ def _new_groups(optimizer: torch.optim.Optimizer, new: nn.Module, config: Config
 
 
 def _fit_moments(optimizer: torch.optim.Optimizer, heirs: Heirs) -> None:
-    """Give what the optimizer knows of a parameter to the wider one in its place, if it is of a kind that can be fitted.
+    """Fit the optimizer state of a parameter to the wider one that replaces it, if its form allows that.
 
     Moments of new units start as after no steps, means of squares at their mean: at zero, the first steps were too large.
     """
@@ -262,7 +262,7 @@ def _replace_groups(optimizer: torch.optim.Optimizer, groups: list[list[torch.Te
 
 
 def _become(old: nn.Module, new: nn.Module) -> None:
-    """Make the root `old` an instance of the class of `new` with its layers and tensors."""
+    """Turn the root `old` into an instance of the class of `new`, with the layers and tensors of `new`."""
     hooks = {name: value for name, value in vars(old).items() if name.endswith("_hooks") or "_hooks_" in name}
     kept: dict[str, Any] = dict(hooks)
     kept.update((name, vars(old)[name]) for name in ("train", "_is_full_backward_hook") if name in vars(old))

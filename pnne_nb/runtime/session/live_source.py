@@ -1,4 +1,4 @@
-"""Defines what may be edited while a training halts: the graph of a model, or a whole training graph."""
+"""The document that a training follows when it is edited: a model's graph or a training graph."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ from pnne_nb.telemetry.frames import AnomalyFrame
 
 
 class LiveSource(Protocol):
-    """What a training follows when it is edited."""
+    """A document that a training follows when it is edited."""
 
     @property
     def drawing(self) -> Drawing | None:
-        """The whole training as a drawing, or None if only the model is one."""
+        """The training graph, or None if only the model has a graph."""
 
     @property
     def document(self) -> str:
-        """The graph of the model as text, as the training last followed it: what a checkpoint keeps."""
+        """The model's graph as text, as the training last followed it, for checkpoints."""
 
     @property
     def changed(self) -> bool:
-        """Whether it was edited since."""
+        """Whether it was edited since the training last followed it."""
 
     @property
     def edited(self) -> bool:
-        """Whether it says something else since; where its nodes stand says nothing."""
+        """Whether its content changed since the training last followed it; the layout does not count."""
 
     def follow(self, loop: TrainingLoop, config: Config) -> AnomalyFrame | None:
-        """Make the training what its source says now; on an error nothing has changed.
+        """Apply the document to the training; an error changes nothing.
 
         Args:
             loop: Stands between two steps.
@@ -63,7 +63,7 @@ class LiveSource(Protocol):
 
 
 def meaning(graph: NodeGraph) -> dict[str, tuple[dict[str, Any], dict[str, str]]]:
-    """Return a document's meaning, apart from its looks: by graph, its nodes by name, and where each target comes from."""
+    """Return a document's content without its layout: by graph, its nodes by name, and the source of each target."""
     return {
         id: (
             {node.name: replace(node, position=None, collapsed=False) for node in graph.nodes},
@@ -75,7 +75,7 @@ def meaning(graph: NodeGraph) -> dict[str, tuple[dict[str, Any], dict[str, str]]
 
 @final
 class _Meaning:
-    """What a document says, apart from how it looks.
+    """A document's content without its layout, and whether it has changed.
 
     Args:
         graph: The document.
@@ -86,13 +86,13 @@ class _Meaning:
         self.follow()
 
     def follow(self) -> None:
-        """Take what it says now for what it is compared with."""
+        """Take the current content as the reference."""
         self._seen, self._differs = self._graph.version, False
         self._followed = meaning(self._graph)
 
     @property
     def differs(self) -> bool:
-        """Whether it says something else by now; looked at once for each of its versions."""
+        """Whether the content differs from the reference; computed once per version."""
         version = self._graph.version
         if version != self._seen:
             self._seen, self._differs = version, meaning(self._graph) != self._followed
@@ -122,11 +122,11 @@ class EditedGraph:
 
     @property
     def edited(self) -> bool:
-        """Whether the graph says something else since."""
+        """Whether the graph's content changed since then."""
         return self._meaning.differs
 
     def follow(self, loop: TrainingLoop, config: Config) -> AnomalyFrame | None:
-        """Make the model in training what the graph says now; see `LiveSource`."""
+        """Apply the graph to the model in training; see `LiveSource`."""
         version = self._graph.version
         former = former_paths(self._graph, loop.recipe.model)
         cut = follow_model(self._graph, loop, config, loop.recipe, former)
@@ -137,7 +137,7 @@ class EditedGraph:
 
 @final
 class EditedTraining:
-    """A training graph: the model in it, losses, metrics, and settings of the optimizer may be edited.
+    """A training graph, in which the model, losses, metrics and the optimizer's settings may be edited.
 
     Args:
         graph: The document.
@@ -163,7 +163,7 @@ class EditedTraining:
         namespace: Mapping[str, Any] | None,
         options: Mapping[str, Any],
     ) -> tuple[EditedTraining, dict[str, Any]]:
-        """Read a training graph; returns it with the arguments of an engine that its nodes stand for.
+        """Read a training graph; returns it with the engine's arguments from its nodes.
 
         Args:
             graph: Its root holds the training nodes; it is not changed.
@@ -192,7 +192,7 @@ class EditedTraining:
 
     @property
     def edited(self) -> bool:
-        """Whether the graph says something else since."""
+        """Whether the graph's content changed since then."""
         return self._meaning.differs
 
     @property
@@ -201,7 +201,7 @@ class EditedTraining:
         return self._drawn.model.to_json()
 
     def follow(self, loop: TrainingLoop, config: Config) -> AnomalyFrame | None:
-        """Make the training what the graph says now; see `LiveSource`."""
+        """Apply the graph to the training; see `LiveSource`."""
         version = self._graph.version
         if self.drawing is not None and self._graph.to_json() == self.drawing.graph:
             # Edited and undone.
@@ -229,7 +229,7 @@ class EditedTraining:
         return cut
 
     def _former(self, block: str) -> Former:
-        """Return the paths that layers of the model, which is `block` now, had in the model before."""
+        """Return the former paths of the layers of the model, which is now the node `block`."""
         paths = paths_since(self._graph, self._mark)
         now, before = (f"{name}." if name else "" for name in (block, self._drawn.block))
         return {
@@ -260,7 +260,7 @@ _FIXED = frozenset({"Dataset", "DataLoader", "Validation"})
 
 
 def _fixed(graph: NodeGraph) -> dict[str, Any]:
-    """Return what a training under way cannot follow: its nodes by name, with their settings and what they are fed."""
+    """Return the parts that a running training cannot change: nodes by name, with settings and inputs."""
     nodes = {
         name: node for name, node in graph.nodes.items() if node.type in _FIXED or category_of(node) == "Scheduler"
     }

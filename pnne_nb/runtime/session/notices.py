@@ -1,4 +1,4 @@
-"""Collects notices of a training beside its measurements: why it failed, and what may not be intended."""
+"""`Notices`: why a training failed, and what in it may not be intended."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LESS_MEMORY = (
 
 @final
 class Notices:
-    """Looks for what is worth a notice, and announces each kind once.
+    """Finds problems that deserve a notice, and announces each kind once.
 
     Args:
         executor: Makes the steps.
@@ -46,22 +46,22 @@ class Notices:
         self.goal_compared = False
 
     def renew(self) -> None:
-        """Compare what the steps measure with the goal again: a run begins."""
+        """Compare the steps' measurements with the goal again in a new run."""
         self.goal_compared = self._executor.loop.recipe.goal.name is None
 
     def once(self, kind: str, message: str, hint: str, evidence: Evidence = ()) -> None:
-        """Announce a notice, unless that was done since `kind` was last taken back."""
+        """Announce a notice, unless its kind was announced since `take_back(kind)`."""
         if kind not in self._told:
             self._told.add(kind)
             step = self._executor.source.steps
             self._reports.announce(AnomalyFrame(step, kind, message, hint=hint, evidence=evidence))
 
     def take_back(self, kind: str) -> None:
-        """Take back what was announced and is no longer so; it may be announced again."""
+        """Withdraw a notice that is no longer true; it may be announced again."""
         self._told.discard(kind)
 
     def before_first_step(self) -> None:
-        """Look at the first example of the data, and at the model.
+        """Check the first example of the data and the model.
 
         Raises:
             TrainingError: The last batch of an epoch is too small for batch norm.
@@ -99,7 +99,7 @@ class Notices:
         self.once("not-trained", message, hint, (("not trained", len(names)), ("trainable", trainable)))
 
     def of_goal(self, frame: StepFrame) -> None:
-        """Note what a step function or a model tells beside the loss: it is known from the first step on."""
+        """Check the goal against the numbers that a step function or a model records; the first step shows them."""
         self.goal_compared = True
         recipe = self._executor.loop.recipe
         measured = names_of(recipe.metrics)
@@ -113,7 +113,7 @@ class Notices:
             self.once("monitor-unknown", str(error), hint)
 
     def of_failure(self, error: BaseException, told: str, *, in_step: bool) -> None:
-        """Announce why the training failed, where the error alone does not say what to do.
+        """Announce why the training failed, if the error alone does not say what to do.
 
         Args:
             error: The failure.
@@ -141,7 +141,7 @@ def _found_before(recipe: Recipe) -> list[AnomalyFrame]:
 
 
 def require_comparable(recipe: Recipe) -> None:
-    """Insist on a last batch that batch norm can train on, where the sizes are known; nothing is computed.
+    """Raise an error if the last batch is too small for batch norm, as far as the sizes are known.
 
     Raises:
         TrainingError: It has a single value for each channel; names the layer.

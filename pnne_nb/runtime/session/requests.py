@@ -1,4 +1,4 @@
-"""Serves requests between two steps, from a cell or a button: an extra validation, a checkpoint."""
+"""Requests of a cell or a button that run between two steps: an extra validation, a checkpoint."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pnne_nb.telemetry.frames import AnomalyFrame, EpochFrame
 
 @final
 class Requests:
-    """Carries out requests in the calling thread, or for a button in a thread of their own.
+    """Carries out requests in the calling thread, or for a button in a separate thread.
 
     Args:
         control: Gives a turn between two steps.
@@ -38,7 +38,7 @@ class Requests:
         self._validating = fork_safe(threading.RLock())
 
     def validate(self, *, wait: bool) -> dict[str, float]:
-        """Validate between two steps, in the calling thread, or without `wait` in one of its own.
+        """Validate between two steps, in the calling thread, or without `wait` in a separate one.
 
         Raises:
             TrainingError: There is no validation data, or this is inside a validation.
@@ -66,7 +66,7 @@ class Requests:
         return dict(frame.metrics)
 
     def save(self, path: Path | None, *, wait: bool) -> None:
-        """Write a checkpoint as between two steps, to `path` or with the others; for `wait`, see `validate`.
+        """Write a checkpoint between two steps, to `path` or the directory; for `wait`, see `validate`.
 
         Raises:
             CheckpointError: It cannot be written, or there is no place for it.
@@ -86,7 +86,7 @@ class Requests:
             self._later(save)
 
     def _later(self, request: Callable[[], object]) -> None:
-        """Carry out what a button asks for; what it raises is told as an anomaly."""
+        """Carry out a button's request; an error becomes an anomaly event."""
 
         def carry_out() -> None:
             try:

@@ -1,4 +1,4 @@
-"""Takes a training back to an earlier step, or on without a batch."""
+"""`Rewind`: takes a training back to an earlier step, or past a faulty batch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REWOUND = "rewound"
 
 @final
 class Rewind:
-    """Goes back in a training that is not under way.
+    """Goes back in a training that does not run.
 
     Args:
         control: Of its thread.
@@ -53,7 +53,7 @@ class Rewind:
         self._threads = threads
 
     def back(self, steps: int) -> None:
-        """Be where the training was `steps` optimizer steps ago, bit for bit where the device's operations are.
+        """Return to the state `steps` optimizer steps ago, bit for bit if the device's operations are deterministic.
 
         Raises:
             TrainingError: That is too far, or the steps cannot be made again as they were; the training is as before then.
@@ -81,7 +81,7 @@ class Rewind:
         )
 
     def without(self, fault: Fault | None) -> None:
-        """Let the next step be made of the batch behind that of a fault.
+        """Continue with the batch after the one of a fault.
 
         Raises:
             TrainingError: No fault has ended the training, or it has gone on since.

@@ -1,4 +1,4 @@
-"""Runs one training: its parts, the commands that concern all of them, and its thread."""
+"""`Session`: the parts of one training, the commands that concern all of them, and its thread."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class Session:
     # Commands
 
     def go_on(self, steps: int | None = None) -> None:
-        """Follow edits of the graph, give the model back, and train on; starts a thread or a process where there is none.
+        """Follow edits of the graph, take the model back from cells, and continue; starts a thread or a process if needed.
 
         Args:
             steps: Halt after so many; None runs on.
@@ -160,7 +160,7 @@ class Session:
             self.control.allow(steps)
 
     def require_alive(self) -> None:
-        """Insist on a training that is under way, halted or not.
+        """Raise an error unless a training runs or is paused.
 
         Raises:
             TrainingError: None is.
@@ -201,7 +201,7 @@ class Session:
         self._guarded.wait()
 
     def renew(self) -> None:
-        """Prepare a new run: what failed is forgotten, and after the last epoch there are as many more.
+        """Prepare a new run: forget an earlier failure, and after the last epoch add as many epochs again.
 
         Until the run begins, doing this again changes nothing: a training is packed for other processes and then launched.
         But not in the first run after a checkpoint was loaded, which makes the rest: a script that resumes what was
@@ -229,7 +229,7 @@ class Session:
         return TrainingProcess(self.loop, self.control, self.reports, self.observers, manner)
 
     def follow_edits(self) -> None:
-        """Become what the graph says now, between two steps.
+        """Apply edits of the graph between two steps.
 
         Raises:
             CompileError: It is unfinished or wrong; nothing has changed.
@@ -248,7 +248,7 @@ class Session:
                 self.reports.announce(cut)
 
     def wait(self, timeout: float | None) -> bool:
-        """Wait until no training is under way, for `timeout` seconds at most; returns whether none is.
+        """Wait until no training runs, for at most `timeout` seconds; return whether none runs.
 
         Raises:
             TrainingError: There never was one, or the caller is a part of it.
@@ -286,7 +286,7 @@ class Session:
 
     @contextmanager
     def lent(self) -> Iterator[nn.Module]:
-        """A block with the live model to itself; what it does to it counts."""
+        """Give this block exclusive use of the live model; its changes count as intended."""
         with self.control.visit("a block that looks at the model"), self.shared.edited(), self.executor.lent():
             yield self.model
             self.loop.ring.touch()
@@ -295,23 +295,23 @@ class Session:
 
     @property
     def fault(self) -> Fault | None:
-        """The NaN or infinity that has ended the training, or None."""
+        """The non-finite value that ended the training, or None."""
         return self.error.fault if isinstance(self.error, NotFiniteError) else None
 
     def go_back(self, steps: int) -> None:
-        """Stop, and be where the training was `steps` steps ago; see `Rewind.back`."""
+        """Stop, and return to the state `steps` steps ago; see `Rewind.back`."""
         self.control.stop()
         self.control.wait_for_rest()
         self._rewind.back(steps)
         self._rest()
 
     def skip_batch(self) -> None:
-        """Go on behind the batch of the fault; see `Rewind.without`."""
+        """Continue after the batch of the fault; see `Rewind.without`."""
         self._rewind.without(self.fault)
         self._rest()
 
     def _rest(self) -> None:
-        """Forget what has failed."""
+        """Forget an earlier failure."""
         self.error = None
         self._rest_only = True
         self.control.end("stopped", self._keep)
@@ -319,7 +319,7 @@ class Session:
     # Checkpoints
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a checkpoint holds.
+        """Return the contents of a checkpoint.
 
         Raises:
             TrainingError: This process was forked while the training was under way.
@@ -349,7 +349,7 @@ class Session:
             )
 
     def resume(self, state: dict[str, Any], notes: Iterable[tuple[str, str]], *, epochs_changed: bool) -> None:
-        """Go on from what `state_dict` returned, and report its notices.
+        """Resume from a `state_dict`, and report its notices.
 
         Args:
             state: From a checkpoint.
@@ -461,7 +461,7 @@ class Session:
         self.control.end(state, self._keep)
 
     def _end_without_thread(self) -> None:
-        """End the training as after the last step, in the place of a thread that was left behind in the data."""
+        """End the training after the last step, instead of its thread, which is stuck in the data and was abandoned."""
         self.control.enter()
         state: TrainingState = "stopped"
         try:
@@ -474,7 +474,7 @@ class Session:
         self._end(state)
 
     def _keep(self, error: BaseException) -> None:
-        """Keep what has made the training fail; of several failures, the first."""
+        """Keep the error that made the training fail; of several, the first."""
         if self.error is not None:
             self.error.add_note(f"And then: {in_brief(error)}")
             return

@@ -1,4 +1,4 @@
-"""Finds the trainings of this process by the module that they train."""
+"""Registry of this process's trainings by the module that they train."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pnne_nb.telemetry.frames import ENDED, TrainingState
 
 
 class RegisteredTraining(Protocol):
-    """A training that others can find by its module, such as ``TrainingEngine``."""
+    """A training that can be found by its module, such as ``TrainingEngine``."""
 
     @property
     def state(self) -> TrainingState:
@@ -25,7 +25,7 @@ class RegisteredTraining(Protocol):
 
     @property
     def in_process(self) -> bool:
-        """Whether its steps are made in a process of its own."""
+        """Whether its steps run in a training process."""
 
     def paused(self) -> AbstractContextManager[nn.Module]:
         """Return a block that has the module to itself."""
@@ -41,7 +41,7 @@ def add(training: RegisteredTraining) -> None:
 
 
 def trainings_of(module: nn.Module) -> list[RegisteredTraining]:
-    """Return the trainings under way, running or paused, of `module`, of a part of it, or of what it is a part of."""
+    """Return the running or paused trainings of `module`, of its submodules, or of modules that contain it."""
     own = {id(parameter) for parameter in module.parameters()}
     return [
         training
@@ -51,7 +51,7 @@ def trainings_of(module: nn.Module) -> list[RegisteredTraining]:
 
 
 def require_own(model: nn.Module, *, in_process: bool) -> None:
-    """Insist that a training may begin beside those under way.
+    """Raise an error if a running training uses the same model.
 
     Two threads notice each other by the guards of the model; a process that brings its weights back has none.
 

@@ -1,1 +1,1 @@
-"""Checks and prepares what a training is made of, before it starts."""
+"""Checks and preparation of a training's parts before it starts."""

@@ -1,4 +1,4 @@
-"""Says how often something is done in a training: every so many epochs, or optimizer steps."""
+"""`Every`: an interval in epochs or optimizer steps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Every(msgspec.Struct, frozen=True):
 
 
 def as_every(name: str, choice: Any) -> Every:
-    """Return the cadence for which ``3``, ``(3, "epochs")``, ``(500, "steps")`` or None (never) stands.
+    """Return the interval that ``3``, ``(3, "epochs")``, ``(500, "steps")`` or None (never) means.
 
     Raises:
         TrainingError: It is something else; the message calls it `name`.

@@ -1,4 +1,4 @@
-"""Holds what a person asks of a training, as one value that a checkpoint can keep."""
+"""`Config`: the arguments of an engine, as one value that a checkpoint can hold."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ UNDRAWN = (
 
 
 def require_undrawn(options: Iterable[str]) -> None:
-    """Insist on arguments that no node of a training graph stands for.
+    """Raise an error for arguments that nodes of a training graph already give.
 
     Raises:
         TrainingError: One of them is drawn, or unknown.
@@ -89,7 +89,7 @@ class Config(msgspec.Struct, frozen=True):
                 msgspec.structs.force_setattr(self, name, value.item())
 
     def check(self) -> None:
-        """Refuse numbers that make no sense, before any work is done.
+        """Raise an error for invalid numbers, before any work is done.
 
         Raises:
             TrainingError: One of them; the message names it.
@@ -150,11 +150,11 @@ class Config(msgspec.Struct, frozen=True):
         )
 
     def plain(self) -> dict[str, Any]:
-        """Return those arguments that are plain values; functions and objects are left out."""
+        """Return the arguments that are plain values, without functions and objects."""
         return {name: value for name, value in msgspec.structs.asdict(self).items() if is_plain(value)}
 
     def objects(self) -> dict[str, Any]:
-        """Return the arguments that `plain` leaves out, as they are."""
+        """Return the arguments that `plain` leaves out."""
         return {name: value for name, value in msgspec.structs.asdict(self).items() if not is_plain(value)}
 
     def recipe(
@@ -165,7 +165,7 @@ class Config(msgspec.Struct, frozen=True):
         expected: InputShapes,
         placed: Collection[str] = (),
     ) -> Recipe:
-        """Make the recipe that a loop needs from the arguments.
+        """Make the recipe of a loop from the arguments.
 
         Args:
             model: Moved to the device in place.
@@ -228,7 +228,7 @@ class Config(msgspec.Struct, frozen=True):
 
 
 def is_plain(value: Any) -> bool:
-    """Return whether a file can hold an argument: names and numbers, alone or in collections."""
+    """Return whether a file can hold an argument: strings and numbers, alone or in collections."""
     match value:
         case None | bool() | int() | float() | str():
             return True

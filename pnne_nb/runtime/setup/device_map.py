@@ -1,4 +1,4 @@
-"""Finds where a model's tensors are: on one device, or on those that its nodes ask for."""
+"""Finds the devices of a model's tensors: one device, or those that its nodes ask for."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _NOWHERE = torch.device("meta")
 
 
 def placed_paths(model: nn.Module | NodeGraph) -> frozenset[str]:
-    """Paths of the layers whose nodes have a device; none for a plain module."""
+    """Return the paths of layers whose nodes have a device; empty for a plain module."""
     return frozenset(load(model).generated.devices) if isinstance(model, NodeGraph) else frozenset()
 
 
 def settle(model: nn.Module, device: torch.device, placed: Collection[str]) -> bool:
-    """Move to `device`, in place, what has no place of its own.
+    """Move all tensors without a device of their own to `device`, in place.
 
     A plain module whose parameters are on several devices already stays as it is.
 

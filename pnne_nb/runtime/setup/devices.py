@@ -160,7 +160,7 @@ class DeviceManager:
             torch.set_num_threads(int(threads))
 
     def release_memory(self) -> None:
-        """Give memory that torch's allocators only keep back to the devices."""
+        """Return the unused memory of torch's allocators to the devices."""
         if torch.accelerator.is_available():
             torch.accelerator.empty_cache()
 

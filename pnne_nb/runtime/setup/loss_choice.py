@@ -56,7 +56,7 @@ def choose_loss(config: Config, model: nn.Module, data: BatchSource) -> tuple[Co
 
 
 def _first(data: BatchSource, count: int) -> Batch | None:
-    """Return the first examples, or None of a stream."""
+    """Return the first examples, or None for a stream."""
     if not isinstance(data, (TensorSource, DatasetSource, StreamSource)):
         return None
     raw = data.first(count)
@@ -64,7 +64,7 @@ def _first(data: BatchSource, count: int) -> Batch | None:
 
 
 def _targets(data: BatchSource, first: Batch, output: Any) -> Any:
-    """Targets to choose by: all that are in memory; of a dataset, more than the first one only where that may tell more."""
+    """Return the targets for the choice: all in memory; of a dataset, more than the first only if that may help."""
     if isinstance(data, TensorSource):
         return data.tensors[-1]
     one = isinstance(output, Tensor) and output.numel() == 1
@@ -75,7 +75,7 @@ def _targets(data: BatchSource, first: Batch, output: Any) -> Any:
 
 
 def _output(model: nn.Module, batch: Batch | None, seed: int) -> Any:
-    """Return the model's output for one example; None if it fails, which the first step explains."""
+    """Return the model's output for one example; None if it fails, which the first step will explain."""
     if batch is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Prepares the model that is trained: a module or a compiled graph, tried on one example where that is needed."""
+"""Prepares the model: a module or a compiled graph, run on one example if needed."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def trial_output(model: nn.Module, batch: Batch, seed: int) -> Any:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """A block with `model` in eval mode; each module is in the mode that it was in afterwards."""
+    """Set `model` to eval mode in this block, and restore the mode of each module afterwards."""
     modes = {module: module.training for module in model.modules()}
     model.eval()
     try:
@@ -104,7 +104,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def make_weights(model: nn.Module, data: BatchSource, seed: int, *, wants_target: bool, calls: bool) -> None:
-    """Let lazy layers make their weights from the first example, if `model` has such layers.
+    """Initialise lazy layers of `model` from the first example.
 
     Args:
         model: Made whole in place; in eval mode meanwhile, so that nothing else of it changes.

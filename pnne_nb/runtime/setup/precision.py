@@ -19,7 +19,7 @@ _NO_AUTOCAST: AbstractContextManager[None] = nullcontext()
 
 
 def choose_device(device: str | torch.device) -> torch.device:
-    """Return the device that a name stands for; ``"auto"`` is the accelerator if there is one, else the CPU.
+    """Return the device of a name; ``"auto"`` is the accelerator if there is one, else the CPU.
 
     Raises:
         TrainingError: There is no such device here.
@@ -76,7 +76,7 @@ class Precision:
 
     @property
     def is_full(self) -> bool:
-        """Whether everything is computed in the types that the model has."""
+        """Whether everything is computed in the model's own types."""
         return self._dtype is None
 
     def autocast(self) -> AbstractContextManager[Any]:
@@ -86,18 +86,18 @@ class Precision:
         return torch.autocast(self._device, self._dtype)
 
     def backward(self, loss: Tensor) -> None:
-        """Backpropagate, scaled if need be."""
+        """Run the backward pass, scaled if needed."""
         scaled = loss if self.scaler is None else self.scaler.scale(loss)
         scaled.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
     def unscale(self, optimizer: torch.optim.Optimizer) -> None:
-        """Give the gradients their true size."""
+        """Remove the scale from the gradients."""
         if self.scaler is not None:
             self._unscaled = True
             self.scaler.unscale_(optimizer)
 
     def step(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Move the parameters; returns False if a scaled gradient overflowed, and they stayed."""
+        """Run the optimizer's step; return False if a scaled gradient overflowed and the step was skipped."""
         if self.scaler is None:
             update(optimizer)
             return True
@@ -109,16 +109,16 @@ class Precision:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the scale has fallen so far that what overflows is no longer due to it."""
+        """Whether the scale is so small that it no longer explains an overflow."""
         return self.scale < _LEAST_SCALE
 
     def abandon(self) -> None:
-        """Give up a step: the gradients of the next one are scaled as those of this one were."""
+        """Abandon a step without changing the scale."""
         if self.scaler is not None and self._unscaled:
             self.scaler.update(self.scale)
             self._unscaled = False
 
     @property
     def scale(self) -> float:
-        """The factor that gradients are scaled by; 1 without scaling."""
+        """The scale of gradients; 1 without scaling."""
         return 1.0 if self.scaler is None else float(self.scaler.get_scale())

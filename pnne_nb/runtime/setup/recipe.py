@@ -1,4 +1,4 @@
-"""Holds what a training works with, ready made: `config` makes it, `loop` follows it."""
+"""`Recipe`: the prepared parts of a training, which `config` makes and `loop` uses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pnne_nb.runtime.thread.live_state import Belongings
 
 
 class Recipe(msgspec.Struct, frozen=True):
-    """What a loop works with.
+    """The prepared parts of a training.
 
     Attributes:
         loss: Function of output and target; None if the model returns its own loss.
@@ -76,7 +76,7 @@ class Recipe(msgspec.Struct, frozen=True):
 
     @property
     def belongings(self) -> Belongings:
-        """What a cell may change of the training beside the model, as far as it is known by name."""
+        """The named parts of the training besides the model that a cell may change."""
         data: dict[str, Tensor] = {}
         for name, source in (("training", self.train), ("validation", self.val)):
             if isinstance(source, TensorSource):
@@ -85,7 +85,7 @@ class Recipe(msgspec.Struct, frozen=True):
 
     @property
     def in_parts(self) -> bool:
-        """Whether each process has a part of every tensor only, so that none can run the model without the others."""
+        """Whether each process has only a part of every tensor, so that none can run the model alone."""
         return self.peers.count > 1 and self.trained is None
 
 

@@ -1,1 +1,1 @@
-"""Runs and controls the training thread, and decides who may use the model and the random state when."""
+"""The training thread, its control, and the locks on the model and the random state."""

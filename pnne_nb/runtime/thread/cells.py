@@ -1,4 +1,4 @@
-"""Tells which notebook cell is running, as far as somebody reports it, and holds it back while a training obeys a button.
+"""Tracks the running notebook cell, and holds it back while a training obeys a button.
 
 This room knows no notebook. Torch gives Python's lock away in each operation. Beside a cell that keeps the lock in C, in a
 long regular expression say, each of them costs the training one such call of the cell, ten for the rest of a small step. A
@@ -51,7 +51,7 @@ class Cells:
         self._at_interrupt: dict[Callable[[], None], None] = {}
 
     def began(self) -> None:
-        """Note that a cell begins in the calling thread; cells that run other cells nest."""
+        """Record the begin of a cell in the calling thread; cells that run other cells nest."""
         with self._lock:
             self._depth += 1
             self._thread = threading.get_ident()
@@ -62,7 +62,7 @@ class Cells:
             function()
 
     def ended(self, *, interrupted: bool = False) -> None:
-        """Note that the cell has ended, whether well or not; without a cell this does nothing.
+        """Record the end of the cell, also after an error; without a cell this does nothing.
 
         Args:
             interrupted: Whether an interrupt has ended it.
@@ -77,7 +77,7 @@ class Cells:
         _call_all(told)
 
     def lost(self) -> None:
-        """Note that the end of the running cell, if there is one, will not be told: an interrupt has cut that short."""
+        """Record that an interrupt prevented the report of the running cell's end."""
         while self._depth:
             self.ended(interrupted=True)
 
@@ -86,7 +86,7 @@ class Cells:
         return self._thread == threading.get_ident()
 
     def open_elsewhere(self) -> bool:
-        """Return whether another thread than the calling one is running a cell."""
+        """Return whether another thread is running a cell."""
         return self._thread not in (None, threading.get_ident())
 
     def open_in_main(self) -> bool:
@@ -109,7 +109,7 @@ class Cells:
 
 
 def _call_all(functions: list[Callable[[], None]]) -> None:
-    """Call each of them, also where an interrupt or an error cuts one short; the first of these is raised then."""
+    """Call all functions, also after an interrupt or error in one of them; the first error is raised at the end."""
     failed: BaseException | None = None
     for function in functions:
         try:
@@ -125,7 +125,7 @@ cells = Cells()
 
 
 def hold_cell() -> None:
-    """Let a cell that runs in the main thread wait before its next instruction; does nothing without such a cell.
+    """Let a cell in the main thread wait before its next instruction; does nothing without such a cell.
 
     A cell in the middle of this package, or of what may have a lock, is not held.
     """

@@ -1,4 +1,4 @@
-"""Calls a person's data and functions, which may never return: another thread can end them, or leave them behind.
+"""Calls of user code (data, functions) that may never return: another thread can end or abandon them.
 
 A call that runs Python is ended by an exception that is raised in its thread. One that is stuck in C (a socket, a lock)
 is left behind: whoever does that gives the global random generators back in its place, and the thread, should it ever
@@ -26,16 +26,16 @@ _OURS = "pnne_nb."
 
 
 class LeftBehindError(BaseException):
-    """Raised in a thread that has come back after it was left behind."""
+    """Raised in an abandoned thread when it returns."""
 
 
 def is_left_behind() -> bool:
-    """Return whether the calling thread is no longer part of its training, and must not touch anything of it."""
+    """Return whether the calling thread was abandoned and must not touch its training."""
     return bool(_left) and threading.get_ident() in _left
 
 
 def require_not_left() -> None:
-    """Go on only as a part of the training.
+    """Raise `LeftBehindError` in an abandoned thread.
 
     Raises:
         LeftBehindError: The calling thread was left behind.
@@ -45,17 +45,17 @@ def require_not_left() -> None:
 
 
 def thread_ended() -> None:
-    """Forget the calling thread, which ends; the next one may have its number."""
+    """Forget the calling thread at its end, because the next thread may get its number."""
     _left.discard(threading.get_ident())
 
 
 def _raise_in(thread: int, error: type[BaseException]) -> None:
-    """Let `thread` meet `error` when it next runs Python."""
+    """Raise `error` in `thread` when it next runs Python."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
 
 
 def _meet_one() -> None:
-    """Meet such an exception in the calling thread, and whatever was raised in it before.
+    """Let a pending exception be raised in the calling thread, and swallow it.
 
     For as long as one is raised that nobody has met, in a thread that is stuck in C say, Python looks for it in every
     thread at every call. That thread still meets its own when it comes back.
@@ -78,7 +78,7 @@ def kept(context: AbstractContextManager[Any]) -> AbstractContextManager[Any]:
 
 @final
 class ForeignCalls:
-    """What one training thread calls that is somebody else's; as a block, it is one call into the data.
+    """The calls of user code in one training thread; as a context manager, one call into the data.
 
     Attributes:
         count: How many calls there were.
@@ -119,7 +119,7 @@ class ForeignCalls:
                 self.function = ""
 
     def within(self, thread: int | None) -> bool:
-        """Return whether `thread` is in such a call."""
+        """Return whether `thread` is in a call of user code."""
         return thread is not None and self._thread == thread
 
     def around(
@@ -138,7 +138,7 @@ class ForeignCalls:
         return _Kept(self, context, undo, after)
 
     def interrupt(self, thread: int) -> None:
-        """Raise `StopWantedError` in `thread` when it next runs Python, unless it has returned from the call."""
+        """Raise `StopWantedError` in `thread` when it next runs Python, unless the call has returned."""
         with self._lock:
             top = sys._current_frames().get(thread)
             # In the middle of our own code, it would be ended with something half done.
@@ -146,7 +146,7 @@ class ForeignCalls:
                 _raise_in(thread, StopWantedError)
 
     def leave_behind(self, thread: int) -> bool:
-        """Leave what `thread` has entered, and let it never be part of the training again.
+        """Abandon `thread`: leave the blocks that it has entered, and exclude it from the training.
 
         Returns:
             False if it has returned from the call.

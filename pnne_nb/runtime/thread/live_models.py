@@ -1,4 +1,4 @@
-"""Finds the models that engines train, by a tensor or a module of theirs."""
+"""Finds trained models by their tensors and modules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _functorch: Any = torch._C._functorch
 
 @contextmanager
 def without_modes() -> Iterator[None]:
-    """A block in which no mode or transform (``torch.func``) takes part that a cell has entered.
+    """Disable the function modes and transforms (``torch.func``) of the cell in this block.
 
     Those of Python's functions are switched off by ``torch._C.DisableTorchFunction`` in the same ``with``: an interrupt may
     leave a generator such as this one open, and what it switches off stays so until somebody collects it.
@@ -39,7 +39,7 @@ def plain(tensor: Tensor) -> Tensor:
 
 
 class GuardedModel(Protocol):
-    """A model whose uses by others than its training are noticed; see `model_guard.SharedModel`.
+    """A live model whose uses outside its training are detected; see `model_guard.SharedModel`.
 
     Attributes:
         model: The live model.
@@ -48,28 +48,28 @@ class GuardedModel(Protocol):
     model: nn.Module
 
     def beside(self) -> Iterator[tuple[Tensor, bool]]:
-        """Return the tensors beside the model's that the training uses, and whether it only reads them, as its data."""
+        """Return other tensors that the training uses, and whether it only reads them, as it does its data."""
 
     def written(self, memory: int) -> None:
-        """Note that the calling thread has written a tensor of the training that has this memory."""
+        """Record that the calling thread has written a tensor of the training with this memory."""
 
     def in_use(self, buffers: Iterable[Tensor] = ()) -> AbstractContextManager[None]:
-        """Return a block that uses the model, or a part of it; `buffers` of it are put back when the use is over."""
+        """Return a context manager that uses the model or a part of it, and restores `buffers` at its end."""
 
     def use_until_return(self, frame: FrameType) -> None:
         """Give the model to the calling thread until the function of `frame` returns."""
 
     def keep(self, output: Any) -> None:
-        """Leave the model with the calling thread, which computed `output` with it, until the backward pass."""
+        """Keep the model for the calling thread, which computed `output` with it, until the backward pass."""
 
     def lend(self, memory: int, array: NDArray[Any] | None) -> None:
-        """Note that the calling thread has this memory of the model, as an array or otherwise."""
+        """Record that the calling thread holds this memory of the model, for instance as an array."""
 
     def held_here(self) -> bool:
-        """Return whether a use in the calling thread has nothing to wait for."""
+        """Return whether a use in the calling thread need not wait."""
 
     def parked_here(self) -> bool:
-        """Return whether this is a cell that the training waits for."""
+        """Return whether the training waits for the cell of the calling thread."""
 
 
 class _Known(NamedTuple):
@@ -90,7 +90,7 @@ class _Layer(NamedTuple):
 
 @final
 class LiveModels:
-    """Every model of an engine that still exists. Tensors are known by their memory, and so are their views."""
+    """The models of all existing engines. Memory identifies tensors and their views."""
 
     def __init__(self) -> None:
         self._lock = fork_safe(threading.Lock())
@@ -99,13 +99,13 @@ class LiveModels:
         self._layers: dict[int, list[_Layer]] = {}
 
     def add(self, guarded: GuardedModel) -> None:
-        """Know a model from now on, for as long as its guard exists."""
+        """Register a model for as long as its guard exists."""
         with self._lock:
             self._guarded.append(weakref.ref(guarded, lambda _: self.refresh()))
         self.refresh()
 
     def refresh(self) -> None:
-        """Look again which tensors and layers the models have: an edit or a cell may have exchanged some."""
+        """Update the tensors and layers of the models, some of which an edit or a cell may have replaced."""
         tensors: dict[int, list[_Known]] = {}
         layers: dict[int, list[_Layer]] = {}
         # Without the lock: this runs as well where the garbage collector ends an engine, in any thread.
@@ -129,11 +129,11 @@ class LiveModels:
         return bool(self._tensors)
 
     def all(self) -> list[GuardedModel]:
-        """Return every model that is known."""
+        """Return all registered models."""
         return [guarded for known in tuple(self._guarded) if (guarded := known()) is not None]
 
     def of(self, tensors: Iterable[Tensor], *, writes: bool = False) -> dict[GuardedModel, list[Tensor]]:
-        """Return the models that some of these tensors belong to, each with those that are buffers of a model.
+        """Return the models to which some of these tensors belong, each with the tensors that are its buffers.
 
         Data belongs to one for whoever `writes` it: everybody may read it meanwhile.
         """
@@ -153,7 +153,7 @@ class LiveModels:
         return found
 
     def of_module(self, module: nn.Module) -> list[GuardedModel]:
-        """Return the models that `module` is a layer of, or shares a parameter or a buffer with.
+        """Return the models that contain `module`, or share a parameter or buffer with it.
 
         A dropout or an activation has no tensors, but a mode.
         """
@@ -163,12 +163,12 @@ class LiveModels:
         return list(found)
 
     def with_layer(self, module: nn.Module) -> list[GuardedModel]:
-        """Return the models that `module` is a layer of."""
+        """Return the models that contain `module`."""
         layers = self._layers.get(id(module), ())
         return [guarded for entry in layers if entry.module() is module and (guarded := entry.guarded()) is not None]
 
     def just_before(self, tensors: Iterable[Tensor]) -> Iterator[GuardedModel]:
-        """Yield the models whose parameters the last operation behind one of these tensors has taken.
+        """Yield the models whose parameters are inputs of the operations that created these tensors.
 
         Not every operation is seen when it is made: one of a custom autograd function, an extension or compiled code shows
         in its result.
@@ -180,7 +180,7 @@ class LiveModels:
                     yield from self.of([before.variable])  # type: ignore[attr-defined]  # of this kind of node only
 
     def behind(self, roots: Iterable[Any]) -> tuple[set[GuardedModel], list[Any]]:
-        """Return the models that a backward pass from `roots` gives gradients, and the autograd nodes that it visits."""
+        """Return the models whose parameters get gradients in a backward pass from `roots`, and its autograd nodes."""
         found: set[GuardedModel] = set()
         seen: dict[Any, None] = {}
         tensors = [root for root in roots if isinstance(root, Tensor)]
@@ -202,7 +202,7 @@ _LEAF = "AccumulateGrad"
 
 
 def memory_of(tensor: Tensor) -> int:
-    """Return what a tensor and its views have in common; the tensor itself where it has no memory, as a sparse one."""
+    """Return a key that a tensor and its views share; the tensor itself if it has no memory, such as a sparse one."""
     try:
         return int(plain(tensor).untyped_storage()._cdata)
     except (NotImplementedError, RuntimeError, ValueError, AttributeError):

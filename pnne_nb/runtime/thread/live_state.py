@@ -1,4 +1,4 @@
-"""Records what a training goes on with, at one moment: two records tell what a cell has changed in between.
+"""Records the state with which a training continues; two records show what a cell has changed.
 
 Everything is compared as torch has it: tensors by their identity, their memory and the number of times they were written,
 layers by what they are made of. A step pays nothing for it: it is taken when a cell begins to use the model, and when that
@@ -49,7 +49,7 @@ _LOOKED_AT = 4096
 
 
 class Belongings(NamedTuple):
-    """What a training works with beside its model.
+    """Optimizer and data of a training.
 
     Attributes:
         optimizer: Moves the model.
@@ -64,7 +64,7 @@ class Belongings(NamedTuple):
 
 @final
 class _Seen:
-    """A tensor at one moment, and whatever else of it is to stay the same."""
+    """A tensor's identity, version and other properties at one moment."""
 
     def __init__(self, tensor: Tensor, *more: object) -> None:
         # The alias keeps the memory from becoming another tensor's.
@@ -84,7 +84,7 @@ class _Seen:
 
 @final
 class _Same:
-    """Objects that are to stay the same ones."""
+    """Objects whose identity must not change."""
 
     def __init__(self, *objects: object) -> None:
         self._objects = objects
@@ -121,13 +121,13 @@ class LiveState:
         self._contents: dict[int, int] = {}
 
     def lend(self, memory: int) -> None:
-        """Note that somebody is about to have the memory of a tensor: torch will not see what is written there."""
+        """Record that other code gets a tensor's memory, to which torch does not see writes."""
         for number, (_, tensor) in enumerate(self._tensors):
             if memory_of(tensor) == memory and number not in self._contents:
                 self._contents[number] = _checksum(tensor)
 
     def changed(self) -> list[str]:
-        """Name what is no longer as it was; of a layer that was exchanged, not its parts."""
+        """Return the names of what has changed; a replaced layer without its parts."""
         found = _differing(self._layers, dict(_layers(self._model)))
         parts = _differing(self._facts, _facts(self._model, self._belongings, self._facts))
         for number, known in self._contents.items():
@@ -141,7 +141,7 @@ class LiveState:
 
 @final
 class Surroundings:
-    """What a cell can change without using the model, and the training does not.
+    """State that a cell can change without using the model, and that the training does not change.
 
     That is data, layers, the optimizer's options, and what torch has for the whole process.
 
@@ -157,7 +157,7 @@ class Surroundings:
         self._facts = self._now()
 
     def changed(self) -> list[str]:
-        """Name what is no longer as it was."""
+        """Return the names of what has changed."""
         # The first step makes them: there may be more of them by now.
         states = {name: _Same(values) for name, values in _states(self._model, self._belongings.optimizer)}
         gone = [name for name, values in self._states if values != states.get(name)]
@@ -175,7 +175,7 @@ class Surroundings:
 
 @final
 class ChangeWatch:
-    """Tells, once for each name, what cells and threads have changed of a training without meaning it.
+    """Reports unintended changes of a training by cells and threads, once for each name.
 
     Args:
         model: The live model.
@@ -201,22 +201,22 @@ class ChangeWatch:
         self._told_of_arrays = False
 
     def run_ended(self) -> None:
-        """Tell the next run of everything again."""
+        """Allow all reports again in the next run."""
         self._told = set()
 
     def cell_began(self) -> None:
-        """Note what a cell may change without using the model."""
+        """Record what a cell may change without using the model."""
         belongings = self.belongings()
         with torch._C.DisableTorchFunction(), without_modes():
             self._around = None if belongings is None else Surroundings(self._model, belongings)
 
     def parked(self) -> None:
-        """Note everything: the training waits for a cell from now on."""
+        """Record everything, because the training now waits for a cell."""
         with torch._C.DisableTorchFunction(), without_modes():
             self._parked = LiveState(self._model, self.belongings())
 
     def take(self) -> list[str]:
-        """Name what was changed since then; nothing is looked at any longer."""
+        """Return the names of what has changed since then, and drop the record."""
         found = [*self._written]
         with torch._C.DisableTorchFunction(), without_modes():
             for state in (self._parked, self._around):
@@ -225,12 +225,12 @@ class ChangeWatch:
         return found
 
     def forget(self) -> None:
-        """Look at nothing any longer."""
+        """Drop the record."""
         self._parked, self._around, self._written = None, None, {}
 
     @contextmanager
     def meant(self) -> Iterator[None]:
-        """Leave out what the calling thread changes in the block."""
+        """Ignore the changes of the calling thread in this block."""
         me = threading.current_thread()
         self._editors.append(me)
         try:
@@ -244,7 +244,7 @@ class ChangeWatch:
                 self.parked()
 
     def written(self, memory: int, *, in_cell: bool) -> None:
-        """Note that the calling thread has written a tensor with this memory: what a cell writes is told at its end."""
+        """Record a write by the calling thread to a tensor with this memory; a cell's writes are reported at its end."""
         me = threading.current_thread()
         if me in self._editors:
             return
@@ -259,7 +259,7 @@ class ChangeWatch:
             self.tell(f"The thread {me.name!r}", names)
 
     def lend(self, memory: int, array: NDArray[Any] | None, *, in_cell: bool) -> None:
-        """Note that the calling thread is about to have this memory, and torch will not see what is written there."""
+        """Record that the calling thread gets this memory, to which torch does not see writes."""
         if array is not None and not self._told_of_arrays:
             self._arrays.append(weakref.ref(array))
         if in_cell and self._parked is not None:
@@ -267,18 +267,18 @@ class ChangeWatch:
                 self._parked.lend(memory)
 
     def tell_of_arrays(self) -> None:
-        """Tell, once, that an array from an earlier cell still has memory of the model."""
+        """Report once that an array of an earlier cell shares memory with the model."""
         kept, self._arrays = [array for array in self._arrays if array() is not None], []
         if kept and not self._told_of_arrays:
             self._told_of_arrays = True
             self._tell(
-                "An array of NumPy from an earlier cell shares its memory with the model in training. What is read from it "
-                "may be from the middle of a step, and what is written to it may fall into one: nobody notices either.",
+                "An array of NumPy from an earlier cell shares its memory with the model in training. Reading or writing it "
+                "may happen in the middle of a step, without any warning.",
                 "Keep a copy instead: tensor.detach().numpy().copy(). Change weights in `with engine.paused() as model:`.",
             )
 
     def tell(self, who: str, changed: list[str]) -> None:
-        """Tell what was changed, unless that was done in this run."""
+        """Report what has changed, unless this run has reported it already."""
         names = [name for name in dict.fromkeys(changed) if name not in self._told]
         self._told.update(names)
         if names:
@@ -291,7 +291,7 @@ class ChangeWatch:
 
 
 def _named_tensors(model: nn.Module, belongings: Belongings | None) -> Iterator[tuple[str, Tensor]]:
-    """Yield the parameters of a model, and what its optimizer keeps about them."""
+    """Yield the parameters of a model and their optimizer state."""
     yield from model.named_parameters()
     if belongings is not None:
         for name, values in _states(model, belongings.optimizer):
@@ -339,7 +339,7 @@ def _facts(model: nn.Module, belongings: Belongings | None, before: Facts | None
 
 
 def _is_own_method(module: nn.Module, name: str, value: object) -> bool:
-    """Return whether it is what the class says: whoever exchanges a method for a while puts that back."""
+    """Return whether `value` is the class's own method, as after a temporary replacement."""
     return getattr(value, "__self__", None) is module and getattr(value, "__func__", 0) is getattr(
         type(module), name, None
     )
@@ -375,7 +375,7 @@ def _is_ours(hook: Callable[..., object]) -> bool:
 
 
 def _sample(tensor: Tensor) -> Tensor:
-    """Return numbers from all over a large tensor; all numbers of a small one."""
+    """Return a sample of a large tensor, or all of a small one."""
     if tensor.layout is not torch.strided or tensor.nbytes <= _WHOLE:
         return tensor
     flat = tensor.detach().flatten() if tensor.is_contiguous() else tensor.detach().select(-1, 0).flatten()
@@ -383,7 +383,7 @@ def _sample(tensor: Tensor) -> Tensor:
 
 
 def _checksum(tensor: Tensor) -> int:
-    """Return a checksum of all bits of a tensor; 0 for one without memory of the usual kind."""
+    """Return a checksum of a tensor's bits; 0 if it has no ordinary memory."""
     # Without no_grad, which an interrupt may leave on in the cell's thread.
     try:
         bits: Any = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()

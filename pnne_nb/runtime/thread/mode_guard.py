@@ -1,4 +1,4 @@
-"""Holds a model in train or eval mode between two batches, and keeps its buffers for a step that has to be undone."""
+"""Keeps a model in train or eval mode between batches, and saves its buffers for undoing a step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 @final
 class BufferSnapshot:
-    """Copies of `buffers` in memory that is used again for each step: batch norm alone has three a layer.
+    """Copies of `buffers` in memory that is reused for each step; batch norm alone has three per layer.
 
     Args:
         buffers: The live ones.
@@ -24,13 +24,13 @@ class BufferSnapshot:
         self._groups = [(group, [buffer.detach().clone() for buffer in group]) for group in live.values()]
 
     def take(self) -> None:
-        """Keep the values of now."""
+        """Save the current values."""
         for live, kept in self._groups:
             torch._foreach_copy_(kept, live)
 
     @torch.no_grad()
     def restore(self) -> None:
-        """Put back what was kept."""
+        """Restore the saved values."""
         for live, kept in self._groups:
             torch._foreach_copy_(live, kept)
 
@@ -48,7 +48,7 @@ class Modes:
         self._modes: list[tuple[nn.Module, bool]] = []
 
     def set(self, model: nn.Module, *, training: bool) -> None:
-        """Put every layer of `model` in train or eval mode, and hold it there from now on."""
+        """Set every layer of `model` to train or eval mode, and keep it there."""
         model.train(training)
         self._modes = [(module, module.training) for module in model.modules()]
         self.buffers = BufferSnapshot(model.buffers())

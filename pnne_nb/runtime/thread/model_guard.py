@@ -1,4 +1,4 @@
-"""Guards the live model, which a training thread, cells and other threads use: nobody meets a half-made step.
+"""Guards the live model, which the training thread, cells and other threads use, so that nobody sees an unfinished step.
 
 The first use of the model, or of any part of it, in a cell parks the training at the next step boundary until that cell
 ends; then buffers and modes are as before the cell. Random numbers that a cell draws are its own. Another thread has the
@@ -52,12 +52,12 @@ PATIENCE = 30.0
 
 
 class _Result:
-    """Lives as long as the graph of autograd behind something that a thread has computed with the model."""
+    """An object that lives as long as the autograd graph of a thread's result."""
 
 
 @final
 class _Holder:
-    """A thread that has the model, outside of any cell.
+    """A thread that holds the model outside of any cell.
 
     Attributes:
         calls: Uses under way.
@@ -72,12 +72,12 @@ class _Holder:
         self.frames: list[FrameType] = []
 
     def needs_it(self) -> bool:
-        """Return whether a use is under way, or a backward pass may come."""
+        """Return whether a use is running, or a backward pass may follow."""
         self.results = [result for result in self.results if result() is not None]
         return bool(self.calls or self.results or self.frames)
 
     def look(self) -> None:
-        """Forget what has ended without a word: the thread, calls of compiled code."""
+        """Forget ended threads and calls of compiled code, which do not report their end."""
         frame = sys._current_frames().get(self.thread.ident or 0)
         if frame is None or not self.thread.is_alive():
             self.calls, self.results, self.frames = 0, [], []
@@ -133,7 +133,7 @@ class SharedModel:
             guard_thread()
 
     def renew_after_fork(self) -> None:
-        """Let everybody use the model in a forked child, where nobody trains it."""
+        """Lift the guard in a forked child, where nothing trains the model."""
         self.guards = self._parked = False
         self._holders, self._buffers = {}, {}
 
@@ -172,7 +172,7 @@ class SharedModel:
                 self._keep_buffers(model.buffers())
 
     def close(self) -> None:
-        """End the training's hold on the model; called in the training thread, or in its place if it was left behind."""
+        """End the training's hold on the model; called in the training thread, or for it if it was abandoned."""
         for step in self._closing:
             step()
         self._closing = []
@@ -184,12 +184,12 @@ class SharedModel:
     # Cells
 
     def use(self) -> None:
-        """Give the model to a user; a cell has it until the cell ends."""
+        """Give the model to a user; a cell keeps it until the cell ends."""
         if cells.open_here() and self.guards:
             self._park()
 
     def let_go(self) -> None:
-        """Give the model back for the caller, a cell or a thread: it ends, or itself asks for more training."""
+        """Take the model back from the calling cell or thread, which ends or asks for more training."""
         if cells.open_here():
             self._end_of_cell()
             if self._control.alive and self.guards:
@@ -202,7 +202,7 @@ class SharedModel:
 
     @contextmanager
     def edited(self) -> Iterator[None]:
-        """Whatever the block does to the training is meant: the end of a use must not undo it, and nothing is told of it."""
+        """Treat changes in this block as intended: the end of a use does not undo or report them."""
         with self._changes.meant():
             yield
         live_models.refresh()
@@ -212,7 +212,7 @@ class SharedModel:
                 self._keep_all_buffers()
 
     def cell_began(self) -> None:
-        """Note that a cell begins in the calling thread."""
+        """Record the begin of a cell in the calling thread."""
         holder = self._holders.get(threading.current_thread())
         if holder is not None:
             # Between two cells, no use is under way: an interrupt has cut the end of one short.
@@ -256,7 +256,7 @@ class SharedModel:
 
     @contextmanager
     def in_use(self, buffers: Iterable[Tensor] = ()) -> Iterator[None]:
-        """A block that uses the model, or a part of it.
+        """Use the model or a part of it in this block.
 
         Outside of a cell, those `buffers` are as before when the thread has no more use for the model: a forward pass
         in train mode moves the statistics of batch norm.
@@ -289,7 +289,7 @@ class SharedModel:
             holder.calls -= 1
 
     def keep(self, output: Any) -> None:
-        """Make no step before the backward pass that may follow `output`, which the calling thread computed with the model."""
+        """Hold the training until the backward pass of `output`, which the calling thread computed with the model."""
         if self._is_own() or cells.open_here():
             return
         holder = self._holders.get(threading.current_thread())
@@ -312,25 +312,25 @@ class SharedModel:
             yield from ((tensor, True) for tensor in belongings.data.values())
 
     def written(self, memory: int) -> None:
-        """Note that the calling thread has written a tensor of the training."""
+        """Record that the calling thread has written a tensor of the training."""
         if self._closing and self.steps_here and not self._is_own():
             self._changes.written(memory, in_cell=cells.open_here())
 
     def lend(self, memory: int, array: NDArray[Any] | None) -> None:
-        """Note that the calling thread has memory of the model; the next cell tells of an array that still exists."""
+        """Record that the calling thread shares the model's memory; an array that still exists is reported in the next cell."""
         if not self._is_own():
             self._changes.lend(memory, array, in_cell=self.parked_here())
 
     def held_here(self) -> bool:
-        """Return whether a use in the calling thread has nothing to wait for, and leaves nothing behind."""
+        """Return whether a use in the calling thread neither waits nor needs a clean-up."""
         return self._is_own() or self.parked_here()
 
     def parked_here(self) -> bool:
-        """Return whether this is a cell that the training waits for."""
+        """Return whether the training waits for the cell of the calling thread."""
         return self._parked and cells.open_here()
 
     def _is_own(self) -> bool:
-        """Return whether the caller is the training, or a step of another one that keeps this one between two steps."""
+        """Return whether the caller is the training, or a step of another training that holds this one between two steps."""
         return not self.guards or self._control.in_training_thread() or has_turn()
 
     def _arrive(self) -> _Holder:
@@ -367,7 +367,7 @@ class SharedModel:
                 self._control.leave(holder.thread, _LINGER)
 
     def _look(self) -> None:
-        """Look whether those that the training waits for still need the model."""
+        """Check whether the holders for whom the training waits still need the model."""
         now = time.monotonic()
         for holder in tuple(self._holders.values()):
             with self._lock:
@@ -381,7 +381,7 @@ class SharedModel:
                     f"The training has waited {PATIENCE:.0f} s for the backward pass of a result that the thread "
                     f"{holder.thread.name!r} keeps, and goes on without it.",
                     "Compute what is not differentiated under torch.no_grad(), or delete it. A backward pass of it now "
-                    "raises an error of torch: the weights have moved.",
+                    "raises an error of torch: the weights have changed.",
                 )
 
     # The live model's own forward pass, seen in every thread
@@ -405,13 +405,13 @@ class SharedModel:
     # Buffers
 
     def _keep_buffers(self, buffers: Iterable[Tensor]) -> None:
-        """While the training is under way, keep the values that no use has changed yet."""
+        """Save the buffers that no use has changed yet, while a training runs."""
         with torch._C.DisableTorchFunction(), without_modes():
             for buffer in buffers if self._closing else ():
                 self._buffers.setdefault(id(buffer), (buffer, buffer.detach().clone()))
 
     def _keep_all_buffers(self) -> None:
-        """Keep the model's buffers, and which layer has which: a cell may put another one there."""
+        """Save the model's buffers and their layers, because a cell may replace a buffer."""
         self._keep_buffers(self.model.buffers())
         if not self._places:
             self._places = [
@@ -437,7 +437,7 @@ class SharedModel:
 
 
 def _cell_began() -> None:
-    """Watch what a cell does that begins in the calling thread, if there is an engine."""
+    """Guard the calling thread at the begin of a cell, if there is an engine."""
     shared = [each for each in live_models.all() if isinstance(each, SharedModel)]
     if not shared:
         unguard_thread()
@@ -454,7 +454,7 @@ cells.at_begin(_cell_began)
 
 @contextmanager
 def between_steps(model: nn.Module) -> Iterator[None]:
-    """Have `model` for this block, if it is in training: in the middle of a step, half of its tensors are older."""
+    """Hold `model` for this block if it is in training, because in mid-step only some of its tensors are updated."""
     with contextlib.ExitStack() as stack:
         for guarded in live_models.of_module(model):
             stack.enter_context(guarded.in_use())
@@ -463,7 +463,7 @@ def between_steps(model: nn.Module) -> Iterator[None]:
 
 @final
 class _NoGuard:
-    """A guard in a copy of the model: it does nothing."""
+    """A guard of a copy of the model: it does nothing."""
 
     only_watches: Final = True
 
@@ -473,7 +473,7 @@ class _NoGuard:
 
 @final
 class _Guard:
-    """A hook of the live model that does nothing in its copies, which training knows nothing of."""
+    """A hook of the live model; in copies of the model, it does nothing."""
 
     only_watches: Final = True  # an import of the model leaves it out
 

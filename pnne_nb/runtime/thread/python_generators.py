@@ -1,4 +1,4 @@
-"""Swaps Python's and NumPy's global generators while trainings run: theirs for a step, others for everybody else.
+"""Swaps Python's and NumPy's global generators while trainings run: one pair for steps, another for all other code.
 
 The generators themselves hold a training's state, so that whatever a step reaches them by is the training's: a function of
 ``random``, a name that was bound earlier, SciPy's own reference. The functions of ``random`` and ``numpy.random`` know the
@@ -30,7 +30,7 @@ _random: Any = random
 
 
 class Generators(NamedTuple):
-    """A generator of Python, and one of NumPy."""
+    """A generator of Python and one of NumPy."""
 
     python: random.Random
     numpy: np.random.RandomState
@@ -48,21 +48,21 @@ class States(NamedTuple):
 
     @classmethod
     def of(cls, generators: Generators) -> States:
-        """Return those of `generators` now."""
+        """Return the current states of `generators`."""
         return cls(generators.python.getstate(), generators.numpy.get_state(legacy=False))
 
     @classmethod
     def seeded(cls, seed: int) -> States:
-        """Return a state in which both generators begin at `seed`."""
+        """Return the states of both generators after seeding with `seed`."""
         return cls.of(Generators(random.Random(seed), np.random.RandomState(seed % 2**32)))  # noqa: S311  # for reproducible training, not for secrets
 
     def restore(self, generators: Generators) -> None:
-        """Let `generators` be there again."""
+        """Restore the states in `generators`."""
         generators.python.setstate(self.python)
         generators.numpy.set_state(self.numpy)
 
     def same(self, other: States) -> bool:
-        """Return whether the same numbers come next."""
+        """Return whether both states give the same numbers."""
         mine, its = self.numpy, other.numpy
         return (
             self.python == other.python
@@ -80,7 +80,7 @@ both states together take some 40 µs to read."""
 
 @final
 class PrivateStates:
-    """The states that belong to one training; entered around each of its steps, in its turn.
+    """The states of one training; entered around each of its steps, in its turn.
 
     Args:
         seed: Where the numbers begin.
@@ -134,13 +134,13 @@ class PrivateStates:
                 _shared.holder = None
 
     def rewind(self) -> None:
-        """Put the generators back to the beginning of the block."""
+        """Reset the generators to the beginning of the block."""
         self.begun.restore(_GLOBAL)
 
 
 @final
 class _Shared:
-    """Who has the global generators.
+    """The owner of the global generators.
 
     Attributes:
         holder: Whose states they hold while they are apart from everybody else's.
@@ -160,18 +160,18 @@ class _Shared:
         renewed_after_fork(self)
 
     def here(self) -> Generators:
-        """Return the generators that the calling thread means by the global ones."""
+        """Return the generators that serve the calling thread as the global ones."""
         return _GLOBAL if self._in_step() else self._others or _GLOBAL
 
     def _in_step(self) -> bool:
-        """Return whether the calling thread makes a step, or was started by a step of the same training."""
+        """Return whether the calling thread runs a step, or was started by a step of the same training."""
         caller = threading.get_ident()
         if self.thread == caller:
             return True
         return self.thread is not None and self._helpers.get(caller, self) is self.holder
 
     def drawn(self) -> Generators:
-        """Return the same for whoever draws: a step that does so is noted."""
+        """Return the generators for drawing, and record that a step draws."""
         if not self._in_step():
             return self._others or _GLOBAL
         if self.holder is not None:
@@ -180,7 +180,7 @@ class _Shared:
 
     @contextmanager
     def seeded(self, seed: int) -> Iterator[None]:
-        """A block in which the generators that the calling thread means begin at `seed`, as if they never had."""
+        """Seed the calling thread's generators with `seed` in this block, and restore them afterwards."""
         before, in_step = States.of(self.here()), self.thread == threading.get_ident()
         try:
             States.seeded(seed).restore(self.here())
@@ -192,7 +192,7 @@ class _Shared:
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """A block with many blocks of private states in it: each of those takes microseconds then."""
+        """Make many blocks of private states inside this block fast: each takes microseconds."""
         self.part()
         try:
             yield
@@ -200,7 +200,7 @@ class _Shared:
             self.unite()
 
     def part(self) -> None:
-        """Move everybody else's states from the global generators to a second pair."""
+        """Move the states of all other code from the global generators to a second pair."""
         with self._lock:
             self._uses += 1
             if self._others is not None:
@@ -213,7 +213,7 @@ class _Shared:
             self._others = others
 
     def unite(self) -> None:
-        """Move them back, unless somebody else still wants them apart."""
+        """Move these states back, unless another training still needs the global generators."""
         with self._lock:
             self._uses -= 1
             if self._uses or self._others is None:
@@ -230,7 +230,7 @@ class _Shared:
         self._others = None
 
     def open(self) -> None:
-        """Have functions of ``random`` and ``numpy.random`` know the thread, because a training begins."""
+        """Make the functions of ``random`` and ``numpy.random`` thread-aware, because a training begins."""
         with self._lock:
             self.part()
             self._open += 1
@@ -238,7 +238,7 @@ class _Shared:
                 self._bind()
 
     def close(self) -> None:
-        """Put those functions back when the last training has ended."""
+        """Restore the original functions when the last training has ended."""
         with self._lock:
             self._open -= 1
             if not self._open:
@@ -246,7 +246,7 @@ class _Shared:
             self.unite()
 
     def set_bit_generator(self, bit_generator: Any) -> None:
-        """Stand for ``np.random.set_bit_generator`` meanwhile."""
+        """Replacement for ``np.random.set_bit_generator``."""
         if self._others is None:
             _set_bit_generator(bit_generator)
         elif self._in_step():
@@ -255,7 +255,7 @@ class _Shared:
             self._others = self._others._replace(numpy=np.random.RandomState(bit_generator))
 
     def start_thread(self, thread: threading.Thread) -> None:
-        """Stand for ``Thread.start`` meanwhile: a pool that a step uses draws as the step itself."""
+        """Replacement for ``Thread.start``: threads that a step starts draw from the step's generators."""
         holder = self.holder
         if holder is not None and self._in_step():
             run = thread.run
@@ -292,7 +292,7 @@ class _Shared:
                 namespace[name] = value
 
     def renew_after_fork(self) -> None:
-        """Take the global generators of the thread that forked, in the child: a step's own, or everybody else's.
+        """Set the global generators in a forked child to those of the thread that forked.
 
         Python's has begun afresh there, as in every child.
         """
@@ -323,7 +323,7 @@ open_generators, close_generators = _shared.open, _shared.close
 
 
 def _knowing(kind: Any, which: Callable[[], Any]) -> Any:
-    """Return an instance of a kind of generator that draws from the generator that the calling thread means."""
+    """Return a generator that draws from the generator of the calling thread."""
 
     def forwarding(name: str) -> Callable[..., Any]:
         @functools.wraps(getattr(kind, name))
@@ -350,7 +350,7 @@ def _knowing(kind: Any, which: Callable[[], Any]) -> Any:
 
 
 def _knowing_functions() -> dict[int, Any]:
-    """Return functions that know the thread, by the identity of those that do not."""
+    """Return thread-aware functions by the identity of the original ones."""
     python: Any = _knowing(random.Random, lambda: _shared.drawn().python)
     numpy: Any = _knowing(np.random.RandomState, lambda: _shared.drawn().numpy)
     found = {id(_GLOBAL.python): python, id(_GLOBAL.numpy): numpy, id(_set_bit_generator): _shared.set_bit_generator}

@@ -1,4 +1,4 @@
-"""Holds the training's own random numbers, swapped in around each step so that no cell can disturb a seeded run."""
+"""The training's own random state, swapped in around each step, so that no cell can disturb a seeded run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _default = torch.default_generator
 
 @contextmanager
 def seeded_globals(seed: int) -> Iterator[None]:
-    """A block in which every global generator begins at `seed`; their states are put back afterwards."""
+    """Seed every global generator with `seed` in this block, and restore their states afterwards."""
     # Whoever has the turn may be left behind in this block, and another thread cannot give back what it has.
     with trainings.between_steps(), nullcontext() if has_turn() else turn:
         before = _state_of(_default)
@@ -48,7 +48,7 @@ def seeded_globals(seed: int) -> Iterator[None]:
 
 
 def globals_as_numbers() -> list[float]:
-    """Return the states of the CPU's global generators for another process, always as the same number of exact numbers."""
+    """Return the states of the CPU's global generators as a fixed number of exact numbers, for another process."""
     python, numpy = States.of(here())
     (_, internal, gauss), state = python, numpy["state"]
     both = [*internal, gauss is not None, gauss or 0.0, *state["key"], state["pos"], numpy["has_gauss"], numpy["gauss"]]
@@ -56,7 +56,7 @@ def globals_as_numbers() -> list[float]:
 
 
 def set_globals(numbers: Sequence[float]) -> None:
-    """Be where `globals_as_numbers` was."""
+    """Set the global generators from the result of `globals_as_numbers`."""
     count = _state_of(_default).numel()
     internal, (has, gauss) = numbers[count : count + _WORDS], numbers[count + _WORDS : count + _WORDS + 2]
     *keys, position, has_gauss, cached = numbers[count + _WORDS + 2 :]
@@ -97,7 +97,7 @@ class PrivateRandomness:
         renewed_after_fork(self)
 
     def renew_after_fork(self) -> None:
-        """Give a forked child the generator that others know, if another thread of its parent was in the block."""
+        """Restore the public generator in a forked child, if another thread of its parent was in the block."""
         if self._theirs and not has_turn():
             # A child cannot use the accelerator.
             _set_state(_default, self._theirs[0])
@@ -114,11 +114,11 @@ class PrivateRandomness:
         self._theirs = []
 
     def reseed(self, seed: int) -> None:
-        """Let torch's numbers begin at `seed`, between two blocks."""
+        """Seed torch's generators with `seed`, between two blocks."""
         self._mine = [torch.Generator(g.device).manual_seed(seed).get_state() for g in self._generators]
 
     def rewind(self) -> None:
-        """Put the generators back to the beginning of the block."""
+        """Reset the generators to the beginning of the block."""
         self._set(self._mine)
         self._states.rewind()
 

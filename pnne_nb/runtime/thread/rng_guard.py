@@ -1,4 +1,4 @@
-"""Guards random numbers that a cell draws beside a training: neither disturbs the other.
+"""Separates random numbers of cells from those of a running training.
 
 The global generators hold the training's own state during a step and everybody else's between two steps.
 So whatever draws or seeds in a cell waits for the end of the running step; a burst of draws waits once.
@@ -38,7 +38,7 @@ _LINGER = 0.005
 
 @final
 class _Trainings:
-    """The trainings under way in this process, all of which swap the global generators."""
+    """The running trainings of this process, all of which swap the global generators."""
 
     def __init__(self) -> None:
         self._lock = fork_safe(threading.Lock())
@@ -46,7 +46,7 @@ class _Trainings:
         renewed_after_fork(self)
 
     def renew_after_fork(self) -> None:
-        """Forget the trainings, which a forked child lacks: nobody swaps generators there."""
+        """Forget the trainings in a forked child, which has none."""
         self._controls = ()
         name_default_generator(_default)
 
@@ -66,7 +66,7 @@ class _Trainings:
 
     @contextmanager
     def between_steps(self) -> Iterator[None]:
-        """Have the global generators as everybody but the trainings knows them."""
+        """Hold the global generators in their public state for this block."""
         controls = self._controls
         # Whoever has the turn draws what is a training's own.
         if has_turn():
@@ -90,7 +90,7 @@ _default = torch.default_generator
 
 
 class _GuardedGenerator(torch.Generator):
-    """Torch's default generator for whoever looks it up by name: each method waits for the end of the running step."""
+    """Replacement for torch's default generator by name: each method waits for the end of the running step."""
 
     def __getattribute__(self, name: str) -> Any:
         found = getattr(_default, name)
@@ -105,7 +105,7 @@ class _GuardedGenerator(torch.Generator):
 
 
 def _guarded_default() -> torch.Generator:
-    """Return a second object for torch's default generator: given as ``generator=``, it draws from the default one.
+    """Return a second object for torch's default generator; as ``generator=`` it draws from the default one.
 
     Torch has no constructor for that, so the one field of a generator object, a pointer to its numbers, is set to the
     default generator's. Where the field is not where torch tells that it points, there is no second object.
@@ -124,5 +124,5 @@ _guarded = _guarded_default()
 
 
 def is_global(generator: torch.Generator | None) -> bool:
-    """Return whether a function that is given this as ``generator`` draws from the CPU's global generator."""
+    """Return whether `generator` draws from the CPU's global generator."""
     return generator is None or generator is _default or generator is _guarded

@@ -1,4 +1,4 @@
-"""Lets trainings of one process take turns for their steps, because random generators and torch's switches exist once.
+"""Lets trainings of one process take turns for their steps, because they share random generators and torch's switches.
 
 A fork takes the turn as well. In the middle of a step, the child's copy of the model would be torn, and torch's generator
 might be locked for ever: torch draws without the interpreter's lock, but under one of the generator, which no child can
@@ -34,7 +34,7 @@ def has_turn() -> bool:
 
 
 class _Taken(threading.local):
-    """What the fork of the calling thread has taken: one entry, or none if the step took too long."""
+    """The turns that a fork of the calling thread has taken: one, or none if the step took too long."""
 
     def __init__(self) -> None:
         self.turns: list[bool] = []
@@ -60,17 +60,17 @@ os.register_at_fork(after_in_parent=_release_after_fork)
 
 
 def renew_turn() -> None:
-    """Take the turn away from a thread that will never leave it; what it leaves later counts for nothing."""
+    """Take the turn away from an abandoned thread; its later release has no effect."""
     turn._at_fork_reinit()
 
 
 class StopWantedError(BaseException):
-    """Raised in a training thread that is to end and would otherwise wait, between two steps or for its data."""
+    """Raised in a training thread that must end, instead of waiting between two steps or for its data."""
 
 
 @final
 class TrainingTurn:
-    """The turn as a training thread waits for it, which no interrupt reaches: not for longer than the training is wanted.
+    """The turn for a training thread, which no interrupt reaches: its wait ends when the training must end.
 
     Attributes:
         given_up_by: The number of the thread that is to wait no longer, or None.
@@ -88,7 +88,7 @@ class TrainingTurn:
                 raise StopWantedError
 
     def here(self) -> AbstractContextManager[Any]:
-        """Return the same for a thread that an interrupt may reach: there, it is the turn itself."""
+        """Return the turn for the calling thread: the plain one if an interrupt can reach it."""
         own: Any = turn if threading.current_thread() is threading.main_thread() else self
         found: AbstractContextManager[Any] = own
         return found

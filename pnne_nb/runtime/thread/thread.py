@@ -1,4 +1,4 @@
-"""Defines the training thread: a daemon that is given time to end well when the interpreter does."""
+"""The training thread: a daemon that gets time to end properly at the interpreter's exit."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _LATE = 0.03
 
 
 def threads_for_training() -> int:
-    """Return the threads that torch may use for training: all of the caller's, but one core for the kernel."""
+    """Return the number of torch threads for training: the caller's, but leaving one core for the kernel."""
     return max(1, min(torch.get_num_threads(), (os.cpu_count() or 2) - 1))
 
 
 def start_training_thread(
     work: Callable[[], None], stop: Callable[[], None], ended: Callable[[float], bool], threads: int
 ) -> Callable[[], None]:
-    """Run `work` in a thread of its own.
+    """Run `work` in a new thread.
 
     Args:
         work: Must not raise.
@@ -71,7 +71,7 @@ def interval_for(late: float) -> float:
 
 @final
 class _AtWork:
-    """The trainings under way in this process; while there are any, Python switches threads more often."""
+    """The running trainings of this process; while there are any, Python switches threads more often."""
 
     def __init__(self) -> None:
         self._lock = fork_safe(threading.Lock())
@@ -81,7 +81,7 @@ class _AtWork:
         renewed_after_fork(self)
 
     def renew_after_fork(self) -> None:
-        """Forget the training threads, which a forked child lacks."""
+        """Forget the training threads in a forked child, which has none."""
         if self._trainings:
             self._trainings.clear()
             sys.setswitchinterval(self._usual)
@@ -102,7 +102,7 @@ class _AtWork:
                 sys.setswitchinterval(self._usual)
 
     def _adapt(self, over: threading.Event) -> None:
-        """Let threads switch seldom for as long as somebody keeps the lock for long, and often otherwise."""
+        """Adapt the switch interval: long while a thread keeps the lock for long, else short."""
         asleep = time.monotonic()
         while not over.wait(_LOOK):
             late = time.monotonic() - asleep - _LOOK
@@ -112,7 +112,7 @@ class _AtWork:
             asleep = time.monotonic()
 
     def end_all(self) -> None:
-        """Ask every training to end and give its running step some seconds; a daemon that needs longer is left."""
+        """Ask every training to end, and wait some seconds for its running step; a slower daemon is abandoned."""
         with self._lock:
             trainings = list(self._trainings.values())
         for stop, _ in trainings:

@@ -1,4 +1,4 @@
-"""Sets torch's switches that hold for a whole process: no other file of the package sets one.
+"""Sets torch's process-wide switches; no other file of the package sets one.
 
 They are the default generator's name, deterministic algorithms, the precision of matrix products, the default dtype,
 anomaly detection and the flags of cuDNN and oneDNN. A setting that a training has to itself is set around each of its
@@ -38,7 +38,7 @@ def switches() -> dict[str, Any]:
 
 
 def shared_switches() -> dict[str, object]:
-    """Return the settings that a training takes as it finds them, by their names in words."""
+    """Return the settings that a training does not set itself, by their names in words."""
     return {
         "torch's default dtype": torch.get_default_dtype(),
         "torch's precision of float32 matrix products": torch.get_float32_matmul_precision(),
@@ -47,7 +47,7 @@ def shared_switches() -> dict[str, object]:
 
 
 def configure(tf32: bool | None, cudnn_benchmark: bool | None, deterministic: bool | None) -> None:
-    """Set what is not None, for good; for the meaning see `DeviceManager.configure`."""
+    """Set the switches that are not None permanently; see `DeviceManager.configure`."""
     if tf32 is not None:
         torch.set_float32_matmul_precision("high" if tf32 else "highest")
         torch.backends.cudnn.allow_tf32 = tf32
@@ -58,7 +58,7 @@ def configure(tf32: bool | None, cudnn_benchmark: bool | None, deterministic: bo
 
 
 def name_default_generator(generator: torch.Generator) -> None:
-    """Let torch's names for its default generator lead to `generator`.
+    """Bind torch's names for its default generator to `generator`.
 
     ``torch.manual_seed``, ``seed``, ``get_rng_state``, ``set_rng_state`` and ``fork_rng`` use the second one.
     """
@@ -86,7 +86,7 @@ R = TypeVar("R")
 
 @final
 class Determinism:
-    """Entered around each step; outside of it, torch's switches are as others have set them.
+    """Sets torch's switches for a training; entered around each step, and restored after it.
 
     An operation that has no deterministic version then raises, and the training fails there by name.
 
@@ -119,7 +119,7 @@ class Determinism:
             self._put_back()
 
     def renew_after_fork(self) -> None:
-        """Give a forked child the switches that others have set, if another thread of its parent was in the block."""
+        """Restore the public switches in a forked child, if another thread of its parent was in the block."""
         if not has_turn():
             self._put_back()
 
@@ -133,7 +133,7 @@ class Determinism:
     def over(
         self, events: Generator[E, None, R], turn: TrainingTurn, foreign_calls: ForeignCalls
     ) -> Generator[E, None, R]:
-        """Yield the same events, each made under the switches and in a turn: no other training sets them meanwhile."""
+        """Yield the events, each run under the switches and in a turn, so that no other training sets them meanwhile."""
         # What is not wanted costs nothing.
         return self._each(events, turn, foreign_calls) if self._wanted else events
 

@@ -1,4 +1,4 @@
-"""Sees what a thread does with torch: uses of a live model and of its parts, backward passes, draws of random numbers.
+"""Detects what a thread does with torch: uses of a live model, backward passes, draws of random numbers.
 
 A torch function mode is active in the threads that run cells, and in every thread that starts while an engine exists. It
 costs nothing in the training thread, which has none: a guard at each layer would cost every step. What goes past function
@@ -92,7 +92,7 @@ class _UseGuard(TorchFunctionMode):
 
 
 class _Here(threading.local):
-    """What is known of the calling thread."""
+    """The state of the calling thread."""
 
     def __init__(self) -> None:
         self.mode: _UseGuard | None = None
@@ -103,7 +103,7 @@ _here = _Here()
 
 
 def _guarded(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a function of torch as soon as nobody makes a step with what it uses."""
+    """Call a function of torch when no step is using its arguments."""
     __tracebackhide__ = True
     if func in _BACKWARD:
         return _backward(func, args, kwargs)
@@ -134,7 +134,7 @@ def _guarded(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def _may_write(func: Callable[..., Any], kwargs: dict[str, Any]) -> bool:
-    """Return whether a function writes one of its arguments, as far as its name tells."""
+    """Return whether a function writes one of its arguments, by its name."""
     name = getattr(func, "__name__", "")
     return (name[-1:] == "_" and name[:2] != "__") or name in {"__setitem__", "__set__"} or "out" in kwargs
 
@@ -146,7 +146,7 @@ def _noted(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    """Call a function of torch, and note which tensors of a training it has written: torch counts that for each tensor."""
+    """Call a function of torch, and record which tensors of a training it has written, by their version counters."""
     __tracebackhide__ = True
     if not used:
         return func(*args, **kwargs)
@@ -160,12 +160,12 @@ def _noted(
 
 
 def _written(tensor: Tensor) -> tuple[int, int]:
-    """Return the memory of a tensor, and how often it was written through it and the tensors that share its counter."""
+    """Return the memory of a tensor and its version counter."""
     return memory_of(tensor), 0 if tensor.is_inference() else plain(tensor)._version
 
 
 def _backward(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Make a backward pass as soon as nobody makes a step with the parameters that get gradients by it.
+    """Run a backward pass when no step is using the parameters that get its gradients.
 
     When it has ended, well or not, the thread no longer needs the model for it, unless the graph is kept.
     """
@@ -212,7 +212,7 @@ def tensors_in(values: Iterable[Any]) -> Iterator[Tensor]:
 
 
 def guard_thread() -> None:
-    """Watch what the calling thread does from now on, unless it is one of this package's own."""
+    """Guard the calling thread, unless it is one of this package."""
     if _here.mode is None and not threading.current_thread().name.startswith(_OURS):
         _watch_compiled()
         _here.mode = _UseGuard()
@@ -220,14 +220,14 @@ def guard_thread() -> None:
 
 
 def unguard_thread() -> None:
-    """Watch the calling thread no longer."""
+    """Stop guarding the calling thread."""
     mode, _here.mode = _here.mode, None
     if mode is not None:
         _remove(mode)
 
 
 def guard_new_threads(*, wanted: bool) -> None:
-    """Watch every thread that starts from now on, or none any longer."""
+    """Guard every new thread, or stop guarding new threads."""
     start: Any = _start if wanted else _original_start
     # A training that runs has put its own before one of these.
     if threading.Thread.start in {_start, _original_start}:
@@ -235,7 +235,7 @@ def guard_new_threads(*, wanted: bool) -> None:
 
 
 def _insert(mode: TorchFunctionMode) -> None:
-    """Below the modes that are active: whoever has entered them takes the uppermost away when it leaves."""
+    """Insert the guard below the active modes, because their owners remove the topmost one when they leave."""
     above = _taken_off()
     if above and above[-1] is getattr(_torch._GLOBAL_DEVICE_CONTEXT, "device_context", None):
         _overrides._push_mode(above.pop())  # torch expects the default device at the bottom
@@ -251,12 +251,12 @@ def _remove(mode: TorchFunctionMode) -> None:
 
 
 def _taken_off() -> list[TorchFunctionMode]:
-    """Return every mode of the thread, the uppermost first; none is active afterwards."""
+    """Remove and return all modes of the thread, the topmost first."""
     return [_overrides._pop_mode() for _ in range(_overrides._len_torch_function_stack())]
 
 
 def _start(thread: threading.Thread) -> None:
-    """Start a thread as ``Thread.start`` does, and watch what it runs. Python 3.11 may call a profile function for ever.
+    """Replacement for ``Thread.start`` that guards the thread. Python 3.11 may never stop calling a profile function.
 
     What a step starts is a part of the step, which may wait for it.
     """
@@ -279,7 +279,7 @@ _original_start = threading.Thread.start
 
 @final
 class _Entries:
-    """Watches the ways into torch that no function mode sees, while a training runs."""
+    """Guards the entries into torch that no function mode sees, while a training runs."""
 
     def __init__(self) -> None:
         self._lock = fork_safe(threading.Lock())
@@ -290,13 +290,13 @@ class _Entries:
         renewed_after_fork(self)
 
     def renew_after_fork(self) -> None:
-        """Put torch's functions back in a forked child, which has no training."""
+        """Restore torch's functions in a forked child, which has no training."""
         self.training_threads.clear()
         self._runs = 0
         self._put_back()
 
     def open(self) -> None:
-        """Let the calling thread train from now on."""
+        """Mark the calling thread as a training thread."""
         with self._lock:
             self.training_threads.add(threading.get_ident())
             self._runs += 1
@@ -312,7 +312,7 @@ class _Entries:
                 self._replace(nn.Module, name, _changing(getattr(nn.Module, name)))
 
     def close(self, thread: int) -> None:
-        """Note that a thread trains no longer."""
+        """Remove the mark of a training thread."""
         with self._lock:
             self.training_threads.discard(thread)
             self._runs -= 1
@@ -330,7 +330,7 @@ class _Entries:
         setattr(owner, name, new)
 
     def pass_by(self) -> bool:
-        """Return whether the calling thread trains: what it does is the training itself."""
+        """Return whether the calling thread is a training thread."""
         return threading.get_ident() in self.training_threads
 
 
@@ -344,7 +344,7 @@ _original_reparametrize: Any = stateless._reparametrize_module
 
 
 def _submit(pool: ThreadPoolExecutor, function: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
-    """Stand for ``ThreadPoolExecutor.submit``, which ``map`` and asyncio call: a pool may be older than the engine."""
+    """Replacement for ``ThreadPoolExecutor.submit``, because a pool may be older than the engine."""
     seen = () if _entries.pass_by() else (_in_guarded_thread,)
     future: Future[R] = _original_submit(pool, *seen, function, *args, **kwargs)
     return future
@@ -356,13 +356,13 @@ def _in_guarded_thread(function: Callable[..., R], /, *args: Any, **kwargs: Any)
 
 
 def _train(module: nn.Module, mode: bool = True) -> nn.Module:
-    """Stand for ``Module.train``, which ``eval`` calls: a step has one mode from its beginning to its end."""
+    """Replacement for ``Module.train``, because the mode must not change during a step."""
     with _using(module):
         return _original_train(module, mode)
 
 
 def _changing(original: Callable[..., R]) -> Callable[..., R]:
-    """Wrap a method that changes a layer: one that is in training becomes another one between two steps only."""
+    """Wrap a method that changes a layer, so that a layer in training changes only between two steps."""
 
     @wraps(original)
     def change(module: nn.Module, *args: Any, **kwargs: Any) -> R:
@@ -387,13 +387,13 @@ _CHANGES = (
 
 @contextmanager
 def _reparametrized(module: nn.Module, *args: Any, **kwargs: Any) -> Iterator[Any]:
-    """Stand for what ``functional_call`` enters: it exchanges the module's own parameters for others meanwhile."""
+    """Replacement for the context manager of ``functional_call``, which temporarily replaces the module's parameters."""
     with _using(module), _original_reparametrize(module, *args, **kwargs) as entered:
         yield entered
 
 
 def _trace(tracer: Any, *args: Any, **kwargs: Any) -> Any:
-    """Stand for ``Tracer.trace``, which takes each call of any module in the process meanwhile."""
+    """Replacement for ``Tracer.trace``, which patches the calls of all modules in the process."""
     with ExitStack() as stack:
         for guarded in () if _entries.pass_by() else live_models.all():
             stack.enter_context(guarded.in_use())
@@ -410,7 +410,7 @@ def _using(module: nn.Module) -> Iterator[None]:
 
 
 def _entering(original: Callable[..., R]) -> Callable[..., R]:
-    """Return `original` with the model's guard around it, for threads that have no function mode, such as older ones."""
+    """Return `original` inside the model's guard, for threads without a function mode, such as older ones."""
 
     def enter(*args: Any, **kwargs: Any) -> R:
         if _entries.pass_by() or _here.inside:
@@ -431,7 +431,7 @@ _enter_backward, _enter_grad = _entering(torch.autograd.backward), _entering(tor
 
 
 def _watch_compiled() -> None:
-    """Watch every call of compiled code from now on; whoever compiles has imported dynamo, and so has every optimizer."""
+    """Guard every call of compiled code; compiling, like every optimizer, imports dynamo."""
     eval_frame: Any = sys.modules.get("torch._dynamo.eval_frame")
     found = getattr(eval_frame, "_callback_from_stance", None)
     if found is not None and found is not _enter_compiled:
@@ -440,7 +440,7 @@ def _watch_compiled() -> None:
 
 
 def _enter_compiled(callback: Any) -> Any:
-    """Compiled code is called: what it uses, and what it draws, no function mode sees."""
+    """Guard a call of compiled code, whose uses and draws no function mode sees."""
     # Without a callback, it is code that shall not be compiled: each of its functions is seen.
     if callback is not None and not _entries.pass_by():
         frame = sys._getframe(1)

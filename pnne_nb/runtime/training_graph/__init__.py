@@ -1,1 +1,1 @@
-"""Reads a training that is drawn: model, losses, metrics and optimizer as nodes of one document."""
+"""Training graphs: model, losses, metrics and optimizer as nodes of one document."""

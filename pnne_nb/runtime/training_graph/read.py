@@ -43,7 +43,7 @@ from pnne_nb.runtime.training_graph.subgraphs import cut, extract
 
 
 class DrawnTraining(NamedTuple):
-    """What the nodes of a training graph say.
+    """The contents of a training graph.
 
     Attributes:
         block: The Subgraph node that the model is, or an empty text if it is drawn among the training nodes.
@@ -65,7 +65,7 @@ class DrawnTraining(NamedTuple):
 
 
 def read_training(graph: NodeGraph, variables: Mapping[str, Any], *, seed: int, device: torch.device) -> DrawnTraining:
-    """Return what a training graph says.
+    """Read a training graph.
 
     Args:
         graph: Its root holds the training nodes; it is not changed.
@@ -201,7 +201,7 @@ class _Reading:
         )
 
     def _losses(self, optimizers: list[str]) -> list[tuple[End, float]]:
-        """Return where each term of the loss comes from, and its weight."""
+        """Return the source of each term of the loss, and its weight."""
         wired = [source for name in optimizers for port, source in self._into[name].items() if port.startswith("loss_")]
         if not wired:
             # Drawn, but not connected to the optimizer: what else could it be for?
@@ -275,7 +275,7 @@ class _Reading:
     # Model and objective
 
     def _model(self, parts: Parts) -> tuple[NodeGraph | None, Place]:
-        """Return the model, if it is one nested graph, and where its outputs are."""
+        """Return the model, if it is one nested graph, and the places of its outputs."""
         if len(parts.model) == 1:
             (name,) = parts.model
             node = self._nodes[name]
@@ -288,7 +288,7 @@ class _Reading:
         return None, Place({end: index for index, end in enumerate(parts.crossing)}, len(parts.crossing))
 
     def _objective(self, parts: Parts, ends: list[End], place: Place, device: torch.device) -> Objective:
-        """Return what computes `ends` from the model's outputs and what the loader gives."""
+        """Return the objective that computes `ends` from the outputs of the model and of the loader."""
         inner: set[str] = set()
         outer: dict[End, str] = {}
         pending = list(ends)
@@ -337,7 +337,7 @@ def _first_shape(model: NodeGraph | None, parts: Parts) -> tuple[int | str, ...]
 
 
 def _first(data: Any, collate: Collate, seed: int) -> tuple[Any, ...] | None:
-    """Return a batch of the first example, to look at its shapes; None where reading it would use it up."""
+    """Return a batch of the first example for its shapes; None if reading it would consume it."""
     if isinstance(data, IterableDataset):
         return None
     with seeded_globals(seed):

@@ -31,7 +31,7 @@ class DrawnSchedules:
         self._into = into
 
     def choice(self, name: str) -> SchedulerChoice:
-        """Return what the node `name`, which no other combines, says to a `TrainingEngine`.
+        """Return the scheduler argument of a `TrainingEngine` for the outermost node `name`.
 
         Raises:
             TrainingError: A function that a node names is not registered.
@@ -49,7 +49,7 @@ class DrawnSchedules:
         return build if every is None else (build, every)
 
     def faults(self) -> Iterator[Diagnostic]:
-        """Yield what cannot be as it is drawn: of schedulers that are combined, none moves alone."""
+        """Yield the errors of the drawing: a combined scheduler must not also act alone."""
         for outer in self._nodes:
             for name in self._combined(outer):
                 own, every = self._interval(name), self._interval(outer) or "epoch"
@@ -73,7 +73,7 @@ class DrawnSchedules:
         return [source for port, (source, _) in by_port(self._into[name]) if port.startswith("schedulers_")]
 
     def _maker(self, name: str) -> Callable[[torch.optim.Optimizer], Any]:
-        """Return what makes a scheduler, those that it combines made first."""
+        """Return a function that makes a scheduler, after the schedulers that it combines."""
         kind = self._nodes[name].type
         made_by: Any = registry[kind].torch
         settings = self._settings(name)

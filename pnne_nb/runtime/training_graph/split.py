@@ -1,4 +1,4 @@
-"""Cuts a training graph into the model and its objective, and makes the batches that both take."""
+"""Splits a training graph into the model and its objective, and collates their batches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Place(msgspec.Struct, frozen=True):
 
 @final
 class Parts:
-    """Tells the model from the objective.
+    """Splits the nodes of a training graph into model and objective.
 
     Attributes:
         loader: The node that loads what is trained on.
@@ -66,7 +66,7 @@ class Parts:
         return takes_target or category_of(self._nodes[name]) == "Loss"
 
     def _behind(self, names: Iterable[str]) -> set[str]:
-        """Return the nodes of the forward pass that lead to `names`, these included."""
+        """Return `names` and all nodes of the forward pass before them."""
         found: set[str] = set()
         pending = [name for name in names if is_tensor_node(self._nodes[name])]
         while pending:
@@ -88,19 +88,19 @@ def category_of(node: Node) -> str:
 
 
 def has_weights(node: Node) -> bool:
-    """Return whether a node has weights to be trained, as far as its type tells."""
+    """Return whether a node has trainable weights, by its type."""
     # A layer has a size that follows from its input because it has weights of that size.
     return node.definition is not None or any(type == node.type for type, _ in AUTOMATIC)
 
 
 def is_tensor_node(node: Node) -> bool:
-    """Return whether a node belongs to a forward pass, not to the training around it."""
+    """Return whether a node is part of a forward pass, not of the training around it."""
     spec = registry.get(node.type)
     return spec is not None and spec.kind != "training"
 
 
 def by_port(sources: Mapping[str, End]) -> list[tuple[str, End]]:
-    """Return what is wired to a node's ports, those that take any number of edges in their order."""
+    """Return the sources of a node's ports; for ports with several edges, in their order."""
     return sorted(sources.items(), key=lambda item: _index(item[0]))
 
 

@@ -13,7 +13,7 @@ from pnne_nb.runtime.training_graph.split import End
 
 
 def extract(graph: NodeGraph, definition: str, name: str) -> NodeGraph:
-    """Return one of a document's definitions as a document of that name."""
+    """Return a definition of a document as a document of that name."""
     document = json.loads(graph.to_json())
     return _made(document, name, document["graphs"][definition])
 
@@ -21,7 +21,7 @@ def extract(graph: NodeGraph, definition: str, name: str) -> NodeGraph:
 def cut(
     graph: NodeGraph, name: str, inner: AbstractSet[str], outer: Mapping[End, str], ends: Iterable[End]
 ) -> NodeGraph:
-    """Return some of a document's outermost nodes as a document.
+    """Return some root nodes of a document as a document.
 
     Args:
         graph: The document.
@@ -48,7 +48,7 @@ def cut(
 
 
 def _made(document: Mapping[str, Any], name: str, root: Mapping[str, Any]) -> NodeGraph:
-    """Return a document with that outermost graph, and those definitions that it needs."""
+    """Return a document with that root graph and the definitions that it needs."""
     graphs: dict[str, Mapping[str, Any]] = {"": root}
     pending = [root]
     while pending:

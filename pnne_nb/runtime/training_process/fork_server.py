@@ -1,4 +1,4 @@
-"""Keeps a process warm that has imported everything and runs no operation of torch; it forks the trainings' processes.
+"""The fork server: a process that has imported everything, runs no operation of torch, and forks training processes.
 
 The standard library has such a server (`multiprocessing.forkserver`), but one for everybody in a kernel, which may be
 running without torch by now, and whose children import the main script again.
@@ -29,7 +29,7 @@ FILES = 3
 
 
 def serve(control: int, output: int, measure: Measure) -> NoReturn:
-    """Fork a process for each request that comes by `control`, until the kernel is gone.
+    """Fork a process for each request on `control`, until the kernel has ended.
 
     Args:
         control: File descriptor of a socket.
@@ -72,7 +72,7 @@ def serve(control: int, output: int, measure: Measure) -> NoReturn:
 
 
 def _become(connection: int, crashes: int, measure: Measure) -> NoReturn:
-    """Train, in the process that was forked."""
+    """Train, in the forked process."""
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -84,7 +84,7 @@ def _become(connection: int, crashes: int, measure: Measure) -> NoReturn:
 
 
 def _bury(statuses: dict[int, int]) -> None:
-    """Tell the exit status of each process that has ended."""
+    """Report the exit status of each ended process."""
     for pid, pipe in list(statuses.items()):
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:

@@ -34,7 +34,7 @@ _DEEP = 4
 
 
 class Manner(NamedTuple):
-    """How a process trains what it is given.
+    """The settings of a training process.
 
     Attributes:
         seed: Where the training's own random numbers begin.
@@ -72,7 +72,7 @@ def packed(value: Any, shared: Mapping[str, Any] | None = None) -> Parcel:
 
 
 def unpacked(parcel: Parcel, shared: Mapping[str, Any] | None = None) -> Any:
-    """Unpack a parcel of the other end."""
+    """Unpickle a parcel of the other end."""
     content = parcel[0] if len(parcel) == 1 else b"".join(parcel)
     return _Unpickler(io.BytesIO(content), shared or {}).load()
 
@@ -116,11 +116,11 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         self._names = {id(value): name for name, value in shared.items()}
 
     def persistent_id(self, value: Any) -> str | None:
-        """Return what stands for `value`, if the other end has it."""
+        """Return the reference for `value`, if the other end has it."""
         return self._names.get(id(value))
 
     def reducer_override(self, value: Any) -> Any:
-        """Return an optimizer with all of its attributes: its own pickle keeps three, too few for LBFGS to go on."""
+        """Pickle an optimizer with all its attributes; its own method keeps three, too few for LBFGS."""
         if isinstance(value, Optimizer):
             # A scheduler has wrapped its step in order to see whether a warning is due.
             return _blank, (type(value),), {name: held for name, held in vars(value).items() if name != "step"}
@@ -138,7 +138,7 @@ class _Unpickler(pickle.Unpickler):
         self._shared = shared
 
     def persistent_load(self, name: str) -> Any:
-        """Return what this end has under that name."""
+        """Return this end's object of that name."""
         return self._shared[name]
 
 
@@ -155,7 +155,7 @@ def _immovable(recipe: Recipe, error: Exception) -> TrainingError:
 
 
 def _culprits(recipe: Recipe) -> Iterator[tuple[str, Exception]]:
-    """Yield the arguments of the engine that cannot be pickled, as the path to what is to blame, and why."""
+    """Yield the arguments of the engine that cannot be pickled: the path to the object, and why."""
     schedule = recipe.schedule
     parts = {
         "model": recipe.model,
@@ -175,7 +175,7 @@ def _culprits(recipe: Recipe) -> Iterator[tuple[str, Exception]]:
 
 
 def _given(source: BatchSource | None) -> object:
-    """Return what somebody gave to the engine as data."""
+    """Return the data that the user gave to the engine."""
     match source:
         case DatasetSource(template=loader) | StreamSource(loader=loader):
             return loader.dataset if _refusal(loader.dataset) is not None else loader
@@ -192,7 +192,7 @@ def _refusal(value: object) -> Exception | None:
 
 
 def _deepest(path: str, value: object, error: Exception, depth: int = 0) -> tuple[str, Exception]:
-    """Return the attribute of an attribute that cannot be pickled, where one is to blame."""
+    """Return the innermost attribute that cannot be pickled."""
     for name, held in _held(value) if depth < _DEEP else ():
         found = _refusal(held)
         if found is not None:
@@ -202,7 +202,7 @@ def _deepest(path: str, value: object, error: Exception, depth: int = 0) -> tupl
 
 
 def _held(value: object) -> Iterator[tuple[str, object]]:
-    """Return what an object refers to, by how a person would write it."""
+    """Return the objects to which an object refers, by their expressions in Python."""
     if isinstance(value, type):
         return
     if isinstance(value, Mapping):
@@ -221,7 +221,7 @@ def _held(value: object) -> Iterator[tuple[str, object]]:
 
 
 def sources_of(recipe: Recipe) -> dict[str, Any]:
-    """Return what both ends have since the first handover: the data, which is large and stays what it is."""
+    """Return the data, which both ends keep after the first handover because they are large and constant."""
     return {"train": recipe.train} | ({} if recipe.val is None else {"val": recipe.val})
 
 
@@ -246,7 +246,7 @@ def packed_error(error: BaseException, node: str | None) -> bytes:
 
 
 def unpacked_error(content: bytes) -> BaseException:
-    """Return the exception to raise in the kernel; its cause tells the traceback of the process, and the node."""
+    """Return the exception to raise in the kernel; its cause has the traceback of the process and the node."""
     error, (brief, trace, node, notes) = pickle.loads(content)  # noqa: S301  from a process of this kernel
     found: BaseException = TrainingError(brief) if error is None else error
     known = getattr(found, "__notes__", ())

@@ -1,4 +1,4 @@
-"""Connects the process of a training to the kernel: the process's end of the socket."""
+"""`ProcessLine`: the training process's end of its connection to the kernel."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _AHEAD = 200_000
 
 @final
 class ProcessLine:
-    """Speaks with the kernel. `listen` runs in one thread, the training in another, and a third one sends.
+    """Exchanges messages with the kernel. `listen` runs in one thread, the training in another, and a third one sends.
 
     Where the line ends, the process ends.
 
@@ -61,7 +61,7 @@ class ProcessLine:
         self._sign: Callable[[], Alive] | None = None
 
     def listen(self) -> NoReturn:
-        """Receive the kernel's messages, until the kernel is gone."""
+        """Receive the kernel's messages until the kernel has ended."""
         while True:
             heard = self._wire.receive()
             if heard is None:
@@ -86,7 +86,7 @@ class ProcessLine:
         return self._heard.get()
 
     def tell(self, message: FromProcess, *, at_once: bool = False) -> None:
-        """Say something to the kernel; waits only where the kernel is far behind.
+        """Send a message to the kernel; waits only if the kernel is far behind.
 
         Args:
             message: What.
@@ -102,11 +102,11 @@ class ProcessLine:
                 self._changed.wait_for(lambda: len(self._waiting) <= _AHEAD)
 
     def give_signs_of_life(self, sign: Callable[[], Alive]) -> None:
-        """Send what is going on every second from now on, unless another message is sent."""
+        """Send a sign of life every second, unless another message is sent."""
         self._sign = sign
 
     def send(self) -> NoReturn:
-        """Send what was told, until the kernel is gone."""
+        """Send the queued messages until the kernel has ended."""
         while True:
             with self._changed:
                 if not self._waiting:
@@ -129,7 +129,7 @@ class ProcessLine:
                 self._changed.notify_all()
 
     def drain(self) -> None:
-        """Wait until everything that was told is sent."""
+        """Wait until all queued messages are sent."""
         with self._changed:
             self._hurry.set()
             self._changed.wait_for(lambda: not (self._waiting or self._sending))

@@ -1,4 +1,4 @@
-"""Connects the kernel to the process of a training: the kernel's end of the socket."""
+"""`ProcessLink`: the kernel's end of its connection to a training process."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _CHUNK = 1 << 20
 
 
 class GoneError(Exception):
-    """There is no process any more; the message says why."""
+    """The process has ended; the message says why."""
 
 
 @final
 class ProcessLink:
-    """Asks the warm server for a process, and speaks with it.
+    """Requests a process from the fork server, and exchanges messages with it.
 
     Attributes:
         pid: Number of the process, or None until it has said that.
@@ -48,7 +48,7 @@ class ProcessLink:
         self._heard_at = time.monotonic()
 
     def send(self, *messages: FromKernel) -> None:
-        """Send messages, from any thread. If the process is gone, `receive` says so.
+        """Send messages, from any thread. If the process has ended, `receive` raises the error.
 
         This never waits for a process that does not read, such as one that is starting or frozen: a thread sends long
         messages, and those that come before they have gone.
@@ -82,11 +82,11 @@ class ProcessLink:
                     self.listen_from_now()
 
     def listen_from_now(self) -> None:
-        """Count the silence of the process from now on: so far, nothing was received from it."""
+        """Measure the silence of the process from now on."""
         self._heard_at = time.monotonic()
 
     def receive(self, silence: float) -> list[FromProcess]:
-        """Wait a moment for what the process says; returns what has come.
+        """Wait a moment for messages of the process, and return them.
 
         Args:
             silence: Seconds without a word after which it is taken to hang.
@@ -128,7 +128,7 @@ class ProcessLink:
             kill(self.pid)
 
     def close(self) -> None:
-        """Let go of the process; it ends, if it has not."""
+        """Release the process, which ends it."""
         carrier = self._carrier
         with contextlib.suppress(OSError):
             # What is being sent ends there.

@@ -1,4 +1,4 @@
-"""Starts the kernel's warm server, and has it fork the processes of trainings."""
+"""`Server`: starts the kernel's fork server, which forks training processes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SECONDS_TO_DIE = 5.0
 
 @final
 class Forked:
-    """A process that the server has forked, or is about to, for one training.
+    """A training process that the server has forked or will fork.
 
     Attributes:
         connection: To it.
@@ -42,7 +42,7 @@ class Forked:
         self._exit: int | None = None
 
     def exit_code(self, timeout: float) -> int | None:
-        """Return how it has ended, as `subprocess.Popen.returncode` does; None if that is not known.
+        """Return its exit code as `subprocess.Popen.returncode` does; None if it is not known.
 
         Args:
             timeout: Seconds to wait for that.
@@ -53,7 +53,7 @@ class Forked:
         return self._exit
 
     def last_words(self) -> str:
-        """Return what Python has said of a crash: where the training was, the most recent call first."""
+        """Return Python's traceback of a crash, the most recent call first."""
         self._crashes.seek(0)
         said = self._crashes.read().decode(errors="replace").strip()
         # Of all threads, the one that trains; the calls that led there are those of every training.
@@ -62,7 +62,7 @@ class Forked:
         return "\n".join([*threads[:1], *found.splitlines()[1:_LINES]]) if found else said[:_LONGEST]
 
     def close(self) -> None:
-        """Let go of it; it ends if it has not."""
+        """Release the process, which ends it."""
         self.connection.close()
         self._crashes.close()
         os.close(self.status)
@@ -70,7 +70,7 @@ class Forked:
 
 @final
 class Server:
-    """Starts when it is first needed, and ends with this process."""
+    """The fork server; it starts when it is first needed, and ends with this process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -80,7 +80,7 @@ class Server:
 
     @property
     def pid(self) -> int | None:
-        """Of the server, or None while there is none."""
+        """Process id of the server, or None if it does not run."""
         process = self._process
         return None if process is None or process.poll() is not None else process.pid
 
@@ -143,14 +143,14 @@ class Server:
         return Forked(here, read, crashes)
 
     def has_ended(self) -> bool:
-        """Return whether the server has ended or is about to: its files close a moment before the system reports it."""
+        """Return whether the server has ended; waits a moment, because its files close before the system reports it."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             if self._process is not None:
                 self._process.wait(_SECONDS_TO_DIE)
         return self.pid is None
 
     def failure(self) -> str:
-        """Return why there is no server any more, in words."""
+        """Return why the server has ended, in words."""
         said = ""
         if self._log is not None:
             self._log.seek(0)
@@ -164,7 +164,7 @@ class Server:
         )
 
     def silent(self, seconds: float) -> str:
-        """Why no process has come for so long, in words; a warm server that forks none is ended."""
+        """Return why no process has started for so long, in words; end a warm server that does not fork."""
         said = f"The server that starts the processes of trainings has not answered for {seconds:g} seconds."
         if not self._is_warm():
             return f"{said} It has not imported torch yet: start(process=True) asks it again, start() trains in the kernel."
@@ -179,14 +179,14 @@ class Server:
         return False
 
     def forget(self) -> None:
-        """Forget the server in a forked copy of this process, which it does not belong to."""
+        """Forget the server in a forked child, to which it does not belong."""
         if self._control is not None:
             self._control.close()
         self._lock = threading.Lock()
         self._process = self._control = self._log = None
 
     def close(self) -> None:
-        """End the server, and the processes that it has started."""
+        """End the server and the processes that it has started."""
         with self._lock:
             self._close()
 

@@ -1,4 +1,4 @@
-"""Presents the process of a training to its engine as a source of events, as a `TrainingLoop` is one."""
+"""`TrainingProcess`: a training process as a source of events for the engine, like a `TrainingLoop`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _STARTING = 120.0
 
 @final
 class TrainingProcess:
-    """A process that trains what an engine would train in a thread.
+    """A process that runs the steps of an engine.
 
     It runs on until it is told to halt, and its events arrive here a moment later. Before the engine's control lets the
     training rest (to halt, to end, to lend the model), the process halts, and all of its events have arrived. The loop
@@ -135,17 +135,17 @@ class TrainingProcess:
 
     @property
     def doing(self) -> str:
-        """What is going on, or went on when it failed, for messages."""
+        """The current activity, or the one at the failure, for messages."""
         return self._doing or f"making step {self.steps + 1}"
 
     @property
     def waiting_for(self) -> str | None:
-        """What has to happen before it makes steps, in words, or None."""
+        """What must happen before it makes steps, in words, or None."""
         return None if self._started else "a process to start"
 
     @property
     def at_work(self) -> bool:
-        """Whether it makes steps, or has made some whose events have not arrived; until then, no other thread has a turn."""
+        """Whether it runs steps, or events of its steps have not arrived; until then, no other thread gets a turn."""
         return self._running or bool(self._inbox)
 
     def run(self, last_epoch: int) -> Generator[Event, None, None]:
@@ -207,7 +207,7 @@ class TrainingProcess:
     # What the engine wants in between
 
     def wake(self) -> None:
-        """Have the process halt if a request needs that; called from any thread."""
+        """Halt the process if a request needs that; called from any thread."""
         with self._halting:
             if self._running and not self._asked and self._is_to_halt():
                 self._halt()
@@ -228,7 +228,7 @@ class TrainingProcess:
         return None if self._fresh is None else handover.unpacked(self._fresh)
 
     def sync(self) -> None:
-        """Let the engine's loop be where the process is, at the end of its running step, whatever was done to it here.
+        """Update the engine's loop to the state of the process at the end of its running step.
 
         Raises:
             TrainingError: The process is gone.
@@ -254,7 +254,7 @@ class TrainingProcess:
 
     @contextmanager
     def lent(self) -> Iterator[None]:
-        """A block in which the engine's loop may be changed, between two steps; the process follows.
+        """Allow changes of the engine's loop in this block, between two steps; the process takes them over.
 
         Raises:
             TrainingError: What it is now cannot be handed over; the training cannot go on with it.
@@ -287,13 +287,13 @@ class TrainingProcess:
         self._unsent = False
 
     def _settle(self) -> None:
-        """Wait until it has halted; what it has made by then is told later."""
+        """Wait until it has halted; its events until then are reported later."""
         if self._running:
             self._halt()
             self._find(Halted, ProcessEnded, Failed)
 
     def _stop(self) -> None:
-        """End the process; the engine's loop is where it was."""
+        """End the process; the engine's loop takes over its state."""
         try:
             self._settle()
             if self._started and not self._ended:
@@ -382,7 +382,7 @@ class TrainingProcess:
         return message.event
 
     def _find(self, *kinds: type[FromProcess], silence: float | None = None) -> None:
-        """Wait for a word of one of these kinds, and take it before what was said earlier."""
+        """Wait for a message of one of these kinds, and take it before earlier ones."""
         looked_at = 0
         while True:
             for index in range(looked_at, len(self._inbox)):
@@ -401,7 +401,7 @@ class TrainingProcess:
             self._read(silence)
 
     def _read(self, silence: float | None = None) -> bool:
-        """Wait a moment for what the process says; whether there is anything."""
+        """Wait a moment for messages of the process; return whether there are any."""
         assert self._link is not None
         usual = _SILENCE if self._started else _STARTING
         self._inbox.extend(self._link.receive(usual if silence is None else silence))
@@ -418,7 +418,7 @@ class TrainingProcess:
     # Where the training is
 
     def _adopt(self, state: Parcel) -> None:
-        """Bring the engine's loop to the state that the process has sent."""
+        """Load the state that the process has sent into the engine's loop."""
         self._load(state)
         self._is_at(state)
 
@@ -440,11 +440,11 @@ class TrainingProcess:
             self._keep(state)
 
     def _keep(self, state: Parcel) -> None:
-        """Keep the state that the training falls back to, with the history so far."""
+        """Keep the fallback state of the training, with the history so far."""
         self._kept = state, self._reports.history.state_dict()
 
     def _go_back(self) -> None:
-        """Bring the engine and its history to the last state that the process, now gone, has sent."""
+        """Return the engine and its history to the last state that the ended process has sent."""
         self._running, self._ended = False, True
         self._inbox.clear()
         self._told, self._doing = self.steps, self.doing
@@ -461,7 +461,7 @@ class TrainingProcess:
     # What goes wrong
 
     def _obey(self) -> None:
-        """Let the process do what the engine wants by now."""
+        """Send the engine's pending commands to the process."""
         if not self._running:
             return
         self.wake()
@@ -472,7 +472,7 @@ class TrainingProcess:
             self._stopping_since = time.monotonic()
 
     def _insist(self) -> None:
-        """Ask a silent process that should end to end without its data, and kill it at last."""
+        """Ask a silent process that should end to abandon its data, and finally kill it."""
         if not self._running or self._stopping_since is None:
             return
         waited = time.monotonic() - self._stopping_since
@@ -491,7 +491,7 @@ class TrainingProcess:
         self._reports.announce(AnomalyFrame(self.steps, "process-killed", message))
 
     def _place(self) -> str:
-        """Say where the engine is, and what to do."""
+        """Return a message with the place of the engine, and what to do."""
         return (
             f"Step {self._told} was the last that it reported. The engine is at step {self.steps}, the last that it "
             "reported completely: start() or start(process=True) goes on from there."

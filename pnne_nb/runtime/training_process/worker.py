@@ -1,4 +1,4 @@
-"""Runs the process of one training: it makes the steps, and the kernel follows."""
+"""`ProcessWorker`: the training in a training process; the kernel follows its events."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class ProcessWorker:
                     raise AssertionError("a process has its context once")
 
     def _go(self, steps: int | None, topics: frozenset[str]) -> bool:
-        """Make `steps`, or run on to the next event of `topics`; whether the last epoch is complete."""
+        """Make `steps` steps, or run to the next event of `topics`; return whether the last epoch is complete."""
         line = self._line
         line.given_up = self._leave_data
         try:
@@ -132,7 +132,7 @@ class ProcessWorker:
             line.given_up = lambda: None
 
     def _tell(self, event: Event) -> frozenset[str]:
-        """Tell the kernel of an event; returns the topics that it concerns there."""
+        """Send an event to the kernel; return its topics."""
         loop, now = self.loop, time.monotonic()
         topics, due = self._meaning(event)
         state = self._state() if due else None
@@ -168,7 +168,7 @@ class ProcessWorker:
         self._line.tell(ProcessEnded(self._state(), finished, steps), at_once=True)
 
     def _leave_data(self) -> None:
-        """Leave data behind that a training which does not halt waits for; everything else is as after a step."""
+        """Abandon the data for which a stuck training waits; all other state is as after a step."""
         if self.loop.foreign_calls.leave_behind(self._thread):
             self.loop.leave_data()
             self._tell_end(finished=False)
@@ -189,7 +189,7 @@ class ProcessWorker:
 
 
 def main(connection: socket.socket, crashes: int, measure: Measure) -> NoReturn:
-    """Train what the kernel hands over, and end the process.
+    """Run the training that the kernel hands over, and end the process.
 
     Args:
         connection: To the kernel.
@@ -207,7 +207,7 @@ def main(connection: socket.socket, crashes: int, measure: Measure) -> NoReturn:
 
 
 def _buttons(line: ProcessLine) -> str:
-    """Let pages halt the training; where nobody may listen, they ask the kernel."""
+    """Let pages halt the training directly; if listening is not allowed, they ask the kernel."""
 
     def pressed(press: Press) -> None:
         line.tell(Pressed(press, time.time()))

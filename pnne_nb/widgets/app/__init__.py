@@ -1,1 +1,1 @@
-"""Shows a trained model as a page for people who use it."""
+"""A page for the users of a trained model."""

@@ -22,25 +22,25 @@ from pnne_nb.widgets.host.static_picture import KeptPicture, Page
 from pnne_nb.widgets.plots.palette import PALETTE
 
 MAX_FIELDS: Final = 32
-"""Numbers of one input that have a field each; larger inputs are shown and chosen, not typed."""
+"""Most numbers of one input that get a field each; larger inputs are chosen from the examples."""
 MAX_ROWS: Final = 10
-"""Rows of an output that are shown; of classes, the likeliest."""
+"""Most rows of an output that are shown; of classes, the likeliest."""
 
 Examples = Tensor | np.ndarray[Any, Any] | Mapping[str, Any]
 
 
 @final
 class ModelApp(ipywidgets.VBox):
-    """What `app` returns: controls for the inputs, and the outputs for what they say; shows each change at once.
+    """Controls for a model's inputs, beside the outputs, which follow each change.
 
     Args:
-        model: Whose outputs to show; a copy of it is run.
+        model: The model; a copy of it is run.
         examples: Examples of the inputs, by name.
         labels: Names of the classes.
         features: Names of the numbers of an input, for their fields.
         inputs: Names of the inputs that are shown.
         outputs: Names of the outputs that are shown; empty for all.
-        title: Above it.
+        title: The heading.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class ModelApp(ipywidgets.VBox):
         return Page(instead, self.to_html())
 
     def to_html(self) -> str:
-        """Return inputs and outputs as they are now, as tables and images that need no kernel."""
+        """Return the current inputs and outputs as tables and images that need no kernel."""
         inputs = "".join(f"<strong>{html.escape(name)}</strong>{self._input(name)}" for name in self._pictures)
         return f"{self._heading.value}{inputs}{self._result.value}"
 
@@ -119,13 +119,13 @@ class ModelApp(ipywidgets.VBox):
         return _rows([(field.description, f"{number:.4g}", 0.0) for field, number in fields])
 
     def close(self) -> None:
-        """Close every widget of it."""
+        """Close all its widgets."""
         self._kept.close()
         close_parts(self)
         super().close()
 
     def _choose(self, place: int) -> None:
-        """Show an example, and what the model makes of it."""
+        """Show an example and its outputs."""
         self._now = {name: tensor[place : place + 1].clone() for name, tensor in self._examples.items()}
         self._filling = True
         for name, fields in self._fields.items():
@@ -154,7 +154,7 @@ class ModelApp(ipywidgets.VBox):
         self._kept.changed()
 
     def _named(self, answer: Any) -> list[tuple[str, Tensor]]:
-        """Return the outputs with their names; those of a model that tells none are numbered."""
+        """Return the outputs with their names, or with numbers if the model has no names for them."""
         match answer:
             case Mapping():
                 found = {str(name): value for name, value in answer.items()}
@@ -191,7 +191,7 @@ def app(
     outputs: Sequence[str] | None = None,
     title: str = "",
 ) -> ModelApp:
-    """Show what a model makes of its inputs, for people who use it: no graph, no code.
+    """Show a model's inputs as controls and its outputs beside them, for people who use it.
 
     ``voila notebook.ipynb`` serves a notebook that ends with it as a page (the extra ``pnne_nb[voila]``).
 

@@ -1,1 +1,1 @@
-"""Shows the training's control bar and its plots."""
+"""The training dashboard: control bar and plots."""

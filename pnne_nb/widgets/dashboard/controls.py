@@ -19,14 +19,14 @@ from pnne_nb.widgets.host.frame_pacer import IN_FLIGHT
 _SCRIPT: Final = bundled("controls.js")
 _STYLE: Final = bundled("controls.css")
 _OVERHEARD: Final = 16
-"""Messages that were carried out already and are still to be answered, at most."""
+"""Most messages that were carried out early and still wait for their answer."""
 
 
 class ControlWidget(anywidget.AnyWidget):
-    """A widget whose messages arrive also while a cell is running, on any thread, and are answered by number.
+    """A widget that receives messages on any thread, also while a cell runs, and answers them by number.
 
     Args:
-        answer: Carries out a message; what it raises is shown beside the control.
+        answer: Carries out a message; its errors are shown beside the control.
     """
 
     _esm = _SCRIPT
@@ -44,11 +44,11 @@ class ControlWidget(anywidget.AnyWidget):
 
     def close(self) -> None:
         """Close the widget here and in the browser."""
-        self._answer = _ignore
+        self._answer = lambda _message: None
         super().close()
 
     def _overhear(self, content: object) -> None:
-        """Take notice of a message before it is handed to `answer` a moment later."""
+        """Receive a message a moment before `answer` does."""
 
     def _on_message(self, _widget: object, content: object, _buffers: object) -> None:
         error = None
@@ -64,27 +64,23 @@ class ControlWidget(anywidget.AnyWidget):
         self._answer(message)
 
 
-def _ignore(_message: ControlRequest) -> None:
-    """Do nothing: a closed widget answers nothing."""
-
-
 @final
 class ControlBar(ControlWidget):
     """Buttons, state, progress, error panel and findings.
 
-    Beside a cell that keeps Python's lock for seconds at a time, each change of threads waits for that lock again. So the
-    first thread that receives Pause or Stop carries it out, where ipykernel lets it; the answer comes as usual.
+    If a cell holds Python's lock for seconds at a time, every switch of threads waits for it. The first thread that
+    receives Pause or Stop therefore carries it out, if ipykernel allows; the answer comes as usual.
 
     Args:
-        answer: Carries out a message; what it raises is shown beside the control.
+        answer: Carries out a message; its errors are shown beside the control.
 
     Attributes:
         status: A `pnne_nb.protocol.control_messages.TrainingStatus` as plain JSON.
         tick: Number of the latest frame.
-        in_flight: Frames that may be under way; the browser acknowledges each so many once painted.
+        in_flight: Most frames that are sent without an acknowledgement; the browser acknowledges every such number.
         shown: Whether an editor shows the training on its graph.
-        exporting: Whether the dialog for exporting the model is shown.
-        direct: Where Pause and Stop are sent as well, because the kernel may be held up; empty if nowhere.
+        exporting: Whether the export dialog is shown.
+        direct: Address to which Pause and Stop are also sent, in case the kernel is busy; empty if there is none.
     """
 
     part = traitlets.Unicode("bar").tag(sync=True)
@@ -114,13 +110,13 @@ class ControlBar(ControlWidget):
 
 @final
 class LayerChooser(ControlWidget):
-    """The histogram's heading, with what to choose.
+    """The histogram's heading, with the choice of layer and quantity.
 
     Attributes:
-        layers: Names of what can be chosen: paths of layers, with another quantity than activations in brackets.
+        layers: The choices: paths of layers, followed by the quantity in brackets if it is not the activations.
         layer: The chosen one, or ``""``.
-        caption: How much of the tensor was sampled, and of which layer the picture still is.
-        log: Whether counts are shown logarithmically.
+        caption: The size of the sample, and the layer in the plot if it is not yet the chosen one.
+        log: Whether the axis of the counts is logarithmic.
     """
 
     part = traitlets.Unicode("chooser").tag(sync=True)
@@ -132,10 +128,10 @@ class LayerChooser(ControlWidget):
 
 @final
 class LogSwitch(ControlWidget):
-    """A button that turns a plot's axis logarithmic and back.
+    """A button that switches a plot's axis between linear and logarithmic.
 
     Attributes:
-        log: Whether it is.
+        log: Whether the axis is logarithmic.
     """
 
     part = traitlets.Unicode("switch").tag(sync=True)

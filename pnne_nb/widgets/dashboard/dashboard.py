@@ -1,4 +1,4 @@
-"""`TrainingDashboard`: draws a training while it runs, with the buttons that control it."""
+"""`TrainingDashboard`: plots of a running training, and the buttons that control it."""
 
 from __future__ import annotations
 
@@ -70,15 +70,15 @@ from pnne_nb.widgets.plots.resource_plots import MemoryPlot, TimePlot
 WATCHED_HZ: Final = 10.0
 """Observed steps a second while a browser shows them."""
 UNWATCHED_HZ: Final = 1.0
-"""Observed steps a second while none does: enough for a page that opens to show the present."""
+"""Observed steps a second without a browser, so that a page that opens later is up to date."""
 MAX_OFFERED: Final = 500
-"""Histograms to choose from."""
+"""Most histograms to choose from."""
 BACK: Final = 20
 """Steps that the button "Go back" takes back."""
 _EXPORT_HEIGHT: Final = 560
-"""Pixels of the graph with the dialog for exporting."""
+"""Height in pixels of the graph with the export dialog."""
 BUDGET: Final = 0.008
-"""Share of the training's time that observing layers may take: eight times a second where it takes 1 ms."""
+"""Share of the training's time for observing layers: eight observations a second if each takes 1 ms."""
 
 
 _OF_THE_ENGINE: Final = {
@@ -89,11 +89,10 @@ _OF_THE_ENGINE: Final = {
 
 @final
 class TrainingDashboard(ipywidgets.VBox, Pictured):
-    """Loss, metrics, gradient norms, activations, memory, time, progress, and buttons that answer while cells run.
+    """Loss, metrics, gradient norms, activations, memory, time, progress, and buttons that respond while cells run.
 
-    There is one dashboard for each engine, with as many views as cells show it: calling this again with the
-    same engine returns the one there is. It may be shown before, during and after training. When the cells
-    that showed it have been run again and show another one, it closes by itself.
+    Each engine has one dashboard: another call with the same engine returns it. Several cells may show it, before, during
+    and after the training. It closes by itself when these cells were run again and show another one.
 
     Args:
         engine: The training to show.
@@ -109,7 +108,7 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
         """Return the open dashboard of `engine`, or a new one.
 
         Raises:
-            ArgumentError: `engine` is no training.
+            ArgumentError: `engine` is not a training.
         """
         expect(engine, TrainingEngine, "engine", "a TrainingEngine", "pn.TrainingEngine(model, data) makes one.")
         existing = cls._open.get(id(engine))
@@ -122,12 +121,12 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
         layers = list(dict.fromkeys(layer for layer, _, parameter in own_parameters(engine.module)))
         probe = layer_probe(engine)
         self._probe: LiveProbe | None = probe
-        # As if watched until a browser could have answered, so that the first second is not a single point.
+        # Watched until a browser could have answered, so that the first second has more than a single point.
         self._cadence = Cadence(WATCHED_HZ, BUDGET)
         self._status = Status(state=engine.state, learning_rate=engine.optimizer.param_groups[0]["lr"])
         self._findings = Findings(engine.history)
         self._bar = ControlBar(self._answer)
-        # What the dashboard's own probe can measure, by the name to choose it by.
+        # The quantities that the dashboard's own probe can measure, by the names of the choices.
         self._own = {
             _named(layer, what): layer for what in WATCHED for layer, found in probe.watched.items() if what in found
         }
@@ -168,7 +167,7 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
         for plot in self._plots:
             plot.draw()
         remove_probe = engine.add_probe(probe, self._cadence)
-        # What a button asks for may be done when no training runs, and is shown all the same.
+        # A button may change something while no training runs, which is drawn all the same.
         wake = _waker(weakref.ref(self._pump))
         removals = [engine.on(event, wake, waits=False) for event in ("state", "epoch", "anomaly", "checkpoint")]
         self._kept = KeptPicture(lambda: "the training", self.to_html)
@@ -205,16 +204,16 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
         return self._engine
 
     def close(self) -> None:
-        """End drawing and close every widget of it; the training goes on."""
+        """Stop drawing and close all its widgets; the training continues."""
         if self._engine is None:
             return
         self._open.pop(id(self._engine), None)
-        # Whoever still holds the closed dashboard (IPython's Out does) must not keep the model alive.
+        # IPython's Out may hold the closed dashboard, which must not keep the model alive.
         self._engine = self._probe = None
         self._release()
         self._pump.join(5.0)
         close_parts(self)
-        # What was never shown is in no box.
+        # A widget that was never shown has no parent that closes it.
         for widget in widget_tree(self._recorded.figure):
             widget.close()
         super().close()
@@ -222,7 +221,7 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
     # The pump's thread
 
     def take(self, frames: Sequence[Frame]) -> bool:
-        """Remember `frames`; returns whether no training runs."""
+        """Take `frames` in; returns whether no training runs."""
         for frame in frames:
             if isinstance(frame, StepFrame) and frame.step <= self._known_steps:
                 continue
@@ -238,25 +237,25 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
         return self._status.ended
 
     def _is_chosen(self, frame: HistogramFrame) -> bool:
-        """Return whether it is the histogram to show; one of an attached inspector can be chosen from now on."""
+        """Return whether `frame` is of the chosen histogram; adds an inspector's histogram to the choices."""
         name = _name(frame)
         if name not in self._offered and len(self._offered) < MAX_OFFERED:
             self._offered.append(name)
         return name == self._chooser.layer
 
     def stale(self) -> bool:
-        """Return whether the training waits for a cell, its graph was edited, or other plots are wanted now."""
+        """Return whether something that no frame reports must be drawn: a waiting cell, an edited graph, another scale."""
         engine, status = self._engine, self._status
         if engine is not None and (engine.waiting_for, engine.edited) != (status.waiting, status.edited):
             return True
         return self._histogram.stale or self._loss.stale
 
     def draw(self, tick: int, *, watched: bool) -> None:
-        """Send what has changed as frame number `tick`; the control bar last, so that its ack means all of it."""
+        """Send the changes as frame number `tick`; the control bar comes last, so that its ack covers all of them."""
         self._cadence.hz = WATCHED_HZ if watched or tick <= IN_FLIGHT else UNWATCHED_HZ
-        # Whoever acknowledges frames can take a picture apart.
+        # A browser that acknowledges frames can unpack a batch of updates.
         with self._picture.drawn() if watched else nullcontext():
-            # What stands still, or what a page may find that opens later, is drawn to the last point.
+            # Without a running training or a browser, all points are drawn.
             self._draw(tick, whole=not watched or self._status.state != "running")
 
     def _include_new(self, change: traitlets.Bunch) -> None:
@@ -288,10 +287,10 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
             self._bar.direct = "" if self._engine is None else self._engine.direct_buttons
 
     def show_on_graph(self, on: bool = True) -> None:
-        """Show the training, while it is under way, on the nodes and edges of every open editor of its graph.
+        """Show the running training on the nodes and edges of every open editor of its graph.
 
         Args:
-            on: Whether to; the same is `GraphEditor.training` for one editor.
+            on: Whether to show it; `GraphEditor.training` does so for one editor.
 
         Raises:
             InspectionError: No open editor shows the graph that is trained, or its layers cannot be observed.
@@ -309,13 +308,13 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
             self._bar.shown = self._is_on_graph()
 
     def show_export(self, on: bool = True) -> None:
-        """Show under the buttons the dialog that exports the trained model, beside the picture of its graph.
+        """Show the export dialog of the trained model under the buttons, beside its graph.
 
         Args:
-            on: Whether to.
+            on: Whether to show it.
 
         Raises:
-            InspectionError: The model was not compiled from a graph, so that there is none to show.
+            InspectionError: The model was not compiled from a graph.
         """
         engine = self.engine
         box: ipywidgets.VBox = self
@@ -335,7 +334,7 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
         return self._engine is not None and any(editor.training is self._engine for editor in self._other_editors())
 
     def _other_editors(self) -> list[GraphEditor]:
-        """Return the editors that a person has opened: the one with the export dialog always has the training."""
+        """Return the editors of the trained graph, without the one of the export dialog."""
         return [editor for editor in GraphEditor.opened() if editor is not self._exporter]
 
     # Messages from the browser, on any thread
@@ -372,7 +371,7 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
                 self._loss.draw()
 
     def _command(self, command: Command) -> None:
-        # Never waits: the button's thread must be free for the next click.
+        # It must not wait: the button's thread must be free for the next click.
         match command:
             case "start":
                 self.engine.start(process=self.engine.in_process)
@@ -425,13 +424,13 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
             self._probe.histograms_of = (self._own.get(name, name),)
         self._chooser.layer = name
 
-    # What was before
+    # The training so far
 
     def _catch_up(self, engine: TrainingEngine) -> None:
-        """Take in what happened before there was a dashboard; frames that tell of it again are left out."""
+        """Take in what happened before the dashboard; its frames in the channel are skipped."""
         history = engine.history
         (steps, losses), rates = history.points("loss"), history["learning_rate"]
-        # Only the latest rate is shown, and of a long training the two are kept at different steps.
+        # Only the latest learning rate is shown; a long history keeps losses and rates of different steps.
         taken: list[StepFrame | AnomalyFrame] = [
             StepFrame(step, 0, loss, float(rates[-1]), 0, 0.0)
             for step, loss in zip(steps.tolist(), losses.tolist(), strict=True)
@@ -459,24 +458,24 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
 
 
 def _name(frame: HistogramFrame) -> str:
-    """Return the name by which a histogram is chosen."""
+    """Return the name of a histogram among the choices."""
     return _named(frame.layer, frame.quantity)
 
 
 def _named(layer: str, quantity: Quantity) -> str:
-    """Return the name by which a quantity of a layer is chosen: the layer alone stands for its activations."""
+    """Return the name of a layer's quantity among the choices: the path alone for activations."""
     return layer if quantity == "activations" else f"{layer} ({quantity.replace('_', ' ')})"
 
 
 def _caption(frame: HistogramFrame, chosen: str) -> str:
-    # Without the step: a caption that stays the same is not sent again.
+    # The caption leaves out the step, because an unchanged caption is not sent again.
     if _name(frame) != chosen:
         return f"shows {_name(frame)} until the next step"
     return "" if frame.sampled == frame.total else f"{frame.sampled:,} of {frame.total:,} values"
 
 
 def _waker(pump: weakref.ref[Pump]) -> Callable[[object], None]:
-    """Starts the pump when there is news; holds it weakly, because the engine may outlive the dashboard."""
+    """Return a function that starts the pump; it holds the pump weakly, because the engine may outlive the dashboard."""
 
     def wake(_frame: object) -> None:
         alive = pump()

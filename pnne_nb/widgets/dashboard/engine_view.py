@@ -1,4 +1,4 @@
-"""Reads from an engine what a dashboard shows: the picture that stays, the graph, and what helps after a failure."""
+"""Reads the contents of a dashboard from an engine: the static picture, the graph, and the remedies after a failure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pnne_nb.widgets.host.static_picture import KeptPicture, Still
 from pnne_nb.widgets.plots.history_chart import history_chart
 
 WATCHED: Final[tuple[Quantity, ...]] = ("activations", "gradients", "parameters")
-"""What can be measured of a layer with parameters; the others have no third."""
+"""Quantities of a layer with parameters; other layers have only the first two."""
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ def training_still(engine: TrainingEngine, *, log: bool) -> Still:
 
 
 def layer_probe(engine: TrainingEngine) -> LiveProbe:
-    """Return the probe of a dashboard: gradient norms of all layers, and the histograms of one; only norms where no hook fits."""
+    """Return a dashboard's probe: all gradient norms and one layer's histogram; only norms if layers cannot be hooked."""
     watch = {
         name: WATCHED if any(True for _ in layer.parameters(recurse=False)) else WATCHED[:-1]
         for name, layer in leaf_layers(engine.module).items()
@@ -58,7 +58,7 @@ def layer_probe(engine: TrainingEngine) -> LiveProbe:
 
 
 def picture_keeper(picture: weakref.ref[KeptPicture]) -> Callable[[StateFrame], None]:
-    """Return what redraws the static picture when a training pauses or ends; it holds the picture weakly."""
+    """Return a function that redraws the static picture when a training pauses or ends; it holds the picture weakly."""
 
     def keep(frame: StateFrame) -> None:
         kept = picture()
@@ -69,17 +69,17 @@ def picture_keeper(picture: weakref.ref[KeptPicture]) -> Callable[[StateFrame], 
         elif frame.state not in ALIVE:
             try:
                 kept.redraw()
-            except Exception:  # it is called by the training, which must not fail by it
+            except Exception:  # the training calls it, and must not fail
                 logger.exception("The picture of the training was not drawn.")
 
     return keep
 
 
 def editors_of(engine: TrainingEngine, editors: Sequence[GraphEditor]) -> list[GraphEditor]:
-    """Return those of `editors` that show the graph that is trained.
+    """Return those of `editors` that show the trained graph.
 
     Raises:
-        InspectionError: There is none; the message says why.
+        InspectionError: No editor shows it; the message says why.
     """
     found: list[GraphEditor] = []
     reasons: list[str] = []
@@ -115,7 +115,7 @@ def trained_graph(engine: TrainingEngine) -> NodeGraph:
 
 
 def remedies(engine: TrainingEngine) -> list[Command]:
-    """Return what the buttons beside a failure can do about it."""
+    """Return the commands of the buttons beside a failure."""
     if engine.fault is None:
         return []
     back: list[Command] = ["rewind"] if engine.progress.step else []

@@ -15,9 +15,9 @@ from pnne_nb.telemetry.frames import AnomalyFrame
 from pnne_nb.telemetry.series import Curves
 
 NOTICES: Final = 5
-"""Findings shown at once, and as many events: the most probable ones, and the latest."""
+"""Most findings (the most probable) and most events (the latest) that are shown at once."""
 POINTS: Final = 60
-"""Of a curve in a finding's picture, at most."""
+"""Most points of a curve in a finding's picture."""
 _CURVES: Final[Mapping[str, tuple[str, ...]]] = {
     "divergence": ("loss",),
     "loss-not-decreasing": ("loss",),
@@ -31,15 +31,15 @@ _CURVES: Final[Mapping[str, tuple[str, ...]]] = {
     "exploding-gradients": ("gradient_norm",),
     "vanishing-gradients": ("gradient_norm",),
 }
-"""What of the history shows a kind of finding that has no numbers of its own."""
+"""Series of the history that show a kind of finding without numbers of its own."""
 
 
 @final
 class Findings:
-    """What was found in a training, and what of it a person has dismissed.
+    """The findings of a training, and which of them were dismissed.
 
     Args:
-        history: Has the curves for the pictures.
+        history: The history with the curves for the pictures.
     """
 
     def __init__(self, history: Curves) -> None:
@@ -63,7 +63,7 @@ class Findings:
         self._all.append((frame, notice))
 
     def dismiss(self, number: int | None) -> None:
-        """Show a finding no more, or, given None, show all of them again."""
+        """Hide a finding; with None, show all of them again."""
         if number is None:
             self._dismissed.clear()
         else:
@@ -71,11 +71,11 @@ class Findings:
 
     @property
     def dismissed(self) -> int:
-        """How many are not shown because a person has dismissed them."""
+        """Number of dismissed findings."""
         return len(self._dismissed)
 
     def shown(self) -> list[Notice]:
-        """Return the findings by probable cause, then the events in the order in which they came."""
+        """Return the findings, the most probable cause first, then the events in their order."""
         left = [(frame, notice) for frame, notice in self._all if notice.number not in self._dismissed]
         causes = sorted((pair for pair in left if is_finding(pair[0].kind)), key=lambda pair: rank(pair[0].kind))
         events = [notice for frame, notice in left if not is_finding(frame.kind)]
@@ -97,7 +97,7 @@ def _bars(frame: AnomalyFrame) -> list[EvidenceBar]:
 
 
 def _thinned(values: NDArray[np.float64]) -> list[float | None]:
-    """Means of as many neighbours as need be; None where nothing is finite."""
+    """Return at most `POINTS` means of neighbouring values; None where none is finite."""
     parts: Sequence[NDArray[np.float64]] = np.array_split(values, min(POINTS, len(values))) if len(values) else []
     means = [float(part[np.isfinite(part)].mean()) if np.isfinite(part).any() else None for part in parts]
     return [mean if mean is not None and math.isfinite(mean) else None for mean in means]

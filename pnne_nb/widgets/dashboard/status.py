@@ -1,4 +1,4 @@
-"""Gathers from frames the status that the control bar shows."""
+"""`Status`: the status in the control bar, updated from frames."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from pnne_nb.telemetry.frames import (
 
 @final
 class Status(TrainingStatus, rename="camel"):
-    """How a training stands, kept up to date by frames."""
+    """The status of a training."""
 
     def take(self, frame: Frame) -> None:
-        """Bring the status up to date with `frame`."""
+        """Update the status from `frame`."""
         match frame:
             case StateFrame():
                 self.state, self.error, self.node = frame.state, frame.error, frame.node
@@ -46,7 +46,7 @@ class Status(TrainingStatus, rename="camel"):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing comes by itself: training no longer runs, or not yet."""
+        """Whether no training runs, so that no frames will come."""
         return self.state not in ALIVE
 
     def to_json(self) -> dict[str, object]:

@@ -1,6 +1,6 @@
-"""Answers the requests of a page that start long work: exports, their check, and runs up to a port.
+"""Long-running tasks of an editor: exports, export checks, and runs up to a port.
 
-Most editors are asked for none of it: what it needs is imported with the first request.
+Their imports wait for the first request, because most editors never need them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ExportRequest = GetExportFormats | StartExport | CancelExport | WatchExport
 
 
 class Lender(Protocol):
-    """What lends its model to an export or a run: an editor."""
+    """An editor, as the owner of the model for an export or a run."""
 
     @property
     def training(self) -> OverlaidTraining | None:
@@ -49,10 +49,10 @@ class Lender(Protocol):
 
 @contextmanager
 def lent_model(lender: Callable[[], Lender | None]) -> Iterator[Lent]:
-    """Lend the model to write or to run: the one that is trained, between two steps, or the editor's own.
+    """Lend the model to export or to run: the trained one, between two steps, or the editor's own.
 
     Args:
-        lender: A weak reference: an editor that is forgotten lends nothing.
+        lender: A weak reference to the editor; a deleted editor lends nothing.
     """
     from pnne_nb.export.subject.example_batches import SAMPLES  # noqa: PLC0415  # few ask for it
     from pnne_nb.widgets.editor.export_dialog import Lent  # noqa: PLC0415  # as above
@@ -84,7 +84,7 @@ class BackgroundTasks:
     Args:
         graph: The document.
         lend: Gives the model to export or to run, and data if there is a training.
-        tell: Takes what every view is told of an export.
+        tell: Sends an export's events to every view.
         report: Takes the report of an export as HTML.
     """
 
@@ -117,11 +117,11 @@ class BackgroundTasks:
         self._runs.start(request, latest, example, tell)
 
     def answer(self, request: ExportRequest, weights: str) -> Callable[[], Event]:
-        """Carry out a request about exports; return what makes the answer when it is sent.
+        """Carry out a request about exports; return a function that makes the answer when it is sent.
 
         Args:
-            request: Of a page.
-            weights: A sentence that says whose weights are exported.
+            request: The request of a page.
+            weights: A sentence that says which weights are exported.
 
         Raises:
             ExportError: If the request is refused.
@@ -130,7 +130,7 @@ class BackgroundTasks:
 
         if self._exports is None:
             self._exports = ExportDialog(self._graph, self._lend, self._tell, self._report)
-            # An editor that is forgotten ends the processes that it has started.
+            # A deleted editor ends the processes that it has started.
             weakref.finalize(self, self._exports.close).atexit = False
         id, client, exports = request.id, request.client, self._exports
         match request:
@@ -155,12 +155,12 @@ class BackgroundTasks:
             yield self._exports.check
 
     def edited(self) -> None:
-        """Note that the document computes something else now."""
+        """Record that an edit changed what the document computes."""
         if self._exports is not None:
             self._exports.edited()
 
     def close(self) -> None:
-        """End the export that is under way, and wait for a run."""
+        """Cancel a running export, and wait for a run."""
         if self._exports is not None:
             self._exports.close()
             self._exports = None

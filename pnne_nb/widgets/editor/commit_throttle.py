@@ -1,4 +1,4 @@
-"""Sends commits to a page in bundles where they come faster than a person makes them."""
+"""Throttles the commits sent to a page when they come faster than a person makes them."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import Final, final
 from pnne_nb.process.fork import fork_safe
 
 STEADY: Final = 30
-"""Commits that are told one by one within a second."""
+"""Commits within one second that are sent one by one."""
 
 PAUSE: Final = 0.25
-"""Seconds until a page is told of those that were held."""
+"""Seconds until held commits are sent."""
 
-_SHARE: Final = 0.1  # of the time, at most, goes into telling
+_SHARE: Final = 0.1  # largest share of the time for sending
 
 
 @final
 class Bursts:
-    """Decides which commits a page is told of at once, and which together with others.
+    """Decides which commits a page receives at once, and which together with others.
 
     A cell may commit thousands of times in a second. A Jupyter server silently drops what a kernel sends faster than
     a thousand messages a second, and a page that draws each state would be busy for minutes.
 
     Args:
-        catch_up: Tells the page the state of the whole document; called from a thread.
+        catch_up: Sends the whole document to the page; called from a thread.
     """
 
     def __init__(self, catch_up: Callable[[], None]) -> None:
@@ -38,7 +38,7 @@ class Bursts:
         self._pause = PAUSE
 
     def hold(self) -> bool:
-        """Return whether the commit that was just made is to be told with others; that is then seen to."""
+        """Return whether the latest commit is held; held commits are sent together later."""
         now = time.monotonic()
         with self._lock:
             if self._timer is None and (len(self._told) < STEADY or now - self._told[0] > 1.0):
@@ -51,7 +51,7 @@ class Bursts:
             return True
 
     def close(self) -> None:
-        """Tell nothing any more."""
+        """Send nothing any more."""
         with self._lock:
             if self._timer is not None:
                 self._timer.cancel()

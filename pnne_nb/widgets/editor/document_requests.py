@@ -1,4 +1,4 @@
-"""Answers what a page asks of the document itself: changes, blocks of the library, the list of steps, the source."""
+"""Answers a page's requests about the document: changes, library blocks, the list of undo steps, the source."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ ChangeRequest = Edit | Undo | Redo | Arrange | Group | Ungroup
 BlocksRequest = Publish | Unpublish | LoadBlocks
 
 MOST_STEPS: Final = 200
-"""In the list of what was done, before and after where the document stands."""
+"""Most steps to undo, and most steps to redo, in the list."""
 
 
 def change(graph: NodeGraph, request: ChangeRequest) -> bool:
     """Change a document.
 
     Returns:
-        Whether anything was committed: a graph may stand arranged already.
+        Whether anything was committed; arranging an arranged graph commits nothing.
 
     Raises:
         GraphError: If the change is refused; nothing has changed.

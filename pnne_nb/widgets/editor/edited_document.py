@@ -1,4 +1,4 @@
-"""Finds the document that an editor is made for, and the nodes in it that are still there after a change."""
+"""Finds the document for an editor's arguments, and the nodes that remain in it after a change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def document_of(
     kwargs: Mapping[str, Any] | None,
     input_size: Sequence[int] | Sequence[Sequence[int]] | None,
 ) -> NodeGraph:
-    """Return the document to edit; for the arguments and what is raised, see `GraphEditor`."""
+    """Return the document to edit; see `GraphEditor` for arguments and errors."""
     if isinstance(graph, nn.Module):
         if isinstance(args, tuple) and not args and not kwargs and input_size is None:
             raise ArgumentError(
@@ -41,7 +41,7 @@ def document_of(
 
 
 def still_there(paths: Iterable[str], graph: NodeGraph, ops: Sequence[Op]) -> tuple[str, ...]:
-    """Return the paths of nodes after `ops`: those that were renamed by their new names, none that is gone.
+    """Return the paths of nodes after `ops`, with new names and without deleted nodes.
 
     Args:
         paths: Full paths of the nodes before.
@@ -54,7 +54,7 @@ def still_there(paths: Iterable[str], graph: NodeGraph, ops: Sequence[Op]) -> tu
 
 
 def _renamed(path: str, graph: NodeGraph, renames: Sequence[RenameNode]) -> str:
-    """Return the path by today's names, part by part: a block that the node is in may have been renamed too."""
+    """Return the path with current names, part by part, because the block around the node may have been renamed too."""
     place, today = "", ""
     for name in path.split("."):
         for rename in renames:

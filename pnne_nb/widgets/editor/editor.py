@@ -1,7 +1,7 @@
-"""`GraphEditor`: the document, drawn in a notebook cell.
+"""`GraphEditor`: the editor of a document in a notebook cell.
 
-Python is the authority: a view shows an edit at once and asks for it; what is committed, by whomever, is told to
-every view. What follows from the document (shapes, findings) is worked out after the answer.
+Python owns the document. A view shows an edit at once and requests it; every commit, from whatever source, is sent to
+every view. Shapes and findings are computed after the answer.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ from pnne_nb.widgets.editor.open_views import Views
 from pnne_nb.widgets.editor.training_overlay import OverlaidTraining, Overlay
 from pnne_nb.widgets.host.bundle import bundled, key_of
 from pnne_nb.widgets.host.comms import answer_while_busy
-from pnne_nb.widgets.host.displays import Closable, Displays, close_parts, widget_tree
+from pnne_nb.widgets.host.displays import Displays, close_parts, widget_tree
 from pnne_nb.widgets.host.static_picture import SHOWN, KeptPicture
 
 if TYPE_CHECKING:
     from pnne_nb.widgets.editor.run_to_here import Example
 
 QUICKLY_DRAWN: Final = 2000
-"""Nodes whose picture takes a fifth of a second; a cell that shows more does not wait for it."""
+"""Most nodes whose static picture the cell waits for; it takes a fifth of a second."""
 
 
 @lru_cache(maxsize=1)
@@ -100,19 +100,19 @@ class GraphEditor(anywidget.AnyWidget):
         pn.GraphEditor(net, input_size=(2, 3))
 
     Args:
-        graph: The document; a module is imported, and one that fails is drawn as far as its code can be followed, with a
-            red frame around what fails; None for a new document.
-        args: Of a module, the positional arguments of a typical call.
-        kwargs: Of a module, the keyword arguments of that call.
-        input_size: Of a module, the shape of its input, instead of `args`.
+        graph: The document, or None for a new one. A module is imported; if its call fails, the graph ends in a red frame
+            around the failing code.
+        args: For a module: the positional arguments of a typical call.
+        kwargs: For a module: the keyword arguments of that call.
+        input_size: For a module: the shape of its input, instead of `args`.
         height: Height in the cell, in pixels, at least 120.
-        read_only: Whether views may only look.
+        read_only: Whether views cannot edit.
         theme: ``"auto"`` follows the notebook.
 
     Attributes:
-        selection: Paths of the nodes selected in the browser, in step with it.
-        folded: Paths of the first nodes of the rows of equal nodes that are shown as one card, likewise; they stay
-            folded when the page is loaded again.
+        selection: Paths of the selected nodes, synchronised with the browser.
+        folded: Paths of the first nodes of folded rows of equal nodes, synchronised with the browser; a reload of the page
+            keeps them.
 
     Raises:
         ArgumentError: If `graph` is neither a document nor a module, or a document comes with arguments of a module.
@@ -122,18 +122,18 @@ class GraphEditor(anywidget.AnyWidget):
 
     selection = traitlets.Tuple().tag(sync=True)
     folded = traitlets.Tuple().tag(sync=True)
-    _folded_once = traitlets.Tuple().tag(sync=True)  # ids of graphs that a page has seen, and folded in its own way
+    _folded_once = traitlets.Tuple().tag(sync=True)  # ids of graphs whose rows a page has folded once
     height = traitlets.Int(560, min=120).tag(sync=True)
     read_only = traitlets.Bool(False).tag(sync=True)
     bundle_key = traitlets.Unicode().tag(sync=True)
-    panel = traitlets.Enum(("", "export"), default_value="").tag(sync=True)  # that is open from the start
+    panel = traitlets.Enum(("", "export"), default_value="").tag(sync=True)  # panel that is open at the start
     theme = traitlets.Enum(("auto", "light", "dark"), default_value="auto").tag(sync=True)
     _release: weakref.finalize[..., GraphEditor] | None = None  # None: the constructor has failed
-    _arranged_at = -1  # the version at which views last began or ceased to only look
+    _arranged_at = -1  # the version at the last change of `read_only`
     _arrived: ClassVar[bool] = False  # whether a page has loaded the front end from this kernel
     _following: ClassVar[weakref.WeakSet[GraphEditor]] = weakref.WeakSet()
-    views = traitlets.Int(0).tag(sync=True)  # that are open; written by the page
-    # Both are worked out when a page asks for the model's state, and never sent otherwise.
+    views = traitlets.Int(0).tag(sync=True)  # number of open views; the page writes it
+    # Both are computed when a page reads the widget's state, and never sent otherwise.
     snapshot = traitlets.Any(read_only=True).tag(sync=True, to_json=lambda _, editor: encode_event(editor._snapshot()))
     catalog_key = traitlets.Any(read_only=True).tag(sync=True, to_json=lambda *_: _catalog(registry.revision).key)
 
@@ -155,7 +155,7 @@ class GraphEditor(anywidget.AnyWidget):
         module = graph if isinstance(graph, nn.Module) else None
         graph = document_of(graph, args, kwargs, input_size)
         front_end = bundled("editor.js")
-        # A page keeps every module that it has imported: those that come later find the one that is there.
+        # A page keeps the front end that it has loaded; later editors use it.
         self._esm = bundled("loader.js") if self._arrived else front_end
         self._css = bundled("editor.css")
         self._graph = graph
@@ -181,7 +181,7 @@ class GraphEditor(anywidget.AnyWidget):
         self._follow()
 
     def _follow(self) -> None:
-        # The analysis follows the document from before this editor does, so that it knows of each commit first.
+        # The analysis subscribes to the document before this editor, so that it sees each commit first.
         endings = (
             self._derivation.follow(weakly(self._derived)),
             self._graph.observe(weakly(self._committed)),
@@ -191,7 +191,7 @@ class GraphEditor(anywidget.AnyWidget):
             self._bursts.close,
         )
         self._release = weakref.finalize(self, _end, endings)
-        # At exit the kernel goes as it is: nothing must run then.
+        # Nothing must run at the exit of the kernel.
         self._release.atexit = False
         self._following.add(self)
         answer_while_busy(self)
@@ -218,7 +218,7 @@ class GraphEditor(anywidget.AnyWidget):
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
-        """What the badges show: everything that keeps the document from compiling or is worth a look."""
+        """The findings of the badges: errors that prevent compiling, and warnings."""
         if not self._graph.in_transaction:
             self._derivation.refresh()
         return [finding for found in self._derivation.whole.diagnostics.values() for finding in found]
@@ -227,26 +227,25 @@ class GraphEditor(anywidget.AnyWidget):
     def model(self) -> nn.Module | None:
         """The document as a module, weights reused across edits; None while there are errors.
 
-        The same module is given until an edit changes what is computed.
+        It is the same module until an edit changes what is computed.
         """
         if self._graph.in_transaction:
             return self._model.current
-        # Shapes that do not fit are errors too, and the compiler alone does not look at them.
+        # Shape mismatches are errors too, which the compiler alone does not check.
         if any(finding.severity == "error" for finding in self.diagnostics):
             return None
         return self._model.compile()
 
     @property
     def training(self) -> OverlaidTraining | None:
-        """The training that is shown on the graph while it is under way; None: no training is.
+        """The training that is shown on the graph while it runs, or None.
 
-        Nodes show the spread of what they give and its share of zeros, edges the norm of the gradient that comes back
-        along them; layers that are dead, saturated, exploding, vanishing or not finite are marked. Watching costs
-        about 1 % of the training's time.
+        Nodes show the standard deviation of their outputs and the share of zeros, edges the norm of their gradient. Dead,
+        saturated, exploding, vanishing and non-finite layers are marked. Observing takes about 1 % of the training's time.
 
         Raises:
-            ArgumentError: When set, if it is neither.
-            InspectionError: When set, if another model than this graph is trained, or its layers cannot be observed.
+            ArgumentError: When set to neither a training nor None.
+            InspectionError: When set to a training of another model, or whose layers cannot be observed.
         """
         return None if self._overlay is None else self._overlay.engine
 
@@ -265,12 +264,12 @@ class GraphEditor(anywidget.AnyWidget):
 
     @property
     def example(self) -> tuple[Any, ...] | None:
-        """The positional arguments of a call, for Run to here; None: one is made of the shapes of the Inputs.
+        """The positional arguments of a call for Run to here; with None, they are made up from the shapes of the Inputs.
 
-        Of a module that was imported with `args`, it is those. A training that is shown runs its own data instead.
+        For an imported module, it begins as `args`. If a training is shown, its data are used instead.
 
         Raises:
-            ArgumentError: When set, if it is neither a tuple of arguments nor a tensor.
+            ArgumentError: When set to neither a tuple of arguments nor a tensor.
         """
         return None if self._example is None else self._example[0]
 
@@ -280,14 +279,14 @@ class GraphEditor(anywidget.AnyWidget):
 
     @property
     def marks(self) -> Mapping[str, NodeMark]:
-        """A few characters of your own under the cards of nodes, by path; a block shows the worst inside it.
+        """Short texts under the cards of nodes, by path; a block shows the most severe mark inside it.
 
         ::
 
             editor.marks = {"conv1": "12 ms", "fc": pn.NodeMark("slow", "warning", "It waits for the copy.")}
 
         Raises:
-            ArgumentError: When set, if it is no mapping of paths to texts or marks.
+            ArgumentError: When set to anything but a mapping of paths to texts or marks.
         """
         return dict(self._marks.marks)
 
@@ -306,7 +305,7 @@ class GraphEditor(anywidget.AnyWidget):
 
         Raises:
             UnknownNodeError: If nothing is at `within`.
-            ValueError: If `theme` is none of the three.
+            ValueError: If `theme` is unknown.
         """
         shapes, resolved = self._derivation.known(refreshed=True)
         return self._graph.to_svg(theme, within=within, shapes=shapes, resolved=resolved, fold=fold)
@@ -320,22 +319,22 @@ class GraphEditor(anywidget.AnyWidget):
         """Draw it as `to_svg` does, as PNG, which needs the extra ``pnne_nb[png]``.
 
         Args:
-            theme: Whose colours.
+            theme: ``"light"``, ``"dark"`` or ``"auto"``.
             within: Path of the Subgraph node whose inside to draw.
             fold: Whether equal nodes in a row are drawn as one.
             scale: Pixels of the result for each pixel of the picture.
 
         Raises:
             UnknownNodeError: If nothing is at `within`.
-            ArgumentError: If `theme` is none of the three.
+            ArgumentError: If `theme` is unknown.
             PnneError: If the extra is not installed.
         """
         return png(self.to_svg("light" if theme == "auto" else theme, within=within, fold=fold), scale)
 
     def close(self) -> None:
-        """End the editor in the browser, and let go of its model; the document lives on.
+        """Close the editor in the browser and release its model; the document stays.
 
-        A cell that is run again closes the editor that it had shown. One that is displayed once more opens again.
+        A cell that is run again closes the editor that it showed. Displaying a closed editor opens it again.
         """
         if self._release is not None:
             self.training = None
@@ -358,12 +357,12 @@ class GraphEditor(anywidget.AnyWidget):
 
     def _ipython_display_(self, **_: object) -> None:
         if self.comm is None:
-            # ipywidgets leaves a mark on what was closed: it has no bundle any more.
+            # ipywidgets marks a closed widget, which then has no MIME bundle.
             self.__dict__.pop("_repr_mimebundle_", None)
             for part in reversed(widget_tree(self)):
                 part.open()
             self._follow()
-        Displays.here().shown(self, _is_in_view)
+        Displays.here().shown(self, lambda widget: isinstance(widget, GraphEditor) and widget.views > 0)
         self._kept.show_under(self)
 
     # From the browser, on any thread
@@ -440,7 +439,7 @@ class GraphEditor(anywidget.AnyWidget):
     # To every view
 
     def _committed(self, done: Transaction) -> None:
-        # Who asked for it is waiting for the answer.
+        # The requesting view waits for the answer.
         if done.client is not None or not self._bursts.hold():
             history = HistoryState(done.undo, done.redo)
             self._views.tell(lambda: Committed(done.version, done.ops, done.label, history, done.client, done.request))
@@ -450,7 +449,7 @@ class GraphEditor(anywidget.AnyWidget):
             self._tasks.edited()
         if done.client is not None:
             self._kept.changed()
-        # Traits tell the page only of what has changed.
+        # Traits send only changes to the page.
         self.selection = still_there(self.selection, self._graph, done.ops)
         self.folded = still_there(self.folded, self._graph, done.ops)
         if computes:
@@ -478,17 +477,13 @@ class GraphEditor(anywidget.AnyWidget):
 
     def _snapshot(self, id: int | None = None, client: str | None = None, known: int | None = None) -> Snapshot:
         with self._graph.reading() as graph:
-            # Who may only look cannot have the graph arranged, and sees it arranged all the same.
+            # A read-only view cannot request an arrangement, and gets an arranged picture.
             is_known = known == graph.version != self._arranged_at and not self.read_only
             state = None if is_known else document_text(graph.state(arranged=self.read_only))
             return Snapshot(graph.version, state, self._derivation.whole, self._history(), id, client)
 
     def _history(self) -> HistoryState:
         return HistoryState(self._graph.undo_label, self._graph.redo_label)
-
-
-def _is_in_view(widget: Closable) -> bool:
-    return isinstance(widget, GraphEditor) and widget.views > 0
 
 
 def _end(endings: tuple[Callable[[], None], ...]) -> None:

@@ -1,4 +1,4 @@
-"""Runs the exports and checks of an editor's dialog in a process of their own, so that the kernel stays free."""
+"""Runs exports and export checks of an editor in a separate process, so that the kernel stays free."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ PAUSE: Final = 0.4
 """Seconds without an edit before the graph is checked again."""
 
 GRACE: Final = 5.0
-"""Seconds that a process has to remove what it has half written."""
+"""Seconds for a process to remove half-written files."""
 
 
 class Lent(NamedTuple):
-    """What is exported.
+    """A model to export, and data to prove the file on.
 
     Attributes:
-        model: It does not change meanwhile; None while the graph has problems.
-        data: A batch to prove the file on, in any form that `pn.export` takes; None to make one up.
+        model: The model, which does not change meanwhile; None while the graph has errors.
+        data: A batch in any form that `pn.export` takes; None to make one up.
     """
 
     model: nn.Module | None
@@ -83,7 +83,7 @@ class ExportDialog:
     Args:
         graph: The document.
         lend: Gives the model to export, and data to prove the file on.
-        tell: Takes what every view is told.
+        tell: Sends events to every view.
         report: Takes the report of an export as HTML.
     """
 
@@ -109,7 +109,7 @@ class ExportDialog:
 
     @property
     def state(self) -> ExportState:
-        """How the latest export stands."""
+        """The state of the latest export."""
         with self._changed:
             running = self._state.state == "running"
             seconds = time.monotonic() - self._started if running else self._state.seconds
@@ -117,15 +117,15 @@ class ExportDialog:
 
     @property
     def check(self) -> ExportCheck:
-        """What the latest check found."""
+        """The findings of the latest check."""
         with self._changed:
             return self._check
 
     def start(self, format: str, path: str, *, overwrite: bool) -> None:
-        """Begin an export; `state` follows it.
+        """Start an export; `state` follows it.
 
         Raises:
-            ExportError: One is under way, the format or its packages are missing, or the file cannot be put there.
+            ExportError: An export runs already, the format or its packages are missing, or the file cannot be written.
         """
         found = find_format(format, "")
         require_packages(found)
@@ -142,7 +142,7 @@ class ExportDialog:
         work.start()
 
     def cancel(self) -> None:
-        """End the export that is under way.
+        """Cancel the running export.
 
         Raises:
             ExportError: If it runs in the kernel's own process.
@@ -169,14 +169,14 @@ class ExportDialog:
             require_packages(find_format(format, ""))
         with self._changed:
             self._check = ExportCheck("checking" if format else "off", format)
-            self._edits += 1  # what a check under way finds is of no use
+            self._edits += 1  # the findings of a running check are outdated
             self._changed.notify_all()
             if format and self._watching is None:
                 self._watching = threading.Thread(target=self._follow, name="pnne-export-check", daemon=True)
                 self._watching.start()
 
     def edited(self) -> None:
-        """Note that the graph computes something else now."""
+        """Record that an edit changed what the graph computes."""
         told: list[ExportState | ExportCheck] = []
         with self._changed:
             self._edits += 1
@@ -191,7 +191,7 @@ class ExportDialog:
             self._tell(each)
 
     def close(self) -> None:
-        """End what is under way."""
+        """Cancel what is running."""
         with self._changed:
             self._cancelled = True
             self._check = ExportCheck()
@@ -262,7 +262,7 @@ class ExportDialog:
             ExportError: If there is no model, because the graph has problems.
         """
         if model is None:
-            raise ExportError("The graph has problems, and cannot be exported before they are solved.")
+            raise ExportError("The graph has problems. Solve them before you export it.")
         loaded = loader.loaded_from(model)
         if loaded is not None and loaded.document is not None:
             return json_format.write(loaded.document()), model
@@ -298,7 +298,7 @@ class ExportDialog:
 
 
 def _is_portable(graph: NodeGraph) -> bool:
-    """Return whether another process can compile the graph: its types are those of torch, and it keeps no modules."""
+    """Return whether another process can compile the graph: it has only torch's types, and no opaque modules."""
     for drawn in graph.state().graphs.values():
         for node in drawn.nodes:
             spec = registry.get(node.type)
@@ -307,7 +307,7 @@ def _is_portable(graph: NodeGraph) -> bool:
     try:
         require_closed(graph)
     except CompileError:
-        return True  # unfinished: that is told at the nodes
+        return True  # unfinished; the nodes show the errors
     except ExportError:
         return False
     return True
@@ -315,7 +315,7 @@ def _is_portable(graph: NodeGraph) -> bool:
 
 @final
 class _Process:
-    """A process that carries out tasks, started with the first; it ends with this one."""
+    """A process that carries out tasks. It starts with the first task and ends with this process."""
 
     def __init__(self) -> None:
         self._lock = fork_safe(threading.Lock())
@@ -331,7 +331,7 @@ class _Process:
         self._said.close()
 
     def ask(self, task: Task) -> Answer:
-        """Return what came of a task.
+        """Carry out a task and return its answer.
 
         Raises:
             ExportError: If the process ends without an answer.
@@ -358,7 +358,7 @@ class _Process:
         )
 
     def end(self) -> None:
-        """End the process and all that it has started; what it had half written is removed."""
+        """End the process and its children; half-written files are removed."""
         with self._lock:
             self._ended = True
             process, self._running = self._running, None
@@ -386,6 +386,6 @@ class _Process:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=self._said,
-                    start_new_session=True,  # an interrupt of the kernel is not meant for it
+                    start_new_session=True,  # so that an interrupt of the kernel does not reach it
                 )
             return self._running

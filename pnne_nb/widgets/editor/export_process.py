@@ -1,7 +1,7 @@
-"""Defines the process in which an editor's exports and checks run, so that the kernel stays free and each can be ended.
+"""The process that runs an editor's exports and checks, so that the kernel stays free and each can be cancelled.
 
-It reads one task a line and writes one answer a line, both as JSON. `carry_out` is all that it does; graphs that only the
-kernel's own process can compile are exported there, by the same function.
+It reads one task per line and writes one answer per line, both as JSON. The kernel calls `carry_out` itself for graphs
+that only its own process can compile.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from pnne_nb.protocol.export_messages import ExportResult, NodeError, ValueHisto
 
 
 class Task(msgspec.Struct, frozen=True):
-    """What is to be done.
+    """An export or a check.
 
     Attributes:
         graph: The document as JSON.
         format: The name of a format.
-        path: Where the file goes; None to check only.
-        overwrite: Whether a file that is there is replaced.
-        weights: A safetensors file with the model's weights; None to check only.
-        state: What the tensors do not say, as `ModelState.to_json` writes it.
+        path: Path of the file; None for a check.
+        overwrite: Whether to replace an existing file.
+        weights: A safetensors file with the model's weights; None for a check.
+        state: The rest of the model's state, as `ModelState.to_json` writes it.
         data: A safetensors file with the inputs to prove on, in order; None to make them up.
     """
 
@@ -50,10 +50,10 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What came of a task: findings of a check, or the result of an export; or why there is none.
+    """The answer to a task: the findings of a check, the result of an export, or an error.
 
     Attributes:
-        html: The result as a notebook shows it.
+        html: The result as HTML for a notebook.
     """
 
     findings: tuple[Diagnostic, ...] = ()
@@ -66,9 +66,9 @@ def carry_out(task: Task, model: nn.Module | None = None, data: object = None) -
     """Check or export.
 
     Args:
-        task: What to do.
-        model: What to export, in place of the task's own graph and weights.
-        data: What to prove on, in place of the task's own.
+        task: The task.
+        model: The model to export, instead of the task's graph and weights.
+        data: The inputs to prove on, instead of the task's.
     """
     try:
         if task.path is None:
@@ -109,15 +109,15 @@ def _finite(value: float | None) -> float | None:
 
 
 def _end(_signal: int, _frame: FrameType | None) -> None:
-    sys.exit(1)  # half-written files are removed on the way out
+    sys.exit(1)  # raises, so that half-written files are removed
 
 
 def main() -> None:
     """Carry out tasks until there are no more."""
     signal.signal(signal.SIGTERM, _end)
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what exporters print is no answer
-    warnings.simplefilter("ignore")  # the answer says all
+    os.dup2(2, 1)  # exporters print to stdout, which carries the answers
+    warnings.simplefilter("ignore")
     for line in sys.stdin.buffer:
         answers.write(msgspec.json.encode(carry_out(msgspec.json.decode(line, type=Task))) + b"\n")
         answers.flush()

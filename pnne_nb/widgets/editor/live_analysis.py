@@ -1,4 +1,4 @@
-"""Keeps shapes and costs up to date beside the gestures: an edit is answered first, the analysis comes after."""
+"""Keeps shapes, findings and costs of a document up to date in a thread, after edits are answered."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _log: Final = logging.getLogger(__name__)
 Value = TypeVar("Value")
 
 PIECE: Final = 400
-"""Entries of a delta that are told at once: some 40 kB."""
+"""Most entries of a delta in one message: some 40 kB."""
 
 Tell = Callable[[int, Derived, bool], None]
-"""Takes the version, what has changed, and whether more of it follows."""
+"""Takes the version, the changes, and whether more of them follow."""
 
 
 @final
 class Derivation:
-    """Shapes, inferred values, findings and parameter counts of one document, told as deltas.
+    """Shapes, inferred values, findings and parameter counts of one document, published as deltas.
 
     All editors of a document share one, from `of`. It works only while it has followers.
 
@@ -58,12 +58,12 @@ class Derivation:
     def of(cls, graph: NodeGraph) -> Derivation:
         """Return the document's analysis; editors of one document share it while one of them lives."""
         with cls._sharing:
-            # It holds its graph, so that the number means this graph for as long as the entry lives.
+            # It holds its graph, so that no other graph gets the same id while the entry lives.
             return cls._shared.setdefault(id(graph), cls(graph))
 
     @property
     def whole(self) -> Derived:
-        """Everything that has been told; it stays as it is."""
+        """All results so far; the value never changes."""
         with self._starting:
             whole = self._whole
             return Derived(
@@ -71,12 +71,12 @@ class Derivation:
             )
 
     def follow(self, tell: Tell) -> Callable[[], None]:
-        """Have `tell` receive the version and the delta of each refresh that finds one, one call at a time.
+        """Call `tell` with the version and the delta of each refresh that changed something, one call at a time.
 
         A large delta comes in pieces.
 
         Returns:
-            A function that ends this; a refresh that is under way ends first.
+            A function that unsubscribes; it waits for a running refresh.
         """
         with self._starting:
             self._followers = (*self._followers, tell)
@@ -89,7 +89,7 @@ class Derivation:
         return leave
 
     def request(self) -> None:
-        """Have a refresh done soon, in a thread of its own that ends when nothing more is asked for."""
+        """Start a refresh soon, in a thread that ends when there are no further requests."""
         with self._starting:
             self._wanted = self._analysis is not None
             if self._wanted and self._worker is None:
@@ -97,7 +97,7 @@ class Derivation:
                 self._worker.start()
 
     def refresh(self) -> None:
-        """Bring everything up to date, and tell what has changed, before this returns."""
+        """Update everything and publish the changes before this returns."""
         with self._refreshing:
             analysis = self._analysis
             if analysis is None:
@@ -113,7 +113,7 @@ class Derivation:
                 self._take(analysis, version, delta)
 
     def known(self, *, refreshed: bool) -> tuple[Shapes, Resolved]:
-        """Return the shapes at ports and the inferred values at nodes: as they are now, or as far as they are known."""
+        """Return the shapes at ports and the inferred values at nodes, updated first if `refreshed`."""
         if refreshed:
             self.refresh()
         derived = self.whole
@@ -121,20 +121,20 @@ class Derivation:
         return shapes, {node: values for node, values in derived.resolved.items() if values is not None}
 
     def picture(self) -> str:
-        """Draw the document as HTML, with its shapes as they are now."""
-        # Of larger ones no shapes are drawn, and working them out would hold up the cell.
+        """Draw the document as HTML with its current shapes."""
+        # Larger documents are drawn without shapes, whose analysis would delay the cell.
         shapes, resolved = self.known(refreshed=len(self._graph.nodes) <= FULL_DETAIL)
         return self._graph.to_html(shapes=shapes, resolved=resolved)
 
     def preview(self, source: str, target: str) -> Consequence:
-        """Return what an edge between two ports would do; nothing is known without followers."""
+        """Return the effect of an edge between two ports; without followers, nothing is known."""
         analysis = self._analysis
         return Consequence() if analysis is None else analysis.preview(source, target)
 
     def _take(self, analysis: Analysis | None, version: int, delta: Derived) -> None:
         with self._starting:
             if analysis is not self._analysis:
-                return  # those who asked have left meanwhile
+                return  # no follower is left
             _take_over(self._whole, delta)
             if delta.example is not None:
                 self._whole = msgspec.structs.replace(self._whole, example=delta.example)
@@ -153,7 +153,7 @@ class Derivation:
             self._wanted = False
             worker = self._worker
         analysis.close()
-        # Inside a transaction the worker may be waiting for this very thread; it ends by itself afterwards.
+        # The worker may be waiting for this thread's transaction; it ends by itself afterwards.
         if worker is not None and worker is not threading.current_thread() and not self._graph.in_transaction:
             worker.join()
 
@@ -165,13 +165,13 @@ class Derivation:
                     return
                 self._wanted = False
             try:
-                # Nobody waits for it any more when all who followed have left.
+                # No follower is left.
                 with idle_work(lambda: self._wanted or self._analysis is None):
                     self.refresh()
             except OutOfDateError:
-                continue  # with what has been asked for since
+                continue  # with the requests made since
             except Exception as error:  # noqa: BLE001  # a thread of ours must not print under a cell
-                # A person must see that what is shown is old; the document itself is fine.
+                # The user must see that shapes and findings are outdated; the document itself is fine.
                 _log.exception("The analysis of %r failed", self._graph)
                 self._report(error)
 
@@ -187,7 +187,7 @@ class Derivation:
 
 
 def _take_over(whole: Derived, delta: Derived) -> None:
-    """Change what is known by what has changed of it: most of the time that is little."""
+    """Apply a delta to the results in place; most deltas are small."""
     _change(whole.shapes, delta.shapes)
     _change(whole.resolved, delta.resolved)
     _change(whole.diagnostics, delta.diagnostics)
@@ -203,7 +203,7 @@ def _change(known: dict[str, Value], changes: Mapping[str, Value]) -> None:
 
 
 def pieces(delta: Derived) -> Iterator[Derived]:
-    """Cut a delta into messages of at most `PIECE` entries: a change of thousands of shapes must hold nothing up."""
+    """Split a delta into messages of at most `PIECE` entries, so that thousands of changes do not block other messages."""
     names = ("shapes", "resolved", "diagnostics", "costs")
     if sum(len(getattr(delta, name)) for name in names) <= PIECE:
         yield delta

@@ -1,4 +1,4 @@
-"""Compiles the document of an editor again after an edit; the model keeps its weights."""
+"""`LiveModel`: recompiles an editor's document after edits and keeps the weights."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ class LiveModel:
 
     @property
     def current(self) -> nn.Module | None:
-        """What the last compilation gave; None if it failed."""
+        """The module of the last compilation; None if it failed."""
         return self._current
 
     def edited(self) -> None:
-        """Note that the document computes something else now."""
+        """Record that an edit changed what the document computes."""
         self._edits += 1
 
     def compile(self) -> nn.Module | None:
-        """Return the module of the document as it is now: the same one until `edited`; None while it has errors."""
+        """Return the module of the current document, the same one until `edited`; None while the document has errors."""
         with self._lock:
             state = self._edits, registry.revision
             if state != self._compiled:
@@ -62,5 +62,5 @@ class LiveModel:
             return self._current
 
     def forget(self) -> None:
-        """Let go of every module."""
+        """Release all modules."""
         self._latest = self._current = self._compiled = None

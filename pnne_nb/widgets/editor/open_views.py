@@ -1,4 +1,4 @@
-"""Receives what the views of an editor ask for, and tells all of them what happens."""
+"""Receives the requests of an editor's views, and sends events to all views."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Views:
     """The views of one editor, in the browser.
 
     Args:
-        editor: What they show; it is held weakly.
+        editor: The editor; it is held weakly.
         graph: Its document.
-        answer: Does what a request asks for, or raises why that cannot be.
+        answer: Carries out a request, or raises an error.
     """
 
     def __init__(self, editor: anywidget.AnyWidget, graph: NodeGraph, answer: Callable[[Request], None]) -> None:
@@ -36,7 +36,7 @@ class Views:
         self._sending = fork_safe(threading.RLock())
 
     def receive(self, _widget: object, content: object, _buffers: object) -> None:
-        """Have a message answered; it comes on any thread, and a failure is an answer too."""
+        """Answer a message, on any thread; an error is an answer too."""
         try:
             request = decode_request(content)
         except ProtocolError as error:
@@ -51,11 +51,11 @@ class Views:
             self.reject(request.id, request.client, PnneError(f"Python failed with {type(error).__name__}: {error}"))
 
     def reject(self, id: int | None, client: str | None, error: PnneError) -> None:
-        """Tell why a request was not carried out."""
+        """Send the error of a refused request."""
         self.tell(lambda: Rejected(id, client, self._graph.version, str(error), error.diagnostics))
 
     def conclude(self, request: Request, outcome: Event | PnneError) -> None:
-        """Tell what has come of a request: an event, or why nothing has."""
+        """Send the outcome of a request: an event or an error."""
         if isinstance(outcome, PnneError):
             self.reject(request.id, request.client, outcome)
         else:

@@ -22,26 +22,26 @@ from pnne_nb.widgets.editor.export_dialog import Lend
 from pnne_nb.widgets.host.images import coloured, data_url, grid, tiles_of
 
 FEW: Final = 12
-"""Values that are written out, at most."""
+"""Most values that are printed."""
 
 SMALLEST_PICTURE: Final = 4
-"""Rows and columns of what is worth a picture, at least."""
+"""Least rows and columns of a tensor that is shown as a picture."""
 
 MAPS: Final = 16
-"""Feature maps in one picture, at most."""
+"""Most feature maps in one picture."""
 
 WIDTH: Final = 288
-"""Of a picture, about, in pixels."""
+"""Approximate width of a picture in pixels."""
 
 GRACE: Final = 5.0
-"""Seconds that an editor that closes waits for a run."""
+"""Seconds for which a closing editor waits for a run."""
 
 Example = tuple[tuple[Any, ...], Mapping[str, Any]]
 
 
 @final
 class PortRuns:
-    """The runs of one editor, one at a time, in a thread of their own: cells and gestures go on meanwhile.
+    """The runs of one editor, one at a time, in a thread, so that cells and gestures continue.
 
     Args:
         graph: The document.
@@ -60,16 +60,16 @@ class PortRuns:
         example: Example | None,
         tell: Callable[[SeenTensor | PnneError], None],
     ) -> None:
-        """Run up to the port, and tell what it gives, or why that cannot be seen.
+        """Run up to a port, and pass its value or an error to `tell`.
 
         Args:
-            request: It says which port.
-            latest: The model whose weights are taken while the document has errors.
-            example: A call of the model, or None.
+            request: The request, which names the port.
+            latest: The model whose weights are used while the document has errors.
+            example: The arguments of a call, or None.
             tell: Called once, in the thread.
 
         Raises:
-            ArgumentError: If a run is under way.
+            ArgumentError: If another run is not finished.
         """
         if self._running is not None and self._running.is_alive():
             raise ArgumentError("An example is running already: wait until it is done.")
@@ -86,14 +86,14 @@ class PortRuns:
         self._running.start()
 
     def close(self) -> None:
-        """Wait for a run that is under way."""
+        """Wait for a running run."""
         if self._running is not None and self._running is not threading.current_thread():
             self._running.join(GRACE)
 
     def _seen(self, request: RunToHere, latest: nn.Module | None, example: Example | None) -> SeenTensor:
         version = self._graph.version
         with self._lend() as lent:
-            # A training that waits goes on as soon as the weights are copied.
+            # A waiting training continues as soon as the weights are copied.
             fragment = compile_to_port(self._graph, request.port, latest if lent.model is None else lent.model)
         args, whence = self._inputs(fragment, lent.data, example)
         facts = [whence, *_fresh_weights(fragment, has_model=not (lent.model is None and latest is None))]
@@ -102,7 +102,7 @@ class PortRuns:
         )
 
     def _inputs(self, fragment: Fragment, data: object, example: Example | None) -> tuple[tuple[Any, ...], str]:
-        """Return values of the fragment's Inputs, and a sentence that says where they are from."""
+        """Return values for the fragment's Inputs, and a sentence about their source."""
         every = [node.name for node in self._graph.nodes.values() if node.type == "Input"]
         wanted = [node.name for node in fragment.graph.nodes.values() if node.type == "Input"]
         batch = first_batch(data, every)
@@ -136,7 +136,7 @@ def _fresh_weights(fragment: Fragment, *, has_model: bool) -> list[str]:
 
 
 def described(value: object, seen: SeenTensor) -> SeenTensor:
-    """Return `seen` with what is to be said of a value.
+    """Return `seen` with the description of a value.
 
     Shape:
         - value: `[*]`, if it is a tensor.

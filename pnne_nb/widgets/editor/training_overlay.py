@@ -1,4 +1,4 @@
-"""Shows what a training measures on the nodes and edges of its graph."""
+"""`Overlay`: shows the measurements of a training on the nodes and edges of its graph."""
 
 from __future__ import annotations
 
@@ -35,23 +35,20 @@ from pnne_nb.widgets.host.frame_pacer import Pacer
 from pnne_nb.widgets.host.pump import Pump
 
 HZ: Final = 4.0
-"""Pictures a second while a browser shows them: numbers that change faster cannot be read."""
+"""Updates a second while a browser shows them; faster numbers cannot be read."""
 
 UNWATCHED_HZ: Final = 0.5
-"""Observed steps a second while none does."""
+"""Observed steps a second without a browser."""
 
 BUDGET: Final = 0.01
-"""Share of the training's time that observing may take, a dashboard's own share apart."""
+"""Share of the training's time for observing, besides a dashboard's share."""
 
 _WATCHED: Final[tuple[Quantity, ...]] = ("activations", "gradients")
 
 
 @runtime_checkable
 class OverlaidTraining(Protocol):
-    """A training that can be shown: the part of `TrainingEngine` that is used here.
-
-    An editor opens without the training being imported: it is on the screen that much earlier.
-    """
+    """The part of `TrainingEngine` that is used here; a Protocol, so that an editor opens without importing the engine."""
 
     @property
     def module(self) -> nn.Module:
@@ -59,7 +56,7 @@ class OverlaidTraining(Protocol):
 
     @property
     def state(self) -> TrainingState:
-        """How the training stands."""
+        """The state of the training."""
 
     @property
     def gradient_scale(self) -> float:
@@ -80,18 +77,17 @@ class OverlaidTraining(Protocol):
 
 @final
 class Overlay:
-    """Observes a training and shows its state by node path, for as long as the training is under way.
+    """Observes a running training and publishes its state by node path.
 
-    It is the screen of a pump: pictures come at the browser's pace, and the latest wins. Layers are hooked only in
-    the steps that are shown.
+    It is the screen of a pump, which draws the latest state at the browser's pace. Layers have hooks only in observed steps.
 
     Args:
         engine: The training.
         graph: The document on whose nodes it is shown.
-        show: Takes each picture, in the pump's thread.
+        show: Takes each state, in the pump's thread.
 
     Raises:
-        InspectionError: If the training is of something else than the graph, or its layers' calls cannot be seen.
+        InspectionError: If the training's model is not the graph, or hooks cannot see its layers' calls.
     """
 
     def __init__(self, engine: OverlaidTraining, graph: NodeGraph, show: Callable[[Training], None]) -> None:
@@ -103,7 +99,7 @@ class Overlay:
         self._modules = self._evidence.kinds
         self._step = 0
         self._cadence = Cadence(UNWATCHED_HZ, BUDGET)
-        # Some observations fit, of layers and of the functions among them; older ones are of no use.
+        # It holds a few observations of layers and functions; older ones are useless.
         channel = Channel(64 * (len(self._modules) + 1))
         probe = _Tap(engine.module, channel, lambda: engine.gradient_scale)
         self._pump = Pump(channel, self, Pacer(HZ))
@@ -117,25 +113,25 @@ class Overlay:
             self._pump.start()
 
     def acknowledge(self, tick: int) -> None:
-        """Note that a browser has painted picture `tick`."""
+        """Record that a browser has painted update `tick`."""
         self._pump.acknowledge(tick)
 
     def close(self) -> None:
-        """Observe no more; a picture that is under way ends first."""
+        """Stop observing, after a drawing that is in progress."""
         self._release()
         self._pump.join(5.0)
 
     # The pump's thread
 
     def take(self, frames: Sequence[Frame]) -> bool:
-        """Remember `frames`; returns whether the training has ended."""
+        """Take `frames` in; returns whether the training has ended."""
         ended = False
         for frame in frames:
             match frame:
                 case StateFrame(state=state):
                     ended = state in ENDED
                     now = Evidence.of(self.engine.module)
-                    # One that goes on may have other layers: its graph was edited meanwhile.
+                    # A resumed training may have other layers after an edit of its graph.
                     if ended or now.kinds != self._modules:
                         self._evidence, self._modules = now, now.kinds
                 case StepFrame():
@@ -152,18 +148,18 @@ class Overlay:
         return ended
 
     def _know(self, layer: str) -> bool:
-        """Return whether there is such a layer, or a function drawn as a node, which has a kind from now on."""
+        """Return whether the layer or function node exists; adds the kind of a new function node."""
         path = f"{self._place}{layer}"
         if layer not in self._evidence.kinds and path in self._graph:
             self._evidence.kinds = {**self._evidence.kinds, layer: self._graph[path].type}
         return layer in self._evidence.kinds
 
     def stale(self) -> bool:
-        """Return whether something that no frame tells has changed: never."""
+        """Return False: frames report every change."""
         return False
 
     def draw(self, tick: int, *, watched: bool) -> None:
-        """Show what is known now."""
+        """Publish the current state."""
         self._cadence.hz = HZ if watched else UNWATCHED_HZ
         self._show(Training(tick, self._step, self._layers()))
 
@@ -193,16 +189,16 @@ class Overlay:
 
 
 def place_of(model: nn.Module, graph: NodeGraph) -> str:
-    """Return where `model` is drawn in `graph`: ``""`` if the graph is the model, or ``"block."`` for a node of it.
+    """Return the prefix of the model's node paths: ``""`` if the graph is the model, or ``"block."`` if a node of it is.
 
-    Names decide: at least half of the model's innermost layers must be nodes there.
+    Names decide: at least half of the model's leaf layers must be nodes there.
 
     Raises:
-        InspectionError: If it is drawn nowhere.
+        InspectionError: If the graph does not contain the model.
     """
     names = [name for name in leaf_layers(model) if name]
     places = ["", *(f"{name}." for name, node in graph.nodes.items() if node.definition is not None)]
-    # The model may be a node, whose name paths need not say: but the screen does.
+    # If the model is a node, the paths of its layers lack the node's name.
     drawn = {place: sum(_is_at(graph, f"{place}{name}") for name in names) for place in places}
     best = max(places, key=lambda place: drawn[place])
     if not names or 2 * drawn[best] < len(names):
@@ -220,7 +216,7 @@ def _is_at(graph: NodeGraph, path: str) -> bool:
 
 @final
 class _Tap:
-    """A probe of every layer and of the functions among them, whose frames go to a channel of their own."""
+    """A probe of all layers and function nodes that sends its frames to its own channel."""
 
     def __init__(self, model: nn.Module, channel: Channel, gradient_scale: Callable[[], float]) -> None:
         self._model = model
@@ -229,12 +225,12 @@ class _Tap:
         self._probes = self._next = self._probes_of_now()
 
     def renew(self) -> None:
-        """Look for the model's layers again, from the next observed step on."""
+        """Find the model's layers again in the next observed step."""
         self._next = self._probes_of_now()
 
     @property
     def hooked(self) -> float:
-        """What the hooks on layers took; following functions shows as a longer step."""
+        """Processor time of the layers' hooks, in seconds; tracing functions shows only as a longer step."""
         return sum(probe.hooked for probe in self._probes if isinstance(probe, Timed))
 
     def open(self, step: int) -> None:
@@ -249,7 +245,7 @@ class _Tap:
             probe.gradients_ready()
 
     def updated(self) -> None:
-        """Measure nothing: updates are not shown."""
+        """Do nothing: updates are not shown."""
 
     def close(self) -> Sequence[Frame]:
         """Detach the hooks; the engine gets no frames."""
@@ -257,11 +253,11 @@ class _Tap:
 
     @property
     def watch(self) -> Watch:
-        """What is measured, where the training is in other processes: layers."""
+        """What other processes measure: layers."""
         return self._next[0].watch
 
     def take(self, frames: Sequence[Frame]) -> Sequence[Frame]:
-        """Return the same for what was measured there."""
+        """Send the frames of another process to the channel."""
         self._channel.put(*frames)
         return ()
 
@@ -274,7 +270,7 @@ class _Tap:
 
 
 def _starter(probe: _Tap, channel: Channel, pump: weakref.ref[Pump]) -> Callable[[StateFrame], None]:
-    """Starts the pump with the training; holds it weakly, because the engine may outlive the overlay."""
+    """Return a function that starts the pump with the training, with a weak reference: the engine may outlive the overlay."""
 
     def on_state(frame: StateFrame) -> None:
         alive = pump()
@@ -296,5 +292,5 @@ def _release(pump: Pump, removals: Sequence[Callable[[], None]]) -> None:
 
 
 def _known(value: float | None) -> float | None:
-    """Return `value` with as many digits as a person reads, or None if JSON cannot express it."""
+    """Return `value` rounded for display, or None if JSON cannot express it."""
     return float(f"{value:.4g}") if value is not None and math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""Paints layers by ipycytoscape: one widget for each box and edge, made once and closed as a whole."""
+"""Draws the explorer's graph with ipycytoscape: one widget per box and edge."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pnne_nb.widgets.explorer.view import Box, ExplorerPicture
 from pnne_nb.widgets.host.comms import answer_while_busy
 
 FAR: Final = 130
-"""Pixels between the ranks of two boxes from which on an edge runs around what is between them."""
+"""Distance of two boxes in pixels from which an edge runs around the boxes between them."""
 
 
 @final
 class Canvas(ipycytoscape.CytoscapeWidget):
-    """A graph that also knows the empty one that ipycytoscape makes first, puts aside, and never closes."""
+    """A graph widget that also closes the empty graph that ipycytoscape makes first."""
 
     def __init__(self, **traits: Any) -> None:
         self.spare: list[ipywidgets.Widget] = []
@@ -26,7 +26,7 @@ class Canvas(ipycytoscape.CytoscapeWidget):
         super().__init__(**traits)
 
     def close(self) -> None:
-        """Close it with all its elements."""
+        """Close the widget with all its elements."""
         for widget in (*self.graph.nodes, *self.graph.edges, self.graph, self.layout, *self.spare):
             if isinstance(widget, ipywidgets.Widget):
                 widget.close()
@@ -34,7 +34,7 @@ class Canvas(ipycytoscape.CytoscapeWidget):
 
 
 def identities(picture: ExplorerPicture) -> dict[str, str]:
-    """Return the browser's name of each box, by its key."""
+    """Return the id of each box in the browser, by its key."""
     return {box.key: f"n{index}" for index, box in enumerate(picture.boxes)}
 
 
@@ -53,7 +53,7 @@ def paint(
     """Return a canvas that shows `picture`.
 
     Args:
-        picture: What to show.
+        picture: The boxes and edges.
         marks: Further classes of boxes, by key.
         sheet: The style sheet.
         clicked: Called with the box that was clicked.

@@ -1,4 +1,4 @@
-"""`ModuleExplorer`: shows the structure of any module as a graph that opens layer by layer, with a look inside each."""
+"""`ModuleExplorer`: shows a module as a graph whose layers open, with the details of each layer."""
 
 from __future__ import annotations
 
@@ -31,34 +31,34 @@ from pnne_nb.widgets.host.displays import Displays, close_parts
 from pnne_nb.widgets.host.static_picture import KeptPicture, Pictured, Still
 
 MAX_HITS = 50
-"""Layers that a search lists, at most."""
+"""Most layers that a search lists."""
 
 
 @final
 class ModuleExplorer(ipywidgets.VBox, Pictured):
-    """The layers of a module, how data flows between them, and what is inside each.
+    """The layers of a module, the data flow between them, and the details of each layer.
 
     A click on a layer shows its shapes, parameters and time, statistics and histograms, filters, feature maps and
-    attention maps; a layer that contains others opens and closes. The graph is coloured by the type of the layers, or
-    by the time or the parameters that they take. Nothing is left on the module.
+    attention maps; a click on a container also opens or closes it. Colours show the type, the time or the parameters of
+    layers. The module is not changed.
 
     Args:
         net: Any module.
-        inspector: One whose last run is shown where a layer was captured; its watch list is left alone.
-        args: An example input: a tensor, a tuple of arguments, or a mapping of keyword arguments. With it the
-            module is run, without gradients, for shapes, times, data flow, and what layers make of it.
+        inspector: An inspector whose last run is shown for the layers that it captured; its watch list is not changed.
+        args: An example input: a tensor, a tuple of arguments, or a mapping of keyword arguments. With it the module runs
+            without gradients, for shapes, times, data flow and the layers' outputs.
         target: Second argument of `loss_fn`.
         loss_fn: A function of output and target that gives a scalar; with it, gradients are shown too.
 
     Raises:
         InspectionError: If `inspector` is about another module, hooks cannot see the layers of `net`, ``forward`` does not
             take `args`, or a cell in another thread may be using `net`.
-        ArgumentError: If `net` is no module, or `inspector` no `Inspector`.
+        ArgumentError: If `net` is not a module, or `inspector` not an `Inspector`.
     """
 
     instead = "Choose a layer with explorer.select(path), and run this cell again."
     _runs: Runs | None = None
-    """None before it was built, where it may be closed already, and after it was closed."""
+    """None before the constructor ends, and after `close`."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
         self._kept.show_under(self)
 
     def still(self) -> Still:
-        """Return the layers that are shown, the chosen one in words, and what was found.
+        """Return the shown layers, the facts of the selected one, and the findings.
 
         Raises:
             InspectionError: The explorer was closed.
@@ -163,7 +163,7 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
 
     @property
     def flow(self) -> Flow:
-        """The layers and links that are drawn from."""
+        """The layers and links of the module."""
         return self._flow
 
     @property
@@ -173,11 +173,11 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """Paths of the layers that the graph shows now, open ones included."""
+        """Paths of the layers in the graph, open ones included."""
         return tuple(box.key for box in self._picture.boxes if box.key in self._flow.layers)
 
     def select(self, path: str) -> None:
-        """Show the details of a layer, and open the layers that it is in.
+        """Show the details of a layer, and open the layers around it.
 
         Raises:
             LayerNotFoundError: If there is no such layer.
@@ -194,7 +194,7 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
             self._show()
 
     def toggle(self, path: str) -> None:
-        """Open a closed layer, close an open one; a layer without others inside stays as it is.
+        """Open a closed layer or close an open one; a leaf layer does not change.
 
         Raises:
             LayerNotFoundError: If there is no such layer.
@@ -206,7 +206,9 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
             trial = self._opened ^ {path}
             count = len(draw(self._flow, trial, self._chosen))
             if count > MAX_ELEMENTS and path in trial:
-                self._say(f"Opening {path} would show {count} elements, and {MAX_ELEMENTS} is the most: close others.")
+                self._say(
+                    f"Opening {path} would show {count} elements; the limit is {MAX_ELEMENTS}. Close other layers."
+                )
                 return
             self._say("")
             self._opened = trial
@@ -220,7 +222,7 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
             self._show()
 
     def show_input(self, args: object, target: object = None) -> None:
-        """Look at another input from now on; arguments as of the constructor."""
+        """Use another input; see the class for the arguments."""
         with self._lock:
             runs = self._alive().on(args, target)
             self._flow = runs.flow()
@@ -235,7 +237,7 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
             self._show()
 
     def close(self) -> None:
-        """Close every widget of it and let go of the module."""
+        """Close all its widgets and release the module."""
         if self._runs is None:
             return
         self._kept.close()
@@ -261,7 +263,7 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
             before.close()
 
     def _marks(self) -> dict[str, list[str]]:
-        """Return the marks of layers beside their kind: layers that were not called, and those in trouble."""
+        """Return the marks of layers: not called, or with a finding."""
         marks: dict[str, list[str]] = {}
         for path, layer in self._flow.layers.items():
             if self._flow.traced and not layer.calls and not layer.children:
@@ -295,7 +297,7 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
                 self.select(key)
 
     def _move(self, move: Move) -> None:
-        """Carry out a key."""
+        """Move the selection by a key."""
         with self._lock:
             if self._runs is None:
                 return
@@ -320,14 +322,14 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
             self._tell()
 
     def _tell(self) -> None:
-        """Let a screen reader say which layer is chosen."""
+        """Let a screen reader say the selected layer."""
         layer, shown = self._flow.layers[self._chosen], self.shown
         where = f", {shown.index(self._chosen) + 1} of {len(shown)}" if self._chosen in shown else ""
         state = "" if not layer.children else ", open" if self._chosen in self._opened else ", closed"
         self._page.told = f"{self._chosen or 'The model'}, {layer.kind}{state}{where}"
 
     def _make_room(self, around: Iterable[str]) -> None:
-        """Open what is around a layer; close the rest if it becomes too much."""
+        """Open the layers `around` a layer; close all others if the graph becomes too large."""
         wanted = set(around)
         trial = self._opened | wanted
         self._opened = trial if len(draw(self._flow, trial, self._chosen)) <= MAX_ELEMENTS else wanted
@@ -416,14 +418,14 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
 
 
 def _show_again(explorer: ReferenceType[ModuleExplorer]) -> None:
-    """Show the module again: the cell has ended during which it could not be run."""
+    """Show the module after the end of a cell, during which it could not be run."""
     alive = explorer()
     if alive is not None:
         alive._show()
 
 
 def _colourings(flow: Flow) -> list[tuple[str, Colouring]]:
-    """Return what the graph can be coloured by: nothing took time where nothing ran."""
+    """Return the available colourings; times exist only after a run."""
     found: list[tuple[str, Colouring]] = [("type", "type"), ("time", "time"), ("parameters", "parameters")]
     return found if flow.traced else [one for one in found if one[1] != "time"]
 

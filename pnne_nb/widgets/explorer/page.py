@@ -1,7 +1,7 @@
-"""Runs the explorer's part of the page: it reports keys and the theme, and fits the graph when its place changes size.
+"""The explorer's script in the page: it reports keys and the theme, and fits the graph when its size changes.
 
-The graph is painted on a canvas, which knows no keyboard, no screen reader and no theme; and ipycytoscape fits a graph
-once, when it is made: one made in a hidden tab would stay empty.
+The graph is painted on a canvas, which has no keyboard, screen reader or theme. ipycytoscape fits a graph only once, when
+it is made, so that one made in a hidden tab would stay empty.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ExplorerPage(anywidget.AnyWidget):
 
     Attributes:
         theme: The theme of the page that was used last.
-        told: What a screen reader says now.
+        told: The text for a screen reader.
     """
 
     _esm = _SCRIPT
@@ -47,16 +47,12 @@ class ExplorerPage(anywidget.AnyWidget):
 
     def close(self) -> None:
         """Close the widget here and in the browser."""
-        self._move = _nothing
+        self._move = lambda _move: None
         super().close()
 
     def _pressed(self, _widget: object, content: object, _buffers: object) -> None:
         try:
             message = msgspec.convert(content, MoveMessage)
         except msgspec.ValidationError:
-            return  # nothing that the explorer's page sends
+            return  # not a message of the explorer's page
         self._move(message.move)
-
-
-def _nothing(_move: Move) -> None:
-    """Do nothing: a closed widget moves nothing."""

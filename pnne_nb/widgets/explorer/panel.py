@@ -1,4 +1,4 @@
-"""Shows what the explorer knows of one layer: facts, findings, statistics, histograms, pictures."""
+"""The explorer's panel for one layer: facts, findings, statistics, histograms, pictures."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ class Details:
     """Everything known about one layer.
 
     Attributes:
-        layer: Which.
+        layer: The layer in the flow.
         module: The layer itself, read for its weights.
         captures: Tensors of the last run, parameters included.
-        attention: `[n, heads, queries, keys]`, or None where the layer computes none.
-        findings: About this layer.
-        example: Which example of the batch the pictures show.
-        note: What could not be looked at, and why.
+        attention: Weights `[n, heads, queries, keys]`, or None if the layer computes none.
+        findings: Findings about this layer.
+        example: Index of the example in the batch that the pictures show.
+        note: What could not be shown, and why.
     """
 
     layer: FlowLayer
@@ -109,7 +109,7 @@ def widgets_of(details: Details) -> list[ipywidgets.Widget]:
 
 
 def facts_html(details: Details) -> str:
-    """Name, class, settings, shapes, parameters, time, findings."""
+    """Return name, class, settings, shapes, parameters, time and findings as HTML."""
     layer = details.layer
     table = "".join(
         f"<tr><th>{name}</th><td>{html.escape(value)}</td></tr>" for name, value in _rows(layer, details.total)
@@ -129,7 +129,7 @@ def facts_html(details: Details) -> str:
 
 
 def facts(flow: Flow, path: str) -> list[str]:
-    """Return the same of a layer as plain text: a line each."""
+    """Return the facts of a layer as lines of plain text."""
     layer = flow.layers[path]
     head = f"{path}: {layer.kind}{f'({layer.detail})' if layer.detail else ''}"
     return [head, *(f"{name}: {value}" for name, value in _rows(layer, flow.layers[""].seconds or 0.0))]
@@ -152,7 +152,7 @@ def _rows(layer: FlowLayer, total: float) -> list[tuple[str, str]]:
 
 
 def pictures_html(details: Details) -> Iterable[str]:
-    """Filters of a convolution, feature maps, attention maps."""
+    """Yield filters of a convolution, feature maps and attention maps as HTML."""
     weight = getattr(details.module, "weight", None)
     if isinstance(details.module, (nn.Conv1d, nn.Conv2d, nn.Conv3d)) and isinstance(weight, Tensor):
         tiles = tiles_of(weight.detach().flatten(0, 1))
@@ -170,7 +170,7 @@ def pictures_html(details: Details) -> Iterable[str]:
 
 
 def overview_html(flow: Flow) -> str:
-    """Return what the panel says while no layer is chosen."""
+    """Return the panel's HTML while no layer is selected."""
     model = flow.layers[""]
     hint = "Click a layer to look inside." if flow.traced else (
         "Click a layer to look inside. Pass args=… (an example input) to see shapes, times and how data flows."
@@ -179,7 +179,7 @@ def overview_html(flow: Flow) -> str:
 
 
 def _costliest_html(flow: Flow) -> str:
-    """Return the layers that take the most time by themselves, or, where nothing ran, have the most parameters."""
+    """Return the layers with the most time of their own, or with the most parameters if nothing ran."""
     costs = {
         layer.path: _own_seconds(flow, layer) if flow.traced else float(layer.own) for layer in flow.layers.values()
     }
@@ -204,7 +204,7 @@ def _costliest_html(flow: Flow) -> str:
 
 
 def _own_seconds(flow: Flow, layer: FlowLayer) -> float:
-    """Return the seconds that a layer takes without the layers inside."""
+    """Return the seconds of a layer without its inner layers."""
     inside = sum(cost_of(flow, child, "time") for child in layer.children)
     return max(0.0, (layer.seconds or 0.0) - inside)
 
@@ -214,7 +214,7 @@ def _counted(words: str, tiles: Array, total: int) -> str:
 
 
 def _statistics_html(captures: Sequence[Capture]) -> str:
-    # A column for what is rare, only where it occurs.
+    # Columns of rare values appear only if there are any.
     odd = any(capture.statistics.nan or capture.statistics.inf for capture in captures)
     units = any(capture.units for capture in captures)
     names = ("", *_COLUMNS, *(["NaN, Inf"] if odd else []), *(["dead"] if units else []))

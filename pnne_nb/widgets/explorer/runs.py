@@ -1,4 +1,4 @@
-"""Runs a module on the explorer's input, when a view asks for it and the module is free."""
+"""Runs a module on the explorer's input when its results are needed and no cell uses it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class ModelInUseError(InspectionError):
 
 @final
 class Runs:
-    """Runs a module on one input, and keeps the results of the layer that is shown.
+    """Runs a module on one input, and keeps the results of the selected layer.
 
     Args:
         net: The module.
-        inspector: One whose last run is shown where there is no input.
+        inspector: An inspector whose last run is shown if there is no input.
         args: The input, or None.
         target: Second argument of `loss_fn`.
         loss_fn: A function of output and target that gives a scalar, or None.
@@ -55,15 +55,15 @@ class Runs:
         self._attention: dict[str, Tensor] | None = None
 
     def on(self, args: object, target: object) -> Runs:
-        """Return the same of another input."""
+        """Return runs of the same module on another input."""
         return Runs(self.net, self.inspector, args, target, self._loss_fn)
 
     def forget(self) -> None:
-        """Drop the results: the module runs again when they are asked for."""
+        """Drop the results, so that the module runs again when they are needed."""
         self._captured, self._attention = {}, None
 
     def flow(self) -> Flow:
-        """Return the layers, and how data flows between them."""
+        """Return the layers and the data flow between them."""
         with self._alone():
             return follow(self.net, self.args)
 
@@ -81,7 +81,7 @@ class Runs:
                     found = list(
                         run_once(self.net, {path: _LOOKED_AT}, self.args, self._target, self._loss_fn).captures
                     )
-            # Only the layer that is looked at is kept.
+            # Only the results of the selected layer are kept.
             self._captured = {path: found}
         return self._captured[path]
 
@@ -97,17 +97,17 @@ class Runs:
         return (self._attention or {}).get(path)
 
     def findings(self) -> list[Finding]:
-        """Return what the inspector's last run shows to be wrong."""
+        """Return the findings of the inspector's last run."""
         return self.inspector.diagnose() if self.inspector.last_captures else []
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Hold every training of the module between two steps; a cell cannot be held.
+        """Hold every training of the module between two steps; a running cell cannot be held and is refused.
 
-        A backward pass here, while a cell or a training makes one of the same module, would crash the process.
+        Two backward passes of one module at the same time, here and in a cell or a training, would crash the process.
         """
         if cells.open_elsewhere():
-            raise ModelInUseError("A cell is running, and may use the model: the input is run when it has ended.")
+            raise ModelInUseError("A cell is running and may use the model. The input runs when the cell has ended.")
         with ExitStack() as stack:
             stack.enter_context(self.inspector.held())
             for engine in trainings_of(self.net):

@@ -1,4 +1,4 @@
-"""Draws the explorer's graph as SVG, for a saved notebook, where nothing paints."""
+"""Draws the explorer's graph as SVG for saved notebooks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MARGIN: Final = 18.0
 _ROW: Final = 17.0
 """Height of a line of words, in pixels."""
 _ASIDE: Final = 120.0
-"""Pixels that an edge runs around what is between its ends."""
+"""Pixels by which an edge runs around the boxes between its ends."""
 _GROUND: Final[dict[PageTheme, str]] = {"light": "#ffffff", "dark": "#1e1e1e"}
 _ALARM: Final = "#d1495b"
 
@@ -29,14 +29,14 @@ def graph_svg(
     """Draw the boxes and edges that the explorer shows.
 
     Args:
-        picture: What to draw.
+        picture: The boxes and edges.
         marks: Further classes of boxes by key: ``"alarm"``, ``"uncalled"``.
-        chosen: Key of the box that is marked; ``""`` for none.
-        lines: Words above the graph; the first is the title.
-        theme: Whose colours; ``"auto"`` follows the reader's system.
+        chosen: Key of the marked box; ``""`` for none.
+        lines: Lines of text above the graph; the first is the title.
+        theme: ``"light"`` or ``"dark"``; ``"auto"`` follows the reader's system.
 
     Raises:
-        ArgumentError: If `theme` is none of the three.
+        ArgumentError: If `theme` is unknown.
     """
     require_theme(theme)
     left = min((box.center[0] - box.size.width / 2 for box in picture.boxes), default=0.0) - _MARGIN
@@ -53,7 +53,7 @@ def graph_svg(
     )
     edges = "".join(_edge(by_key[source], by_key[target]) for source, target in picture.edges)
     drawn = {box.key: _box(box, marks.get(box.key, ()), chosen=box.key == chosen) for box in picture.boxes}
-    # Edges lie on open layers, and under the boxes that they lead to.
+    # Edges are above open layers and below all other boxes.
     opened = "".join(drawn[box.key] for box in picture.boxes if box.kind == "open")
     boxes = "".join(drawn[box.key] for box in picture.boxes if box.kind != "open")
     first -= _MARGIN / 2
@@ -125,7 +125,7 @@ def _box(box: Box, marks: Collection[str], *, chosen: bool) -> str:
 
 
 def _edge(source: Box, target: Box) -> str:
-    """Return a curve from the side of one box that faces the other, with a head."""
+    """Return an arrow between the sides of two boxes that face each other."""
     (x1, y1), (x2, y2) = source.center, target.center
     down = y2 - y1 - (source.size.height + target.size.height) / 2
     across = abs(x2 - x1) - (source.size.width + target.size.width) / 2

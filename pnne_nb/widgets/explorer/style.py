@@ -1,6 +1,6 @@
-"""Defines the explorer's colours, explicit ones for light and for dark, because the graph is painted on a canvas.
+"""The explorer's colours for the light and the dark theme; layers have their colours of the editor.
 
-A layer has the colour that its type has in the editor.
+They are explicit, because the graph is painted on a canvas, where CSS variables do not work.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ _PLAIN: Final = {
     "end": ("#ffffff", "#1b1b1b", "#8a8a8a"),
     "join": ("#ffffff", "#1b1b1b", "#8a8a8a"),
 }
-"""Boxes that are no layers without others inside: fill in the light theme, fill in the dark theme, border."""
+"""Boxes other than leaf layers: fill in the light theme, fill in the dark theme, border."""
 
 
 INKS: Final[dict[PageTheme, tuple[str, str, str]]] = {
     "light": ("#1f2328", "#8d939c", "#1167b1"),
     "dark": ("#e8eaed", "#8d939c", "#6cb6f5"),
 }
-"""Of words, of edges, of the border of the chosen layer."""
+"""Colours of text, of edges, and of the selected layer's border."""
 
 HEAT: Final[dict[PageTheme, tuple[str, str]]] = {"light": ("#fffaf3", "#f0973a"), "dark": ("#26211c", "#a85400")}
-"""Of a layer that takes nothing, and of the one that takes the most."""
+"""Colours of a layer that takes nothing, and of the one that takes the most."""
 
 
 def fills(theme: PageTheme, categories: Iterable[Category]) -> dict[str, tuple[str, str]]:
-    """Fill and border of boxes by their class, open ones left out."""
+    """Return fill and border of boxes by class, without open layers."""
     colours = DARK if theme == "dark" else LIGHT
     plain = {kind: (night if theme == "dark" else light, border) for kind, (light, night, border) in _PLAIN.items()}
     return plain | {class_of(category): (colours.tint(category), colours.ink(category)) for category in categories}
@@ -47,9 +47,9 @@ def style(theme: PageTheme, categories: Iterable[Category], chosen: str | None =
     """Return the style sheet of the graph.
 
     Args:
-        theme: Which colours.
-        categories: Those of the layers that are shown.
-        chosen: Identity of the box that is marked, or None.
+        theme: The theme of the page.
+        categories: The categories of the shown layers.
+        chosen: Id of the marked box, or None.
     """
     ink, line, mark = INKS[theme]
     sheet: list[dict[str, Any]] = [

@@ -1,4 +1,4 @@
-"""Holds the view of the explorer: the visible layers, the edges between them, and their positions."""
+"""Computes the explorer's picture: visible layers, edges between them, and positions."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ Kind = Literal["open", "closed", "layer", "join", "end", "more"]
 Cost = Literal["time", "parameters"]
 
 Colouring = Literal["type"] | Cost
-"""What a layer's colour and the second line of its box tell."""
+"""The meaning of a layer's colour and of the second line of its box."""
 
 MAX_ELEMENTS: Final = 200
-"""Boxes and edges shown at once: each is a widget model of its own in the browser."""
+"""Most boxes and edges that are shown at once; each is a widget model in the browser."""
 
 FIRST_BOXES: Final = 12
-"""Boxes that are shown to begin with, about."""
+"""Approximate number of boxes at the start."""
 
 MAX_CHILDREN: Final = 60
-"""Layers of one container that are shown at once."""
+"""Most layers of one container that are shown at once."""
 
 VIEW: Final = Size(660.0, 590.0)
-"""The part of the page that the picture has, about."""
+"""Approximate size of the picture in the page."""
 
 HEADER: Final = 26.0
 PADDING: Final = 16.0
 TIGHTER: Final = 22.0
-"""Pixels that the ranks stand closer together than in the editor."""
+"""Pixels by which ranks are closer together than in the editor."""
 
 
 @final
@@ -42,15 +42,15 @@ class Box:
     """One node of the picture.
 
     Attributes:
-        key: Path of a layer, or a name of `Flow.links` that is none.
-        parent: Path of the open layer that it stands in, or None.
-        kind: ``"open"``, ``"closed"``, ``"layer"`` (without others inside), ``"join"``, ``"end"`` or ``"more"``.
+        key: Path of a layer, or another end of `Flow.links`.
+        parent: Path of the open layer around it, or None.
+        kind: ``"open"``, ``"closed"``, ``"layer"`` (a leaf), ``"join"``, ``"end"`` or ``"more"``.
         label: Its lines of text.
-        center: In pixels.
-        size: In pixels; an open layer's follows from what is in it.
-        heat: The root of its share of the largest time or number of parameters in the picture, 0 to 1 (the eye tells
-            small ones apart then), or None where its kind or category gives the colour.
-        category: Of a layer without others inside.
+        center: Position in pixels.
+        size: Size in pixels; that of an open layer follows from its contents.
+        heat: Square root of its share of the largest time or number of parameters, 0 to 1, so that small shares can be told
+            apart; None if its kind or category gives the colour.
+        category: Category of a leaf layer, or None.
     """
 
     key: str
@@ -66,7 +66,7 @@ class Box:
 @final
 @dataclass(frozen=True)
 class ExplorerPicture:
-    """Boxes, open layers before what is in them, and edges with the shapes of what flows."""
+    """Boxes, open layers before their contents, and edges with the shapes of their tensors."""
 
     boxes: tuple[Box, ...]
     edges: Mapping[tuple[str, str], Shape]
@@ -76,13 +76,13 @@ class ExplorerPicture:
 
 
 def category_of(layer: FlowLayer) -> Category:
-    """Return the category of a layer's type; a class that is no node type has the one that its name suggests."""
+    """Return the category of a layer's type; for a class that is not a node type, its name suggests one."""
     spec = registry.get(layer.kind)
     return category_named(layer.kind if spec is None else spec.category)
 
 
 def first_open(flow: Flow) -> set[str]:
-    """Return the layers that are open to begin with: level by level, while there is room."""
+    """Return the layers that are open at the start: level by level, while there is room."""
     opened: set[str] = set()
     level = [""]
     while level:
@@ -96,13 +96,13 @@ def first_open(flow: Flow) -> set[str]:
 
 
 def draw(flow: Flow, opened: Collection[str], focus: str = "", colouring: Colouring = "type") -> ExplorerPicture:
-    """Return the picture in which the layers `opened` show what is in them.
+    """Return the picture in which the layers `opened` show their contents.
 
     Args:
-        flow: What there is.
-        opened: Paths of open layers; one inside a closed layer does not show.
-        focus: A layer to be in sight where its container has too many to show all.
-        colouring: What the boxes tell.
+        flow: The layers and links.
+        opened: Paths of open layers; those inside a closed layer are not visible.
+        focus: A layer that is visible even if its container has too many to show all.
+        colouring: The meaning of the colours.
     """
     children = {path: _shown(flow, path, focus) for path in opened}
     edges: dict[tuple[str, str], Shape] = {}
@@ -117,7 +117,7 @@ def draw(flow: Flow, opened: Collection[str], focus: str = "", colouring: Colour
         placed: list[Box] = []
         size = _place(flow, "", opened, children, edges, places, placed, (0.0, 0.0), None, direction)
         candidates.append((min(VIEW.width / size.width, VIEW.height / size.height), placed))
-    # Whichever way lets the whole be shown larger; the first if they are as good.
+    # The direction in which the whole graph is shown larger.
     boxes = max(candidates, key=lambda candidate: candidate[0])[1]
     if colouring != "type":
         boxes = _heated(flow, boxes, colouring)
@@ -126,7 +126,7 @@ def draw(flow: Flow, opened: Collection[str], focus: str = "", colouring: Colour
 
 
 def _heated(flow: Flow, boxes: list[Box], colouring: Cost) -> list[Box]:
-    """Return `boxes` coloured by what their layers take."""
+    """Return `boxes` coloured by the cost of their layers."""
     told = [box for box in boxes if box.key in flow.layers and box.kind != "open"]
     costs = {box.key: cost_of(flow, box.key, colouring) for box in told}
     total, largest = cost_of(flow, "", colouring) or 1.0, max(costs.values(), default=0.0) or 1.0
@@ -143,11 +143,11 @@ def _heated(flow: Flow, boxes: list[Box], colouring: Cost) -> list[Box]:
 
 
 def cost_of(flow: Flow, path: str, cost: Cost) -> float:
-    """Return seconds, or elements of parameters, of a layer, the layers inside included."""
+    """Return a layer's seconds or number of parameters, inner layers included."""
     layer = flow.layers[path]
     match cost:
         case "time":
-            # What was not called itself, as a ModuleList, takes what the layers inside take.
+            # A container that is not called itself, such as a ModuleList, takes the time of its layers.
             inside = sum(cost_of(flow, child, cost) for child in layer.children) if layer.seconds is None else 0.0
             return inside if layer.seconds is None else layer.seconds
         case "parameters":
@@ -165,7 +165,7 @@ def _costly(layer: FlowLayer, cost: float, total: float, kind: Cost) -> str:
 
 
 def _shown(flow: Flow, path: str, focus: str) -> tuple[list[str], int]:
-    """Return the layers of a container that are shown, and how many are not."""
+    """Return the visible layers of a container, and the number of hidden ones."""
     inside = list(flow.layers[path].children)
     if len(inside) <= MAX_CHILDREN:
         return inside, 0
@@ -175,7 +175,7 @@ def _shown(flow: Flow, path: str, focus: str) -> tuple[list[str], int]:
 
 
 def _lift(end: str, opened: Collection[str], children: Mapping[str, tuple[list[str], int]]) -> tuple[str, str]:
-    """Return the box that stands for the end of a link, and the open layer that it is in."""
+    """Return the visible box of a link's end, and the open layer around it."""
     if end.startswith((INPUT, OUTPUT)):
         return end, ""
     path = end.removeprefix(JOIN)
@@ -205,7 +205,7 @@ def _place(
     parent: str | None,
     direction: Direction = "down",
 ) -> Size:
-    """Append the boxes in the open layer `path`, its upper left corner at `corner`; return its size."""
+    """Append the boxes inside the open layer `path`, whose upper left corner is `corner`; return its size."""
     shown, hidden = children[path]
     inner: dict[str, tuple[Size, list[Box]]] = {}
     for child in shown:
@@ -213,7 +213,8 @@ def _place(
         if child in opened:
             size = _place(flow, child, opened, children, edges, places, parts, (0.0, 0.0), path or None)
         else:
-            size = Size(max(112.0, 7.0 * _widest(_label(flow.layers[child])) + 20), 46.0)
+            letters = max(map(len, _label(flow.layers[child]).splitlines()))
+            size = Size(max(112.0, 7.0 * letters + 20), 46.0)
         inner[child] = size, parts
     extra = [key for key, place in places.items() if place == path]
     if hidden:
@@ -228,7 +229,7 @@ def _place(
         if source in owner and target in owner and owner[source] != owner[target]
     ]
     across = direction == "right"
-    tighter = TIGHTER if links else 0.0  # boxes without edges are stacked, with no more than their gap between them
+    tighter = TIGHTER if links else 0.0  # boxes without edges are stacked with only a gap between them
     sizes = {
         key: Size(size.width - tighter * across, size.height - tighter * (not across))
         for key, (size, _) in inner.items()
@@ -277,7 +278,3 @@ def _label(layer: FlowLayer) -> str:
     marker = "▸ " if layer.children else ""
     shape = "×".join(map(str, layer.outputs[0])) if layer.outputs else f"{layer.parameters:,} parameters"
     return f"{marker}{layer.name} · {layer.kind}\n{shape}"
-
-
-def _widest(label: str) -> int:
-    return max(map(len, label.splitlines()))

@@ -17,17 +17,15 @@ _METHOD: Final = "update"
 
 @final
 class Picture:
-    """Sends what many widgets have to say as one message of one of them, which js/src/controls/picture.ts takes apart.
+    """Sends the updates of many widgets as one message of one of them; js/src/controls/picture.ts unpacks it.
 
-    A widget sends a message for each change of its own, eight for one drawing of a dashboard. Each costs the kernel a
-    third of a millisecond, mostly with Python's lock held, whatever it says: the envelope, the signature, another thread
-    to be woken. As one message the same costs a third, and the browser shows all of it at once.
+    Separate messages, eight for one drawing of a dashboard, cost the kernel a third of a millisecond each, mostly with
+    Python's lock held. One message costs a third of that, and the browser shows all updates at once.
 
-    Only what the thread that draws sends meanwhile is gathered. What a page is told that opens in between is in the
-    widgets, as ever.
+    Only updates from the drawing thread are gathered. The widgets keep their full state for a page that opens later.
 
     Args:
-        carrier: The widget that sends; its part in the browser must be alive, or nothing arrives.
+        carrier: The widget that sends; its view in the browser must exist.
     """
 
     def __init__(self, carrier: ipywidgets.Widget) -> None:
@@ -38,7 +36,7 @@ class Picture:
         self._buffers: list[Any] = []
 
     def include(self, widgets: Iterable[ipywidgets.Widget]) -> None:
-        """Gather also what `widgets` send; one that is included already stays so."""
+        """Include the updates of `widgets`; a second call changes nothing."""
         for widget in widgets:
             comm = widget.comm
             if comm is not None and comm.comm_id not in self._included:
@@ -47,7 +45,7 @@ class Picture:
 
     @contextmanager
     def drawn(self) -> Iterator[None]:
-        """Gather what the calling thread sends, and send it at the end, also after an error."""
+        """Gather the updates of the calling thread, and send them at the end, also after an error."""
         self._painter = threading.get_ident()
         try:
             yield

@@ -15,7 +15,7 @@ def bundled(name: str) -> str:
     All widgets hold the same text: half a megabyte each would soon be much.
 
     Raises:
-        FileNotFoundError: If the front end has not been built: this is a checkout, not an installed package.
+        FileNotFoundError: If the front end has not been built, in a checkout.
     """
     path = FOLDER / name
     try:
@@ -28,7 +28,7 @@ def bundled(name: str) -> str:
 
 @lru_cache(maxsize=8)
 def key_of(text: str) -> str:
-    """Return a name of a built file's content, by which a page knows whether it has loaded it."""
+    """Return a hash of a built file's text, by which a page knows whether it has loaded it."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -14,17 +14,17 @@ from IPython import get_ipython
 from pnne_nb.runtime.thread.cells import cells
 
 _told: list[Any] = []
-"""The shells that tell; one, unless a test makes more."""
+"""The shells with registered callbacks; one, unless a test makes more."""
 
 
 def watch_cells(shell: Any | None = None) -> bool:
-    """Have IPython tell the runtime about its cells; a second call changes nothing.
+    """Register callbacks in IPython that tell the runtime about cells; a second call changes nothing.
 
     Args:
-        shell: An IPython shell; None takes the running one.
+        shell: An IPython shell; None for the running one.
 
     Returns:
-        Whether there is a shell to tell.
+        Whether there is a shell.
     """
     shell = get_ipython() if shell is None else shell
     if shell is None:
@@ -34,7 +34,7 @@ def watch_cells(shell: Any | None = None) -> bool:
         shell.events.register("pre_run_cell", _began)
         shell.events.register("post_run_cell", _ended)
         if _runs_a_cell(shell):
-            # This cell began before anybody was told.
+            # This cell began before the registration.
             _open.request = _request(shell)
             cells.began()
     return True
@@ -52,7 +52,7 @@ def _began(_info: object) -> None:
     try:
         _begin()
     except KeyboardInterrupt:
-        # IPython would print it here, and run the cell nevertheless.
+        # IPython would print the error and run the cell nevertheless.
         again = threading.Timer(_MOMENT, _interrupt)
         again.name, again.daemon = "pnne-interrupt", True
         again.start()
@@ -66,7 +66,7 @@ def _interrupt() -> None:
     if sys.platform == "win32":
         _thread.interrupt_main()
     else:
-        # A signal, which ends a wait in C as well; Python's own call is noticed only after it.
+        # A signal also ends a wait in C; Python's own call is noticed only after the wait.
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
@@ -85,7 +85,7 @@ def _ended(result: Any) -> None:
 
 
 class _Open:
-    """The request whose cell is running, or was the last that ran: cells that it runs itself belong to the same."""
+    """The request of the running or the last cell; cells that this cell runs itself have the same request."""
 
     request: object = None
 
@@ -99,7 +99,7 @@ def _request(shell: Any) -> object:
 
 
 def _runs_a_cell(shell: Any) -> bool:
-    """Return whether the calling thread executes a cell whose end will be told (that of a silent request is not)."""
+    """Return whether the calling thread runs a cell whose end IPython reports (not so for a silent request)."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(shell, "get_parent"):
         return False
     parent = shell.get_parent()

@@ -1,4 +1,4 @@
-"""Handles messages from the browser that arrive while a cell is running."""
+"""Lets widgets receive messages from the browser while a cell runs."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import ipywidgets
 def answer_while_busy(widget: ipywidgets.Widget, overhear: Callable[[object], None] | None = None) -> bool:
     """Let `widget` receive messages while a cell keeps the kernel's main thread busy.
 
-    JupyterLab sends a widget's messages to a thread of their own (a subshell). ipykernel 7.4 redirects them
-    to wherever the widget last published from, which is the main thread for anything that a cell has
-    created: a click would wait for the cell. Here the browser's choice is taken instead. Earlier versions
-    have no redirection; there nothing is changed. The hook is private to ipykernel, hence the check.
+    JupyterLab sends a widget's messages to a separate thread (a subshell). ipykernel 7.4 redirects them to the thread
+    from which the widget last published, which is the main thread for a widget made in a cell, so that a click would wait
+    for the cell. This function turns the redirection off. Earlier versions have none. The hook is private to ipykernel,
+    hence the check.
 
     Args:
         widget: A widget whose callbacks may run on any thread.
-        overhear: Called with each custom message in the thread that takes it from the browser, one change of threads
-            before the widget's own callbacks are: each change waits for Python's lock. It must not wait. What it raises
-            is dropped, because the widget gets the message too.
+        overhear: Called with each custom message in the thread that receives it, one switch of threads before the
+            widget's callbacks, because each switch waits for Python's lock. It must not wait. Its errors are dropped,
+            because the widget gets the message too.
 
     Returns:
-        Whether a redirection was there to be switched off; otherwise nothing is overheard.
+        Whether there was a redirection; otherwise `overhear` is never called.
     """
     comm = getattr(widget, "comm", None)
     if comm is None or not hasattr(comm, "_reply_subshell_for"):

@@ -1,4 +1,4 @@
-"""Tracks the widgets that cells show, and closes those that are no longer visible, with all of their parts."""
+"""Tracks the widgets that cells show, and closes those that are no longer visible, with all their parts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ class Closable(Protocol):
 
 @final
 class Displays:
-    """What the cells of a notebook have shown.
+    """The widgets that the cells of a notebook show.
 
-    ipywidgets keeps every widget for ever. A cell that is run fifty times would leave fifty dashboards, each
-    with its engine and its model. When a cell is run again and shows something else, what it showed before
-    has left the page; if no other cell shows it either, it is closed.
+    ipywidgets keeps every widget for ever: a cell that is run fifty times would leave fifty dashboards, each with its engine
+    and model. A widget is therefore closed when its cell is run again, shows something else, and no other cell shows it.
     """
 
     _process: Displays | None = None
@@ -40,14 +39,14 @@ class Displays:
         return cls._process
 
     def shown(self, widget: Closable, in_view: Callable[[Closable], bool] | None = None) -> None:
-        """Note that the running cell shows `widget`; outside a notebook's cell this does nothing.
+        """Record that the running cell shows `widget`; outside a notebook's cell this does nothing.
 
-        Some front ends do not tell which cell is running. There, a cell is known by its code, and since another cell
-        may have the same, what it showed before is closed only when the page shows it no more.
+        Some front ends do not tell which cell is running. There, its code identifies a cell. Since several cells may have
+        the same code, their earlier widgets are closed only when no page shows them.
 
         Args:
             widget: The widget.
-            in_view: Whether a page shows such a widget; None: that is not known, and without cells nothing is closed.
+            in_view: Returns whether a page shows a widget. With None, nothing is closed where cells are unknown.
         """
         match _running_cell():
             case (str() as cell, execution, _):
@@ -60,7 +59,7 @@ class Displays:
                         replaced.close()
 
     def left(self, widget: Closable) -> None:
-        """Note that no page shows `widget` any more; close it if something else has taken its place."""
+        """Record that no page shows `widget`; close it if its cell shows something else."""
         if widget in self._waiting and not self._is_shown(widget):
             self._waiting.discard(widget)
             widget.close()
@@ -71,7 +70,7 @@ class Displays:
             replaced.close()
 
     def _replace(self, cell: str, execution: int, widget: Closable) -> list[Closable]:
-        """Note what a cell shows; return what it showed in an earlier run, and no other cell shows."""
+        """Record what a cell shows; return the widgets of its earlier runs that no other cell shows."""
         before, shown = self._cells.get(cell, (execution, []))
         again = before == execution
         self._cells[cell] = (execution, [*shown, weakref.ref(widget)] if again else [weakref.ref(widget)])
@@ -83,7 +82,7 @@ class Displays:
 
 
 def _running_cell() -> tuple[str | None, int, str] | None:
-    """Return the running cell's identity, where the front end tells it, the number of the execution, and its code."""
+    """Return the running cell's id (None if the front end does not tell it), execution number and code."""
     shell = get_ipython()
     if shell is None or not hasattr(shell, "get_parent"):
         return None

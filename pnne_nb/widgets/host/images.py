@@ -1,4 +1,4 @@
-"""Shows tensors as pictures: filters, feature maps and attention maps in a grid, as PNG inside HTML."""
+"""Draws filters, feature maps and attention maps in a grid, as PNG inside HTML."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ import numpy.typing as npt
 from torch import Tensor
 
 MAX_TILES: Final = 64
-"""Pictures in one grid, at most."""
+"""Most pictures in one grid."""
 
 GAP: Final = 3
-"""Pixels between two of them."""
+"""Pixels between two pictures."""
 
 _LARGEST: Final = 14
-"""Pixels that one element is wide, at most."""
+"""Largest width of one element in pixels."""
 
 Pixels = npt.NDArray[np.uint8]
 Array = npt.NDArray[np.floating[Any]]
 
 
 def png(pixels: Pixels) -> bytes:
-    """Encode `[h, w, 4]` pixels: red, green, blue, and how little shines through."""
+    """Encode `[h, w, 4]` RGBA pixels as PNG."""
     height, width, _ = pixels.shape
     rows = np.zeros((height, 1 + 4 * width), np.uint8)  # each row begins with its filter: none
     rows[:, 1:] = pixels.reshape(height, -1)
@@ -51,7 +51,7 @@ def grid(tiles: Array, *, signed: bool, width: int = 400) -> Pixels:
         tiles: At most `MAX_TILES`; NaN and infinities become magenta.
         signed: Blue below 0, white at 0, red above it, on one scale for all tiles; otherwise dark to bright,
             each tile on a scale of its own.
-        width: Of the whole, about, in pixels; elements are drawn larger by a whole number, so that they are equal squares.
+        width: Approximate width of the grid in pixels; elements are enlarged by a whole number, so that they are squares.
     """
     count, high, wide = tiles.shape
     columns = max(1, math.ceil(math.sqrt(count * high / wide)))
@@ -71,7 +71,7 @@ def grid(tiles: Array, *, signed: bool, width: int = 400) -> Pixels:
 def tiles_of(maps: Tensor, *, count: int = MAX_TILES, largest: int = 128) -> Array:
     """Return `[n, …]` as at most `count` pictures `[n, h, w]`: the middle of a volume, a row for a sequence.
 
-    Of sizes above twice `largest`, only every second, third … element is taken.
+    Dimensions above twice `largest` are subsampled.
     """
     maps = maps[:count].detach()
     maps = maps.abs().float() if maps.is_complex() else maps.float()

@@ -1,4 +1,4 @@
-"""Runs the one thread that draws: from the training's channel to the plot widgets, at the browser's pace."""
+"""`Pump`: the thread that draws the training's frames in the plot widgets, at the browser's pace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pnne_nb.widgets.host.frame_pacer import Pacer
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.1
-"""How often the pump looks: for frames while the browser is not ready, for being closed while there are none."""
+"""Longest wait of the pump for the browser or for frames."""
 
 
 class FrameSource(Protocol):
@@ -26,36 +26,35 @@ class FrameSource(Protocol):
         """Take every waiting frame."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until a frame is there; whether one is."""
+        """Wait for a frame; return whether there is one."""
 
 
 class Screen(Protocol):
-    """What the pump draws on. The methods run in the pump's thread, and nothing else may touch the widgets."""
+    """The widgets that the pump draws. The methods run in the pump's thread, and no other thread may use the widgets."""
 
     def take(self, frames: Sequence[Frame]) -> bool:
-        """Remember `frames`; returns whether no training runs, so that nothing more will come by itself."""
+        """Take `frames` in; returns whether no training runs, so that no more frames will come."""
 
     def stale(self) -> bool:
-        """Return whether something that no frame tells has changed, and is worth a drawing."""
+        """Return whether something that no frame reports must be drawn."""
 
     def draw(self, tick: int, *, watched: bool) -> None:
-        """Send what has changed to the browser as frame number `tick`."""
+        """Send the changes to the browser as frame number `tick`."""
 
 
 @final
 class Pump:
-    """Carries frames from a channel to a screen in a thread of its own, which lives only while training does.
+    """Carries frames from a channel to a screen in a thread that lives only while a training runs.
 
-    The screen is held weakly: a dashboard that is dropped ends its pump. While training runs and the browser
-    acknowledges, the latest frames are drawn about ten times a second; whatever came in between is taken into
-    the curves, not drawn. The last frame is always drawn, acknowledged or not.
+    It holds the screen weakly, so that a deleted dashboard ends its pump. While a training runs and the browser
+    acknowledges, it draws about ten times a second; the curves include all frames. The last frame is always drawn.
 
     Args:
         source: The channel. Only the pump may take frames from it.
-        screen: What to draw on.
-        pacer: When to draw.
-        clock: Monotonic seconds.
-        processor: Seconds of processor time of the thread that asks.
+        screen: The screen to draw.
+        pacer: Decides when to draw.
+        clock: Returns monotonic seconds.
+        processor: Returns the processor time of the calling thread, in seconds.
     """
 
     def __init__(
@@ -83,10 +82,9 @@ class Pump:
             return self._thread is not None
 
     def start(self) -> None:
-        """Run until the training ends, or once if none runs; does nothing while the pump runs, and nothing once closed.
+        """Run until the training ends, or draw once if none runs; does nothing if the pump runs or is closed.
 
-        The frame that tells of a new training, or what else is to be drawn, must be in the channel before. If a pump
-        that was just ending has taken it already, nothing is left to do.
+        The frames to draw must be in the channel before the call; a pump that was just ending may have drawn them.
         """
         with self._condition:
             if self._thread is None and not self._closed:
@@ -94,19 +92,19 @@ class Pump:
                 self._thread.start()
 
     def acknowledge(self, tick: int) -> None:
-        """Note that a browser has painted frame `tick`. May be called from any thread."""
+        """Record that a browser has painted frame `tick`. May be called from any thread."""
         with self._condition:
             self._pacer.acknowledge(tick, self._clock())
             self._condition.notify_all()
 
     def close(self) -> None:
-        """End the thread after the drawing at hand; may be called from any thread, also from the pump's own."""
+        """End the thread after the current drawing; may be called from any thread, also from the pump's own."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait until the thread has ended; whether it has."""
+        """Wait for the end of the thread; return whether it has ended."""
         with self._condition:
             return self._condition.wait_for(lambda: self._thread is None, timeout)
 
@@ -115,12 +113,12 @@ class Pump:
             while self._has_more():
                 self._pump_until_ended()
         except Exception:
-            # A thread has nobody to raise to, and the training must go on without its pictures.
+            # Nobody catches a thread's error, and the training must continue without plots.
             logger.exception("The dashboard stopped drawing.")
             self._leave()
 
     def _has_more(self) -> bool:
-        """Return whether training runs or frames are there; if not, the next `start` makes a new thread."""
+        """Return whether a training runs or frames wait; if not, the next `start` makes a new thread."""
         with self._condition:
             more = not self._closed and (not self._ended or self._source.wait(0.0))
             if not more:
@@ -148,7 +146,7 @@ class Pump:
             return self._closed
 
     def _pause(self) -> bool:
-        """Wait a little for the browser; whether it is still too early to draw."""
+        """Wait a little for the browser; return whether it is still too early to draw."""
         with self._condition:
             delay = self._pacer.delay(self._clock())
             if delay > 0 and not self._closed:
@@ -175,6 +173,6 @@ class Pump:
         screen.draw(tick, watched=watched)
         cost = self._processor() - began
         with self._condition:
-            # Not what taking in frames took, which is as much however seldom they are drawn: at two thousand steps a
-            # second, all of the budget.
+            # Without the time for taking frames in, which does not depend on the number of drawings and would use up the
+            # budget at two thousand steps a second.
             self._pacer.spent(cost)

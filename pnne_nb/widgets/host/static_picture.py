@@ -1,4 +1,4 @@
-"""Keeps the picture under a widget that stays in the notebook when the kernel is gone."""
+"""The static picture under a widget, which stays in the saved notebook."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from pnne_nb.process.fork import fork_safe
 from pnne_nb.process.idle import OutOfDateError, idle_work
 
 _NOTE: Final = "<p><small>This is a picture. Run the cell to work with the widget.</small></p>"
-"""Shown where nothing answers a click: in a saved notebook, on a page, in a host that cannot load widgets."""
+"""Note under the picture where the widget is not live: in a saved notebook, or a host that cannot load widgets."""
 
 QUIET: Final = 2.0
-"""Seconds without a change before the picture is redrawn; more where drawing takes long."""
+"""Least seconds without a change before the picture is redrawn."""
 
-_SHARE: Final = 0.05  # of the time, at most, goes into drawing
+_SHARE: Final = 0.05  # largest share of the time for drawing
 
 _LIVE: Final = ".pnne-editor,.pnne-dashboard,.pnne-explorer,.pnne-figure,.pnne-app,.pnne-quantization"
 
-# While a widget lives in the same cell, its picture is not shown, and where none does, JupyterLab's note that it found
-# none is not. Viewers that take styles out have no live widgets.
+# Hides the picture while a widget is live in the same cell, and otherwise JupyterLab's note that it found no widget.
+# Viewers that remove styles have no live widgets.
 _STYLE: Final = "".join(
     (
         *(
@@ -41,7 +41,7 @@ _STYLE: Final = "".join(
         ),
         ".jp-OutputArea:has(.pnne-kept) .jp-OutputArea-output.lm-Panel:not(:has(*)){display:none}",
         ".pnne-kept figure{margin:0}.pnne-kept img{max-width:100%}",
-        # What an image takes for the reader's theme: that of JupyterLab instead of that of the system.
+        # An image follows the theme of JupyterLab instead of the system's.
         *(
             f"[data-jp-theme-light={light}] .pnne-kept img{{color-scheme:{theme}}}"
             for light, theme in (("true", "light"), ("false", "dark"))
@@ -51,13 +51,13 @@ _STYLE: Final = "".join(
 
 
 class Still(NamedTuple):
-    """What a picture shows, as an image and in words.
+    """The contents of a static picture, as an image and as text.
 
     Attributes:
-        title: What it is of.
-        alternative: What it shows, in a sentence.
-        items: What it shows, in full: a line each.
-        svg: Draws it in a theme.
+        title: Title of the picture.
+        alternative: Alternative text, a sentence.
+        items: The full contents as lines of text.
+        svg: Returns the picture as SVG in a theme.
     """
 
     title: str
@@ -69,11 +69,11 @@ class Still(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Page:
-    """HTML as marimo takes it, which shows no widgets that are made of others; a tuple it would show as one.
+    """HTML for marimo, which cannot show widgets that contain others. A class, because marimo would show a tuple as one.
 
     Attributes:
-        instead: What to do there; empty if nothing is missing.
-        html: What it shows.
+        instead: A sentence about what to do instead; empty if nothing is missing.
+        html: The HTML.
     """
 
     instead: str
@@ -87,14 +87,14 @@ class Page:
 SHOWN: Final = dict.fromkeys(
     ("display", "render", "show"), "display(widget), or its name as the last line of a cell; to_svg() is a picture"
 )
-"""What to write instead of methods that show figures of other libraries."""
+"""What to call instead of methods that show figures in other libraries."""
 
 
 class Pictured:
-    """What can be drawn without a browser: a subclass tells what its picture shows.
+    """Base class of widgets that can be drawn without a browser.
 
     Attributes:
-        instead: What to do where the widget itself cannot be shown.
+        instead: A sentence about what to do where the widget cannot be shown.
         elsewhere: What to write instead of attributes that it lacks.
     """
 
@@ -111,7 +111,7 @@ class Pictured:
             raise no_attribute(self, name, self.elsewhere)
 
     def still(self) -> Still:
-        """Return what the picture shows now."""
+        """Return the current contents of the picture."""
         raise NotImplementedError
 
     def to_svg(self, theme: ThemeName = "auto") -> str:
@@ -121,28 +121,28 @@ class Pictured:
             theme: ``"light"`` or ``"dark"``; ``"auto"`` follows the reader's system.
 
         Raises:
-            ArgumentError: If `theme` is none of the three.
+            ArgumentError: If `theme` is unknown.
         """
         return self.still().svg(theme)
 
     def to_html(self, theme: ThemeName = "auto") -> str:
-        """Draw it as an HTML image with what it shows as a list beneath, which viewers of saved notebooks keep.
+        """Draw it as an HTML image, followed by its contents as a list, for viewers of saved notebooks.
 
         Raises:
-            ArgumentError: If `theme` is none of the three.
+            ArgumentError: If `theme` is unknown.
         """
         still = self.still()
         return image_with_text(still.title, still.alternative, still.items, still.svg(theme))
 
     def to_png(self, theme: ThemeName = "light", *, scale: float = 2.0) -> bytes:
-        """Draw it as PNG, in the light theme unless told otherwise.
+        """Draw it as PNG.
 
         Args:
-            theme: Whose colours.
+            theme: ``"light"``, ``"dark"`` or ``"auto"``.
             scale: Pixels of the result for each pixel of the picture.
 
         Raises:
-            ArgumentError: If `theme` is none of the three.
+            ArgumentError: If `theme` is unknown.
             PnneError: If the extra ``pnne_nb[png]`` is not installed.
         """
         return png(self.to_svg("light" if theme == "auto" else theme), scale)
@@ -150,12 +150,12 @@ class Pictured:
 
 @final
 class KeptPicture:
-    """A second output of the cell that shows a widget: Jupyter offers no way to put it into the widget's own.
+    """A widget's static picture in a second output of its cell; Jupyter cannot put it into the widget's own output.
 
     Args:
-        title: What it is of, the same whenever the notebook is run.
-        draw: Returns it as HTML.
-        is_quick: Whether drawing takes so little that the cell may wait for it.
+        title: Title of the picture, the same in every run of the notebook.
+        draw: Returns the picture as HTML.
+        is_quick: Returns whether drawing is fast enough for the cell to wait.
     """
 
     def __init__(
@@ -172,12 +172,12 @@ class KeptPicture:
         self._report = ""
 
     def add_report(self, html: str) -> None:
-        """Show a report under the picture, in place of the one before."""
+        """Show a report under the picture, in place of the last one."""
         self._report = html
         self.changed()
 
     def show_under(self, widget: Any) -> None:
-        """Show a widget in the running cell, and the picture below it; what other cells show is redrawn with it."""
+        """Show a widget and its picture in the running cell; the pictures in other cells are redrawn too."""
         shown = widget._repr_mimebundle_() or {}
         bundle, metadata = shown if isinstance(shown, tuple) else (shown, {})  # anywidget gives both
         display(bundle, metadata=metadata, raw=True)  # type: ignore[no-untyped-call]  # IPython's
@@ -192,7 +192,7 @@ class KeptPicture:
             self.changed()
 
     def changed(self) -> None:
-        """Redraw it when nothing has changed for a while."""
+        """Redraw the picture when nothing has changed for a while."""
         with self._lock:
             if self._handle is None:
                 return
@@ -201,14 +201,14 @@ class KeptPicture:
                 self._wait()
 
     def redraw(self) -> None:
-        """Redraw it now, if a cell shows it."""
+        """Redraw the picture now, if a cell shows it."""
         with self._lock:
             handle = self._handle
         if handle is not None:
             handle.update(self._bundle(), raw=True)  # type: ignore[no-untyped-call]  # IPython's
 
     def close(self) -> None:
-        """Leave it as it is."""
+        """Stop redrawing the picture."""
         with self._lock:
             self._handle = None
             if self._timer is not None:
@@ -234,7 +234,7 @@ class KeptPicture:
             with idle_work(lambda: self._timer is not None):
                 self.redraw()
         except OutOfDateError:
-            return  # `changed` has seen to it that it is drawn later
+            return  # `changed` has scheduled a later drawing
         self._pause = max(QUIET, (time.thread_time() - started) / _SHARE)
 
     def _bundle(self, body: str | None = None) -> dict[str, str]:

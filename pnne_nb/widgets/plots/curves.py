@@ -1,4 +1,4 @@
-"""Draws curves of any length in bounded memory."""
+"""Curves of any length in bounded memory."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pnne_nb.telemetry.series import Series
 Floats = NDArray[np.float32]
 
 _MEMORY = 1 / 40
-"""After which share of all points so far a value counts half in the smoothed curve: it lags little at any length."""
+"""Share of all points after which a value's weight in the smoothed curve is halved, so that it lags little at any length."""
 
 
 @final
 class Curve:
-    """A curve decimated as it grows, smoothed beside it. A spike is never lost.
+    """A growing curve that is decimated without losing spikes, and its smoothed form.
 
     Args:
         capacity: Number of points kept at most, beside the newest three; a multiple of 4.
@@ -41,7 +41,7 @@ class Curve:
         self._series.append(x, y if math.isfinite(y) else math.nan, self._smooth.add(y))
 
     def cut(self) -> None:
-        """Restart the smoothing: later values are unrelated to earlier ones."""
+        """Restart the smoothing, because later values are unrelated to earlier ones."""
         self._smooth = _Smooth()
 
     def points(self) -> tuple[Floats, Floats, Floats]:

@@ -1,4 +1,4 @@
-"""Defines how every plot looks: one figure style, one palette, axes that end on round numbers, lines, and headings.
+"""The common style of all plots: figures, axes that end on round numbers, lines, and headings.
 
 A legend inside a bqplot figure lies on the data, so the heading above has the legend.
 """
@@ -24,21 +24,21 @@ GRID: Final = "#8080802e"
 HEIGHT: Final = 210
 """Height of a figure in pixels."""
 WORDS: Final = 32
-"""Of two lines of words below a figure, in pixels; js/src/controls/controls.css keeps as much."""
+"""Height in pixels of two lines of text below a figure; js/src/controls/controls.css reserves as much."""
 UNMEASURED: Final = "measured while the training runs"
-"""Said where nothing was: the training had ended before anybody watched."""
+"""Text of an empty plot of a training that had ended before it was observed."""
 FILLED: Final = 0.6
-"""Of an axis, by the data, or it becomes shorter."""
+"""Least share of an axis that the data fill; otherwise the axis becomes shorter."""
 TRAINING: Final = ("training", PALETTE[0])
 VALIDATION: Final = ("validation", PALETTE[1])
 
 MAX_MARKED: Final = 60
-"""Points of a line that are marked: dots that touch each other are a fat line."""
+"""Most points of a line that are marked with dots, which must not touch each other."""
 
 
 @final
 class NumberAxis:
-    """A scale and its axis. They follow the data in round steps, and stay while the data fill most of them.
+    """A scale and its axis, which follow the data in round steps and stay while the data fill most of them.
 
     An axis that moved with every frame could not be read, and would take the browser longer than the curve does.
 
@@ -73,7 +73,7 @@ class NumberAxis:
         )
 
     def fit(self, values: NDArray[np.floating]) -> None:
-        """Span all of `values`; those that cannot be drawn are left out."""
+        """Fit the axis to all `values` that can be drawn."""
         drawn = values[np.isfinite(values) & (values > 0 if self._log else True)]
         if drawn.size == 0:
             return
@@ -88,7 +88,7 @@ class NumberAxis:
             self.scale.min, self.scale.max = ticks[0], ticks[-1]
 
     def _has_room_for(self, ticks: list[float]) -> bool:
-        """Return whether the ticks that are shown span `ticks` too, and not much more."""
+        """Return whether the shown ticks cover `ticks`, and not much more."""
         (low, high), (wanted_low, wanted_high) = (self._ends(of) for of in (self._shown, ticks))
         return low <= wanted_low and wanted_high <= high and wanted_high - wanted_low >= FILLED * (high - low)
 
@@ -100,7 +100,7 @@ class NumberAxis:
 
 
 class Figure(bqplot.Figure):
-    """A figure that is closed with its marks, scales, axes and layout, which bqplot's leaves open.
+    """A figure that closes its marks, scales, axes and layout too, unlike bqplot's.
 
     One that a cell shows by itself is closed when the cell is run again and shows something else.
     """
@@ -167,7 +167,7 @@ def heading(title: str, keys: Iterable[tuple[str, str]] = (), note: str = "") ->
 
 
 def words(text: str = "") -> ipywidgets.HTML:
-    """Return the widget that shows quiet words of up to `WORDS` pixels under a figure."""
+    """Return a widget for text of up to `WORDS` pixels under a figure."""
     widget = ipywidgets.HTML(html.escape(text))
     widget.add_class("pnne-words")
     return widget

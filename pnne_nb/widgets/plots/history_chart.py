@@ -1,4 +1,4 @@
-"""Draws a finished or running training: loss and metrics of its history."""
+"""Draws loss and metrics of a training's history."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def history_chart(
     title: str = "Training history",
     said: Sequence[str] = (),
 ) -> Chart:
-    """Draw what a history holds.
+    """Draw the series of a history.
 
     Args:
         history: Of a training.
@@ -73,7 +73,7 @@ def _lines(history: History, name: str, beside: Sequence[str]) -> list[ChartLine
 def _decimated(
     x: NDArray[np.int64], y: NDArray[np.float64], cuts: NDArray[np.int64]
 ) -> tuple[NDArray[np.floating], NDArray[np.floating], NDArray[np.floating]]:
-    """Return a curve of as many points as can be seen, and smoothed, as in the dashboard."""
+    """Return a decimated curve and its smoothed form, as in the dashboard."""
     curve, after = Curve(), sorted(cuts.tolist())
     for step, value in zip(x.tolist(), y.tolist(), strict=True):
         while after and step > after[0]:

@@ -1,4 +1,4 @@
-"""Draws the figure of ``Inspector.plot``: how the elements of one captured tensor are distributed."""
+"""Draws the figure of ``Inspector.plot``: the distribution of one captured tensor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pnne_nb.widgets.plots.svg_chart import Chart, ChartLine, Panel
 
 @final
 class LayerFigure(Figure, Pictured):
-    """The figure, and the picture of it that stays in a saved notebook.
+    """The figure, with its static picture for a saved notebook.
 
     Attributes:
         chart: The same histogram, drawn without a browser.

@@ -1,4 +1,4 @@
-"""Defines the dashboard's plots of metrics and layers: each takes frames, and draws itself when asked to."""
+"""The dashboard's plots of metrics and layers."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ from pnne_nb.widgets.plots.plot import Growth, Plot
 from pnne_nb.widgets.plots.short_paths import short_paths
 
 MAX_LINES: Final = len(PALETTE)
-"""Layers whose gradient norms are drawn as lines over time; of more layers, only the latest norms are shown."""
+"""Most layers whose gradient norms are drawn as lines over time; for more layers, only the latest norms are shown."""
 
 MAX_DOTS: Final = 60
-"""Layers that the plot of the latest norms shows at most."""
+"""Most layers in the plot of the latest norms."""
 
 MAX_METRICS: Final = 6
-"""Metrics that have a plot, the first ones; the history has all."""
+"""Most metrics with a plot; the history has all."""
 
 MAX_LETTERS: Final = 34
-"""Of a layer's name beside its dot; the pointer on the dot tells the whole."""
+"""Most letters of a layer's name beside its dot; the tooltip has the full name."""
 LETTER: Final = 7
-"""Width of one in pixels, that of a wide font."""
+"""Width of a letter in pixels, for a wide font."""
 
 ROW: Final = 13
 """Height of one layer's row in pixels."""
 
 BESIDE: Final = 3
-"""Plots that follow the norms: the histogram, memory and time."""
+"""Number of plots after the norms: the histogram, memory and time."""
 
 
 ROOT: Final = "(model)"
-"""Of parameters that belong to no layer."""
+"""Label of parameters that belong to no layer."""
 
 
 @final
@@ -104,7 +104,7 @@ class MetricPlot(Plot):
             set_dotted(self._lines[split], x, y)
 
     def _name(self, keys: Sequence[tuple[str, str]]) -> None:
-        """Say what is drawn; a value that stays the same is not sent again."""
+        """Update the heading; an unchanged one is not sent again."""
         words = (self.metric or "").replace("_", " ")
         self._heading.value = heading_html(f"{words[:1].upper()}{words[1:]} by epoch", keys)
         self._y.axis.label = words
@@ -199,11 +199,11 @@ class NormPlot(Plot):
             self._changed = True
 
     def is_due(self) -> bool:
-        """Return whether the lines have visibly grown; dots move with every frame."""
+        """Return whether the lines have grown visibly; dots change with every frame."""
         return self._dots is not None or self._growth.is_visible()
 
     def draw(self) -> None:
-        """Send the curves, or the dots, if they have changed."""
+        """Send the changed curves or dots."""
         if not self._changed:
             return
         self._changed = False
@@ -264,7 +264,7 @@ class HistogramPlot(Plot):
 
     @property
     def stale(self) -> bool:
-        """Whether it is wanted on another scale than it was drawn on."""
+        """Whether the chosen scale differs from the drawn one."""
         return self.latest is not None and self.log != self._drawn_log
 
     def draw(self) -> None:
@@ -290,12 +290,12 @@ class HistogramPlot(Plot):
 
 
 def _spread(layers: Sequence[str]) -> list[str]:
-    """Return all of `layers`, or as many as are shown, from the first to the last at even distances."""
+    """Return all of `layers`, or an evenly spaced selection if there are too many."""
     count = min(len(layers), MAX_DOTS)
     return [layers[round(place)] for place in np.linspace(0, len(layers) - 1, count)]
 
 
 def _metrics(frame: EpochFrame) -> list[str]:
-    """Return the names of what an epoch tells beside the loss, each once."""
+    """Return the names of an epoch's metrics besides the loss, each once."""
     names = dict.fromkeys(name.split("_", 1)[1] for name in frame.metrics if "_" in name)
     return [name for name in names if name != "loss"]

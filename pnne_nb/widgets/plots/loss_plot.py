@@ -35,7 +35,7 @@ Scale = Literal["linear", "log"]
 
 @final
 class LossPlot(Plot):
-    """Training loss of every step, smoothed, and validation loss of every epoch; a dashed line where it was edited.
+    """Training loss of every step, smoothed, and validation loss of every epoch; dashed lines mark edits of the graph.
 
     Args:
         scale: Of the loss axis at first.
@@ -91,11 +91,11 @@ class LossPlot(Plot):
 
     @property
     def stale(self) -> bool:
-        """Whether it is wanted on another scale than it was drawn on."""
+        """Whether the chosen scale differs from the drawn one."""
         return self.log != self._shown.log
 
     def is_due(self) -> bool:
-        """Return whether the training's curve has visibly grown, or another line or scale is new."""
+        """Return whether the training curve has grown visibly, or another line or the scale has changed."""
         return self._growth.is_visible() or self._validation_changed or self._edited or self.stale
 
     def draw(self) -> None:
@@ -124,7 +124,7 @@ class LossPlot(Plot):
 
 @final
 class _Curves:
-    """The axis of the loss on one scale, and the curves on it."""
+    """The loss axis of one scale, with its curves."""
 
     def __init__(self, x: NumberAxis, *, log: bool) -> None:
         self.log = log

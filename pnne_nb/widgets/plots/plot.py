@@ -1,4 +1,4 @@
-"""Defines the protocol of a plot of the dashboard, and when it is worth drawing."""
+"""`Plot`: the base class of the dashboard's plots; `Growth`: when a curve is drawn again."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import ipywidgets
 from pnne_nb.telemetry.frames import Frame
 
 SEEN: Final = 1 / 200
-"""Of a curve's length, what it must have grown by to look different: two pixels of four hundred, a common width."""
+"""Share of a curve's length by which it must grow to look different: two of four hundred pixels, a common width."""
 LATEST: Final = 10
-"""Pictures after which a curve that has grown is drawn all the same: a second, as long as the browser keeps up."""
+"""Updates after which a grown curve is drawn in any case: a second, if the browser keeps up."""
 
 
 class Plot(ABC):
-    """One picture of the dashboard; all but `view` is used by the pump's thread only.
+    """One plot of the dashboard; only the pump's thread uses it, except for `view`.
 
     Attributes:
         view: What is shown.
@@ -26,20 +26,20 @@ class Plot(ABC):
 
     @abstractmethod
     def take(self, frame: Frame) -> None:
-        """Remember what `frame` says, if it concerns this plot."""
+        """Record `frame`, if it concerns this plot."""
 
     def is_due(self) -> bool:
-        """Return whether what has changed can be seen; asked once for each drawing while training runs."""
+        """Return whether the changes are visible; called once for each drawing while a training runs."""
         return True
 
     @abstractmethod
     def draw(self) -> None:
-        """Send what has changed since the last drawing to the browser."""
+        """Send the changes since the last drawing to the browser."""
 
 
 @final
 class Growth:
-    """Decides when a growing curve is drawn again: when it would look different.
+    """Decides when a growing curve is drawn again: when its picture would change.
 
     After a minute of training, each of ten pictures a second adds less than a pixel to a curve, and drawing curves is
     half of what a picture costs the training.
@@ -54,11 +54,11 @@ class Growth:
         self._pictures = 0
 
     def is_visible(self) -> bool:
-        """Return whether to draw the curve as far as it has come; to be asked once for each picture."""
+        """Return whether to draw the curve; called once for each update."""
         self._pictures += 1
         return self._pictures >= LATEST or abs(self.newest - self._drawn) >= SEEN * self.newest
 
     def drawn(self) -> None:
-        """Note that the curve was drawn as far as it has come."""
+        """Record that the curve was drawn."""
         self._drawn = self.newest
         self._pictures = 0

@@ -1,4 +1,4 @@
-"""Draws what a step function records beside its loss."""
+"""Draws the numbers that a step function records besides its loss."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pnne_nb.widgets.plots.plot import Growth, Plot
 
 @final
 class RecordedPlot(Plot):
-    """A line over the steps for each number by its name, of the first few; out of sight until there is one."""
+    """One line per recorded number over the steps, for the first few; hidden until there is one."""
 
     def __init__(self) -> None:
         self._curves: dict[str, Curve] = {}
@@ -37,20 +37,20 @@ class RecordedPlot(Plot):
         self._changed = False
 
     def take(self, frame: Frame) -> None:
-        """Remember what one step recorded."""
+        """Record the numbers of one step."""
         if isinstance(frame, StepFrame) and frame.logged:
             for name, value in frame.logged.items():
                 self.remember(name, frame.step, value)
 
     def remember(self, name: str, step: int, value: float) -> None:
-        """Remember one number."""
+        """Record one number."""
         if name in self._curves or len(self._curves) < len(PALETTE):
             self._curves.setdefault(name, Curve()).append(step, value)
             self._growth.newest = max(self._growth.newest, step)
             self._changed = True
 
     def is_due(self) -> bool:
-        """Return whether the lines have visibly grown."""
+        """Return whether the lines have grown visibly."""
         return self._growth.is_visible()
 
     def draw(self) -> None:

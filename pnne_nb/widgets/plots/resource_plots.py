@@ -1,4 +1,4 @@
-"""Draws the dashboard's lower plots: memory in use, and where the training's time goes."""
+"""The dashboard's lower plots: memory use, and the stages of the training's time."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ of the processor, which is what the control bar says of watching, and the budget
 
 @final
 class MemoryPlot(Plot):
-    """Memory of the process, and what tensors take and the allocator keeps on each accelerator, over the steps."""
+    """Memory over the steps: of the process, and of tensors and the allocator on each accelerator."""
 
     def __init__(self) -> None:
         self._steps = NumberAxis("step", whole=True)
@@ -87,7 +87,7 @@ class MemoryPlot(Plot):
 
 @final
 class TimePlot(Plot):
-    """The share of each stage of the training's time, and the same in words."""
+    """The share of each stage of the training's time, as bars and as text."""
 
     def __init__(self) -> None:
         names = bqplot.OrdinalScale(domain=list(STAGES.values()), reverse=True)
@@ -110,7 +110,7 @@ class TimePlot(Plot):
         self._latest: TimeFrame | None = None
 
     def take(self, frame: Frame) -> None:
-        """Remember the latest shares."""
+        """Record the latest shares."""
         if isinstance(frame, TimeFrame) and any(frame.shares.values()):
             self._latest = frame
 

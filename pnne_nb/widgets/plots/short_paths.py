@@ -1,4 +1,4 @@
-"""Shortens paths of layers: what all of them share goes first, the end, where they differ, stays longest."""
+"""Shortens paths of layers: common parts are removed first, and the ends last."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Words = tuple[str, ...]
 
 
 def short_paths(paths: Sequence[str], limit: int) -> list[str]:
-    """Shorten `paths`, all in the same way, so that they can still be told apart; short ones stay as they are.
+    """Shorten `paths` consistently, so that they stay distinct; short ones are not changed.
 
     A word that has no sibling says nothing: ``encoder.layers.11.norm1`` becomes ``encoder…11.norm1``. While that is
     too long, the first words go too, ``11.norm1``, if nothing else is called so. What is longer even then loses its
@@ -38,7 +38,7 @@ def short_paths(paths: Sequence[str], limit: int) -> list[str]:
 
 
 def _telling(paths: Sequence[Words]) -> list[list[int]]:
-    """Return for each path the places of its words with siblings, and of the last word."""
+    """Return for each path the positions of its words with siblings, and of the last word."""
     following: dict[Words, set[Words]] = defaultdict(set)
     for words in paths:
         for place in range(len(words) + 1):
@@ -50,7 +50,7 @@ def _telling(paths: Sequence[Words]) -> list[list[int]]:
 
 
 def _joined(words: Words, kept: Sequence[int]) -> str:
-    """Return the words at the places `kept`, with an ellipsis for those left out between them."""
+    """Return the words at the positions `kept`, with an ellipsis for gaps."""
     text = words[kept[0]]
     for before, place in pairwise(kept):
         text += ("." if place == before + 1 else "…") + words[place]

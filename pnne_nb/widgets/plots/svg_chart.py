@@ -1,4 +1,4 @@
-"""Draws line charts as SVG in Python: they stay in a saved notebook, where no script and no server is."""
+"""Draws line charts as SVG, for saved notebooks without scripts."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Panel(NamedTuple):
 
 @final
 class Chart(Pictured):
-    """Panels beside and below each other; shows itself in a notebook, and stays in it when it is saved.
+    """A grid of panels, which a notebook shows and saves.
 
     Args:
         title: What it is of.

@@ -1,1 +1,1 @@
-"""The widget in which a person chooses which nodes of a model to convert to lower precision."""
+"""The widget for choosing the nodes of a model to convert to lower precision."""

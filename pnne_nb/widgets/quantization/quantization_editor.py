@@ -1,4 +1,4 @@
-"""`QuantizationEditor`: shows what lower precision costs at each node; a click converts a node or keeps it in float."""
+"""`QuantizationEditor`: shows the error of lower precision at each node, with switches that convert nodes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _LINE: Final = "line-height:1.4;white-space:nowrap"
 
 @final
 class QuantizationEditor(ipywidgets.HBox):
-    """What `pn.quantize` does, with a switch for each node.
+    """An interactive `pn.quantize`, with a switch for each node.
 
     It begins with the fewest nodes in float32 that the budget allows. The nodes are ordered by their damage. A click
     on a switch converts a node or keeps it in float32; the metric is then measured on the held-out data, and the latency
@@ -130,7 +130,7 @@ class QuantizationEditor(ipywidgets.HBox):
 
     @property
     def report(self) -> QuantizationReport:
-        """What came of the nodes that are chosen, as last measured; `settled` waits for the latest click."""
+        """The report for the chosen nodes, as last measured; `settled` waits for the latest click."""
         return self._report
 
     @property
@@ -159,7 +159,7 @@ class QuantizationEditor(ipywidgets.HBox):
             self._changed.notify_all()
 
     def settled(self, timeout: float | None = None) -> bool:
-        """Wait until all that was chosen has been measured; returns whether it has, within `timeout` seconds."""
+        """Wait for the measurements of all choices, for at most `timeout` seconds; return whether they are complete."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._at_work, timeout)
 
@@ -171,11 +171,11 @@ class QuantizationEditor(ipywidgets.HBox):
         return Page("Name the nodes that stay in float32: pn.quantize(graph, (X, y), keep=[...]).", self.to_html())
 
     def to_html(self) -> str:
-        """Return what was measured of the nodes that are chosen, as a table that needs no kernel."""
+        """Return the measurements of the chosen nodes as a table that needs no kernel."""
         return f"{_headline(self._report)}{self._report._repr_html_()}"
 
     def close(self) -> None:
-        """Measure no more, and close every widget of it."""
+        """Stop measuring, and close all its widgets."""
         with self._changed:
             self._closed, self._at_work = True, False
             self._changed.notify_all()
@@ -228,7 +228,7 @@ class QuantizationEditor(ipywidgets.HBox):
             self._latency.value = _said(_time(table.rows[TIMED]))
 
     def _is_late(self) -> bool:
-        """Return whether something else was chosen since, so that what was measured is of no use."""
+        """Return whether the choice has changed since, so that a measurement is out of date."""
         with self._changed:
             return self._wanted is not None or self._closed
 
@@ -293,7 +293,7 @@ def _said(text: str) -> str:
 
 
 def _marks(report: QuantizationReport) -> Mapping[str, NodeMark]:
-    """Return the type that each node computes in, and by its colour what it costs or why it stays."""
+    """Return a mark for each node: the type that it computes in, coloured by its error."""
     found = {}
     for path, node in report.nodes.items():
         if node.precision != "float32":

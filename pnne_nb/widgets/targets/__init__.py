@@ -1,1 +1,1 @@
-"""The widget that shows which form of a model is worth shipping, while the forms are built and timed."""
+"""The widget that compares the deployment forms of a model while they are built and timed."""

@@ -1,4 +1,4 @@
-"""`TargetDashboard`: the table of `pn.compare_targets`, shown while it is made."""
+"""`TargetDashboard`: shows the table of `pn.compare_targets` while it is made."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ assert set(_ORDERS.values()) == set(ORDERS)
 
 @final
 class TargetDashboard(ipywidgets.VBox):
-    """What `pn.compare_targets` finds, as it finds it: a row for each form, with its figures as bars.
+    """The table of `pn.compare_targets` while it is made: a row for each form, with its figures as bars.
 
     The forms are built and timed in a thread of their own, so other cells can run; they are then timed beside those cells.
     *Stop building* leaves out the forms that have not been built, and times the others.
@@ -83,7 +83,7 @@ class TargetDashboard(ipywidgets.VBox):
 
     @property
     def table(self) -> TargetTable | None:
-        """The table, as far as it has been made; None before the first form is built."""
+        """The table so far; None before the first form is built."""
         return self._table
 
     def wait(self, timeout: float | None = None) -> TargetTable:
@@ -102,12 +102,12 @@ class TargetDashboard(ipywidgets.VBox):
         return self._table
 
     def stop(self) -> None:
-        """Build no further form; those that have been built are timed."""
+        """Stop building forms, and time those that have been built."""
         self._stopped.set()
         self._stop.disabled = True
 
     def close(self) -> None:
-        """Build no further form, and close every widget of it."""
+        """Stop building forms, and close all its widgets."""
         self._stopped.set()  # a form that has begun is finished behind it, which nobody waits for
         close_parts(self)
         super().close()

@@ -54,5 +54,5 @@ def test_large_tensors_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_bins_are_refused() -> None:
     with pytest.raises(ValueError, match="bins must be 'auto' or at least 1, not 0"):
         histograms([torch.ones(1)], 0)
-    with pytest.raises(ArgumentError, match=r"not 'log'\. For log-spaced bins, say log=True"):
+    with pytest.raises(ArgumentError, match=r"not 'log'\. For log-spaced bins, pass log=True"):
         histograms([torch.ones(1)], "log")  # type: ignore[arg-type]  # wrong on purpose

@@ -127,7 +127,7 @@ def test_what_the_model_s_own_code_makes_is_found(loss: Callable[[Tensor], Tenso
     net = Logarithm()
     nn.init.constant_(net.fc.weight, -1.0)
     [finding] = check_numerics(net, torch.ones(3, 2), loss_fn=loss).findings
-    assert "while every layer's is finite: log made 6 NaN of 6 values. At " in finding.reason
+    assert "while every layer's output is finite: log made 6 NaN of 6 values. At " in finding.reason
     assert "torch.log(self.fc(x))" in finding.reason
 
 
@@ -192,7 +192,7 @@ def test_a_loss_that_is_not_finite_by_itself_is_named() -> None:
 
     [finding] = check_numerics(nn.Linear(2, 2), torch.ones(3, 2), torch.zeros(3, 2), log_loss).findings
     assert finding.layer is None
-    assert "The loss is -inf, while every output of the model is finite: log_loss makes it." in finding.reason
+    assert "The loss is -inf, while every output of the model is finite: log_loss produces it." in finding.reason
 
 
 def test_a_loss_is_to_blame_for_the_gradients_that_follow_from_it() -> None:
@@ -203,7 +203,7 @@ def test_a_loss_is_to_blame_for_the_gradients_that_follow_from_it() -> None:
     ]
     for loss in losses:
         [finding] = check_numerics(nn.Linear(4, 2), torch.randn(3, 4), torch.ones(3, 2), loss).findings
-        assert "while every output of the model is finite: <lambda> makes it." in finding.reason
+        assert "while every output of the model is finite: <lambda> produces it." in finding.reason
     large = nn.Linear(4, 2)
     nn.init.constant_(large.weight, 1e38)
     [finding] = check_numerics(large, torch.ones(3, 4), torch.ones(3, 2), nn.MSELoss()).findings

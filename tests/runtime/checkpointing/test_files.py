@@ -536,7 +536,7 @@ def test_the_best_is_better_than_none(tmp_path: Path) -> None:
     for path in tmp_path.glob("0*.ckpt"):
         path.unlink()
     with pytest.warns(
-        UserWarning, match=r"Of the latest checkpoints, there is none in .* Resumed from .*best\.ckpt instead"
+        UserWarning, match=r"The directory .* has no numbered checkpoints any more\. Resumed from .*best\.ckpt instead"
     ):
         TrainingEngine.resume_from(tmp_path, network(), images())
 

@@ -179,7 +179,7 @@ def test_a_probe_that_fails_is_reported_and_removed_and_the_others_go_on(fails: 
     assert good.calls == ["open", "gradients", "updated", "close"] * 2
     reports = [frame for frame in published if isinstance(frame, AnomalyFrame)]
     assert [(report.kind, report.message) for report in reports] == [
-        ("probe-failed", f"Probe failed and watches no longer: RuntimeError: {fails} fails")
+        ("probe-failed", f"Probe failed and was removed: RuntimeError: {fails} fails")
     ]
 
 

@@ -182,7 +182,7 @@ def test_a_pattern_that_fits_nothing() -> None:
 
 def test_a_pattern_that_comes_too_late() -> None:
     with pytest.raises(
-        TrainingError, match=r"No parameter is left for '\*.bias': those with such a name fit a pattern bef"
+        TrainingError, match=r"No parameter is left for '\*.bias': parameters with such a name match an earlier pattern"
     ):
         make_optimizer("SGD", NET, {"*": {"lr": 1.0}, "*.bias": {"lr": 2.0}})
 

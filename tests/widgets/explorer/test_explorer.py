@@ -208,7 +208,7 @@ def test_never_more_than_the_browser_can_show() -> None:
     explorer = ModuleExplorer(net)
     for path in "01234":
         explorer.toggle(path)
-    assert "200 is the most: close others" in explorer._said.value
+    assert "the limit is 200. Close other layers" in explorer._said.value
     explorer.select("4.69")
     assert "4.69" in explorer.shown
     flow = follow(net)
@@ -298,9 +298,9 @@ def test_a_module_that_a_cell_may_use_is_run_when_the_cell_has_ended(explorer: M
         assert began.wait(60)
         click(explorer, "head")
         assert explorer.selected == "head"
-        assert "A cell is running, and may use the model" in html(explorer)
+        assert "A cell is running and may use the model" in html(explorer)
         assert "zeros" not in html(explorer)
-        with pytest.raises(InspectionError, match="the input is run when it has ended"):
+        with pytest.raises(InspectionError, match="The input runs when the cell has ended"):
             explorer._alive().captures("head")
     finally:
         ends.set()

@@ -83,7 +83,7 @@ function toPoint({ nodes, frames }: Fragment, [x, y]: Point): Point {
     return (Math.min(...places) + Math.max(...places)) / 2;
   };
   const [right, down] = [Math.round(x - middle(0)), Math.round(y - middle(1))];
-  // Who copies and pastes without moving the pointer would cover the original.
+  // Pasting without moving the pointer would cover the original.
   return Math.abs(right) < STEP_X / 2 && Math.abs(down) < STEP_Y / 2 ? PASTE_OFFSET : [right, down];
 }
 
@@ -105,7 +105,7 @@ function besideAny({ graph }: ShownScene, { nodes }: Fragment, wanted: Point): P
   return [right, down];
 }
 
-export function insert(
+function insert(
   editor: Editor,
   fragment: Fragment,
   verb: string,

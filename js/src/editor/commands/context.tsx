@@ -14,7 +14,7 @@ export function useEditor(): Editor {
 }
 
 /** A part of a store; `select` must return the same object for the same state. */
-export function useStoreValue<S, T>(store: Store<S>, select: (state: S) => T): T {
+function useStoreValue<S, T>(store: Store<S>, select: (state: S) => T): T {
   return useSyncExternalStore(store.subscribe, () => select(store.get()));
 }
 
@@ -59,7 +59,7 @@ function useOfBoth<T>(select: (editor: Editor) => T): T {
   return useSyncExternalStore(subscribe, () => select(editor));
 }
 
-/** A graph with more nodes has what nobody waits for worked out in a pause: so many milliseconds after the last gesture. */
+/** Larger graphs compute what is not urgent in a pause: so many milliseconds after the last gesture. */
 const MANY_NODES = 2_000;
 const PAUSE = 1_000;
 
@@ -68,7 +68,7 @@ export function isLarge(scene: ShownScene | null): boolean {
   return scene !== null && scene.graph.nodes.size > MANY_NODES;
 }
 
-/** The graph that is given; a large one as it was at the last pause: the next gesture comes before what is made of it. */
+/** The given graph; a large one as of the last pause, so that the next gesture does not wait for the results. */
 export function useSettled(scene: ShownScene | null): ShownScene | null {
   const [settled, setSettled] = useState(scene);
   const isSame = settled !== null && settled.prefix === scene?.prefix && settled.graphId === scene.graphId;

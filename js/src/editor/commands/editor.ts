@@ -30,7 +30,7 @@ import { Store } from "../session/store";
 
 /** What the canvas can do for the commands: it alone knows the viewport. */
 export interface Viewport {
-  /** Width and height in pixels of what is shown of the canvas, without a margin. */
+  /** Width and height in pixels of the visible canvas, without a margin. */
   room(): Point;
   centre(): Point;
   /** Shows all nodes, or those of the names. */
@@ -65,7 +65,7 @@ export class Editor {
   pointer: Point | null = null;
   /** Whether the canvas got the focus by a click. */
   byPointer = false;
-  /** Whether the graph is to be fitted into the view once it is arranged: somebody asked for that. */
+  /** Whether to fit the graph into the view after an arrangement, on the user's request. */
   refits = false;
   /** Whether a block is to be selected once Python has made it of a selection here. */
   groups = false;
@@ -116,7 +116,7 @@ export class Editor {
     return this.loose.without;
   }
 
-  /** Sends an edit and says what it was; returns whether it was shown. */
+  /** Sends an edit with its label; returns whether it was shown. */
   edit(ops: readonly Op[], label: string): boolean {
     const shown = this.session.edit(ops, label);
     if (shown) this.patch({ said: label });
@@ -135,7 +135,7 @@ export class Editor {
     this.viewport?.reveal(name);
   }
 
-  /** Unfolds the run that hides a node, or draws what is written on a card: it is to be seen. */
+  /** Makes a node visible: unfolds the run that hides it, or draws the expression that a card shows as text. */
   bringOut(name: string): void {
     const scene = this.scene();
     if (!scene || scene.cards.has(name) || !scene.graph.nodes.has(name)) return;
@@ -170,7 +170,7 @@ export class Editor {
     this.patch({ nodes: this.whole(nodes), edges: new Set(edges), frames: new Set(frames), current: null });
   }
 
-  /** Nodes, with all that their cards stand for: whoever selects a card of several means all of them. */
+  /** Nodes with all nodes that their cards represent, because selecting such a card selects all of them. */
   whole(nodes: Iterable<string>): ReadonlySet<string> {
     const scene = this.scene();
     return new Set([...nodes].flatMap((name) => (scene ? membersOf(scene, name) : [name])));
@@ -282,7 +282,7 @@ export class Editor {
     else this.edit(connectOps(scene, source, target, scene.graphId), label);
   }
 
-  /** Connects a port to whatever port of a node takes it: what dropping a connection on a node means. */
+  /** Connects a port to a compatible port of a node, as dropping a connection on the node does. */
   connectToNode(port: string, side: "input" | "output", other: string): void {
     const scene = this.scene();
     if (!scene || cardFor(scene, nodeOf(port)) === other) return;

@@ -89,7 +89,7 @@ function openDocument(editor: Editor, state: DocumentState): void {
   const name = typeof state.name === "string" && state.name !== "" ? state.name : before.name;
   const renaming: Op[] = name === before.name ? [] : [{ op: "renameDocument", name }];
   const made = [...removal, ...ops, ...renaming];
-  // Whatever the reducer cannot take is said before anything changes.
+  // Errors of the reducer are reported before anything changes.
   applyOps(before, made);
   editor.enter([]);
   editor.edit(made, `Open ${name}`);

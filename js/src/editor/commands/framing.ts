@@ -11,7 +11,7 @@ const NOTE_SIZE = [240, 130] as const;
 
 /** Puts a frame around the selected nodes; without any, an empty one, for a note, in the middle of the view. */
 export function addFrame(editor: Editor): void {
-  // A frame is a place in the document, and must be seen as it is there.
+  // A frame must be shown at its true place in the document.
   unfoldAll(editor);
   closeAll(editor);
   const scene = editor.scene();
@@ -34,7 +34,7 @@ export function changeFrame(editor: Editor, name: string, change: Partial<Extrac
   editor.edit([{ op: "changeFrame", name, ...change, graph }], `Change ${field} of frame ${name}`);
 }
 
-/** Makes a frame as large as what stands in it needs. */
+/** Fits a frame's size to its contents. */
 export function fitFrame(editor: Editor, name: string): void {
   const scene = editor.scene();
   const frame = scene?.frames.get(name);
@@ -87,7 +87,7 @@ export function frameLabel(editor: Editor, name: string): string {
   return `Frame ${words}${inside.length > 0 ? `, around ${inside.join(", ")}` : ""}`;
 }
 
-/** Moves a frame that is being dragged to a corner, with whatever stands in it; ends with `Editor.move`. */
+/** Moves a dragged frame and its contents to a corner; ends with `Editor.move`. */
 export function dragFrame(editor: Editor, name: string, [left, top]: readonly [number, number]): void {
   const scene = editor.scene();
   const frame = scene?.frames.get(name);

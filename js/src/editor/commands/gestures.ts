@@ -164,7 +164,7 @@ export function goToEdge(editor: Editor, edge: EdgeState): void {
   });
 }
 
-/** Shows what is inside the selected block beside it, or hides it. */
+/** Shows or hides the contents of the selected block beside it. */
 export function togglePeek(editor: Editor, name: string | undefined = [...editor.view.get().nodes][0]): void {
   const scene = editor.scene();
   if (name === undefined || !scene) return;
@@ -189,7 +189,7 @@ function belowNode(editor: Editor, name: string): Point {
 }
 
 /** The edge that a dragged node would go into: it has none yet, and stands over one. */
-export function edgeUnder(editor: Editor, name: string): EdgeState | null {
+function edgeUnder(editor: Editor, name: string): EdgeState | null {
   const scene = editor.scene();
   const card = scene?.cards.get(name);
   if (!scene || !card || editor.view.get().moving.size > 1 || editor.view.get().boxes.size > 0) return null;

@@ -32,7 +32,7 @@ export function editInline(editor: Editor, name: string | null = editor.only(), 
   editor.viewport?.reveal(card.name, READABLE_ZOOM);
 }
 
-/** Closes what is open on a card, and leaves what was typed to whoever closes it. */
+/** Closes the open field of a card; the caller handles the typed text. */
 export function endInline(editor: Editor, name: string): void {
   if (editor.view.get().inline?.node === name) editor.patch({ inline: null });
 }

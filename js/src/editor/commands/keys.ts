@@ -210,7 +210,7 @@ export function keyText(key: string): string {
   return parts.map((part) => SHOWN[part] ?? (part.length === 1 ? part.toUpperCase() : part)).join("+");
 }
 
-export function keyName(event: KeyboardEvent): string {
+function keyName(event: KeyboardEvent): string {
   const mod = event.ctrlKey || event.metaKey ? "Mod+" : "";
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
   // Shift is part of what a printable character is, but for letters.
@@ -247,7 +247,7 @@ function isCanvas(target: EventTarget | undefined): boolean {
   return target instanceof Element && target.closest(".pnne-canvas") !== null && target.closest("button, a") === null;
 }
 
-/** Moves what is selected; with nothing selected, goes to the first node. */
+/** Moves the selection; without one, goes to the first node. */
 function step(editor: Editor, dx: number, dy: number): void {
   const { nodes, frames } = editor.view.get();
   if (nodes.size + frames.size > 0) editor.nudge(dx, dy);
@@ -296,7 +296,7 @@ export function stepBack(editor: Editor, root: HTMLElement): void {
   }
 }
 
-/** Jupyter is told not to listen in here; saving the notebook must work all the same. */
+/** Jupyter does not receive keys in the editor, but saving the notebook must still work. */
 function handToPage(event: KeyboardEvent, root: HTMLElement): void {
   const copy = new KeyboardEvent("keydown", {
     key: event.key,
@@ -307,7 +307,7 @@ function handToPage(event: KeyboardEvent, root: HTMLElement): void {
     bubbles: true,
     cancelable: true,
   });
-  // Lumino's key map still goes by the deprecated number.
+  // Lumino's key map still uses the deprecated key code.
   Object.defineProperty(copy, "keyCode", { value: event.keyCode });
   const outside = root.parentElement?.closest(".jp-Notebook, .jp-NotebookPanel") ?? document.body;
   event.stopPropagation();

@@ -3,7 +3,7 @@ import { boxOf } from "../scene/boxes";
 import { cardFor } from "../scene/scene";
 import type { Editor } from "./editor";
 
-/** Opens the menu for what is selected: at a point of the page, or at the selected node. */
+/** Opens the menu for the selection: at a point of the page, or at the selected node. */
 export function openMenu(editor: Editor, client: readonly [number, number] | null = null): void {
   const { viewport } = editor;
   const scene = editor.scene();
@@ -31,7 +31,7 @@ export function openMenuOn(editor: Editor, target: Element, client: readonly [nu
   openMenu(editor, client);
 }
 
-/** The keys of the commands that make sense for what is selected, in the parts of the menu. */
+/** The keys of the commands for the selection, in the parts of the menu. */
 export function menuFor(editor: Editor): string[][] {
   const scene = editor.scene();
   const { nodes, edges, frames } = editor.view.get();

@@ -7,7 +7,7 @@ import type { ShownScene } from "../scene/scene";
 import { NOTHING, STILL } from "../scene/view";
 import type { Editor } from "./editor";
 
-/** Opening all blocks of a level draws no more nodes than this: one that is looked for is opened alone. */
+/** Most nodes that opening all blocks of a level may draw; beyond it, only the wanted block is opened. */
 const MOST_DRAWN = 3_000;
 /** Why no edge can be drawn from a node to one inside of another graph. */
 export const ELSEWHERE = "An edge stays in its graph: connect it with a port of the block.";
@@ -80,13 +80,13 @@ export function closeLevel(editor: Editor): void {
     return;
   }
   const { path, opened } = editor.view.get();
-  // Commands must not act on what is no longer drawn.
+  // Commands must not act on nodes that are no longer drawn.
   if (path.length > depth) editor.enter(path.slice(0, depth));
   const said = `Closed ${counted(level.size)}, to depth ${depth - drawn.path.length}`;
   editor.patch({ opened: new Set([...opened].filter((each) => !level.has(each))), said });
 }
 
-/** Opens the closed block that is drawn at a point of the canvas, and shows all of what is inside. */
+/** Opens the closed block at a point of the canvas, and shows all its contents. */
 export function openAt(editor: Editor, [x, y]: Point): void {
   const drawn = editor.drawn();
   if (!drawn) return;
@@ -130,7 +130,7 @@ export function closeAll(editor: Editor): void {
   if (opened.size > 0) editor.patch({ opened: new Set(around?.filter((path) => opened.has(path)) ?? NOTHING) });
 }
 
-/** Goes into a block: to what is drawn in it if it is open in place, else to its graph alone. */
+/** Enters a block: its contents if it is open in place, else its graph alone. */
 export function enterBlock(editor: Editor, name: string): void {
   const [scene, layer] = [editor.scene(), editor.layer()];
   if (!scene || !layer) return;

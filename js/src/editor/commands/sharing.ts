@@ -62,7 +62,7 @@ function share(model: Model, editor: Editor, trait: string, signal: AbortSignal,
     const paths = pathsOf(model, trait);
     const [before, text] = [shared, JSON.stringify(paths)];
     if (text === before) return;
-    // Showing them changes the view, which must not be told as news.
+    // Showing them changes the view, which must not be announced.
     shared = text;
     if (!show(paths)) shared = before;
   };

@@ -46,7 +46,7 @@ export function shownType(type: string): string {
   return type.startsWith(PREFIX) ? type.slice(PREFIX.length) : (templateNamed(type)?.replaceAll("_", " ") ?? type);
 }
 
-/** A node that is to be added: what it is, its ports, and the ops that must come first. */
+/** A node to add: its type, its ports, and the ops that must come first. */
 export interface Fresh {
   readonly type: string;
   readonly properties: NonNullable<NodeState["properties"]>;
@@ -86,7 +86,7 @@ export function sharedWith(document: GraphDocument, path: readonly string[]): { 
   return place && uses > 1 ? { name: place.definition, uses } : null;
 }
 
-/** The last node of a path: the graph that it stands in, and the definition that it shows. */
+/** The last node of a path: its graph, and the definition that it shows. */
 export function innermost(
   { graphs }: GraphDocument,
   path: readonly string[],

@@ -5,7 +5,7 @@ import { splitPort } from "./document";
 import { kindsFit, type NodeTypes, type Ports, type PortView, portsOf } from "./ports";
 import { wiringOf } from "./wiring";
 
-/** One graph of a document, with what is needed to understand its nodes. */
+/** One graph of a document, with the definitions and types of its nodes. */
 export interface Scene {
   readonly document: GraphDocument;
   readonly graph: Graph;

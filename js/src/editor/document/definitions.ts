@@ -15,7 +15,7 @@ export function showsDefinitions(type: string): boolean {
   return type === "Subgraph" || type === "Module";
 }
 
-/** Whether a node runs code of its own on what is drawn inside it: a box. */
+/** Whether a node is a box: it runs its own code around the nodes inside it. */
 export function isBox(node: NodeState): boolean {
   return node.type === "Module" && definitionOf(node) !== null;
 }
@@ -27,7 +27,7 @@ export function boxAround(graphs: Graphs, id: string): NodeState | null {
   return node !== undefined && isBox(node) ? node : null;
 }
 
-/** Every node that shows a definition, with the graph that it stands in. */
+/** Every node that shows a definition, with its graph. */
 export function usersOf(graphs: Graphs, id: string): { graph: string; node: string }[] {
   const users: { graph: string; node: string }[] = [];
   if (id === "") return users;
@@ -42,7 +42,7 @@ export function blocksOf(graphs: Graphs, id: string): { graph: string; node: str
   return usersOf(graphs, id).filter(({ graph, node }) => graphs.get(graph)?.nodes.get(node)?.type === "Subgraph");
 }
 
-/** Names of the Input or Output nodes of a definition: the ports of whatever shows it. */
+/** Names of the Input or Output nodes of a definition, which are the ports of nodes that show it. */
 export function interfaceOf(graphs: Graphs, id: string | null, type: "Input" | "Output"): string[] {
   const graph = id === null ? undefined : graphs.get(id);
   return [...(graph?.nodes.values() ?? [])].filter((node) => node.type === type).map((node) => node.name);

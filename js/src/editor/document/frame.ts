@@ -15,7 +15,7 @@ export type FrameBox = Frame["box"];
 /** The least that a person can make of a frame. */
 const LEAST = 60;
 
-/** Why a frame cannot be as it is, or null; as `checked_frame` in Python. */
+/** Why a frame is invalid, or null; as `checked_frame` in Python. */
 export function whyNotFrame({ box, title = "", text = "", colour = "grey" }: Frame): string | null {
   const [, , width, height] = box;
   if (box.length !== 4 || !box.every((part) => Math.abs(part) <= FARTHEST) || width <= 0 || height <= 0)
@@ -29,7 +29,7 @@ export function whyNotFrame({ box, title = "", text = "", colour = "grey" }: Fra
 
 type Centre = readonly [x: number, y: number];
 
-/** What stands in a frame, and moves with it: nodes by their centre, frames if all of them is inside. */
+/** The contents of a frame, which move with it: nodes whose centre is inside, and frames that are completely inside. */
 export function held(
   frame: Frame,
   centres: Iterable<readonly [name: string, centre: Centre]>,

@@ -32,7 +32,7 @@ export function whyNotName(graph: Graph, current: string, name: string): string 
 }
 
 /** The lower-case name that nodes of a type are numbered under; as `stem_of` in Python. */
-export function stemOf(type: string): string {
+function stemOf(type: string): string {
   const acronyms = type.replace(
     /(PRe|RRe|Re|Si)LU/g,
     (word) => word.charAt(0).toUpperCase() + word.slice(1).toLowerCase(),

@@ -1,7 +1,7 @@
 import type { NodeState, Proof } from "../../protocol";
 import { isBox } from "./definitions";
 
-/** What is said about a node of an imported model. */
+/** The import's facts about a node. */
 export interface Provenance {
   readonly proof: Proof;
   /** In words, for the card's tooltip, the panel and screen readers. */

@@ -9,7 +9,7 @@ export interface Place {
 }
 
 /** Definitions in definitions can be seen at more places than anybody could look through. */
-export const MOST_PLACES = 20_000;
+const MOST_PLACES = 20_000;
 
 /** Every node of a document at every place where it is seen, the outermost ones first. */
 export function placesOf({ graphs }: GraphDocument, most = MOST_PLACES): Place[] {

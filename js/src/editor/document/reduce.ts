@@ -17,7 +17,7 @@ export class Refusal extends Error {
   }
 }
 
-/** A graph that is being changed; what nobody changes is not copied, and is the same as before. */
+/** A graph during a change; unchanged parts are not copied, and keep their identity. */
 class DraftGraph implements Graph {
   readonly nodes: Map<string, NodeState>;
   edges: ReadonlyMap<string, EdgeState>;

@@ -6,7 +6,7 @@ import { kindsFit, type Ports, type PortView, portsOf } from "./ports";
 import { UNWIRED, wiringOf } from "./wiring";
 
 /** Why a node cannot get another type in its place, or the ops that give it one. */
-export type Retyping =
+type Retyping =
   | { readonly refusal: string /** The edges for which it has no port. */; readonly lost?: readonly EdgeState[] }
   | { readonly ops: readonly Op[] };
 

@@ -61,7 +61,7 @@ export function rewire(before: Graph["edges"], after: Graph["edges"], targets: I
   known.set(after, { into, outOf });
 }
 
-/** A graph as numbers, by the order of its nodes and edges: what is done with all of a large graph at each edit. */
+/** A graph as numbers in the order of its nodes and edges, for work on a whole large graph at each edit. */
 export interface Columns {
   readonly names: readonly string[];
   /** The places of the nodes in the document; not a number for one without. */

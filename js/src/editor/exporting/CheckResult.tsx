@@ -2,7 +2,7 @@ import type { ExportCheck } from "../../protocol";
 import { useSession } from "../commands/context";
 import { ProblemList } from "../panels/Problems";
 
-/** What an export of the graph as it is drawn would do; computed again after each edit. */
+/** The findings of an export check, updated after each edit. */
 export function CheckResult() {
   const check = useSession((state) => state.exportCheck);
   if (check.state === "off") return null;

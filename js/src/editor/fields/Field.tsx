@@ -11,7 +11,7 @@ interface FieldProps {
   /** The nodes that have the property; usually one. */
   nodes: readonly NodeState[];
   property: PropertyState;
-  /** What "auto" stands for at the moment. */
+  /** The current value of "auto". */
   resolved: unknown;
   /** The output that feeds the port of this name. */
   wired: string | undefined;

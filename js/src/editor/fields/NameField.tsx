@@ -28,7 +28,7 @@ export function NameField({ scene, node, onDone }: NameFieldProps) {
     if (done.current) return;
     onDone?.();
     if (!reason) return editor.rename(node.name, text);
-    // The reason goes with what was typed, and whoever clicks elsewhere is looking elsewhere.
+    // The error disappears with the typed text when the user clicks elsewhere.
     setText(node.name);
     editor.session.notify(`${node.name} keeps its name. ${reason}`);
   };
@@ -52,7 +52,7 @@ export function NameField({ scene, node, onDone }: NameFieldProps) {
             onDone?.();
             editor.rename(node.name, text);
             if (onDone) return;
-            // The form of the new name is another one: the keyboard goes on from its field, unless somebody was quicker.
+            // The renamed node has a new form: move the focus to its field, unless the user has moved it already.
             requestAnimationFrame(() => {
               const { root } = editor;
               const isFree = (root?.getRootNode() as Document | ShadowRoot | undefined)?.activeElement === root;

@@ -1,5 +1,5 @@
-/** A piece of Python source, and what it is; null for what needs no colour. */
-export interface Token {
+/** A piece of Python source and its kind; null if it needs no colour. */
+interface Token {
   readonly kind: "comment" | "string" | "number" | "keyword" | "defined" | null;
   readonly text: string;
 }

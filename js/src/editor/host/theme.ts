@@ -28,7 +28,7 @@ export function followTheme(root: HTMLElement, model: Model, signal: AbortSignal
 }
 
 /** Whether a computed colour is darker than middle grey. */
-export function isDark(color: string): boolean {
+function isDark(color: string): boolean {
   const numbers = color.match(/[\d.]+/g)?.map(Number) ?? [];
   const [red = 255, green = 255, blue = 255, alpha = 1] = numbers;
   const scale = color.startsWith("color(") ? 1 : 255;

@@ -7,7 +7,7 @@ import type { OverCanvas } from "../scene/view";
 const WIDTH = 300;
 const ITEMS = "[role^=menuitem]";
 
-/** The commands for what is selected, with their keys. */
+/** The commands for the selection, with their keys. */
 export function ContextMenu({ focusSearch }: { focusSearch: () => void }) {
   const menu = useView((view) => view.menu);
   return menu ? <Menu key={`${menu.left} ${menu.top}`} menu={menu} focusSearch={focusSearch} /> : null;

@@ -5,7 +5,7 @@ import { boxAround } from "../document/definitions";
 import { provenanceOf } from "../document/origin";
 import type { ShownScene } from "../scene/scene";
 
-/** What can be done with a module that runs its own code: look at what is inside, and enter it. */
+/** The actions for a module that runs its own code: show its contents, and enter it. */
 export function BoxForm({ node }: { node: NodeState }) {
   const editor = useEditor();
   return (

@@ -167,7 +167,7 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
 
 type Group = { category: string; types: readonly NodeTypeState[] };
 
-/** Functions that repeat the layers of their group: whoever looks for conv wants Conv2d. Search finds all of them. */
+/** Functions that repeat layers of their group are hidden (conv2d beside Conv2d); the search finds all of them. */
 function folded({ category, types }: Group): readonly NodeTypeState[] {
   const functions = types.filter((type) => type.kind === "function");
   return category === "" || functions.length === types.length ? [] : functions;

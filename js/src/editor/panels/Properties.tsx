@@ -179,7 +179,7 @@ function PropertyList({ scene, node, type }: { scene: ShownScene; node: NodeStat
   return (
     <div className="pnne-fields">
       {ROLES.map(([role, title]) => {
-        // Which definition a block shows is chosen in its own form, and what is inside a module came with it.
+        // The definition of a block has its own form, and the contents of a module come with it.
         // What the block around shows is chosen beside each field.
         const shown = declared.filter(({ name }) => name !== "definition" && name !== PROMOTED);
         const members = shown.filter((property) => (property.role ?? "init") === role);

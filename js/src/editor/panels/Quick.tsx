@@ -49,7 +49,7 @@ const TITLES = {
   reconnect: "Reconnect to",
 } as const;
 
-/** The search over the canvas, at the pointer: what is chosen with Enter or a click is done at once. */
+/** The search over the canvas, at the pointer; Enter or a click runs the chosen entry at once. */
 export function QuickSearch() {
   const quick = useView((view) => view.quick);
   const scene = useScene();
@@ -300,7 +300,7 @@ function targetsFor(node: string, scene: ShownScene, editor: Editor, query: stri
   return [...choices, ...replacing];
 }
 
-/** The edges at a node; what is chosen is selected, so that it can be deleted, reconnected or added into. */
+/** The edges at a node; choosing one selects it, so that it can be deleted, reconnected or split by a new node. */
 function edgesOf(node: string, scene: ShownScene, editor: Editor, query: string): Choice[] {
   const { into, outOf } = wiringOf(scene.graph);
   const edges = [...(into.get(node)?.values() ?? []), ...(outOf.get(ownerOf(scene, node, "output")) ?? [])];

@@ -12,7 +12,7 @@ export function StatusLine() {
   const open = useView((view) => view.problems);
   const diagnostics = useSession((state) => state.derived.diagnostics);
   const empty = useSession((state) => state.sync?.shown.graphs.get("")?.nodes.size === 0);
-  // Of a graph that nobody has begun to draw, it is no news that it lacks everything.
+  // An empty graph shows no problems.
   const problems = empty ? [] : [...diagnostics.values()].flat().filter(({ severity }) => severity !== "info");
   const errors = problems.filter((diagnostic) => (diagnostic.severity ?? "error") === "error").length;
   const nodes = scene?.graph.nodes.size ?? 0;

@@ -31,7 +31,7 @@ const SUITS: Readonly<Record<string, number>> = {
 const WHOLE_NUMBERS = /^u?int|^bool$/;
 
 /** How well a type suits what comes in, and how likely it is wanted: by the tensor's rank and element type, and by use. */
-export function suitability({ type }: NodeTypeState, { shape, counts }: Circumstances): number {
+function suitability({ type }: NodeTypeState, { shape, counts }: Circumstances): number {
   const use = Math.min(2, Math.log2(1 + (counts.get(type) ?? 0))) + (COMMON.has(type) ? 1.5 : 0);
   if (!shape) return use;
   if (WHOLE_NUMBERS.test(shape.dtype)) return use + (type === "Embedding" ? 6 : 0);

@@ -130,7 +130,7 @@ export function layersOf(root: ShownScene, moving: ViewState["moving"] = STILL, 
   return layers;
 }
 
-/** The part of the canvas that an open block has for what is inside, itself included. */
+/** The area of an open block on the canvas, its frame included. */
 export function frameOf(outer: Layer, name: string): Box | null {
   const card = outer.scene.cards.get(name);
   if (!card) return null;

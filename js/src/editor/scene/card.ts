@@ -43,9 +43,9 @@ export interface Card {
   readonly ablated: string;
   /** Whether there is a graph inside that can be entered. */
   readonly inside: boolean;
-  /** Names of the nodes that it stands for, itself first, if equal ones in a row are folded into it. */
+  /** Names of the nodes of a folded row that it represents, its own first. */
   readonly run: Run | null;
-  /** The steps of an expression that it stands for, itself first. */
+  /** The steps of an expression that it represents, its own first. */
   readonly chain: Run | null;
   /** What is written on it: its name, or those of the first and the last of a run. */
   readonly title: string;
@@ -55,9 +55,9 @@ export interface Card {
 
 /** How a card differs from that of its node alone. */
 export interface Drawn {
-  /** Equal nodes in a row that it stands for. */
+  /** The folded row of equal nodes that it represents. */
   readonly run: Run | null;
-  /** The nodes of an expression that it stands for, and what is written for their ports. */
+  /** The nodes of an expression that it represents, and the texts for their ports. */
   readonly steps: readonly Step[];
   /** Whether edges run right. */
   readonly across: boolean;
@@ -145,7 +145,7 @@ function stepPart({ node }: Step, parts: readonly Part[]): Part {
   return [{ property: null, text, from: from ?? node.name }];
 }
 
-/** What is written on a card: its name, and what it is unless the name says so. */
+/** The text of a card: its name, and its type unless the name says it. */
 function wordsFor(steps: readonly Step[]): readonly [title: string, kind: string] {
   const [{ node }] = steps as readonly [Step];
   if (steps.length > 1) {
@@ -161,12 +161,12 @@ function wordsFor(steps: readonly Step[]): readonly [title: string, kind: string
   return [node.name, isGiven(node.name, node.type) || /^[A-Z]/.test(node.type) ? node.type : ""];
 }
 
-/** Whether what is inside is drawn in it, as in a frame. */
+/** Whether it is open in place, as a frame around its contents. */
 export function isOpen({ geometry, closed }: Card): boolean {
   return geometry !== closed;
 }
 
-/** How many nodes it stands for, or else show what it shows: `×8`. */
+/** Number of nodes that it represents, or that show its definition: `×8`. */
 export function timesOf({ run, uses }: Card): string {
   const count = run?.length ?? uses;
   return count > 1 ? `×${count}` : "";

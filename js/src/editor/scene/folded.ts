@@ -4,11 +4,11 @@ import type { Point } from "./placement";
 
 /** The runs that a view shows as one card each; `tests/cases/folding.json` compares with Python's picture. */
 export interface Folds {
-  /** The runs, by the node whose card stands for all of them: the first. */
+  /** The runs by their first nodes, whose cards represent them. */
   readonly runs: ReadonlyMap<string, Run>;
   /** The steps of an expression that are one card, by the first. */
   readonly chains: ReadonlyMap<string, Run>;
-  /** The node whose card stands for them, for each of the others. */
+  /** For each of the other nodes, the node whose card represents it. */
   readonly heads: ReadonlyMap<string, string>;
   readonly bands: readonly Band[];
 }
@@ -22,7 +22,7 @@ interface Band {
 
 export const UNFOLDED: Folds = { runs: new Map(), chains: new Map(), heads: new Map(), bands: [] };
 
-/** Where a node stands in the document; null if it has no place yet. */
+/** A node's position in the document; null if it has none yet. */
 type PlaceOf = (name: string) => Point | null;
 
 export function foldsOf(graph: Graph, runs: readonly Run[], chains: readonly Run[], placeOf: PlaceOf): Folds {

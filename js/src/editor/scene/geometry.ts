@@ -11,17 +11,17 @@ export const HEADER_HEIGHT = 46;
 export const SUMMARY_HEIGHT = 24;
 /** Of each line below the first that says something of the node. */
 export const LINE_HEIGHT = 16;
-export const LABELS_HEIGHT = 18;
-export const PORT_WIDTH = 58;
+const LABELS_HEIGHT = 18;
+const PORT_WIDTH = 58;
 /** A collapsed node shows its name alone; its ports stand close together, without theirs. */
-export const COLLAPSED_WIDTH = 148;
+const COLLAPSED_WIDTH = 148;
 export const COLLAPSED_HEIGHT = 30;
-export const COLLAPSED_PORT_WIDTH = 18;
+const COLLAPSED_PORT_WIDTH = 18;
 export const HANDLE_SIZE = 10;
 /** The type of a point that an edge leads through, and how wide and high it is. */
 export const REROUTE = "Reroute";
 export const DOT = 20;
-/** Between the frame of a block that is open in place and what is drawn in it. */
+/** Padding between the frame of an open block and its contents. */
 const OPEN_PADDING = 24;
 
 export interface Size {
@@ -77,7 +77,7 @@ export const CLEARLY_DOWN = 60;
 
 /** Zooms from each of which on, texts of a size on the canvas have nine pixels on the screen. */
 const LEGIBLE = [0.82, 0.7, 0.6, 0.5, 0.42, 0.36, 0.3, 0.25, 0.22];
-/** From here on, a card can be read as it is. */
+/** Zoom from which a card can be read. */
 export const READABLE_ZOOM = 0.82;
 /** From here on, all of a card can be read in larger letters; further away, its name alone. */
 const ALL_FROM = 0.7;
@@ -155,7 +155,7 @@ export function dotGeometry(across: boolean): Geometry {
   return { width: DOT, height: DOT, handles: [handle("input", 0), handle("output", DOT)], across, above: 0, below: 0 };
 }
 
-/** The same card as a frame around what is inside: its ports keep their order on its edges. */
+/** The card as a frame around its contents; its ports keep their order at the sides. */
 export function openedGeometry(closed: Geometry, inside: Size, collapsed: boolean): Geometry {
   // At the sides, the names of ports stand beside what is inside.
   const beside = closed.across && closed.below > 0 ? PORT_WIDTH : OPEN_PADDING;
@@ -170,7 +170,7 @@ export function openedGeometry(closed: Geometry, inside: Size, collapsed: boolea
   return { ...closed, width, height, handles };
 }
 
-/** Where what is inside begins in such a frame, from its upper left corner. */
+/** The origin of the contents in such a frame, from its upper left corner. */
 export function insideAt(frame: Geometry, inside: Size, collapsed: boolean): readonly [x: number, y: number] {
   return [(frame.width - inside.width) / 2, headHeight(frame, collapsed) + OPEN_PADDING];
 }

@@ -138,7 +138,7 @@ class Reader {
 
   private isAbsorbed(name: string): boolean {
     const users = this.usersOf(name);
-    // What a graph gives is drawn, whatever it is.
+    // The outputs of a graph are always drawn.
     const mayAbsorb = (user: string) => this.typeOf(name) !== "Buffer" && this.typeOf(user) !== "Output";
     const absorbs = (user: string) => this.hidden.has(user) || mayAbsorb(user);
     return !this.kept.has(name) && users.length > 0 && users.every(absorbs);
@@ -173,7 +173,7 @@ class Reader {
     return GIVERS.has(this.typeOf(giver)) && name !== port ? giver : null;
   }
 
-  /** The name of a node, or what it computes; in brackets if it binds less than `level`. */
+  /** The name of a node, or its expression, in brackets if its precedence is below `level`. */
   private term(name: string, level: number): string {
     const formula = this.formulas.get(name);
     if (isGiven(name, this.typeOf(name))) return name;
@@ -288,7 +288,7 @@ class Reader {
 
 /** Beyond so many steps, a card would be a list. */
 const MOST_STEPS = 4;
-/** Letters of an expression; what is longer is cut. */
+/** Most letters of an expression. */
 const MOST_LETTERS = 60;
 
 /** Whether a name says more than its type: `conv2` is what a `Conv2d` is called by itself, `stem` is not. */

@@ -89,7 +89,7 @@ export function documentBox(scene: ShownScene, name: string, shown: FrameBox): F
   return scene.frames === scene.graph.frames ? shown : [changed(0), changed(1), changed(2), changed(3)];
 }
 
-/** What moves with frames: they themselves, and whatever stands in them. */
+/** The frames and their contents, which move together. */
 export function carriedBy(
   scene: ShownScene,
   names: ReadonlySet<string>,

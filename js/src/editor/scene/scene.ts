@@ -53,7 +53,7 @@ interface Made {
   readonly common: readonly unknown[];
 }
 
-/** All that the card of an ordinary node depends on, beside what is the same for all cards. */
+/** Everything on which an ordinary node's card depends, besides the input that all cards share. */
 interface Alone {
   readonly node: NodeState;
   readonly type: NodeTypeState | undefined;
@@ -63,7 +63,7 @@ interface Alone {
   readonly found: unknown;
 }
 
-/** Cards of nodes that are no more are kept until there are more of them. */
+/** Most cards of deleted nodes that are kept. */
 const MANY_LEFT = 200;
 
 const NO_DIAGNOSTICS: readonly never[] = [];
@@ -333,7 +333,7 @@ function textsOf(written: Written | undefined): string {
   return written ? [...written].map(([port, { text, from }]) => `${port} ${text} ${from}`).join() : "";
 }
 
-/** Where a node stands in the document, or will stand until it is arranged. */
+/** A node's position in the document, or its provisional one until the graph is arranged. */
 export function placeOf({ graph, provisional }: ShownScene, name: string): Point {
   return graph.nodes.get(name)?.position ?? provisional.get(name) ?? [0, 0];
 }
@@ -399,12 +399,12 @@ export function settledAt(scene: ShownScene, cards: ReadonlyMap<string, Point>):
   return settled(scene.folds, points, (name) => placeOf(scene, name));
 }
 
-/** The node whose card stands for a node: itself, unless it is folded away. */
+/** The node whose card represents a node: the node itself, unless it is folded. */
 export function cardFor(scene: ShownScene, name: string): string {
   return scene.folds.heads.get(name) ?? name;
 }
 
-/** The nodes that a card stands for, its own first. */
+/** The nodes that a card represents, its own first. */
 export function membersOf({ folds }: ShownScene, name: string): readonly string[] {
   return folds.runs.get(name) ?? folds.chains.get(name) ?? [name];
 }

@@ -32,16 +32,7 @@ const NOTHING_WRITTEN: Written = new Map();
 export const WITHIN_PART = "→";
 export const BETWEEN_PARTS = " · ";
 
-/** The few values that matter, on one line: `1→6 · 5×5 · stride 2`; `tests/cases/cards.json` compares with Python's. */
-export function summaryOf(
-  node: NodeState,
-  type: NodeTypeState | undefined,
-  resolved: Readonly<Record<string, unknown>> = {},
-): string {
-  return wordsOf(partsOf(node, type, resolved));
-}
-
-/** Parts in one line. */
+/** Parts in one line: `1→6 · 5×5 · stride 2`; `tests/cases/cards.json` compares with Python's. */
 export function wordsOf(parts: readonly Part[]): string {
   return parts.map(partText).join(BETWEEN_PARTS);
 }
@@ -71,7 +62,7 @@ export function linesOf(parts: readonly Part[]): readonly (readonly Part[])[] {
   return [...made.slice(0, MAX_LINES - 1), [[{ property: null, text: cut }]]];
 }
 
-/** Words in lines, broken between them; what is longer than a line is broken anywhere. */
+/** Wraps words into lines; a word that is longer than a line is broken anywhere. */
 function wrapped(words: string): string[] {
   const lines: string[] = [];
   let line = "";
@@ -87,7 +78,7 @@ function wrapped(words: string): string[] {
   return [...lines, line];
 }
 
-/** What the line of a card is made of: sizes, what is required, and whatever is not at its default. */
+/** The parts of a card's line: sizes, required values, and values other than the defaults. */
 export function partsOf(
   node: NodeState,
   type: NodeTypeState | undefined,
@@ -148,7 +139,7 @@ export function promotedParts(node: NodeState, type: NodeTypeState | undefined):
   });
 }
 
-/** The properties that are edited on the card: those that its line tells of, and others of its type up to a few. */
+/** The properties that are edited on the card: those of its line, and a few others of its type. */
 export function mainProperties(
   node: NodeState,
   type: NodeTypeState | undefined,

@@ -56,7 +56,7 @@ export interface ViewState {
   readonly outlined: ReadonlySet<string> | "all";
   /** Full paths of the blocks that are open in place, each as a frame around what is inside. */
   readonly opened: ReadonlySet<string>;
-  /** In which direction somebody had graphs arranged, by their ids. */
+  /** The directions in which the user arranged graphs, by their ids. */
   readonly directions: ReadonlyMap<string, Direction>;
   /** The node that the keyboard is at. */
   readonly current: string | null;
@@ -64,7 +64,7 @@ export interface ViewState {
   readonly inline: { readonly node: string; readonly property: string | null } | null;
   /** The node whose name is edited on its card. */
   readonly renaming: string | null;
-  /** The commands for what is selected, offered at a place. */
+  /** The menu for the selection, at a place. */
   readonly menu: OverCanvas | null;
   /** Whether the list of all gestures is open. */
   readonly sheet: boolean;
@@ -76,7 +76,7 @@ export interface ViewState {
   readonly seen: { readonly card: string; readonly port: string } | null;
   /** Where keys go: to the graph, to the notebook after one more Escape, or to the notebook. */
   readonly keys: "here" | "leaving" | "left";
-  /** What a screen reader is told. */
+  /** The text for a screen reader. */
   readonly said: string;
 }
 

@@ -11,7 +11,7 @@ const SAMPLES = 24;
 /** Up to so many nodes, edges run around those that stand in their way: each edge in view looks at all of them. */
 export const MOST_ROUTED = 500;
 
-/** The curve of an edge from port to port, whatever stands between. */
+/** The direct curve of an edge from port to port. */
 export function curveOf(edge: EdgeState, ends: ReadonlyMap<string, NodeBox>): Curve | null {
   const points = endsAt(edge, ends);
   return points && (curvesThrough(points, isAcross(ends, edge))[0] ?? null);

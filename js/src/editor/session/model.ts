@@ -1,11 +1,11 @@
 /** A signal of JupyterLab's kernel connection. */
-export interface Signal<T> {
+interface Signal<T> {
   connect(slot: (sender: unknown, value: T) => void): unknown;
   disconnect(slot: (sender: unknown, value: T) => void): unknown;
 }
 
 /** What JupyterLab and Notebook tell about a kernel; other hosts may have less of it, or nothing. */
-export interface KernelConnection {
+interface KernelConnection {
   readonly statusChanged?: Signal<string>;
   readonly connectionStatusChanged?: Signal<string>;
   readonly disposed?: Signal<unknown>;

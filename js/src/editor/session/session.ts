@@ -30,8 +30,8 @@ import { type LiveTraining, liveTraining } from "./training";
 import { type Command, Timers, type Unaddressed, Waiting } from "./waiting";
 
 /** How long Python may take before the editor says so, in milliseconds. */
-export const WAITING_AFTER = 3_000;
-export const OFFLINE_AFTER = 15_000;
+const WAITING_AFTER = 3_000;
+const OFFLINE_AFTER = 15_000;
 /** The same once the host has hinted that the kernel has gone. */
 export const GONE_AFTER = 1_200;
 /** How long after the kernel has said that it lives it is asked again, while a request is waiting. */
@@ -42,7 +42,7 @@ const NOTICE_LASTS = 7_000;
 /** Bytes of one message: at 10 MiB, a Jupyter server closes the connection, and the message is lost. */
 export const LARGEST_MESSAGE = 8 << 20;
 
-/** `gone`: the kernel that holds the document is no more, and only running the cell again helps. */
+/** `gone`: the kernel that holds the document has ended, and the cell must be run again. */
 export type Connection = "ready" | "waiting" | "offline" | "gone";
 
 export interface SessionState {
@@ -181,7 +181,7 @@ export class Session {
   /** What an edge between two ports, given by their full paths, would do; there may never be an answer. */
   preview(source: string, target: string): Promise<Consequence> {
     return new Promise((resolve) => {
-      // Of earlier questions nobody wants the answer any more.
+      // Answers to earlier questions are out of date.
       this.previews.clear();
       this.previews.set(this.tell({ message: "getPreview", source, target }), resolve);
     });
@@ -267,7 +267,7 @@ export class Session {
     return new Promise((resolve, reject) => this.questions.set(this.request(request), { resolve, reject }));
   }
 
-  /** Takes back what was offered for a graph that is no more: after Undo, an offer would repair what is whole. */
+  /** Withdraws offers for an earlier graph: after Undo, a repair would change a graph without the fault. */
   private withdrawOffers(): void {
     const { notices } = this.store.get();
     if (notices.some(({ offer }) => offer)) this.patch({ notices: notices.filter(({ offer }) => !offer) });
@@ -295,7 +295,7 @@ export class Session {
     return this.lastId;
   }
 
-  /** Takes in what Python says; something that cannot be read leaves everything as it was, and is asked for anew. */
+  /** Handles a message of Python; an unreadable one changes nothing and is requested again. */
   receive(event: Event): void {
     this.heard += 1;
     this.gone = false;
@@ -460,7 +460,7 @@ export class Session {
     const silence = waited < WAITING_AFTER - SLACK ? "ready" : unheard < OFFLINE_AFTER - SLACK ? "waiting" : "offline";
     this.patch({ connection: this.gone ? "gone" : silence });
     if (silence !== "ready" && now - this.beat >= BEAT_AFTER - SLACK) this.listen();
-    // Whether the request was lost or is only waiting, the answer to another one tells.
+    // The answer to another request shows whether this one was lost or is only waiting.
     if (waited >= OFFLINE_AFTER - SLACK && !this.waiting.has(this.lastSync)) this.sync();
   }
 

@@ -1,4 +1,4 @@
-/** A value with subscribers; `set` with the same value notifies nobody. */
+/** A value with subscribers; `set` with the same value does not notify them. */
 export class Store<T> {
   private readonly listeners = new Set<() => void>();
 

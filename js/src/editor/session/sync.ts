@@ -11,7 +11,7 @@ export interface PendingEdit {
   readonly repeated: boolean;
 }
 
-/** The document as Python confirmed it, and as it is shown: with the pending edits on top. */
+/** The confirmed document of Python, and the shown one with the pending edits on top. */
 export interface SyncState {
   readonly version: number;
   readonly confirmed: GraphDocument;
@@ -81,7 +81,7 @@ export function without(state: SyncState, id: number | null | undefined): SyncSt
 }
 
 /** Puts pending edits on top of a document; one that no longer fits is not shown: Python will refuse it. */
-export function rebase(confirmed: GraphDocument, pending: readonly PendingEdit[]): GraphDocument {
+function rebase(confirmed: GraphDocument, pending: readonly PendingEdit[]): GraphDocument {
   let shown = confirmed;
   for (const edit of pending) {
     try {

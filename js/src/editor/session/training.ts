@@ -1,13 +1,13 @@
 import type { Ailment, LayerState, Training } from "../../protocol";
 
-/** A training as it is drawn on the graph. */
+/** A training that is shown on the graph. */
 export interface LiveTraining {
   readonly tick: number;
   readonly step: number;
   readonly layers: Readonly<Record<string, LayerState>>;
   /** Least and largest gradient norm along an edge; null while none is known. */
   readonly range: readonly [number, number] | null;
-  /** What is wrong, by node path; the same object as long as it is the same. */
+  /** Faults by node path; the object stays the same while they do. */
   readonly ailing: ReadonlyMap<string, Ailment["kind"]>;
 }
 

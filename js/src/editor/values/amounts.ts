@@ -18,7 +18,7 @@ export function exactText(count: number): string {
   return count.toLocaleString("en-US");
 }
 
-/** What costs are for: one sample, or the sizes that stand for those that are open; nothing where all are fixed. */
+/** The sizes for which costs are: one sample, or example values of free sizes; empty if all sizes are fixed. */
 export function exampleText(example: Readonly<Record<string, number>>): string {
   const sizes = Object.entries(example);
   if (sizes.length === 1 && sizes[0]?.[1] === 1) return "per sample";

@@ -1,5 +1,5 @@
-/** A piece of a line of a name: what is not shown may be marked by an ellipsis. */
-export interface Piece {
+/** A piece of a name's line; omitted parts may be marked by an ellipsis. */
+interface Piece {
   readonly text: string;
   readonly shown: "yes" | "no" | "ellipsis";
 }

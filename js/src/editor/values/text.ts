@@ -3,7 +3,7 @@ import { type Checked, check, describe, items, type JsonValue, tagged } from "./
 import { parseLiteral } from "./literal";
 
 /** What a person typed, read as `kind` wants it: the value to store, or the reason why not. */
-export type Parsed = { ok: true; value: JsonValue } | { ok: false; reason: string };
+type Parsed = { ok: true; value: JsonValue } | { ok: false; reason: string };
 
 /** Reads typed text; both the Python constant it spells and the bare text itself are candidates. */
 export function parseAs(kind: PropertyType, text: string): Parsed {

@@ -31,7 +31,7 @@ from pnne_nb.runtime.thread.rng import seeded_globals
 
 
 class Packed(NamedTuple):
-    """A run that is packed.
+    """A packed run.
 
     Attributes:
         plan: What was asked for.
@@ -58,7 +58,7 @@ def pack(
     *,
     listens: bool,
 ) -> Packed:
-    """Check everything that a group needs, and write it.
+    """Check and write everything that a group needs.
 
     Args:
         plan: What is asked for.
@@ -110,7 +110,7 @@ def pack(
 
 
 def _drawn(recipe: Recipe, batch: Batch, seed: int, *, or_handed_over: bool) -> str | None:
-    """Return the model as a graph; None if it has to be handed over as it is."""
+    """Return the model as a graph; None if it must be pickled."""
     try:
         return drawn(recipe.model, to_device(batch.inputs, recipe.device), seed)
     except TrainingError:
@@ -144,7 +144,7 @@ def _shareable(source: BatchSource, name: str, plan: LaunchPlan, *, wants_target
 
 @contextmanager
 def _as_they_were(source: BatchSource) -> Iterator[None]:
-    """A block that leaves a loader's own generators where it finds them."""
+    """Restore a loader's own generators after this block."""
     loader = source.loader if isinstance(source, StreamSource) else None
     holders = (
         loader,

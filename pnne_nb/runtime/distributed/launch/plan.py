@@ -87,12 +87,12 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def processes(self) -> int:
-        """How many there are at most, on all machines."""
+        """Largest number of processes on all machines."""
         most = self.nnodes if isinstance(self.nnodes, int) else int(self.nnodes.rpartition(":")[2])
         return self.nproc * most
 
     def check(self, device: torch.device, *, listens: bool) -> None:
-        """Refuse what cannot be.
+        """Raise an error for impossible arguments.
 
         Args:
             device: Where the engine trains.
@@ -178,7 +178,7 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def replication(self) -> dict[str, Any]:
-        """The options of DistributedDataParallel that are not as usual."""
+        """The options of DistributedDataParallel that differ from their defaults."""
         usual = LaunchPlan()
         given = {name: getattr(self, name) for name in _REPLICATION}
         return {name: value for name, value in given.items() if value != getattr(usual, name)}
@@ -228,12 +228,12 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def printed(torchrun: list[str], worker: list[str]) -> str:
-    """Return the command as a person types it on a machine."""
+    """Return the command as text for a shell."""
     return shlex.join(["torchrun", *torchrun, "-m", WORKER, *worker])
 
 
 def started(torchrun: list[str], worker: list[str], logs: Path) -> list[str]:
-    """Return the same command for a child of this process, which ends with it, with a log file for each process."""
+    """Return the command for a child process that ends with this one, with a log file for each process."""
     own = [f"--log-dir={logs}", "--redirects=3"]
     bound = ["-m", "pnne_nb.process.parent", str(os.getpid())]
     return [sys.executable, *bound, "torch.distributed.run", *torchrun, *own, "-m", WORKER, *worker]

@@ -41,7 +41,9 @@ class Agent:
         # torchrun would set one thread and say so at length; workers are told how many they may use. Of torch's own logs,
         # only errors are worth showing to somebody whose group has ended.
         own = {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
-        environment = {**own, **os.environ, ADDRESS: address, "PYTHONPATH": _search_path()}
+        # Functions are imported by name, also from a directory that a notebook has added to sys.path.
+        search_path = os.pathsep.join(entry for entry in sys.path if entry)
+        environment = {**own, **os.environ, ADDRESS: address, "PYTHONPATH": search_path}
         with (logs / "torchrun.log").open("ab") as log:
             try:
                 self._process = subprocess.Popen(  # noqa: S603  our own interpreter, with arguments that were checked
@@ -94,8 +96,3 @@ def _last_lines(path: Path) -> list[str]:
         text = log.read().decode(errors="replace")
     lines = text.rstrip().splitlines()[-_LINES:]
     return [line if len(line) <= _WIDTH else f"… {line[-_WIDTH:]}" for line in lines]
-
-
-def _search_path() -> str:
-    """Return the module search path, a notebook's ``sys.path.append("..")`` included: functions come by their names."""
-    return os.pathsep.join(entry for entry in sys.path if entry)

@@ -1,4 +1,4 @@
-"""Joins the processes of a group: how they meet, what each asks of the others, and a step that all make together."""
+"""The processes of a group: their rendezvous, their collective operations, and their joint step."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ProcessGroup:
         return summed
 
     def told(self, text: str) -> str:
-        """Return the text of the first process, in each of them."""
+        """Return the first process's text in all processes."""
         texts = [text]
         dist.broadcast_object_list(texts, src=0, group=self._numbers)
         return texts[0]
@@ -117,7 +117,7 @@ _LOOK_EVERY = 0.02
 
 
 def meet() -> tuple[Store, int, int]:
-    """Meet the others that torchrun has started together with this process.
+    """Join the process group that torchrun has started.
 
     Returns:
         What they write to and read from, the number of this process, and how many there are.

@@ -1,4 +1,4 @@
-"""Reduces metrics over the examples of all processes."""
+"""`Joined`: a metric over the examples of all processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SUMS = 2
 
 @final
 class Joined:
-    """Counts this process's examples, and tells about everybody's.
+    """Counts this process's examples, and computes the value over those of all processes.
 
     `compute` and `state_dict` are called by every process in the same order.
 
@@ -56,7 +56,7 @@ class Joined:
         self._loaded = {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what all processes have counted; complete in the first."""
+        """Return the state of all processes; complete only in the first."""
         if isinstance(self._metric, NamedMetric) and self._metric.counting is None:
             return dict(self._loaded)
         counting = self._counting()

@@ -1,4 +1,4 @@
-"""Gives a process its part of each batch: together, the processes train on the batches of a single one."""
+"""Splits each batch among the processes, which together train on the batches of a single process."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Sharded:
 
     @contextmanager
     def _agreed(self) -> Iterator[None]:
-        """A block that draws what it draws in the first process."""
+        """Use the first process's random numbers in this block."""
         if not self.draws:
             yield
             return
@@ -86,7 +86,7 @@ class Sharded:
         self._source.close()
 
     def forget(self) -> None:
-        """Be ready to be used again, whatever a thread that was left behind is still doing with it."""
+        """Make the source usable again, although an abandoned thread may still use it."""
         self._source.forget()
 
 

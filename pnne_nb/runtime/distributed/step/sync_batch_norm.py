@@ -1,4 +1,4 @@
-"""Normalises over a batch that several processes share, with the results that one process would have.
+"""Batch normalisation over a batch that several processes share, with the results of a single process.
 
 torch's own SyncBatchNorm does this on GPUs only, and counts the example of a process that has none of its own.
 """
@@ -21,14 +21,14 @@ _KNOWN = (_BatchNorm.forward, nn.SyncBatchNorm.forward)
 
 
 class Whole(Peers, Protocol):
-    """All processes, which pass through the same layers in the same order."""
+    """The collective operation of all processes, which run the same layers in the same order."""
 
     def add(self, tensor: Tensor) -> Tensor:
         """Return the sum over all processes, on the device of `tensor`."""
 
 
 def join_batch_norms(model: nn.Module, whole: Whole) -> None:
-    """Let the batch normalisations in `model` see all parts of a batch in training; names and state stay what they are."""
+    """Let batch norm layers in `model` use all parts of a batch in training; names and state do not change."""
     for layer in model.modules():
         if isinstance(layer, _BatchNorm) and type(layer).forward in _KNOWN:
             # An attribute of the object, so that neither its class nor its type's name changes.

@@ -1,4 +1,4 @@
-"""Writes what a group trains on as files that any process may open: tensors and plain values, no code.
+"""Writes the data of a group to files that any process may open: tensors and plain values, no code.
 
 What is code is handed over in another way, and only on one machine; see `pickled_objects`.
 """
@@ -18,7 +18,6 @@ from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, Te
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.graph.model.node import Node
 from pnne_nb.runtime.data.open_data import Data, as_tensors
 from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, StreamSource, TensorSource
 from pnne_nb.runtime.distributed.transport.pickled_objects import Loading, Luggage
@@ -27,19 +26,19 @@ _FILE = "data.safetensors"
 _LAYOUT = "pnne"
 
 ARRAYS_NEEDED = (
-    "Across machines, only arrays and drawn data can be told: give arrays such as (X, y), or draw the training and use "
+    "Across machines, only arrays and drawn data can be sent: give arrays such as (X, y), or draw the training and use "
     "from_graph."
 )
 
 
 class _Arrays(msgspec.Struct, frozen=True, tag=True):
-    """Tensors that the engine's own arguments make batches of."""
+    """Tensors, batched by the engine's arguments."""
 
     count: int
 
 
 class _Loader(msgspec.Struct, frozen=True, tag=True):
-    """Tensors, and how a DataLoader makes batches of them."""
+    """Tensors, batched by the settings of a DataLoader."""
 
     count: int
     batch_size: int
@@ -49,14 +48,14 @@ class _Loader(msgspec.Struct, frozen=True, tag=True):
 
 
 class _HandedOver(msgspec.Struct, frozen=True, tag=True):
-    """A dataset of a class of its own: no file holds it, see `pickled_objects`."""
+    """A dataset of a user's class, which is pickled; see `pickled_objects`."""
 
 
 _Part: TypeAlias = _Arrays | _Loader | _HandedOver
 
 
 class _Given(msgspec.Struct, frozen=True, tag=True):
-    """Training and validation data as they were given to the engine."""
+    """Training and validation data that were given to the engine."""
 
     train: _Part
     val: _Part | None
@@ -87,15 +86,10 @@ class Drawing(NamedTuple):
 
     @classmethod
     def of(cls, graph: NodeGraph, variables: Mapping[str, Any]) -> Drawing:
-        """Return the drawing, with those of `variables` that it uses."""
-        named = [node.properties.get(key) for node in _variable_nodes(graph) for key in ("data", "target")]
+        """Return the training graph with the `variables` that it uses."""
+        datasets = [node.properties for node in graph.nodes.values() if node.type == "Dataset"]
+        named = [each.get(key) for each in datasets if each.get("source") == "variable" for key in ("data", "target")]
         return cls(graph.to_json(), {name: variables[name] for name in named if isinstance(name, str) and name})
-
-
-def _variable_nodes(graph: NodeGraph) -> list[Node]:
-    return [
-        node for node in graph.nodes.values() if node.type == "Dataset" and node.properties.get("source") == "variable"
-    ]
 
 
 @final
@@ -186,7 +180,7 @@ class Packing:
 
 
 def _are_arrays(value: Any) -> bool:
-    """Return whether a variable is one that a file holds."""
+    """Return whether a file can hold a variable."""
     return _tensors_of(value) is not None or isinstance(value, (tuple, list, Tensor, np.ndarray))
 
 
@@ -198,7 +192,7 @@ def _in_this_process(name: str, value: Any) -> TrainingError:
 
 
 def _loading(source: BatchSource) -> Loading:
-    """Return what opens the same source in another process.
+    """Return the description from which another process opens the same source.
 
     Raises:
         TrainingError: Its loader would give each process examples of its own.

@@ -1,4 +1,4 @@
-"""Ends every worker together with its starter: torchrun, or the engine."""
+"""`Lifeline`: ends a worker together with its starter, torchrun or the engine."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def find_launcher(run: str) -> psutil.Process:
 
 @final
 class Lifeline:
-    """A worker's line to the engine. Where it ends, the worker ends, and torchrun before it starts another one.
+    """A worker's connection to the engine. When it ends, it ends torchrun, so that no worker is restarted, and the worker.
 
     Args:
         address: Path of the engine's socket.
@@ -65,7 +65,7 @@ class Lifeline:
         threading.Thread(target=self._listen, name="pnne-lifeline", daemon=True).start()
 
     def tell(self, message: FromWorker) -> None:
-        """Say something to the engine."""
+        """Send a message to the engine."""
         try:
             with self._speaking:
                 self._wire.send(message)
@@ -73,13 +73,13 @@ class Lifeline:
             self._end()
 
     def hear(self) -> Verdict | Orders:
-        """Wait for what the engine wants."""
+        """Wait for a message of the engine."""
         heard = self._heard.get()
         assert not isinstance(heard, HandedOver)
         return heard
 
     def receive(self) -> bytes:
-        """Wait for what the engine hands over when it has been greeted."""
+        """Wait for the objects that the engine hands over after the greeting."""
         heard = self._heard.get()
         assert isinstance(heard, HandedOver)
         return heard.luggage

@@ -1,4 +1,4 @@
-"""Pickles objects that refer to a model, such as its optimizer, without it, and ties them to another copy of it.
+"""Pickles objects that refer to a model, such as its optimizer, without the model, and ties them to another copy.
 
 Whatever belongs to the model (a layer, a parameter, a buffer, the model itself) is pickled as its name. So an optimizer
 or a scheduler that was made here moves the parameters there, and a function that mentions the model means the one
@@ -79,7 +79,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
             self._names |= {id(part): (kind, name) for name, part in named}
 
     def persistent_id(self, value: Any) -> tuple[str, str] | None:
-        """Return what stands for `value`, if it is a part of the model."""
+        """Return the reference for `value`, if it is a part of the model."""
         if isinstance(value, Optimizer) and value is not self._optimizer:
             raise TrainingError(
                 f"A {type(value).__name__} that is not the engine's optimizer is used by its arguments: in a group, "
@@ -93,7 +93,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         return known
 
     def reducer_override(self, value: Any) -> Any:
-        """Return an optimizer with all of its attributes: its own pickle keeps three, too few for LBFGS to go on."""
+        """Pickle an optimizer with all its attributes; its own method keeps three, too few for LBFGS."""
         if isinstance(value, Optimizer):
             kept = {name: held for name, held in vars(value).items() if name not in _FRESH}
             return _blank, (type(value),), {**kept, "state": type(value.state)(dict)}
@@ -111,6 +111,6 @@ class _Unpickler(pickle.Unpickler):
         self._model = model
 
     def persistent_load(self, name: tuple[str, str]) -> Any:
-        """Return the part of this model that has the name."""
+        """Return the part of this model with that name."""
         kind, path = name
         return getattr(self._model, f"get_{kind}")(path)

@@ -36,7 +36,7 @@ class Loading(msgspec.Struct, frozen=True):
 
 
 class Luggage(msgspec.Struct, frozen=True):
-    """Objects, as they are.
+    """Objects that are pickled for the processes.
 
     Attributes:
         model: Where no graph stands for it, else None.
@@ -70,7 +70,7 @@ class Luggage(msgspec.Struct, frozen=True):
         return packed
 
     def _culprit(self) -> str:
-        """Name what cannot be pickled, as the engine calls it."""
+        """Return the engine's name of the object that cannot be pickled."""
         parts = {called: getattr(self, name) for name, called in _CALLED.items()}
         for called, part in {
             **parts,
@@ -123,6 +123,6 @@ def _culprit(objects: Mapping[str, Any], model: nn.Module) -> str:
 
 
 def unpacked(packed: bytes) -> Luggage:
-    """Read what the engine that has started this process hands over through its private socket."""
+    """Unpickle the objects that the engine handed over through its private socket."""
     luggage: Luggage = pickle.loads(packed)  # noqa: S301  it comes from the process that has started this one
     return luggage

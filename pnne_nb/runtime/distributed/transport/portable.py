@@ -1,4 +1,4 @@
-"""Serialises arguments without pickling, and says what to do about those that cannot be."""
+"""Checks arguments that must be serialised without pickling."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pnne_nb.runtime.thread.rng import seeded_globals
 
 
 def require_plain(missing: Sequence[str]) -> None:
-    """Refuse arguments of the engine that are objects.
+    """Raise an error for arguments of the engine that are objects.
 
     Args:
         missing: Their names.
@@ -36,7 +36,7 @@ def require_plain(missing: Sequence[str]) -> None:
 
 
 def require_known(document: str, imports: Sequence[str]) -> None:
-    """Refuse node types and datasets that only this process has registered, unless modules are imported.
+    """Raise an error for node types and datasets that only this process has registered, unless `imports` names modules.
 
     Args:
         document: A graph as text.
@@ -68,7 +68,7 @@ def _is_registered(node: Mapping[str, Any]) -> bool:
 
 
 def require_one_device(recipe: Recipe, document: str | None) -> None:
-    """Refuse a model in parts: each process of a group trains on one device, GPUs each on another.
+    """Raise an error for a model on several devices: each process of a group trains on one device.
 
     Args:
         recipe: Of the engine.
@@ -89,7 +89,7 @@ def require_one_device(recipe: Recipe, document: str | None) -> None:
 
 
 def require_own_parameters(recipe: Recipe) -> None:
-    """Refuse an optimizer that moves more than the model.
+    """Raise an error for an optimizer with parameters outside the model.
 
     Args:
         recipe: Of the engine.
@@ -103,13 +103,13 @@ def require_own_parameters(recipe: Recipe) -> None:
     if others:
         raise TrainingError(
             f"The optimizer moves {len(others)} tensors that are no parameters of the model (the first has shape "
-            f"{others[0]}): nobody would average their gradients over the processes. Make them part of the model: "
+            f"{others[0]}): their gradients would not be averaged over the processes. Make them part of the model: "
             "one module that holds the model and, say, the loss with weights of its own."
         )
 
 
 def require_separable(recipe: Recipe) -> None:
-    """Refuse an optimizer that needs all parameters at once where each process has a part of them.
+    """Raise an error for an optimizer that needs all parameters at once, if each process has only a part of them.
 
     Args:
         recipe: Of the engine.
@@ -125,7 +125,7 @@ def require_separable(recipe: Recipe) -> None:
 
 
 def drawn(model: nn.Module, inputs: tuple[Any, ...], seed: int) -> str:
-    """Return a module as a graph, from which other processes build it; its weights travel apart.
+    """Return a module as a graph from which other processes build it; its weights are sent separately.
 
     Args:
         model: Left as it is.

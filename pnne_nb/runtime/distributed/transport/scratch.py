@@ -1,4 +1,4 @@
-"""Manages directories that groups need while they run: removed by their owner, or else at a later launch.
+"""Temporary directories of groups, which their owner or a later launch removes.
 
 What `launch_command` has packed without a directory of its own may be trained by a torchrun that a person starts: it stays as
 long as the process that has packed it lives, or one that was started on it.
@@ -31,7 +31,7 @@ def temporary_directory() -> Path:
 
 
 def sweep() -> list[Path]:
-    """Remove what processes have left that are gone, unless another one works on it.
+    """Remove directories of ended processes, unless another process uses them.
 
     Returns:
         Directories with checkpoints of a training that a kernel has left. They are kept until the next call.
@@ -43,7 +43,8 @@ def sweep() -> list[Path]:
         with contextlib.suppress(OSError, ValueError):
             if path.is_symlink() or _lives(owner.read_text()) or _is_in_use(path):
                 continue
-            if _has_progress(path) and not (path / _TOLD).exists():
+            # Every run begins with one checkpoint.
+            if len(list(path.glob(f"*{SUFFIX}"))) > 1 and not (path / _TOLD).exists():
                 (path / _TOLD).touch()
                 kept.append(path)
             else:
@@ -60,11 +61,6 @@ def _lives(owner: str) -> bool:
 
 
 def _is_in_use(path: Path) -> bool:
-    """Return whether a process was started with the path of the directory, as torchrun and its workers are."""
+    """Return whether a process has the directory in its command line, as torchrun and its workers do."""
     named = str(path.resolve())
     return any(named in (process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"]))
-
-
-def _has_progress(path: Path) -> bool:
-    """Return whether there is more than the checkpoint that every run begins with."""
-    return len(list(path.glob(f"*{SUFFIX}"))) > 1

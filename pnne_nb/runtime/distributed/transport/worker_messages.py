@@ -22,7 +22,7 @@ class _Message(msgspec.Struct, frozen=True, tag=True):
 
 
 class Hello(_Message, frozen=True):
-    """The first words of every process on the engine's machine.
+    """The first message of every process on the engine's machine.
 
     Attributes:
         rank: Its number in the group.

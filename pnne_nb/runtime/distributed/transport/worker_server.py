@@ -26,7 +26,7 @@ class WorkerLine:
         self.hello: Hello | None = None
 
     def send(self, message: FromEngine) -> None:
-        """Say what to do; a worker that is gone is noticed when its line ends."""
+        """Send a verdict; the death of a worker shows when its connection ends."""
         with contextlib.suppress(OSError):
             self.wire.send(message)
 
@@ -54,7 +54,7 @@ class Switchboard:
         self._listener.listen()
 
     def receive(self, timeout: float) -> list[tuple[WorkerLine, FromWorker | None]]:
-        """Wait `timeout` seconds for news; None from a line means that it has ended."""
+        """Wait `timeout` seconds for messages; None from a line means that it has ended."""
         news: list[tuple[WorkerLine, FromWorker | None]] = []
         by_socket = {line.wire.connection: line for line in self.lines}
         for ready in wait([self._listener, *by_socket], timeout):
