@@ -208,7 +208,7 @@ class Result(msgspec.Struct, frozen=True, gc=False):
 Holder: TypeAlias = Literal["", "Module", "ModuleList", "ModuleDict", "Sequential"]
 
 
-class Program(msgspec.Struct, frozen=True):
+class Program(msgspec.Struct, frozen=True, dict=True):  # dict: for what is derived once from the fields
     """One definition, lowered.
 
     Attributes:
@@ -239,6 +239,11 @@ class Program(msgspec.Struct, frozen=True):
     holds: Holder = ""
     whole: str = ""
 
+    @functools.cached_property
+    def blocks(self) -> tuple[Nested | Opaque, ...]:
+        """The members that are modules of other classes than torch's."""
+        return tuple([member for member in self.members if isinstance(member, (Nested, Opaque))])
+
     def below(self, member: str, path: str = "") -> str:
         """Return the path of a member in an object of the class, or a path inside the member."""
         return ".".join(name for name in (member if member != self.whole else "", path) if name)
@@ -268,10 +273,10 @@ class Unit(msgspec.Struct, frozen=True, dict=True):  # dict: for what is derived
         inside: dict[str, list[str]] = {}
         for program in self.programs.values():
             found = inside[program.definition] = []
-            for member in program.members:
+            for member in program.blocks:
                 if isinstance(member, Opaque) and member.definition:
                     found.append(program.below(member.name))
-                if isinstance(member, (Nested, Opaque)) and member.definition:
+                if member.definition:
                     found += [program.below(member.name, path) for path in inside[member.definition]]
         return tuple(inside[""])
 
@@ -282,10 +287,12 @@ class Unit(msgspec.Struct, frozen=True, dict=True):  # dict: for what is derived
         for program in self.programs.values():
             found = inside[program.definition] = {}
             for member in program.members:
-                if isinstance(member, Weight):
+                if type(member) is Weight:
                     continue
                 if member.device is not None:
                     found[program.below(member.name)] = member.device
+                elif type(member) is Layer:
+                    continue
                 if isinstance(member, (Nested, Opaque)) and member.definition:
                     inner = inside[member.definition]
                     found.update((program.below(member.name, path), device) for path, device in inner.items())
