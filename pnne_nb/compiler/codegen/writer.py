@@ -33,7 +33,6 @@ from pnne_nb.compiler.ir.identifiers import camel, is_dotted, is_identifier, par
 from pnne_nb.compiler.ir.literals import emit
 from pnne_nb.compiler.ir.node_settings import NOWHERE, Inside, written
 from pnne_nb.compiler.ir.program import (
-    Argument,
     Call,
     Chain,
     Layer,
@@ -42,9 +41,10 @@ from pnne_nb.compiler.ir.program import (
     Opaque,
     Program,
     Ref,
-    Sequence,
     Unit,
     Weight,
+    nested_in,
+    runs_alike,
 )
 from pnne_nb.compiler.ir.python_operators import STATEMENTS
 from pnne_nb.compiler.ir.text import INDENT, WIDTH, Bracketed, Text, behind, display, laid_out, spread
@@ -83,30 +83,6 @@ def _plain(text: str) -> str:
     """Return a text that is safe in a docstring: a reason may quote an error of a module."""
     words = "".join(letter if letter.isprintable() and letter not in '\\"' else "'" for letter in text[:200])
     return f"{words[0].upper()}{words[1:].rstrip('.')}." if words else ""
-
-
-def _runs_alike(one: Program, other: Program) -> bool:
-    """Return whether two programs have the same ``forward``: what their members are made of is another thing."""
-    return (
-        len(one.calls) == len(other.calls)
-        # repr tells 1 from 1.0 and True.
-        and all(was is now or repr(was) == repr(now) for was, now in zip(one.calls, other.calls, strict=True))
-        and [member.name for member in one.members] == [member.name for member in other.members]
-        and (one.entries, one.results, one.form) == (other.entries, other.results, other.form)
-        and (one.holds, one.whole) == (other.holds, other.whole)
-    )
-
-
-def _nested(call: Call) -> Iterator[str]:
-    """Yield the nodes whose calls are arguments of a call."""
-    pending: list[Argument] = [*call.arguments, *(value for _, value in call.keywords)]
-    while pending:
-        match pending.pop():
-            case Call() as inner:
-                yield inner.node
-                pending += [*inner.arguments, *(value for _, value in inner.keywords)]
-            case Sequence(items):
-                pending += items
 
 
 def _by_attribute(members: tuple[Member, ...]) -> Iterator[tuple[str, list[Member]]]:
@@ -219,7 +195,7 @@ class _Writer:
         if kept is not None and kept.program is program and kept.context == context:
             return kept
         head = self._part(self._head, program)
-        same = kept is not None and kept.context == context and _runs_alike(kept.program, program)
+        same = kept is not None and kept.context == context and runs_alike(kept.program, program)
         return Section(program, context, head, kept.body if kept and same else self._part(self._body, program), opaque)
 
     def _part(self, write: Callable[[Program], None], program: Program) -> SourcePart:
@@ -381,8 +357,8 @@ class _Writer:
         """Write the making of a member, or that it is the parameter or buffer of the name `tied`."""
         name, line = member.name, NodeLine(program.definition, member.name, calls=False)
         if type(member) is Layer and member.device is None and is_identifier(name):  # what most are
-            text, plain = self._expressions.construction(member.construction)
-            self._statement(text, line, "", f"self.{name} = ", plain)
+            call, plain = self._expressions.construction(member.construction)
+            self._statement(call, line, "", f"self.{name} = ", plain)
             return
         text = self._expressions.held(tied) if tied else self._made(member, opaque)
         tail: tuple[str, ...]
@@ -434,7 +410,7 @@ class _Writer:
             if wanted != branch or call.inside != self._inside:
                 branch = self._enter(branch, wanted, call.inside)
             # Only the readable form has calls inside each other.
-            nested = tuple(_nested(call)) if shown else ()
+            nested = tuple(nested_in(call)) if shown else ()
             line = NodeLine(program.definition, call.node, inputs, True, nested)
             self._statement(text, line, "", f"{targets} = " if targets and not changed else "")
             if changed and targets and targets != changed:
@@ -452,7 +428,7 @@ class _Writer:
     def _return(self, program: Program) -> None:
         values = [result.value for result in program.results]
         if len(values) == 1 and isinstance(values[0], Call):
-            line = NodeLine(program.definition, values[0].node, nested=tuple(_nested(values[0])))
+            line = NodeLine(program.definition, values[0].node, nested=tuple(nested_in(values[0])))
             self._statement(self._expressions.call(values[0]), line, lead="return ")
             return
         texts = tuple(map(self._expressions.argument, values))

@@ -287,12 +287,8 @@ class Unit(msgspec.Struct, frozen=True, dict=True):  # dict: for what is derived
         for program in self.programs.values():
             found = inside[program.definition] = {}
             for member in program.members:
-                if type(member) is Weight:
-                    continue
-                if member.device is not None:
+                if not isinstance(member, Weight) and member.device is not None:
                     found[program.below(member.name)] = member.device
-                elif type(member) is Layer:
-                    continue
                 if isinstance(member, (Nested, Opaque)) and member.definition:
                     inner = inside[member.definition]
                     found.update((program.below(member.name, path), device) for path, device in inner.items())
@@ -320,3 +316,27 @@ def references_in(argument: Argument) -> Iterator[Ref]:
                 yield from references_in(item)
         case Call():
             yield from references(argument)
+
+
+def nested_in(call: Call) -> Iterator[str]:
+    """Yield the nodes whose calls are arguments of a call."""
+    pending: list[Argument] = [*call.arguments, *(value for _, value in call.keywords)]
+    while pending:
+        match pending.pop():
+            case Call() as inner:
+                yield inner.node
+                pending += [*inner.arguments, *(value for _, value in inner.keywords)]
+            case Sequence(items):
+                pending += items
+
+
+def runs_alike(one: Program, other: Program) -> bool:
+    """Return whether two programs have the same ``forward``: what their members are made of is another thing."""
+    return (
+        len(one.calls) == len(other.calls)
+        # repr tells 1 from 1.0 and True.
+        and all(was is now or repr(was) == repr(now) for was, now in zip(one.calls, other.calls, strict=True))
+        and [member.name for member in one.members] == [member.name for member in other.members]
+        and (one.entries, one.results, one.form) == (other.entries, other.results, other.form)
+        and (one.holds, one.whole) == (other.holds, other.whole)
+    )

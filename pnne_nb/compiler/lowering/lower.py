@@ -39,7 +39,6 @@ from pnne_nb.compiler.shapes.infer import failure
 from pnne_nb.errors import Diagnostic
 from pnne_nb.graph.model.node import Node, ablated, whole_of
 from pnne_nb.graph.schema.registry import registry
-from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.graph.schema.structural import ABLATE, REROUTE, SHARES
 
 CONTAINERS: Mapping[str, Holder] = {
@@ -213,7 +212,10 @@ class _Lowering:
                 continue
             spec = self._specs[node.type]
             drawn = snapshot.wires.get(name, NO_WIRES)
-            context = self._context(snapshot, node, spec, paths)
+            if spec.kind == "structural" or name in snapshot.automatic or SHARES.name in node.properties:
+                context = self._context(snapshot, node, paths)
+            else:  # what most are
+                context = LoweringContext(paths[name], paths[name])
             bound = kept.get(name)
             if bound is None or bound.node is not node or bound.wires != drawn or bound.context != context:
                 wires: Mapping[str, Argument] = drawn
@@ -251,13 +253,10 @@ class _Lowering:
             if node.type in ("Constant", "Parameter", "Buffer") or ablated(node) or registry[node.type].kind in IGNORED
         }
 
-    def _context(
-        self, snapshot: GraphSnapshot, node: Node, spec: NodeSpec, paths: Mapping[str, str]
-    ) -> LoweringContext:
-        path = paths[node.name]
-        shares = node.shares if SHARES.name in node.properties else None
+    def _context(self, snapshot: GraphSnapshot, node: Node, paths: Mapping[str, str]) -> LoweringContext:
+        path, shares, definition = paths[node.name], node.shares, node.definition
         owner = paths.get(shares, node.name) if shares else path
-        if spec.kind == "structural" and (definition := node.definition) is not None:
+        if definition is not None:
             ports = _ports(self._snapshots[definition])
             return LoweringContext(path, owner, *ports, holds=self._holders.get(definition, ""))
         sizes = NO_SIZES

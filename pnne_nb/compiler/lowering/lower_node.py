@@ -65,7 +65,19 @@ def lower_node(
         context: What else it depends on.
         constructions: Those that were made so far, by what they are made from; a new one is added.
     """
-    member, call = _lowered(node, spec, wires, context, constructions)
+    member: Member | None = None
+    if spec.kind == "structural" and node.type in _HOLDING:
+        member, call = _held(node, spec, wires, context)
+    else:
+        sizes = context.sizes
+        arguments, keywords = passed(spec, {**node.properties, **sizes} if sizes else node.properties, wires)
+        results, single = taken_apart(spec, node.properties)
+        if spec.kind == "module":
+            call = Call(node.name, "member", context.owner, arguments, keywords, results, single)
+            member = Layer(context.path, _construction(spec, node, sizes, constructions))
+        else:
+            kind = spec.kind if spec.kind == "method" else "function"
+            call = Call(node.name, kind, spec.target, arguments, keywords, results, single)
     if call is None or (node.origin is None and INSIDE.name not in node.properties):
         return member, call
     if is_uncalled(node) and not wires:
@@ -74,25 +86,6 @@ def lower_node(
     if variables or around:
         call = msgspec.structs.replace(call, variables=variables, inside=around)
     return member, call
-
-
-def _lowered(
-    node: Node,
-    spec: NodeSpec,
-    wires: Mapping[str, Argument],
-    context: LoweringContext,
-    constructions: dict[str, Construction],
-) -> tuple[Member | None, Call | None]:
-    if spec.kind == "structural" and node.type in _HOLDING:
-        return _held(node, spec, wires, context)
-    sizes = context.sizes
-    arguments, keywords = passed(spec, {**node.properties, **sizes} if sizes else node.properties, wires)
-    results, single = taken_apart(spec, node.properties)
-    if spec.kind == "module":
-        call = Call(node.name, "member", context.owner, arguments, keywords, results, single)
-        return Layer(context.path, _construction(spec, node, sizes, constructions)), call
-    kind = spec.kind if spec.kind == "method" else "function"
-    return None, Call(node.name, kind, spec.target, arguments, keywords, results, single)
 
 
 def _held(
