@@ -68,15 +68,7 @@ def bind(
         resolved: Values of the properties that are ``"auto"``.
     """
     arguments, keywords = passed(spec, {**properties, **resolved} if resolved else properties, wires)
-    return BoundCall(arguments, keywords, *taken_apart(spec, properties))
-
-
-def taken_apart(spec: NodeSpec, properties: Mapping[str, Value]) -> tuple[Returns, bool]:
-    """Return how the result of a node's call is taken apart, and whether it is one value: `Call.results`, `Call.single`."""
-    if spec.returns:
-        return spec.returns, False
-    results = spec.present_results(properties)
-    return results, len(results) == 1
+    return BoundCall(arguments, keywords, *spec.taken_apart(properties))
 
 
 def with_element_type(node: Node) -> Mapping[str, Value]:

@@ -159,16 +159,12 @@ def _order(
 ) -> tuple[dict[str, list[str]], tuple[str, ...]]:
     rank = {name: index for index, name in enumerate(nodes)}
     names = list(nodes)
-    waiting: dict[str, int] = {}
     followers: dict[str, list[str]] = {}
     as_drawn = True
     for name, incoming in wires.items():
-        sources = [ref.node for ref in incoming.values()]
-        if len(sources) > 1:
-            sources = list(dict.fromkeys(sources))
-        waiting[name] = len(sources)
         here = rank[name]
-        for source in sources:
+        sources = [ref.node for ref in incoming.values()]
+        for source in sources if len(sources) == 1 else dict.fromkeys(sources):
             if source in followers:
                 followers[source].append(name)
             else:
@@ -176,6 +172,7 @@ def _order(
             as_drawn = as_drawn and rank[source] < here
     if as_drawn:
         return followers, tuple(names)
+    waiting = {name: len({ref.node for ref in incoming.values()}) for name, incoming in wires.items()}
     ready = [index for index, name in enumerate(names) if not waiting.get(name)]
     order = []
     while ready:

@@ -31,7 +31,10 @@ class Bracketed(msgspec.Struct, frozen=True, gc=False):
     joint: str = ", "
 
     def __str__(self) -> str:
-        return f"{self.opening}{self.joint.join(map(str, self.items))}{self.closing}"
+        items = self.items
+        if len(items) == 1:  # what most calls have
+            return f"{self.opening}{items[0]}{self.closing}"
+        return f"{self.opening}{self.joint.join(map(str, items))}{self.closing}"
 
 
 Text: TypeAlias = "str | Bracketed"

@@ -82,6 +82,14 @@ class Variables:
             The variables that the call reads, the target of the assignment (empty if the result is unused), and the
             variables to delete after it.
         """
+        call, chained = self._program.calls[index], self._following[index]
+        if chained is not None and len(self._reads[index]) == 1 and call.single and not self._wishes:
+            # What most calls do: they alone work on a value, and what they make takes over its variable.
+            made = Ref(call.node, str(call.results[0]))
+            if made in self._last:
+                name = self._names[made] = self._names.pop(chained)
+                self._lent.discard(name)
+                return (name,), name, []
         free: dict[Ref, str] = {}
         inputs: list[str] = []
         for ref in self._reads[index]:

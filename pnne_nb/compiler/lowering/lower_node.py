@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from pnne_nb.compiler.ir.bind import construct, passed, taken_apart, with_element_type
+from pnne_nb.compiler.ir.bind import construct, passed, with_element_type
 from pnne_nb.compiler.ir.program import Argument, Call, Construction, Holder, Layer, Member, Nested, Opaque, Weight
 from pnne_nb.compiler.ir.snapshot import GraphSnapshot
 from pnne_nb.errors import Diagnostic
@@ -71,7 +71,7 @@ def lower_node(
     else:
         sizes = context.sizes
         arguments, keywords = passed(spec, {**node.properties, **sizes} if sizes else node.properties, wires)
-        results, single = taken_apart(spec, node.properties)
+        results, single = spec.taken_apart(node.properties)
         if spec.kind == "module":
             call = Call(node.name, "member", context.owner, arguments, keywords, results, single)
             member = Layer(context.path, _construction(spec, node, sizes, constructions))

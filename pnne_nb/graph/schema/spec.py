@@ -241,8 +241,9 @@ class NodeSpec(msgspec.Struct, frozen=True, dict=True):  # dict: for what is der
         return any(port.when for port in self.outputs)
 
     @cached_property
-    def _output_names(self) -> tuple[str, ...]:
-        return tuple(port.name for port in self.outputs)
+    def _taken_apart(self) -> tuple[Returns, bool]:
+        names: Returns = self.returns or tuple(port.name for port in self.outputs)
+        return names, not self.returns and len(names) == 1
 
     def input_named(self, name: str) -> Port | None:
         """Return the input port that `name` addresses, or None.
@@ -267,11 +268,12 @@ class NodeSpec(msgspec.Struct, frozen=True, dict=True):  # dict: for what is der
             return self.outputs
         return tuple(port for port in self.outputs if not port.when or self._differs(port.when, properties))
 
-    def present_results(self, properties: Mapping[str, Value]) -> tuple[str, ...]:
-        """Return the names of `present_outputs`."""
-        if not self._outputs_vary:
-            return self._output_names
-        return tuple(port.name for port in self.present_outputs(properties))
+    def taken_apart(self, properties: Mapping[str, Value]) -> tuple[Returns, bool]:
+        """Return how the result of a call is taken apart, by output names, and whether it is one value."""
+        if self.returns or not self._outputs_vary:
+            return self._taken_apart
+        names = tuple(port.name for port in self.present_outputs(properties))
+        return names, len(names) == 1
 
     def _differs(self, name: str, properties: Mapping[str, Value]) -> bool:
         prop = self.property_named(name)
