@@ -277,7 +277,7 @@ def cold_compile(rounds: int = 25) -> None:
         hand.append(cpu_ms(lambda generated=generated: by_hand(generated.text, generated.name)))
         bare.append(cpu_ms(constructors))
     ratio = statistics.median(one / other for one, other in zip(cold, hand, strict=True))
-    report("compile, 100 nodes, cold / the same class by hand", ratio, 1.75, "x")
+    report("compile, 100 nodes, cold / the same class by hand", ratio, 1.6, "x")
     layers = statistics.median(one / other for one, other in zip(cold, bare, strict=True))
     print(f"    / torch's constructors alone {layers:36.3f} x")
     for what, times in (("compile", cold), ("by hand", hand), ("torch's constructors alone", bare)):

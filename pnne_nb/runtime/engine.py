@@ -5,29 +5,25 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from html import escape
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, final
+from typing import Any, Self, final
 
 import torch
 from torch import nn
 
-from pnne_nb.errors import answers_misuse, expect, no_attribute
+from pnne_nb.errors import answers_misuse, expect
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.process.progress_line import is_watched
 from pnne_nb.runtime.checkpointing import files
 from pnne_nb.runtime.checkpointing.resume import read_resumption
 from pnne_nb.runtime.data.open_data import Data, require_count
-from pnne_nb.runtime.data.sources import DatasetSource, TensorSource
 from pnne_nb.runtime.distributed.launch.plan import LaunchPlan
 from pnne_nb.runtime.distributed.training_group import TrainingGroup
-from pnne_nb.runtime.faults.error_messages import in_brief
-from pnne_nb.runtime.faults.fault import Fault
-from pnne_nb.runtime.monitoring.memory_estimate import MemoryNeeds, needs_of
+from pnne_nb.runtime.engine_state import EngineState
 from pnne_nb.runtime.monitoring.progress import ProgressBar
 from pnne_nb.runtime.objective.goal import MonitorChoice
-from pnne_nb.runtime.objective.losses import BY_TARGET, Loss, LossChoice
+from pnne_nb.runtime.objective.losses import BY_TARGET, Loss
 from pnne_nb.runtime.objective.metric_choices import MetricChoice
 from pnne_nb.runtime.objective.metrics import Stateful
 from pnne_nb.runtime.objective.step_logs import StepFunction
@@ -38,16 +34,14 @@ from pnne_nb.runtime.session import training_registry
 from pnne_nb.runtime.session.launch import launched, packed
 from pnne_nb.runtime.session.live_source import EditedTraining
 from pnne_nb.runtime.session.session import Session
-from pnne_nb.runtime.setup.argument_names import ARGUMENTS, METHODS
+from pnne_nb.runtime.setup.argument_names import ARGUMENTS
 from pnne_nb.runtime.setup.cadence import EveryChoice
 from pnne_nb.runtime.setup.config import Config
-from pnne_nb.runtime.setup.recipe import Recipe
-from pnne_nb.telemetry.frames import ProgressFrame, TrainingState
 from pnne_nb.telemetry.probe import Cadence, Probe
 
 
 @final
-class TrainingEngine:
+class TrainingEngine(EngineState):
     """Trains a model in a background thread, under control at every step.
 
     Commands may be given from any thread. Training halts, ends and lets others have the model between two
@@ -147,12 +141,7 @@ class TrainingEngine:
             validate_every=validate_every, checkpoint_every=checkpoint_every, stateful=stateful,
             monitor=monitor, min_delta=min_delta, restore_best_weights=restore_best_weights, max_to_keep=max_to_keep,
         )  # fmt: skip
-        session = self._session = Session(model, train_data, val_data, config, checkpoint_dir)
-        self._loop, self._control, self._shared = session.loop, session.control, session.shared
-        self._executor, self._reports = session.executor, session.reports
-        self.device = self._loop.recipe.device
-        self.channel = self._reports.channel
-        self.history = self._reports.history
+        super().__init__(Session(model, train_data, val_data, config, checkpoint_dir))
         training_registry.add(self)
 
     @classmethod
@@ -184,26 +173,6 @@ class TrainingEngine:
         engine = cls(**arguments, **options)
         engine._session.live_source = source
         return engine
-
-    if not TYPE_CHECKING:  # for a type checker, the class would then have any attribute
-
-        def __getattr__(self, name: str) -> NoReturn:
-            raise no_attribute(self, name, METHODS)
-
-    def __repr__(self) -> str:
-        return f"TrainingEngine({type(self._session.model).__name__}, loss={self.loss_choice}, state={self.state!r})"
-
-    def _repr_html_(self) -> str:
-        progress = self.progress
-        where = f"Epoch {min(progress.epoch, progress.epochs)} of {progress.epochs}, {progress.step} steps"
-        failed = "" if self.error is None else f"<p>{escape(in_brief(self.error))}</p>"
-        picture = self.history._repr_html_() if progress.step else ""
-        return f"<p><code>{escape(repr(self))}</code></p><p>{where}</p>{failed}{picture}"
-
-    @property
-    def loss_choice(self) -> LossChoice:
-        """The name of the loss, and why it was chosen if none was given."""
-        return self._session.loss_choice
 
     # In several processes
 
@@ -237,48 +206,7 @@ class TrainingEngine:
         plan = LaunchPlan.of(nproc=nproc, nnodes=nnodes, rdzv=rdzv, **options)
         return packed(self._session, plan, listens=False).printed
 
-    # State
-
-    @property
-    def state(self) -> TrainingState:
-        """``"idle"``, ``"running"``, ``"paused"``, ``"finished"``, ``"stopped"`` or ``"failed"``."""
-        return self._control.state
-
-    @property
-    def error(self) -> BaseException | None:
-        """What made the training fail, or None."""
-        return self._session.error
-
-    @property
-    def model(self) -> nn.Module:
-        """The live model; in a notebook cell, training waits from here to the end of the cell."""
-        if self._executor.process is None:
-            self._shared.use()
-        if self._executor.processes is not None:
-            with self._control.visit("a look at the model"), self._shared.edited():
-                self._executor.sync()
-        return self._session.model
-
-    @property
-    def optimizer(self) -> torch.optim.Optimizer:
-        """The live optimizer; in a notebook cell, training waits from here to the end of the cell."""
-        self._shared.use()
-        return self._loop.recipe.optimizer
-
-    @property
-    def epochs(self) -> int:
-        """The last epoch that the training under way will make."""
-        return self._session.announcer.last_epoch
-
-    @property
-    def module(self) -> nn.Module:
-        """The live model without a turn at it: for the names of its layers, and for probes; do not run it."""
-        return self._session.model
-
-    @property
-    def gradient_scale(self) -> float:
-        """The factor that gradients have inside a backward pass: of the scaler with ``precision="16"``, otherwise 1."""
-        return self._loop.recipe.precision.scale
+    # Commands
 
     @property
     def exclusive(self) -> bool:
@@ -288,68 +216,6 @@ class TrainingEngine:
     @exclusive.setter
     def exclusive(self, exclusive: bool) -> None:
         self._shared.exclusive = exclusive
-
-    @property
-    def waiting_for(self) -> str | None:
-        """What a running training waits for between two steps or before the first one, in words, or None."""
-        return self._executor.waiting_for
-
-    @property
-    def edited(self) -> bool:
-        """Whether the graph says something else than what is in training: to resume after a pause takes it in."""
-        source = self._session.live_source
-        return source is not None and source.edited
-
-    @property
-    def progress(self) -> ProgressFrame:
-        """How far training has come."""
-        return self._session.announcer.progress
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """The arguments that are plain values, as a file can keep them; functions and objects are left out."""
-        return self.config.plain()
-
-    @property
-    def config(self) -> Config:
-        """All arguments but for the model and the data."""
-        return self._session.config
-
-    @property
-    def recipe(self) -> Recipe:
-        """What the training works with, made of the arguments; it belongs to the training."""
-        return self._loop.recipe
-
-    def examples(self, count: int) -> Any:
-        """Return the first examples of the validation data, or of the training data if there is none, as one batch.
-
-        None if the data is a stream, which would be used up.
-        """
-        source = self.recipe.train if self.recipe.val is None else self.recipe.val
-        return source.first(count) if isinstance(source, TensorSource | DatasetSource) else None
-
-    @property
-    def document(self) -> str | None:
-        """The graph file of a training that makes its own weights of a graph; None if the model was given as a module."""
-        return None if self._session.live_source is None else self._session.live_source.document
-
-    @property
-    def memory_needs(self) -> MemoryNeeds:
-        """What the training takes of its device's memory, without running it; a start warns where there is less."""
-        return needs_of(self._loop.recipe)
-
-    @property
-    def in_process(self) -> bool:
-        """Whether the training was last started in a process of its own; `step` and a dashboard start it there again."""
-        return self._executor.in_process
-
-    @property
-    def direct_buttons(self) -> str:
-        """Where a page of this machine may halt the training though a cell keeps the kernel busy; empty if nowhere."""
-        process = self._executor.process
-        return self._control.direct_buttons() if process is None else process.buttons
-
-    # Commands
 
     @answers_misuse(
         "engine.start()",
@@ -473,11 +339,6 @@ class TrainingEngine:
             set_options(self._loop.recipe.optimizer, self._loop.recipe.schedule, options, group)
 
     # The steps before
-
-    @property
-    def fault(self) -> Fault | None:
-        """Where the NaN or infinity was made that has ended the training, why, and what to do; None if none has."""
-        return self._session.fault
 
     @property
     def rewind_memory(self) -> int:

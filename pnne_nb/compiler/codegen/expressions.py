@@ -86,7 +86,9 @@ class Expressions:
         self.dictionaries: set[str] = set()
         self.imports: dict[str, str] = {}
         self.whole = ""
-        self._made: dict[int, Bracketed] = {}  # equal layers share one construction; the unit keeps it alive
+        self._made: dict[
+            int, tuple[Bracketed, str]
+        ] = {}  # equal layers share one construction; the unit keeps it alive
 
     def import_lines(self, *, carried: bool = False) -> list[str]:
         """Return the import statements, by module.
@@ -120,7 +122,7 @@ class Expressions:
             case Sequence(items):
                 return f"[{', '.join(self.argument(item) for item in items)}]"
             case Construction():
-                return str(self.construction(argument))
+                return self.construction(argument)[1]
             case Given(name):
                 return name
             case Call():
@@ -128,22 +130,24 @@ class Expressions:
             case _:
                 assert_never(argument)
 
-    def construction(self, construction: Construction) -> Bracketed:
-        """Return the constructor call of an object."""
-        text = self._made.get(id(construction))
-        if text is None:
+    def construction(self, construction: Construction) -> tuple[Bracketed, str]:
+        """Return the constructor call of an object, and the same on one line."""
+        made = self._made.get(id(construction))
+        if made is None:
             arguments = tuple(self._arguments(construction.arguments, construction))
-            text = self._made[id(construction)] = Bracketed(f"{self._target(construction.target)}(", arguments)
-        return text
+            text = Bracketed(f"{self._target(construction.target)}(", arguments)
+            made = self._made[id(construction)] = text, str(text)
+        return made
 
     def call(self, call: Call) -> Text:
         """Return a node's call."""
         match call.kind:
             case "member":
-                member, arguments = self.held(call.target), self._arguments(call.arguments, call)
+                arguments = tuple(self._arguments(call.arguments, call))
                 if call.target == self.whole:  # the forward of its own class, and not the one that is being written
-                    return Bracketed(f"{ITSELF}(self)(", tuple(arguments))
-                return self._again(call, member, arguments) if call.again else Bracketed(f"{member}(", tuple(arguments))
+                    return Bracketed(f"{ITSELF}(self)(", arguments)
+                member = self.held(call.target)
+                return self._again(call, member, arguments) if call.again else Bracketed(f"{member}(", arguments)
             case "function" if call.target == ORDERED:
                 return Bracketed(f"{self._target(ORDERED)}(", (dictionary(call, self.argument),))
             case "function" if call.target.startswith(f"{MADE}."):
@@ -252,14 +256,14 @@ class Expressions:
         """Return an argument, as something that may be broken into lines."""
         match argument:
             case Construction():
-                return self.construction(argument)
+                return self.construction(argument)[0]
             case Sequence(items):
                 return Bracketed("[", tuple(map(self._item, items)), "]")
             case Call():
                 return self.call(argument)
         return self.argument(argument)
 
-    def _again(self, call: Call, member: str, arguments: list[Text]) -> Bracketed:
+    def _again(self, call: Call, member: str, arguments: tuple[Text, ...]) -> Bracketed:
         self.used.add("torch")
         if call.again == "restored":
             self.used.add("checkpointed")

@@ -33,7 +33,6 @@ from pnne_nb.compiler.ir.identifiers import camel, is_dotted, is_identifier, par
 from pnne_nb.compiler.ir.literals import emit
 from pnne_nb.compiler.ir.node_settings import NOWHERE, Inside, written
 from pnne_nb.compiler.ir.program import (
-    Argument,
     Call,
     Chain,
     Layer,
@@ -42,13 +41,16 @@ from pnne_nb.compiler.ir.program import (
     Opaque,
     Program,
     Ref,
-    Sequence,
     Unit,
     Weight,
+    nested_in,
+    runs_alike,
 )
 from pnne_nb.compiler.ir.python_operators import STATEMENTS
 from pnne_nb.compiler.ir.text import INDENT, WIDTH, Bracketed, Text, behind, display, laid_out, spread
 from pnne_nb.compiler.ir.variables import Variables
+
+_BUILTINS = frozenset(dir(builtins))
 
 _MANY = 6
 """Results that are not written one by one in the head of a ``forward``: they would not fit into its line."""
@@ -83,28 +85,14 @@ def _plain(text: str) -> str:
     return f"{words[0].upper()}{words[1:].rstrip('.')}." if words else ""
 
 
-def _runs_alike(one: Program, other: Program) -> bool:
-    """Return whether two programs have the same ``forward``: what their members are made of is another thing."""
-    return (
-        len(one.calls) == len(other.calls)
-        # repr tells 1 from 1.0 and True.
-        and all(was is now or repr(was) == repr(now) for was, now in zip(one.calls, other.calls, strict=True))
-        and [member.name for member in one.members] == [member.name for member in other.members]
-        and (one.entries, one.results, one.form) == (other.entries, other.results, other.form)
-        and (one.holds, one.whole) == (other.holds, other.whole)
-    )
-
-
-def _nested(call: Call) -> Iterator[str]:
-    """Yield the nodes whose calls are arguments of a call."""
-    pending: list[Argument] = [*call.arguments, *(value for _, value in call.keywords)]
-    while pending:
-        match pending.pop():
-            case Call() as inner:
-                yield inner.node
-                pending += [*inner.arguments, *(value for _, value in inner.keywords)]
-            case Sequence(items):
-                pending += items
+def _by_attribute(members: tuple[Member, ...]) -> Iterator[tuple[str, list[Member]]]:
+    """Yield the attributes of a class, each with its member, or with those that it holds in a list or dictionary."""
+    if any("." in member.name for member in members):
+        for top, inside in groupby(members, lambda member: member.name.partition(".")[0]):
+            yield top, list(inside)
+    else:
+        for member in members:
+            yield member.name, [member]
 
 
 class _Writer:
@@ -120,9 +108,10 @@ class _Writer:
         self._shown = comments is not None
         self._before = known.sections if known is not None else {}
         self._expressions = Expressions(unit.objects)
-        if any(call.again == "restored" for program in unit.programs.values() for call in program.calls):
+        calls = [call for program in unit.programs.values() for call in program.calls]
+        if any(call.again == "restored" for call in calls):
             self._expressions.reserved |= {"checkpointed", "restored", "contextmanager", "nullcontext"}
-        if any(call.target.startswith(f"{MADE}.") for program in unit.programs.values() for call in program.calls):
+        if any(call.kind == "function" and call.target.startswith(f"{MADE}.") for call in calls):
             self._expressions.reserved |= {"remade"}
         if unit.boxes:
             self._expressions.reserved |= {"equipped", "copy"}
@@ -135,7 +124,7 @@ class _Writer:
         self._map: dict[int, NodeLine] = {}
         self._opaque: dict[str, tuple[tuple[str, ...], ...]] = {}  # definition -> paths inside it
         self._custom = self._carried(places) if self._shown else None
-        taken = {*self._expressions.reserved, *dir(builtins), *(self._custom.names if self._custom else ())}
+        taken = {*self._expressions.reserved, *_BUILTINS, *(self._custom.names if self._custom else ())}
         self._classes: dict[str, str] = {}
         for definition in ["", *(id for id in unit.programs if id)]:
             name = unique(camel(definition or unit.name), taken)
@@ -171,7 +160,7 @@ class _Writer:
             absent={
                 id: names
                 for id, program in self._unit.programs.items()
-                if (names := tuple(m.name for m in program.members if isinstance(m, Weight) and m.absent))
+                if (names := tuple([m.name for m in program.members if type(m) is Weight and m.absent]))
             },
             devices=self._unit.devices,
             boxes=self._unit.boxes,
@@ -206,7 +195,7 @@ class _Writer:
         if kept is not None and kept.program is program and kept.context == context:
             return kept
         head = self._part(self._head, program)
-        same = kept is not None and kept.context == context and _runs_alike(kept.program, program)
+        same = kept is not None and kept.context == context and runs_alike(kept.program, program)
         return Section(program, context, head, kept.body if kept and same else self._part(self._body, program), opaque)
 
     def _part(self, write: Callable[[Program], None], program: Program) -> SourcePart:
@@ -220,8 +209,8 @@ class _Writer:
         """Return what the text of a class depends on beside its program."""
         nested = [
             (member.definition, self._classes[member.definition], self._opaque[member.definition])
-            for member in program.members
-            if isinstance(member, (Nested, Opaque)) and member.definition
+            for member in program.blocks
+            if member.definition
         ]
         held = self._opaque[program.definition]
         # Only the names of what is passed in keep clear of all classes, and only they are described.
@@ -231,10 +220,10 @@ class _Writer:
 
     def _opaque_paths(self, program: Program) -> Iterator[tuple[str, ...]]:
         """Yield where a class has opaque modules; none is in a chain that is no class."""
-        for member in program.members:
+        for member in program.blocks:
             if isinstance(member, Opaque):
                 yield (member.name,)
-            if isinstance(member, (Nested, Opaque)) and member.definition:
+            if member.definition:
                 yield from ((member.name, *path) for path in self._opaque[member.definition])
 
     def _head(self, program: Program) -> None:
@@ -278,8 +267,7 @@ class _Writer:
             return
         self._lines.append("        super().__init__()")
         ties, weights = dict(program.ties), set[str]()
-        for top, members in groupby(program.members, lambda member: member.name.partition(".")[0]):
-            held = list(members)
+        for top, held in _by_attribute(program.members):
             if "." in held[0].name:
                 self._container(program, top, held, names)
             elif isinstance(held[0], Weight):
@@ -326,10 +314,10 @@ class _Writer:
         self._lines.append('        """')
 
     def _opaque_members(self, program: Program) -> Iterator[tuple[tuple[str, ...], Opaque]]:
-        for member in program.members:
+        for member in program.blocks:
             if isinstance(member, Opaque):
                 yield (member.name,), member
-            if isinstance(member, (Nested, Opaque)) and member.definition:
+            if member.definition:
                 inner = self._opaque_members(self._unit.programs[member.definition])
                 yield from (((member.name, *path), opaque) for path, opaque in inner)
 
@@ -344,9 +332,9 @@ class _Writer:
         text: Text
         match member:
             case Layer(_, construction, device):
-                text = self._expressions.construction(construction)
+                text, _ = self._expressions.construction(construction)
                 if device == "meta" and takes_device(construction.target):  # never anywhere else: it may be too large
-                    return text._replace(items=(*text.items, 'device="meta"'))
+                    return Bracketed(text.opening, (*text.items, 'device="meta"'))
             case Nested(name, definition):
                 inner = self._opaque[definition]
                 given = (f"{key}={self._expressions.argument(value)}" for key, value in member.arguments)
@@ -368,6 +356,10 @@ class _Writer:
     def _member(self, program: Program, member: Member, opaque: dict[tuple[str, ...], str], tied: str = "") -> None:
         """Write the making of a member, or that it is the parameter or buffer of the name `tied`."""
         name, line = member.name, NodeLine(program.definition, member.name, calls=False)
+        if type(member) is Layer and member.device is None and is_identifier(name):  # what most are
+            call, plain = self._expressions.construction(member.construction)
+            self._statement(call, line, "", f"self.{name} = ", plain)
+            return
         text = self._expressions.held(tied) if tied else self._made(member, opaque)
         tail: tuple[str, ...]
         if name == program.whole:
@@ -408,26 +400,27 @@ class _Writer:
             return
         branch: Branch = ""
         conditional: set[str] = set()
+        expressions, shown, last = self._expressions, self._shown, len(program.calls) - 1
         for index, (call, wanted) in enumerate(zip(program.calls, branches(program), strict=True)):
-            text = self._expressions.call(call)
-            changed = self._expressions.argument(call.arguments[0]) if call.target in STATEMENTS else ""
-            inputs = variables.inputs(index)
-            targets, dead = variables.step(index)
+            text = expressions.call(call)
+            changed = expressions.argument(call.arguments[0]) if call.target in STATEMENTS else ""
+            inputs, targets, dead = variables.step(index)
             if call.target == CHOOSE and not targets:
                 continue  # it only says when its inputs are made
             if wanted != branch or call.inside != self._inside:
                 branch = self._enter(branch, wanted, call.inside)
             # Only the readable form has calls inside each other.
-            line = NodeLine(program.definition, call.node, inputs, True, tuple(_nested(call)) if self._shown else ())
+            nested = tuple(nested_in(call)) if shown else ()
+            line = NodeLine(program.definition, call.node, inputs, True, nested)
             self._statement(text, line, "", f"{targets} = " if targets and not changed else "")
             if changed and targets and targets != changed:
                 self._lines.append(f"{self._margin}{targets} = {changed}")
             if branch:
                 conditional.add(targets)
-            else:
+            elif conditional:
                 # What only one mode makes cannot be deleted in both.
                 dead = [name for name in dead if name not in conditional]
-            if dead and not self._shown and index + 1 < len(program.calls):
+            if dead and not shown and index < last:
                 self._lines.append(f"{self._margin}del {', '.join(dead)}")
         self._enter(branch, "", NOWHERE)
         self._return(program)
@@ -435,7 +428,7 @@ class _Writer:
     def _return(self, program: Program) -> None:
         values = [result.value for result in program.results]
         if len(values) == 1 and isinstance(values[0], Call):
-            line = NodeLine(program.definition, values[0].node, nested=tuple(_nested(values[0])))
+            line = NodeLine(program.definition, values[0].node, nested=tuple(nested_in(values[0])))
             self._statement(self._expressions.call(values[0]), line, lead="return ")
             return
         texts = tuple(map(self._expressions.argument, values))
@@ -488,10 +481,14 @@ class _Writer:
             self._expressions.used.add("torch")
         return ": torch.Tensor" if tensor else ""
 
-    def _statement(self, text: Text, line: NodeLine, said: str = "", lead: str = "") -> None:
-        """Append a statement with its comment and the start of its first line."""
+    def _statement(self, text: Text, line: NodeLine, said: str = "", lead: str = "", plain: str = "") -> None:
+        """Append a statement with its comment and the start of its first line; `plain` is it on one line, if known."""
         if self._comments and line.calls and not said:
             said = self._comments.get((line.definition, line.node), "")
+        if not said and len(whole := f"{self._margin}{lead}{plain or text}") <= WIDTH:  # what most are
+            self._lines.append(whole)
+            self._map[len(self._lines)] = line
+            return
         first = len(self._lines) + 1
         self._lines += laid_out(text, self._margin, said, lead)
         for number in range(first, len(self._lines) + 1):

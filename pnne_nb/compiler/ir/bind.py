@@ -67,11 +67,8 @@ def bind(
         wires: What arrives at its input ports, variadic ports as ``tensors_0``, ``tensors_1`` …
         resolved: Values of the properties that are ``"auto"``.
     """
-    arguments, keywords = _call(spec, {**properties, **resolved} if resolved else properties, wires)
-    if spec.returns:
-        return BoundCall(arguments, keywords, spec.returns, single=False)
-    results = tuple([port.name for port in spec.present_outputs(properties)])
-    return BoundCall(arguments, keywords, results, single=len(results) == 1)
+    arguments, keywords = passed(spec, {**properties, **resolved} if resolved else properties, wires)
+    return BoundCall(arguments, keywords, *spec.taken_apart(properties))
 
 
 def with_element_type(node: Node) -> Mapping[str, Value]:
@@ -110,9 +107,19 @@ def construct(spec: NodeSpec, values: Mapping[str, Value]) -> Construction:
     return Construction(spec.target, tuple(arguments), (*parts, *keywords))
 
 
-def _call(
+def passed(
     spec: NodeSpec, values: Mapping[str, Value], wires: Mapping[str, Argument]
 ) -> tuple[tuple[Argument, ...], tuple[tuple[str, Argument], ...]]:
+    """Return the arguments of a node's call, by position and by name.
+
+    Args:
+        spec: Its type.
+        values: Its properties, set or inferred.
+        wires: What arrives at its input ports.
+    """
+    names = spec.wired_inputs
+    if names is not None and all(map(wires.__contains__, names)):  # what most calls of layers are
+        return tuple([wires[name] for name in names]), ()
     given = _given(spec, values, wires)
     arguments: list[Argument] = []
     keywords: list[tuple[str, Argument]] = []

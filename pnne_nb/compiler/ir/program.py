@@ -208,7 +208,7 @@ class Result(msgspec.Struct, frozen=True, gc=False):
 Holder: TypeAlias = Literal["", "Module", "ModuleList", "ModuleDict", "Sequential"]
 
 
-class Program(msgspec.Struct, frozen=True):
+class Program(msgspec.Struct, frozen=True, dict=True):  # dict: for what is derived once from the fields
     """One definition, lowered.
 
     Attributes:
@@ -239,6 +239,11 @@ class Program(msgspec.Struct, frozen=True):
     holds: Holder = ""
     whole: str = ""
 
+    @functools.cached_property
+    def blocks(self) -> tuple[Nested | Opaque, ...]:
+        """The members that are modules of other classes than torch's."""
+        return tuple([member for member in self.members if isinstance(member, (Nested, Opaque))])
+
     def below(self, member: str, path: str = "") -> str:
         """Return the path of a member in an object of the class, or a path inside the member."""
         return ".".join(name for name in (member if member != self.whole else "", path) if name)
@@ -268,10 +273,10 @@ class Unit(msgspec.Struct, frozen=True, dict=True):  # dict: for what is derived
         inside: dict[str, list[str]] = {}
         for program in self.programs.values():
             found = inside[program.definition] = []
-            for member in program.members:
+            for member in program.blocks:
                 if isinstance(member, Opaque) and member.definition:
                     found.append(program.below(member.name))
-                if isinstance(member, (Nested, Opaque)) and member.definition:
+                if member.definition:
                     found += [program.below(member.name, path) for path in inside[member.definition]]
         return tuple(inside[""])
 
@@ -282,9 +287,7 @@ class Unit(msgspec.Struct, frozen=True, dict=True):  # dict: for what is derived
         for program in self.programs.values():
             found = inside[program.definition] = {}
             for member in program.members:
-                if isinstance(member, Weight):
-                    continue
-                if member.device is not None:
+                if not isinstance(member, Weight) and member.device is not None:
                     found[program.below(member.name)] = member.device
                 if isinstance(member, (Nested, Opaque)) and member.definition:
                     inner = inside[member.definition]
@@ -313,3 +316,27 @@ def references_in(argument: Argument) -> Iterator[Ref]:
                 yield from references_in(item)
         case Call():
             yield from references(argument)
+
+
+def nested_in(call: Call) -> Iterator[str]:
+    """Yield the nodes whose calls are arguments of a call."""
+    pending: list[Argument] = [*call.arguments, *(value for _, value in call.keywords)]
+    while pending:
+        match pending.pop():
+            case Call() as inner:
+                yield inner.node
+                pending += [*inner.arguments, *(value for _, value in inner.keywords)]
+            case Sequence(items):
+                pending += items
+
+
+def runs_alike(one: Program, other: Program) -> bool:
+    """Return whether two programs have the same ``forward``: what their members are made of is another thing."""
+    return (
+        len(one.calls) == len(other.calls)
+        # repr tells 1 from 1.0 and True.
+        and all(was is now or repr(was) == repr(now) for was, now in zip(one.calls, other.calls, strict=True))
+        and [member.name for member in one.members] == [member.name for member in other.members]
+        and (one.entries, one.results, one.form) == (other.entries, other.results, other.form)
+        and (one.holds, one.whole) == (other.holds, other.whole)
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import heapq
 import operator
 from collections.abc import Mapping
@@ -12,15 +13,17 @@ import msgspec
 from pnne_nb.compiler.ir.program import Ref
 from pnne_nb.errors import CompileError
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.model.content import OWN_PORTS
 from pnne_nb.graph.model.lint import MAX_NESTED, TOO_DEEP
-from pnne_nb.graph.model.node import Edge, Node, split_port
+from pnne_nb.graph.model.node import Edge, Node
 from pnne_nb.graph.schema.registry import registry
+from pnne_nb.graph.schema.spec import AUTO
 
 NO_WIRES: Mapping[str, Ref] = {}
 
 
 @final
-class GraphSnapshot(msgspec.Struct, frozen=True):
+class GraphSnapshot(msgspec.Struct, frozen=True, dict=True):  # dict: for what is derived once from the fields
     """Snapshot of one definition.
 
     Attributes:
@@ -40,15 +43,38 @@ class GraphSnapshot(msgspec.Struct, frozen=True):
     order: tuple[str, ...]
     edges: tuple[Edge, ...]
 
-    @property
+    @functools.cached_property
     def inputs(self) -> tuple[str, ...]:
         """Names of the Input nodes."""
-        return tuple(name for name, node in self.nodes.items() if node.type == "Input")
+        return tuple([name for name, node in self.nodes.items() if node.type == "Input"])
 
-    @property
+    @functools.cached_property
     def outputs(self) -> tuple[str, ...]:
         """Names of the Output nodes."""
-        return tuple(name for name, node in self.nodes.items() if node.type == "Output")
+        return tuple([name for name, node in self.nodes.items() if node.type == "Output"])
+
+    @functools.cached_property
+    def blocks(self) -> tuple[tuple[Node, str], ...]:
+        """The nodes that show or hold a graph, with its id."""
+        some = [node for node in self.nodes.values() if node.type in OWN_PORTS]
+        return tuple([(node, node.definition) for node in some if node.definition is not None])
+
+    @functools.cached_property
+    def automatic(self) -> dict[str, list[str]]:
+        """The properties that are left to shape inference, by node."""
+        some = {type: registry.get(type) for type in {node.type for node in self.nodes.values()}}
+        inferable = {type: spec.inferable for type, spec in some.items() if spec is not None and spec.kind == "module"}
+        found: dict[str, list[str]] = {}
+        for name, node in self.nodes.items():
+            for prop in inferable.get(node.type, ()):
+                if node.properties.get(prop.name, prop.default) == AUTO:
+                    found.setdefault(name, []).append(prop.name)
+        return found
+
+    @functools.cached_property
+    def is_drawn(self) -> bool:
+        """Whether no node comes from an imported module."""
+        return all(node.origin is None for node in self.nodes.values())
 
 
 NO_SNAPSHOTS: Mapping[str, GraphSnapshot] = {}
@@ -69,7 +95,7 @@ def read(graph: NodeGraph, before: Mapping[str, GraphSnapshot] = NO_SNAPSHOTS) -
         _read(graph, "", snapshots, before, 0)
     depths: dict[str, int] = {}
     for id, snapshot in snapshots.items():
-        depths[id] = 1 + max((depths.get(node.definition or "", 0) for node in snapshot.nodes.values()), default=0)
+        depths[id] = 1 + max((depths.get(definition, 0) for _, definition in snapshot.blocks), default=0)
     if depths[""] > MAX_NESTED:
         raise CompileError(str(TOO_DEEP), [TOO_DEEP])
     return snapshots
@@ -86,8 +112,13 @@ def read_one(graph: NodeGraph, id: str, before: GraphSnapshot | None = None) -> 
             return GraphSnapshot(id, nodes, before.wires, before.followers, before.order, edges)
     wires: dict[str, dict[str, Ref]] = {}
     for source, target in edges:
-        node, port = split_port(target)
-        wires.setdefault(node, {})[port] = Ref(*split_port(source))
+        giver, _, output = source.partition(".")
+        node, _, port = target.partition(".")
+        incoming = wires.get(node)
+        if incoming is None:
+            wires[node] = {port: Ref(giver, output)}
+        else:
+            incoming[port] = Ref(giver, output)
     return GraphSnapshot(id, nodes, wires, *_order(nodes, wires), edges)
 
 
@@ -97,9 +128,9 @@ def paths_of(snapshots: Mapping[str, GraphSnapshot]) -> dict[str, list[str]]:
     paths[""].append("")
     # Users stand after what they use.
     for snapshot in reversed(list(snapshots.values())):
-        for node in snapshot.nodes.values():
-            if node.definition in snapshots and node.definition is not None:
-                paths[node.definition] += [f"{prefix}{node.name}." for prefix in paths[snapshot.id]]
+        for node, definition in snapshot.blocks:
+            if definition in snapshots:
+                paths[definition] += [f"{prefix}{node.name}." for prefix in paths[snapshot.id]]
     return paths
 
 
@@ -107,7 +138,7 @@ def size_of(snapshots: Mapping[str, GraphSnapshot]) -> int:
     """Return the number of nodes of a document, with each use of a definition counted."""
     sizes: dict[str, int] = {}
     for id, snapshot in snapshots.items():
-        sizes[id] = sum(1 + sizes.get(node.definition or "", 0) for node in snapshot.nodes.values())
+        sizes[id] = len(snapshot.nodes) + sum(sizes.get(definition, 0) for _, definition in snapshot.blocks)
     return sizes[""]
 
 
@@ -117,9 +148,9 @@ def _read(
     if depth > MAX_NESTED:
         raise CompileError(str(TOO_DEEP), [TOO_DEEP])
     snapshot = read_one(graph, id, before.get(id))
-    for node in snapshot.nodes.values():
-        if node.definition is not None and node.definition not in snapshots and node.definition in graph.graphs:
-            _read(graph, node.definition, snapshots, before, depth + 1)
+    for _, definition in snapshot.blocks:
+        if definition not in snapshots and definition in graph.graphs:
+            _read(graph, definition, snapshots, before, depth + 1)
     snapshots[id] = snapshot
 
 
@@ -128,17 +159,20 @@ def _order(
 ) -> tuple[dict[str, list[str]], tuple[str, ...]]:
     rank = {name: index for index, name in enumerate(nodes)}
     names = list(nodes)
-    waiting: dict[str, int] = {}
     followers: dict[str, list[str]] = {}
     as_drawn = True
     for name, incoming in wires.items():
-        sources = {ref.node for ref in incoming.values()}
-        waiting[name] = len(sources)
-        for source in sources:
-            followers.setdefault(source, []).append(name)
-            as_drawn = as_drawn and rank[source] < rank[name]
+        here = rank[name]
+        sources = [ref.node for ref in incoming.values()]
+        for source in sources if len(sources) == 1 else dict.fromkeys(sources):
+            if source in followers:
+                followers[source].append(name)
+            else:
+                followers[source] = [name]
+            as_drawn = as_drawn and rank[source] < here
     if as_drawn:
         return followers, tuple(names)
+    waiting = {name: len({ref.node for ref in incoming.values()}) for name, incoming in wires.items()}
     ready = [index for index, name in enumerate(names) if not waiting.get(name)]
     order = []
     while ready:

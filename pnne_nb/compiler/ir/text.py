@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
+
+import msgspec
 
 from pnne_nb.compiler.ir.literals import emit
 
@@ -13,7 +15,7 @@ WIDTH = 88
 INDENT = "    "
 
 
-class Bracketed(NamedTuple):
+class Bracketed(msgspec.Struct, frozen=True, gc=False):
     """An expression in brackets, at which a line may be broken.
 
     Attributes:
@@ -29,8 +31,10 @@ class Bracketed(NamedTuple):
     joint: str = ", "
 
     def __str__(self) -> str:
-        opening, items, closing, joint = self
-        return opening + joint.join(map(str, items)) + closing
+        items = self.items
+        if len(items) == 1:  # what most calls have
+            return f"{self.opening}{items[0]}{self.closing}"
+        return f"{self.opening}{self.joint.join(map(str, items))}{self.closing}"
 
 
 Text: TypeAlias = "str | Bracketed"
@@ -39,12 +43,16 @@ Text: TypeAlias = "str | Bracketed"
 
 def before(prefix: str, text: Text) -> Text:
     """Return an expression with a prefix."""
-    return prefix + text if isinstance(text, str) else Bracketed(prefix + text.opening, *text[1:])
+    if isinstance(text, str):
+        return prefix + text
+    return Bracketed(prefix + text.opening, text.items, text.closing, text.joint)
 
 
 def behind(text: Text, suffix: str) -> Text:
     """Return an expression with a suffix."""
-    return text + suffix if isinstance(text, str) else text._replace(closing=text.closing + suffix)
+    if isinstance(text, str):
+        return text + suffix
+    return Bracketed(text.opening, text.items, text.closing + suffix, text.joint)
 
 
 def display(items: Sequence[Text]) -> Bracketed:
@@ -90,7 +98,7 @@ def laid_out(text: Text, margin: str, comment: str = "", lead: str = "") -> list
         return [line + tail] if len(line + tail) <= WIDTH or not comment else [f"{margin}# {comment}", line]
     if len(margin + text.opening) > WIDTH and " = " in text.opening:  # many names on the left
         names, _, opening = text.opening.partition(" = ")
-        inner = laid_out(text._replace(opening=opening), margin + INDENT)
+        inner = laid_out(Bracketed(opening, text.items, text.closing, text.joint), margin + INDENT)
         return [f"{margin}{names} = (", *inner, f"{margin}){tail}"]
     call = text.opening.endswith("(") and text.opening != "("
     alone = call and len(text.items) == 1 and isinstance(text.items[0], Bracketed) and text.items[0].opening[-1] == "["

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import final
 
@@ -52,19 +51,23 @@ class Variables:
             self._used.add(name)
             self.entries[entry.node] = name
             self._names[Ref(entry.node, "output")] = name
-        self._reads = [tuple(dict.fromkeys(references(call))) for call in program.calls]
+        self._reads = [_read_by(call) for call in program.calls]
         self._last: dict[Ref, int] = {}
-        self._readers = Counter(ref for reads in self._reads for ref in reads)
+        self._readers: dict[Ref, int] = {}
+        readers, last = self._readers, self._last
         for index, reads in enumerate(self._reads):
             for ref in reads:
-                self._last[ref] = index
+                readers[ref] = readers.get(ref, 0) + 1
+                last[ref] = index
         for result in program.results:
             for ref in references_in(result.value):
-                self._readers[ref] += 1
-                self._last[ref] = len(program.calls)
+                readers[ref] = readers.get(ref, 0) + 1
+                last[ref] = len(program.calls)
         self._numbers = numbers(program)
-        self._tensors = [tuple([ref for ref in reads if ref.node not in self._numbers]) for reads in self._reads]
-        self._following = [self._chained(index) for index in range(len(program.calls))]
+        self._tensors = self._reads
+        if self._numbers:
+            self._tensors = [tuple([ref for ref in reads if ref.node not in self._numbers]) for reads in self._reads]
+        self._following = self._chains()
         self._own = dict(self._beginnings())
         self._wishes = self._leading() if self._wished else {}
 
@@ -72,20 +75,28 @@ class Variables:
         """Return the variable that holds a value."""
         return self._names[ref]
 
-    def inputs(self, index: int) -> tuple[str, ...]:
-        """Return the variables that a call reads, by its index."""
-        return tuple([self._names[ref] for ref in self._reads[index]])
-
-    def step(self, index: int) -> tuple[str, list[str]]:
+    def step(self, index: int) -> tuple[tuple[str, ...], str, list[str]]:
         """Assign the results of the call at `index`; calls are passed in order.
 
         Returns:
-            The target of the assignment (empty if the result is unused), and the variables to delete after it.
+            The variables that the call reads, the target of the assignment (empty if the result is unused), and the
+            variables to delete after it.
         """
+        call, chained = self._program.calls[index], self._following[index]
+        if chained is not None and len(self._reads[index]) == 1 and call.single and not self._wishes:
+            # What most calls do: they alone work on a value, and what they make takes over its variable.
+            made = Ref(call.node, str(call.results[0]))
+            if made in self._last:
+                name = self._names[made] = self._names.pop(chained)
+                self._lent.discard(name)
+                return (name,), name, []
         free: dict[Ref, str] = {}
+        inputs: list[str] = []
         for ref in self._reads[index]:
+            name = self._names[ref]
+            inputs.append(name)
             if self._last[ref] == index:
-                name = self._names.pop(ref)
+                del self._names[ref]
                 if ref.node not in self.entries or name in GENERIC:
                     free[ref] = name
                     self._used.discard(name)
@@ -98,18 +109,20 @@ class Variables:
             for ref, name in free.items()
             if name not in self._used and ref.node not in self._numbers and ref.node not in self.entries
         ]
-        return targets, dead
+        return tuple(inputs), targets, dead
 
-    def _chained(self, index: int) -> Ref | None:
-        """Return the value whose variable a call takes over because it alone works on it, or nearly so."""
-        read = self._tensors[index]
-        if len(read) != 1 or self._last[read[0]] != index or self._program.calls[index].node in self._numbers:
-            return None
-        ref = read[0]
-        if ref.node in self.entries and self.entries[ref.node] not in GENERIC:
-            return None
-        # What several calls have worked on is a fork: a layer there begins a branch.
-        return ref if self._readers[ref] == 1 or not _speaking(self._program.calls[index]) else None
+    def _chains(self) -> list[Ref | None]:
+        """Return for each call the value whose variable it takes over because it alone works on it, or nearly so."""
+        found: list[Ref | None] = []
+        fixed = {node for node, name in self.entries.items() if name not in GENERIC}
+        for index, (call, read) in enumerate(zip(self._program.calls, self._tensors, strict=True)):
+            ref = read[0] if len(read) == 1 and self._last[read[0]] == index else None
+            if ref is None or ref.node in fixed or call.node in self._numbers:
+                found.append(None)
+            else:
+                # What several calls have worked on is a fork: a layer there begins a branch.
+                found.append(ref if self._readers[ref] == 1 or not _speaking(call) else None)
+        return found
 
     def _leading(self) -> dict[Ref, str]:
         """Return what the author calls values, and what is made for one of them alone: ``scores = scores / 8``."""
@@ -154,19 +167,26 @@ class Variables:
     def _left(self, index: int, free: Mapping[Ref, str]) -> str:
         """Return the assignment target of the call at `index`."""
         call = self._program.calls[index]
-        made = [Ref(call.node, str(port)) for port in (call.results if call.single else _ports(call.results))]
-        read = [ref for ref in made if ref in self._last]
-        if not read:
-            return ""
-        several = len(read) > 1 or (not call.single and call.node in self._numbers)
+        if call.single:
+            value = Ref(call.node, str(call.results[0])) if call.results else None
+            return self._assigned(index, value, free, several=False) if value in self._last else ""
+        read = [ref for port in _ports(call.results) if (ref := Ref(call.node, port)) in self._last]
+        several = len(read) > 1 or call.node in self._numbers
         for ref in read:
-            name = self._wish(ref) if self._wishes else ""
-            name = name or ("" if several else self._taken_over(index, free))
-            name = name or self._fresh(index, ref.port if several else None)
-            self._used.add(name)
-            self._lent.discard(name)
-            self._names[ref] = name
-        return self._names[read[0]] if call.single else self._written(call, call.results)
+            self._assigned(index, ref, free, several=several)
+        return self._written(call, call.results) if read else ""
+
+    def _assigned(self, index: int, ref: Ref, free: Mapping[Ref, str], *, several: bool) -> str:
+        """Choose the variable of a value that the call at `index` makes, alone or as one of `several`."""
+        name = self._wish(ref) if self._wishes else ""
+        if not name and not several:
+            name = self._taken_over(index, free)
+        if not name:
+            name = self._fresh(index, ref.port if several else None)
+        self._used.add(name)
+        self._lent.discard(name)
+        self._names[ref] = name
+        return name
 
     def _wish(self, ref: Ref) -> str:
         """Return the name that the author of an imported module uses for a value, if nothing else has it now."""
@@ -198,6 +218,14 @@ class Variables:
 def is_variable(name: str) -> bool:
     """Return whether a value may be named so."""
     return is_identifier(name) and name not in RESERVED and name not in _BUILTINS and not name.startswith("__")
+
+
+def _read_by(call: Call) -> tuple[Ref, ...]:
+    """Return the values that a call reads, each once."""
+    arguments = call.arguments
+    if len(arguments) == 1 and not call.keywords and type(arguments[0]) is Ref:  # what most calls are
+        return (arguments[0],)
+    return tuple(dict.fromkeys(references(call)))
 
 
 def _ports(results: Returns) -> Iterator[str]:

@@ -12,6 +12,8 @@ from pnne_nb.graph.model.node import Node, whole_of
 
 def member_paths(snapshot: GraphSnapshot) -> dict[str, str]:
     """Return the attribute of each node's module: its name, or ``layers.0`` inside a list."""
+    if snapshot.is_drawn:
+        return {name: name for name in snapshot.nodes}
     paths: dict[str, str] = {}
     for name, node in snapshot.nodes.items():
         if node.origin is None:
@@ -67,6 +69,8 @@ def ties(snapshots: Mapping[str, GraphSnapshot], diagnostics: list[Diagnostic]) 
         diagnostics: What cannot be tied any more is added to it.
     """
     root = snapshots[""]
+    if root.is_drawn:
+        return
     tied = {name: node.origin.ties for name, node in root.nodes.items() if node.origin is not None and _is_drawn(node)}
     paths = module_paths(root) if tied else {}
     places: dict[str, dict[str, str]] = {}
@@ -97,6 +101,8 @@ def frozen(snapshots: Mapping[str, GraphSnapshot], snapshot: GraphSnapshot) -> I
         snapshots: Every definition by id.
         snapshot: The graph that holds them.
     """
+    if snapshot.is_drawn:
+        return
     paths: dict[str, str] | None = None
     for name, node in snapshot.nodes.items():
         if node.origin is None or not node.origin.frozen or node.type == "Module" or node.shares is not None:

@@ -9,7 +9,6 @@ import msgspec
 
 from pnne_nb.catalog.custom import ObjectMaker
 from pnne_nb.compiler.codegen.expressions import is_known
-from pnne_nb.compiler.ir.bind import automatic_properties
 from pnne_nb.compiler.ir.program import (
     Argument,
     Attribute,
@@ -40,7 +39,7 @@ from pnne_nb.compiler.shapes.infer import failure
 from pnne_nb.errors import Diagnostic
 from pnne_nb.graph.model.node import Node, ablated, whole_of
 from pnne_nb.graph.schema.registry import registry
-from pnne_nb.graph.schema.spec import NodeSpec
+from pnne_nb.graph.schema.structural import ABLATE, REROUTE, SHARES
 
 CONTAINERS: Mapping[str, Holder] = {
     "torch.nn.modules.container.ModuleList": "ModuleList",
@@ -53,7 +52,7 @@ IGNORED = ("training",)
 """Kinds of nodes that belong to the training, not to the model."""
 
 
-class LoweredNode(msgspec.Struct, frozen=True):
+class LoweredNode(msgspec.Struct, frozen=True, gc=False):  # a tree, and one for each node
     """A node with its member and call, and what they were made from.
 
     Attributes:
@@ -125,10 +124,10 @@ class _Lowering:
         self.diagnostics: list[Diagnostic] = []
         self._constructions: dict[str, Construction] = {}
         self._holders = {
-            node.definition: _holder(node, snapshot)
+            definition: _holder(node, snapshot)
             for snapshot in snapshots.values()
-            for node in snapshot.nodes.values()
-            if node.is_box and node.definition is not None
+            for node, definition in snapshot.blocks
+            if node.is_box
         }
         types = {node.type for snapshot in snapshots.values() for node in snapshot.nodes.values()}
         self._specs = {type: registry[type] for type in types}
@@ -143,23 +142,27 @@ class _Lowering:
         paths = member_paths(snapshot)
         values = _values(snapshot, self._snapshots, paths)
         nodes = self.nodes[snapshot.id] = self._unchanged(snapshot) or self._nodes(snapshot, paths, values)
-        held = [(b.node, b.member) for b in nodes.values() if b.member is not None and b.node.shares is None]
-        calls = {name: bound.call for name, bound in nodes.items() if bound.call is not None}
+        held = [
+            (bound.node, bound.member)
+            for bound in nodes.values()
+            if bound.member is not None and (SHARES.name not in bound.node.properties or bound.node.shares is None)
+        ]
         holds = self._holders.get(snapshot.id, "")
-        if holds:
-            calls = {}  # its own code decides
-        whole = "" if snapshot.id else whole_of(snapshot.nodes)
+        # The own code of what a graph only holds decides what is called.
+        calls = {} if holds else {name: bound.call for name, bound in nodes.items() if bound.call is not None}
+        whole = "" if snapshot.id or snapshot.is_drawn else whole_of(snapshot.nodes)
         if whole:
             self._require_free(snapshot, whole, [member.name for _, member in held])
         # Imported members stand where the original has them: nodes are in the order in which they run.
-        held.sort(key=lambda each: (each[1].name != whole, place_of(each[0])))
+        if not snapshot.is_drawn:
+            held.sort(key=lambda each: (each[1].name != whole, place_of(each[0])))
         program = Program(
             definition=snapshot.id,
             members=tuple([member for _, member in held]),
             entries=tuple(
                 Entry(name, tensor=self._annotations.takes_tensor(snapshot, name)) for name in snapshot.inputs
             ),
-            calls=tuple(calls[name] for name in snapshot.order if name in calls),
+            calls=tuple([calls[name] for name in snapshot.order if name in calls]),
             results=tuple(
                 Result(
                     name,
@@ -201,13 +204,18 @@ class _Lowering:
     ) -> dict[str, LoweredNode]:
         kept = self._kept(snapshot)
         nodes: dict[str, LoweredNode] = {}
-        ignored = {name for name, node in snapshot.nodes.items() if self._specs[node.type].kind in IGNORED}
+        ignored: set[str] = set()
+        if any(spec.kind in IGNORED for spec in self._specs.values()):
+            ignored = {name for name, node in snapshot.nodes.items() if self._specs[node.type].kind in IGNORED}
         for name, node in snapshot.nodes.items():
-            if name in ignored or node.type in ("Input", "Output", "Constant"):
+            if node.type in ("Input", "Output", "Constant") or name in ignored:
                 continue
             spec = self._specs[node.type]
             drawn = snapshot.wires.get(name, NO_WIRES)
-            context = self._context(snapshot, node, spec, paths)
+            if spec.kind == "structural" or name in snapshot.automatic or SHARES.name in node.properties:
+                context = self._context(snapshot, node, paths)
+            else:  # what most are
+                context = LoweringContext(paths[name], paths[name])
             bound = kept.get(name)
             if bound is None or bound.node is not node or bound.wires != drawn or bound.context != context:
                 wires: Mapping[str, Argument] = drawn
@@ -245,19 +253,17 @@ class _Lowering:
             if node.type in ("Constant", "Parameter", "Buffer") or ablated(node) or registry[node.type].kind in IGNORED
         }
 
-    def _context(
-        self, snapshot: GraphSnapshot, node: Node, spec: NodeSpec, paths: Mapping[str, str]
-    ) -> LoweringContext:
+    def _context(self, snapshot: GraphSnapshot, node: Node, paths: Mapping[str, str]) -> LoweringContext:
         path, shares, definition = paths[node.name], node.shares, node.definition
         owner = paths.get(shares, node.name) if shares else path
         if definition is not None:
             ports = _ports(self._snapshots[definition])
             return LoweringContext(path, owner, *ports, holds=self._holders.get(definition, ""))
         sizes = NO_SIZES
-        if spec.kind == "module" and shares is None and (names := automatic_properties(spec, node.properties)):
-            uses = self._paths[snapshot.id]
+        if node.name in snapshot.automatic and shares is None:
+            names, uses = snapshot.automatic[node.name], self._paths[snapshot.id]
             sizes = automatic_sizes(node, names, snapshot, uses, self._resolved, self.diagnostics)
-        return LoweringContext(path, owner, sizes=sizes)
+        return LoweringContext(path, owner, (), (), "", sizes)
 
     def _require_all(
         self, snapshot: GraphSnapshot, node: Node, inputs: Iterable[str], wires: Mapping[str, Argument]
@@ -292,7 +298,7 @@ def _values(
         elif node.type in ("Parameter", "Buffer"):
             held = node.properties.get("of")
             values[Ref(name, "output")] = Attribute(held if isinstance(held, str) else tensor_name(paths[name], name))
-        if ablated(node) == "bypass":
+        if (node.type == REROUTE or ABLATE.name in node.properties) and ablated(node) == "bypass":
             bypassed.add(name)
     for name in snapshot.order if bypassed else ():
         # What does not run gives its first input on, which may itself be written in place.

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from pnne_nb.compiler.ir.bind import bind, construct, with_element_type
+from pnne_nb.compiler.ir.bind import construct, passed, with_element_type
 from pnne_nb.compiler.ir.program import Argument, Call, Construction, Holder, Layer, Member, Nested, Opaque, Weight
 from pnne_nb.compiler.ir.snapshot import GraphSnapshot
 from pnne_nb.errors import Diagnostic
 from pnne_nb.graph.model.node import Node, inside, is_uncalled
 from pnne_nb.graph.schema.spec import NodeSpec
+from pnne_nb.graph.schema.structural import INSIDE
 from pnne_nb.graph.schema.values import Value
 
 AuthorVariables = tuple[tuple[str, str], ...]
@@ -24,8 +25,11 @@ Resolved = Mapping[str, Mapping[str, Value]]
 
 NO_SIZES: Mapping[str, Value] = {}
 
+_HOLDING = ("Subgraph", "Module", "Parameter", "Buffer")
+"""Types of nodes that hold a graph, a module or a tensor; all others are calls of what torch has."""
 
-class LoweringContext(msgspec.Struct, frozen=True):
+
+class LoweringContext(msgspec.Struct, frozen=True, gc=False):  # a tree, and one for each node
     """Inputs of the lowering of a node, beside the node and its wires.
 
     Attributes:
@@ -61,8 +65,22 @@ def lower_node(
         context: What else it depends on.
         constructions: Those that were made so far, by what they are made from; a new one is added.
     """
-    member, call = _lowered(node, spec, wires, context, constructions)
-    if call is None or (is_uncalled(node) and not wires):
+    member: Member | None = None
+    if spec.kind == "structural" and node.type in _HOLDING:
+        member, call = _held(node, spec, wires, context)
+    else:
+        sizes = context.sizes
+        arguments, keywords = passed(spec, {**node.properties, **sizes} if sizes else node.properties, wires)
+        results, single = spec.taken_apart(node.properties)
+        if spec.kind == "module":
+            call = Call(node.name, "member", context.owner, arguments, keywords, results, single)
+            member = Layer(context.path, _construction(spec, node, sizes, constructions))
+        else:
+            kind = spec.kind if spec.kind == "method" else "function"
+            call = Call(node.name, kind, spec.target, arguments, keywords, results, single)
+    if call is None or (node.origin is None and INSIDE.name not in node.properties):
+        return member, call
+    if is_uncalled(node) and not wires:
         return member, None
     variables, around = author_variables(node, spec), inside(node)
     if variables or around:
@@ -70,32 +88,20 @@ def lower_node(
     return member, call
 
 
-def _lowered(
-    node: Node,
-    spec: NodeSpec,
-    wires: Mapping[str, Argument],
-    context: LoweringContext,
-    constructions: dict[str, Construction],
+def _held(
+    node: Node, spec: NodeSpec, wires: Mapping[str, Argument], context: LoweringContext
 ) -> tuple[Member | None, Call | None]:
-    match node.type:
-        case "Subgraph":
-            assert node.definition is not None, "lint reports a Subgraph node without a definition"
-            return Nested(context.path, node.definition), _call(node, context, context.inputs, context.outputs, wires)
-        case "Module":
-            if node.definition is not None and context.holds != "Module":
-                return Nested(context.path, node.definition), None
-            inputs, outputs = _names(spec, node, "inputs"), _names(spec, node, "outputs")
-            # One without ports is kept for its tensors only.
-            call = _call(node, context, inputs, outputs, wires) if inputs or outputs else None
-            return _opaque(context.path, node), call
-        case "Parameter" | "Buffer":
-            return None if isinstance(node.properties.get("of"), str) else _weight(spec, node, context.path), None
-    bound = bind(spec, node.properties, wires, context.sizes)
-    if spec.kind == "module":
-        call = Call(node.name, "member", context.owner, bound.arguments, bound.keywords, bound.results, bound.single)
-        return Layer(context.path, _construction(spec, node, context.sizes, constructions)), call
-    kind = spec.kind if spec.kind == "method" else "function"
-    return None, Call(node.name, kind, spec.target, bound.arguments, bound.keywords, bound.results, bound.single)
+    if node.type == "Subgraph":
+        assert node.definition is not None, "lint reports a Subgraph node without a definition"
+        return Nested(context.path, node.definition), _call(node, context, context.inputs, context.outputs, wires)
+    if node.type == "Module":
+        if node.definition is not None and context.holds != "Module":
+            return Nested(context.path, node.definition), None
+        inputs, outputs = _names(spec, node, "inputs"), _names(spec, node, "outputs")
+        # One without ports is kept for its tensors only.
+        call = _call(node, context, inputs, outputs, wires) if inputs or outputs else None
+        return _opaque(context.path, node), call
+    return None if isinstance(node.properties.get("of"), str) else _weight(spec, node, context.path), None
 
 
 def _call(
@@ -116,8 +122,8 @@ def _construction(
     spec: NodeSpec, node: Node, sizes: Mapping[str, Value], constructions: dict[str, Construction]
 ) -> Construction:
     # Equal layers, of which a network has many, are bound once. repr tells 1 from 1.0 and True.
-    properties = with_element_type(node)
-    key = f"{node.type} {properties!r} {sizes!r}"
+    properties = with_element_type(node) if node.origin is not None else node.properties
+    key = f"{node.type} {properties!r} {sizes!r}" if sizes else f"{node.type} {properties!r}"
     found = constructions.get(key)
     if found is None:
         found = constructions[key] = construct(spec, {**properties, **sizes})

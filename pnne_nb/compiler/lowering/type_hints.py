@@ -25,9 +25,8 @@ class Annotations:
         self._specs = specs
         self._uses: dict[str, list[tuple[GraphSnapshot, str]]] = {id: [] for id in snapshots}
         for snapshot in snapshots.values():
-            for name, node in snapshot.nodes.items():
-                if node.definition is not None:
-                    self._uses[node.definition].append((snapshot, name))
+            for node, definition in snapshot.blocks:
+                self._uses[definition].append((snapshot, node.name))
         self._taken: dict[tuple[str, str], bool] = {}
 
     def takes_tensor(self, snapshot: GraphSnapshot, name: str) -> bool:

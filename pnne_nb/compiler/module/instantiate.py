@@ -173,8 +173,9 @@ def make_indexable(loaded: Loaded) -> None:
 
 
 def _is_numbered(program: Program) -> bool:
-    names = [member.name for member in program.members if not isinstance(member, Weight)]
-    return bool(names) and names == [str(index) for index in range(len(names))]
+    modules = (member for member in program.members if not isinstance(member, Weight))
+    first = next(modules, None)
+    return first is not None and first.name == "0" and all(each.name == str(n) for n, each in enumerate(modules, 1))
 
 
 def _step(self: nn.Module, index: int | slice) -> nn.Module:

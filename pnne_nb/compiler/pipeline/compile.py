@@ -15,7 +15,6 @@ from pnne_nb.compiler.codegen.loader import Loaded
 from pnne_nb.compiler.codegen.readable.simplify import comments, parts_of, tidied
 from pnne_nb.compiler.codegen.source_map import Generated
 from pnne_nb.compiler.codegen.writer import generate
-from pnne_nb.compiler.ir.bind import automatic_properties
 from pnne_nb.compiler.ir.program import Unit
 from pnne_nb.compiler.ir.snapshot import NO_WIRES, GraphSnapshot, paths_of, read, size_of
 from pnne_nb.compiler.lowering.device_placement import place
@@ -181,7 +180,8 @@ def _compiled(graph: NodeGraph) -> _Compiled:
         version, document = graph.version, graph.frozen()
         snapshots = _finished(graph, before)
     resolved: Resolved = {}
-    if _has_automatic(snapshots) or sum(len(snapshot.nodes) for snapshot in snapshots.values()) <= CHECKED_NODES:
+    each = snapshots.values()
+    if any(snapshot.automatic for snapshot in each) or sum(len(snapshot.nodes) for snapshot in each) <= CHECKED_NODES:
         shapes = infer(graph, snapshots)
         if wrong := _errors(shapes.diagnostics):
             raise failure(graph.name, wrong, ShapeError)
@@ -196,16 +196,6 @@ def _compiled(graph: NodeGraph) -> _Compiled:
     gone = weakref.ref(graph, lambda _: _known.pop(identity, None))
     _known[identity] = compiled = _Compiled(gone, version, lowered, generated, loaded)
     return compiled
-
-
-def _has_automatic(snapshots: Mapping[str, GraphSnapshot]) -> bool:
-    """Return whether any node leaves a property to shape inference."""
-    return any(
-        spec.kind == "module" and spec.inferable and automatic_properties(spec, node.properties)
-        for snapshot in snapshots.values()
-        for node in snapshot.nodes.values()
-        if (spec := registry.get(node.type)) is not None
-    )
 
 
 def program_of(graph: NodeGraph) -> Unit:

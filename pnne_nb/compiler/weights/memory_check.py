@@ -53,7 +53,7 @@ def require_room(unit: Unit, make: Callable[[], nn.Module], absent: Collection[s
     Raises:
         CompileError: If they do not: with the largest node, what it takes and what is free.
     """
-    if torch.get_default_device().type != "cpu" or (at_most := bound(unit)) <= HARMLESS:
+    if (at_most := bound(unit)) <= HARMLESS or torch.get_default_device().type != "cpu":
         return
     free = memory().free
     if at_most <= free:
@@ -97,20 +97,20 @@ def bound(unit: Unit) -> int:
     inside: dict[str, int] = {}
     layers: dict[int, int] = {}  # equal ones share one construction
     for id, program in unit.programs.items():
-        inside[id] = sum(_bound_of(member, inside, layers) for member in program.members)
+        inside[id] = sum([_bound_of(member, inside, layers) for member in program.members])
     return inside[""]
 
 
 def _bound_of(member: Member, inside: Mapping[str, int], layers: dict[int, int]) -> int:
+    if type(member) is Layer:
+        construction = member.construction
+        key = id(construction)
+        if key not in layers:
+            sizes = list(_numbers(construction))
+            # A kernel counts once for each dimension, the state of a recurrent layer twice.
+            layers[key] = 16 * prod(sizes) * max(sizes, default=0)
+        return layers[key]
     match member:
-        case Layer():
-            construction = member.construction
-            key = id(construction)
-            if key not in layers:
-                sizes = list(_numbers(construction))
-                # A kernel counts once for each dimension, the state of a recurrent layer twice.
-                layers[key] = 16 * prod(sizes) * max(sizes, default=0)
-            return layers[key]
         case Weight(shape=shape):
             return 8 * prod(shape)
         case Nested(definition=definition) | Opaque(definition=definition) if definition:

@@ -73,7 +73,7 @@ class _Track:
         self._steps = graph.steps
         self._shown = {
             (id, name): node.definition
-            for id, view in graph.graphs.items()
+            for id, view in (graph.graphs.items() if len(graph.graphs) > 1 else ())
             for name, node in view.nodes.copy().items()  # under one lock, not one for each
             if node.definition is not None
         }

@@ -297,6 +297,9 @@ def _distinct(names: Iterable[str]) -> Iterable[str]:
     return dict.fromkeys(names)
 
 
+OWN_PORTS = ("Subgraph", "Module")
+"""Types whose nodes have ports of their own; those of all others have the ports that their type says."""
+
 KEYWORDS = "*"
 """Among the inputs that a Module lists: those after it are passed by keyword, as in a signature. No port."""
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import final
 
 from pnne_nb.errors import Diagnostic, GraphError, Retype, near, shown
-from pnne_nb.graph.model.content import Content, GraphIndex, find_input, find_output, input_ports
-from pnne_nb.graph.model.node import Node, is_uncalled, split_port
+from pnne_nb.graph.model.content import OWN_PORTS, Content, GraphIndex, find_input, find_output, input_ports
+from pnne_nb.graph.model.node import Node, is_uncalled
 from pnne_nb.graph.model.paths import find_node
 from pnne_nb.graph.model.validate import Types, sharing_fault
 from pnne_nb.graph.schema.habits import layers_of, meant_layer
 from pnne_nb.graph.schema.property_types import check
-from pnne_nb.graph.schema.spec import NodeSpec, kinds_fit
+from pnne_nb.graph.schema.spec import NodeSpec, Port, kinds_fit
+from pnne_nb.graph.schema.structural import SHARES
 
 MAX_NODES = 200_000
 """Nodes in a document, each use of a definition counted: a small hostile file could nest its way to billions."""
@@ -46,9 +48,10 @@ def lint(content: Content, types: Types) -> list[Diagnostic]:
                 hint="Use definitions less often inside each other.",
             )
         ]
-    found = list(lint_graph(content, types))
-    _lint_inside(content, "", "", types, found)
-    return found
+    linter = _Linter(content, types)
+    linter.found += lint_graph(content, types)
+    linter.graph("", "")
+    return linter.found
 
 
 def extent(content: Content) -> tuple[int, int]:
@@ -94,149 +97,198 @@ def lint_graph(content: Content, types: Types) -> Iterator[Diagnostic]:
 def lint_at(content: Content, paths: Iterable[str], types: Types) -> dict[str, list[Diagnostic]]:
     """Find what is wrong at some nodes only, and under ``""`` what the whole lacks; see `NodeGraph.diagnostics_at`."""
     found = {"": list(lint_graph(content, types))}
+    linter = _Linter(content, types)
     for path in paths:
         try:
             graph, node, _ = find_node(content, path)
         except GraphError:
             continue
-        found[path] = []
-        _lint_node(content, graph, node, path, types, found[path])
+        found[path] = linter.found = []
+        linter.node(graph, node, path, boxed=bool(graph.id) and content.is_box(graph.id))
     return found
 
 
-# What follows adds to a list instead of yielding: it is asked of every node for each compilation, and seldom finds
-# anything.
+@final
+class _Approved:
+    """What is right at every node of one type, or was found to be right at one of them: that is not asked again.
+
+    Attributes:
+        spec: The type.
+        needed: The inputs that each node must have; None where the nodes have ports of their own.
+        numbers: Properties with a whole number that fits.
+        joints: The input at which an edge ends, by the port that the edge names, the type that it comes from and the
+            output there.
+    """
+
+    def __init__(self, spec: NodeSpec) -> None:
+        self.spec = spec
+        self.needed = None if spec.type in OWN_PORTS else _needed(spec, spec.inputs)
+        self.numbers: set[tuple[str, int]] = set()
+        self.joints: dict[tuple[str, str, str], str] = {}
 
 
-def _lint_inside(content: Content, id: str, prefix: str, types: Types, found: list[Diagnostic]) -> None:
-    graph = content.graphs[id]
-    for name in graph.order:
-        node = graph.nodes[name]
-        _lint_node(content, graph, node, prefix + name, types, found)
-        if node.definition is not None:
-            _lint_inside(content, node.definition, f"{prefix}{name}.", types, found)
+@final
+class _Linter:
+    """Finds what is wrong at nodes.
 
+    Attributes:
+        found: What was found. It is appended to instead of yielded: every compilation asks about every node, and seldom
+            is anything wrong.
+    """
 
-def _lint_node(
-    content: Content, graph: GraphIndex, node: Node, path: str, types: Types, found: list[Diagnostic]
-) -> None:
-    """Find what is wrong at one node, shown at `path`, or with the nested graph that it shows as a whole."""
-    spec = types.get(node.type)
-    if spec is None:
-        found.append(
-            Diagnostic(
-                code="unknown-type",
-                message=f"There is no node type {shown(node.type)}.{near(node.type, types)}",
-                node=path,
-                hint="Register it with pn.register_node, or replace the node.",
-            )
-        )
-        return
-    _lint_properties(graph, node, spec, path, found)
-    if graph.id and content.is_box(graph.id):
-        found += _lint_held(graph, node, spec, path)
-    else:
-        _lint_inputs(content, graph, node, spec, path, types, found)
-    if node.type == "Subgraph" and node.definition is not None and not content.graphs[node.definition].interface[1]:
-        found.append(
-            Diagnostic(
-                code="no-output",
-                message="The nested graph has no output, so it computes nothing.",
-                node=path,
-                hint="Enter it and add an Output node.",
-            )
-        )
+    def __init__(self, content: Content, types: Types) -> None:
+        self.found: list[Diagnostic] = []
+        self._content = content
+        self._types = types
+        self._approved: dict[str, _Approved] = {}
 
+    def graph(self, id: str, prefix: str) -> None:
+        """Find what is wrong at the nodes of a graph, and inside those that show graphs."""
+        graph = self._content.graphs[id]
+        boxed = bool(id) and self._content.is_box(id)
+        for name in graph.order:
+            node = graph.nodes[name]
+            self.node(graph, node, prefix + name, boxed=boxed)
+            if node.type in OWN_PORTS and node.definition is not None:
+                self.graph(node.definition, f"{prefix}{name}.")
 
-def _lint_properties(graph: GraphIndex, node: Node, spec: NodeSpec, path: str, found: list[Diagnostic]) -> None:
-    for name, value in node.properties.items():
-        prop = spec.property_named(name)
-        if prop is None:
-            names = [known.name for known in spec.properties]
-            found.append(
-                Diagnostic(
-                    code="unknown-property",
-                    message=f"{node.type} has no property {shown(name)}.{near(name, names)}",
-                    node=path,
-                    hint="Reset the property.",
-                )
-            )
-            continue
-        try:
-            check(prop.type, value)
-        except ValueError as error:
-            found.append(
-                Diagnostic(
-                    code="bad-value",
-                    message=f"{name} cannot be {shown(value)}: it must be {error}.",
-                    node=path,
-                    hint=f"Set {name} to a value that fits.",
-                )
-            )
-    if node.shares is not None:
-        if reason := sharing_fault(graph, node.name, node.type, node.shares):
-            found.append(
-                Diagnostic(
-                    code="bad-sharing",
-                    message=f"shares cannot be {node.shares!r}: {reason}",
-                    node=path,
-                    hint="Choose another node to share with, or reset shares.",
-                )
-            )
-        # The shared module is built from its owner's properties.
-        return
-    for prop in spec.required:
-        if prop.name in node.properties or (prop.role == "call" and graph.feeding(node.name, prop.name) is not None):
-            continue
-        found.append(
-            Diagnostic(
-                code="missing-property",
-                message=f"{prop.name} is not set, and has no default.",
-                node=path,
-                hint=f"Set {prop.name}{' or connect it' if prop.role == 'call' else ''}{_explained(prop.doc)}.",
-            )
-        )
+    def node(self, graph: GraphIndex, node: Node, path: str, *, boxed: bool) -> None:
+        """Find what is wrong at one node, shown at `path`, or with the nested graph that it shows as a whole.
 
-
-def _lint_inputs(
-    content: Content, graph: GraphIndex, node: Node, spec: NodeSpec, path: str, types: Types, found: list[Diagnostic]
-) -> None:
-    fed: set[str] = set()
-    for name, key in graph.incoming[node.name].items():
-        source = graph.edges[key].source
-        giver, output = split_port(source)
-        start = find_output(content, graph.nodes[giver], output, types)
-        end = find_input(content, node, name, types)
-        if end is not None:
-            fed.add(end.name)
-        if end is None:
-            message = f"{node.type} has no input {shown(name)}, which {source} is connected to."
-        elif start is None:
-            message = (
-                f"{giver} ({graph.nodes[giver].type}) has no output {shown(output)}, which {name} is connected to."
-            )
-        elif not kinds_fit(start.kind, end.kind):
-            message = f"{name} takes a {end.kind}, and {source} gives a {start.kind}."
+        Args:
+            graph: The graph that holds it.
+            node: The node.
+            path: Its path from the root.
+            boxed: Whether the graph is what a Module node holds, whose own code runs it.
+        """
+        approved = self._approved.get(node.type)
+        if approved is None:
+            spec = self._types.get(node.type)
+            if spec is None:
+                message = f"There is no node type {shown(node.type)}.{near(node.type, self._types)}"
+                hint = "Register it with pn.register_node, or replace the node."
+                self.found.append(Diagnostic(code="unknown-type", message=message, node=path, hint=hint))
+                return
+            approved = self._approved[node.type] = _Approved(spec)
+        self._properties(graph, node, approved, path)
+        if boxed:
+            self.found += _lint_held(graph, node, approved.spec, path)
         else:
-            continue
-        found.append(Diagnostic(code="bad-edge", message=message, node=path, port=name, hint="Remove the edge."))
-    if not fed and is_uncalled(node):
-        return
-    for port in input_ports(content, node, types) or ():
-        if port.name in fed or port.optional or _can_be_typed(spec, port.name):
-            continue
-        hint, fix = _function_or_layer(spec, path, port.name, types)
-        named = "" if port.name == "input" else f" {port.name}"
-        found.append(
-            Diagnostic(
-                code="unconnected-input",
-                message=f"Input{named} is not connected.",
-                node=path,
-                port=port.name,
-                hint=hint,
-                fix=fix,
+            self._inputs(graph, node, approved, path)
+        if node.type == "Subgraph" and (inner := node.definition) and not self._content.graphs[inner].interface[1]:
+            self.found.append(
+                Diagnostic(
+                    code="no-output",
+                    message="The nested graph has no output, so it computes nothing.",
+                    node=path,
+                    hint="Enter it and add an Output node.",
+                )
             )
-        )
+
+    def _properties(self, graph: GraphIndex, node: Node, approved: _Approved, path: str) -> None:
+        spec = approved.spec
+        for name, value in node.properties.items():
+            if type(value) is int and (name, value) in approved.numbers:
+                continue
+            prop = spec.property_named(name)
+            if prop is None:
+                names = [known.name for known in spec.properties]
+                self.found.append(
+                    Diagnostic(
+                        code="unknown-property",
+                        message=f"{node.type} has no property {shown(name)}.{near(name, names)}",
+                        node=path,
+                        hint="Reset the property.",
+                    )
+                )
+                continue
+            try:
+                check(prop.type, value)
+            except ValueError as error:
+                self.found.append(
+                    Diagnostic(
+                        code="bad-value",
+                        message=f"{name} cannot be {shown(value)}: it must be {error}.",
+                        node=path,
+                        hint=f"Set {name} to a value that fits.",
+                    )
+                )
+            else:
+                if type(value) is int:
+                    approved.numbers.add((name, value))
+        if SHARES.name in node.properties and node.shares is not None:
+            if reason := sharing_fault(graph, node.name, node.type, node.shares):
+                self.found.append(
+                    Diagnostic(
+                        code="bad-sharing",
+                        message=f"shares cannot be {node.shares!r}: {reason}",
+                        node=path,
+                        hint="Choose another node to share with, or reset shares.",
+                    )
+                )
+            # The shared module is built from its owner's properties.
+            return
+        for prop in spec.required:
+            if prop.name in node.properties:
+                continue
+            wirable = prop.role == "call"
+            if not wirable or graph.feeding(node.name, prop.name) is None:
+                hint = f"Set {prop.name}{' or connect it' if wirable else ''}{_explained(prop.doc)}."
+                message = f"{prop.name} is not set, and has no default."
+                self.found.append(Diagnostic(code="missing-property", message=message, node=path, hint=hint))
+
+    def _inputs(self, graph: GraphIndex, node: Node, approved: _Approved, path: str) -> None:
+        fed: set[str] = set()
+        for name, key in graph.incoming[node.name].items():
+            source = graph.edges[key].source
+            giver, _, output = source.partition(".")
+            origin = graph.nodes[giver]
+            joint = name, origin.type, output
+            if joint in approved.joints:
+                fed.add(approved.joints[joint])
+                continue
+            start = find_output(self._content, origin, output, self._types)
+            end = find_input(self._content, node, name, self._types)
+            if end is not None:
+                fed.add(end.name)
+            if end is None:
+                message = f"{node.type} has no input {shown(name)}, which {source} is connected to."
+            elif start is None:
+                message = f"{giver} ({origin.type}) has no output {shown(output)}, which {name} is connected to."
+            elif not kinds_fit(start.kind, end.kind):
+                message = f"{name} takes a {end.kind}, and {source} gives a {start.kind}."
+            else:
+                if approved.needed is not None and origin.type not in OWN_PORTS and not start.when:
+                    approved.joints[joint] = end.name
+                continue
+            self.found.append(
+                Diagnostic(code="bad-edge", message=message, node=path, port=name, hint="Remove the edge.")
+            )
+        needed = approved.needed
+        if not fed and is_uncalled(node):
+            return
+        if needed is None:
+            needed = _needed(approved.spec, input_ports(self._content, node, self._types) or ())
+        for port in needed:
+            if port in fed:
+                continue
+            hint, fix = _function_or_layer(approved.spec, path, port, self._types)
+            self.found.append(
+                Diagnostic(
+                    code="unconnected-input",
+                    message=f"Input{'' if port == 'input' else f' {port}'} is not connected.",
+                    node=path,
+                    port=port,
+                    hint=hint,
+                    fix=fix,
+                )
+            )
+
+
+def _needed(spec: NodeSpec, ports: Iterable[Port]) -> tuple[str, ...]:
+    """Return the inputs at which something must arrive: those that are neither optional nor typed in (``add.other``)."""
+    call = {prop.name for prop in spec.passed}  # the absence of one is a missing property
+    return tuple(port.name for port in ports if not port.optional and port.name not in call)
 
 
 def _function_or_layer(spec: NodeSpec, path: str, port: str, types: Types) -> tuple[str, Retype | None]:
@@ -253,12 +305,6 @@ def _explained(doc: str) -> str:
     text = doc.strip().rstrip(".")
     lowered = text[:1].lower() + text[1:] if text[1:2].islower() else text
     return f": {lowered}" if text else ""
-
-
-def _can_be_typed(spec: NodeSpec, port: str) -> bool:
-    """Return whether a value may be typed in instead (``add.other``): its absence is a missing property."""
-    prop = spec.property_named(port)
-    return prop is not None and prop.role == "call"
 
 
 def _lint_held(graph: GraphIndex, node: Node, spec: NodeSpec, path: str) -> Iterator[Diagnostic]:

@@ -221,6 +221,13 @@ class NodeSpec(msgspec.Struct, frozen=True, dict=True):  # dict: for what is der
         return tuple(port.name for port in self.inputs)
 
     @cached_property
+    def wired_inputs(self) -> tuple[str, ...] | None:
+        """The names of the inputs if nothing else is passed to the call, and they by position; otherwise None."""
+        names = self.input_names
+        plain = not self.passed and not any(port.variadic for port in self.inputs)
+        return names if plain and self.positional in ((), names) else None
+
+    @cached_property
     def inferable(self) -> tuple[Property, ...]:
         """The constructor's properties that may be left `AUTO`."""
         return tuple(prop for prop in self.properties if prop.role == "init" and admits(prop.type, AUTO))
@@ -232,6 +239,11 @@ class NodeSpec(msgspec.Struct, frozen=True, dict=True):  # dict: for what is der
     @cached_property
     def _outputs_vary(self) -> bool:
         return any(port.when for port in self.outputs)
+
+    @cached_property
+    def _taken_apart(self) -> tuple[Returns, bool]:
+        names: Returns = self.returns or tuple(port.name for port in self.outputs)
+        return names, not self.returns and len(names) == 1
 
     def input_named(self, name: str) -> Port | None:
         """Return the input port that `name` addresses, or None.
@@ -255,6 +267,13 @@ class NodeSpec(msgspec.Struct, frozen=True, dict=True):  # dict: for what is der
         if not self._outputs_vary:
             return self.outputs
         return tuple(port for port in self.outputs if not port.when or self._differs(port.when, properties))
+
+    def taken_apart(self, properties: Mapping[str, Value]) -> tuple[Returns, bool]:
+        """Return how the result of a call is taken apart, by output names, and whether it is one value."""
+        if self.returns or not self._outputs_vary:
+            return self._taken_apart
+        names = tuple(port.name for port in self.present_outputs(properties))
+        return names, len(names) == 1
 
     def _differs(self, name: str, properties: Mapping[str, Value]) -> bool:
         prop = self.property_named(name)

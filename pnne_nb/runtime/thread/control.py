@@ -362,11 +362,9 @@ class Control:
                 self._steps = max(0, self._steps - 1)
 
     def end(self, state: TrainingState, failed: Callable[[BaseException], object]) -> None:
-        """Note that the training thread is about to leave for the reason that `state` tells.
+        """Note that the training thread is about to leave, in `state`.
 
-        Args:
-            state: Tells it.
-            failed: Takes what is raised by whoever is told; the training has failed then.
+        If somebody who is told of it raises an exception, `failed` takes that, and the training has failed.
         """
         with self._lock:
             self._working = False
@@ -412,8 +410,7 @@ class Control:
 
         Args:
             reason: What the training then waits for, in words.
-            linger: Seconds for which the next step waits in case the visitor comes back; at most 0.05
-                seconds of this between two steps.
+            linger: Seconds for which the next step waits in case the visitor comes back, at most 0.05 between two steps.
         """
         key = threading.get_ident()
         if self.in_training_thread():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import pnne_nb as pn
-from pnne_nb.compiler.ir.bind import bind
+from pnne_nb.compiler.ir.bind import passed
 from pnne_nb.compiler.ir.snapshot import read
 from pnne_nb.compiler.pipeline import compile
 from pnne_nb.compiler.pipeline.compile import affected_nodes, load
@@ -43,15 +43,15 @@ class Work:
         self.bound = self.looked_at = 0
         errors_at = pn.NodeGraph.diagnostics_at
 
-        def counted_bind(*args: Any) -> object:
+        def counted_passed(*args: Any) -> object:
             self.bound += 1
-            return bind(*args)
+            return passed(*args)
 
         def counted_look(graph: pn.NodeGraph, paths: list[str]) -> object:
             self.looked_at += len(paths)
             return errors_at(graph, paths)
 
-        monkeypatch.setattr("pnne_nb.compiler.lowering.lower_node.bind", counted_bind)
+        monkeypatch.setattr("pnne_nb.compiler.lowering.lower_node.passed", counted_passed)
         monkeypatch.setattr(pn.NodeGraph, "diagnostics_at", counted_look)
         monkeypatch.setattr(compile, "CHECKED_NODES", 0)  # shapes are a cache of their own
 

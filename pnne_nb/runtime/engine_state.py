@@ -1,0 +1,168 @@
+"""What a training says of itself: its state and error, the live model, how far it is, what it was made of."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
+from torch import nn
+
+from pnne_nb.errors import no_attribute
+from pnne_nb.runtime.data.sources import DatasetSource, TensorSource
+from pnne_nb.runtime.faults.error_messages import in_brief
+from pnne_nb.runtime.faults.fault import Fault
+from pnne_nb.runtime.monitoring.memory_estimate import MemoryNeeds, needs_of
+from pnne_nb.runtime.objective.losses import LossChoice
+from pnne_nb.runtime.session.session import Session
+from pnne_nb.runtime.setup.argument_names import METHODS
+from pnne_nb.runtime.setup.config import Config
+from pnne_nb.runtime.setup.recipe import Recipe
+from pnne_nb.telemetry.frames import ProgressFrame, TrainingState
+
+
+class EngineState:
+    """The half of a `TrainingEngine` that gives no commands.
+
+    Attributes:
+        channel: Every frame that watchers want, bounded.
+        history: What was measured.
+        device: Where the training runs.
+
+    Args:
+        session: The training.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._loop, self._control, self._shared = session.loop, session.control, session.shared
+        self._executor, self._reports = session.executor, session.reports
+        self.device = self._loop.recipe.device
+        self.channel = self._reports.channel
+        self.history = self._reports.history
+
+    if not TYPE_CHECKING:  # for a type checker, the class would then have any attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_attribute(self, name, METHODS)
+
+    def __repr__(self) -> str:
+        return f"TrainingEngine({type(self._session.model).__name__}, loss={self.loss_choice}, state={self.state!r})"
+
+    def _repr_html_(self) -> str:
+        progress = self.progress
+        where = f"Epoch {min(progress.epoch, progress.epochs)} of {progress.epochs}, {progress.step} steps"
+        failed = "" if self.error is None else f"<p>{escape(in_brief(self.error))}</p>"
+        picture = self.history._repr_html_() if progress.step else ""
+        return f"<p><code>{escape(repr(self))}</code></p><p>{where}</p>{failed}{picture}"
+
+    @property
+    def loss_choice(self) -> LossChoice:
+        """The name of the loss, and why it was chosen if none was given."""
+        return self._session.loss_choice
+
+    @property
+    def state(self) -> TrainingState:
+        """``"idle"``, ``"running"``, ``"paused"``, ``"finished"``, ``"stopped"`` or ``"failed"``."""
+        return self._control.state
+
+    @property
+    def error(self) -> BaseException | None:
+        """What made the training fail, or None."""
+        return self._session.error
+
+    @property
+    def model(self) -> nn.Module:
+        """The live model; in a notebook cell, training waits from here to the end of the cell."""
+        if self._executor.process is None:
+            self._shared.use()
+        if self._executor.processes is not None:
+            with self._control.visit("a look at the model"), self._shared.edited():
+                self._executor.sync()
+        return self._session.model
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """The live optimizer; in a notebook cell, training waits from here to the end of the cell."""
+        self._shared.use()
+        return self._loop.recipe.optimizer
+
+    @property
+    def epochs(self) -> int:
+        """The last epoch that the training under way will make."""
+        return self._session.announcer.last_epoch
+
+    @property
+    def module(self) -> nn.Module:
+        """The live model without a turn at it: for the names of its layers, and for probes; do not run it."""
+        return self._session.model
+
+    @property
+    def gradient_scale(self) -> float:
+        """The factor that gradients have inside a backward pass: of the scaler with ``precision="16"``, otherwise 1."""
+        return self._loop.recipe.precision.scale
+
+    @property
+    def waiting_for(self) -> str | None:
+        """What a running training waits for between two steps or before the first one, in words, or None."""
+        return self._executor.waiting_for
+
+    @property
+    def edited(self) -> bool:
+        """Whether the graph says something else than what is in training: to resume after a pause takes it in."""
+        source = self._session.live_source
+        return source is not None and source.edited
+
+    @property
+    def progress(self) -> ProgressFrame:
+        """How far training has come."""
+        return self._session.announcer.progress
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments that are plain values, as a file can keep them; functions and objects are left out."""
+        return self.config.plain()
+
+    @property
+    def config(self) -> Config:
+        """All arguments but for the model and the data."""
+        return self._session.config
+
+    @property
+    def recipe(self) -> Recipe:
+        """What the training works with, made of the arguments; it belongs to the training."""
+        return self._loop.recipe
+
+    def examples(self, count: int) -> Any:
+        """Return the first examples of the validation data, or of the training data if there is none, as one batch.
+
+        None if the data is a stream, which would be used up.
+        """
+        source = self.recipe.train if self.recipe.val is None else self.recipe.val
+        return source.first(count) if isinstance(source, TensorSource | DatasetSource) else None
+
+    @property
+    def document(self) -> str | None:
+        """The graph file of a training that makes its own weights of a graph; None if the model was given as a module."""
+        return None if self._session.live_source is None else self._session.live_source.document
+
+    @property
+    def memory_needs(self) -> MemoryNeeds:
+        """What the training takes of its device's memory, without running it; a start warns where there is less."""
+        return needs_of(self._loop.recipe)
+
+    @property
+    def in_process(self) -> bool:
+        """Whether the training was last started in a process of its own; `step` and a dashboard start it there again."""
+        return self._executor.in_process
+
+    @property
+    def direct_buttons(self) -> str:
+        """Where a page of this machine may halt the training though a cell keeps the kernel busy; empty if nowhere."""
+        process = self._executor.process
+        return self._control.direct_buttons() if process is None else process.buttons
+
+    @property
+    def fault(self) -> Fault | None:
+        """Where the NaN or infinity was made that has ended the training, why, and what to do; None if none has."""
+        return self._session.fault
