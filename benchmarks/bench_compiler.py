@@ -279,7 +279,7 @@ def cold_compile(rounds: int = 25) -> None:
     ratio = statistics.median(one / other for one, other in zip(cold, hand, strict=True))
     report("compile, 100 nodes, cold / the same class by hand", ratio, 1.6, "x")
     layers = statistics.median(one / other for one, other in zip(cold, bare, strict=True))
-    print(f"    / torch's constructors alone {layers:36.3f} x")
+    report("compile, 100 nodes, cold / torch's constructors alone", layers, 2.0, "x")
     for what, times in (("compile", cold), ("by hand", hand), ("torch's constructors alone", bare)):
         print(f"    {what + ', CPU, best':<54} {min(times):9.3f} ms (median {statistics.median(times):.3f})")
 
