@@ -142,7 +142,7 @@ def test_clicks_are_answered_while_a_cell_is_busy(shown: tuple[Notebook, Locator
     with notebook.busy_cell():
         click(notebook, root, "stem")
         expect(root.get_by_role("heading", name="stem")).to_be_visible()
-        expect(root.get_by_text("A cell is running, and may use the model")).to_be_visible()
+        expect(root.get_by_text("A cell is running and may use the model")).to_be_visible()
         root.get_by_placeholder("Search").fill("self_attn")
         root.locator("select option", has_text="attend.self_attn  (").first.wait_for(state="attached")
     expect(root.locator("figure.pnne-picture img")).to_have_count(2)

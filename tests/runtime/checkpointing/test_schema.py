@@ -199,9 +199,18 @@ def test_a_state_that_does_not_fit_leaves_everything_as_it_was(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (without("loop", "optimizer", "state", 2, "exp_avg"), "AdamW cannot go on .*: KeyError: 'exp_avg'"),
-        (within("loop", "scheduler", "_schedule_phases", value=3), "OneCycleLR cannot go on .*: TypeError"),
-        (within("loop", "metrics", "accuracy", "hits", value=torch.zeros(0)), "Accuracy cannot go on .*: ValueError"),
+        (
+            without("loop", "optimizer", "state", 2, "exp_avg"),
+            "AdamW cannot restore its state .*: KeyError: 'exp_avg'",
+        ),
+        (
+            within("loop", "scheduler", "_schedule_phases", value=3),
+            "OneCycleLR cannot restore its state .*: TypeError",
+        ),
+        (
+            within("loop", "metrics", "accuracy", "hits", value=torch.zeros(0)),
+            "Accuracy cannot restore its state .*: ValueError",
+        ),
     ],
 )
 def test_what_others_take_unseen_from_a_checkpoint_is_told_when_they_use_it(
