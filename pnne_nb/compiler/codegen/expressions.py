@@ -86,9 +86,8 @@ class Expressions:
         self.dictionaries: set[str] = set()
         self.imports: dict[str, str] = {}
         self.whole = ""
-        self._made: dict[
-            int, tuple[Bracketed, str]
-        ] = {}  # equal layers share one construction; the unit keeps it alive
+        # Equal layers share one construction, which the unit keeps alive: its id stays its own.
+        self._made: dict[int, tuple[Bracketed, str]] = {}
 
     def import_lines(self, *, carried: bool = False) -> list[str]:
         """Return the import statements, by module.

@@ -103,16 +103,17 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
   );
 });
 
-/** Pixels of a card beside its title, for each mark beside the type, and beside its values, in letters this wide. */
+/** The width that a card's title, a mark in its second line, and its values leave to other things, in pixels. */
 const BESIDE_TITLE = 57;
 const MARK = 26;
 const BESIDE_VALUES = 16;
+/** The width of a letter of the values, divided by their font size. */
 const CODE_LETTER = 0.605;
-/** Sizes of letters in `canvas.css`. */
+/** Font sizes in `canvas.css`. */
 const TITLE = 13;
 const SMALL = 11;
 
-/** Whether a text of a card may be wider than its place: only then is it cut off, as each place that cuts costs every frame. */
+/** Whether a text of a card may be too wide for it. Only then is it clipped, because every clip costs time in each frame. */
 function useIsCut(card: Card): boolean {
   const { told } = useContext(DetailContext);
   const small = useSmallLetters();
@@ -130,7 +131,7 @@ function useIsCut(card: Card): boolean {
   }, [card, root, told, small]);
 }
 
-/** The size of all letters but those of the title. */
+/** The font size of everything on a card except its title. */
 function useSmallLetters(): number {
   const { told, scale } = useContext(DetailContext);
   return told === "all" ? SMALL : LETTERS * scale;

@@ -7,8 +7,8 @@ export const INK = { light: 0.45, dark: 0.82 } as const;
 const known = new WeakMap<Category, CSSProperties>();
 
 /**
- * A category's pictogram as a background, for either theme: an svg element on each card is a boundary between layers,
- * and the browser sorts all of them in every frame that moves the view.
+ * A category's pictogram as background images, one for each theme. The browser paints an svg element on each card as a
+ * layer of its own, and sorts all layers in every frame in which the view moves.
  */
 export function pictogram(look: Category): CSSProperties {
   const earlier = known.get(look);
