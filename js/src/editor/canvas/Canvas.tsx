@@ -31,19 +31,21 @@ import { MiniMap } from "./MiniMap";
 import { DetailContext, NodeCard } from "./NodeCard";
 import { Peek } from "./Peek";
 import { type PointerPlace, usePanAtEdge, usePointing } from "./pointing";
-import { type Region, regionOf, useWindow } from "./region";
+import { type Region, regionOf, useDrawnZoom, useWindow } from "./region";
 import { LARGEST_ZOOM, SMALLEST_ZOOM, useViewport } from "./viewport";
-import { Wire } from "./Wire";
+import { useSheet, Wire, WireSheet } from "./Wire";
+
+const NOWHERE: Region = { names: NOTHING, ends: NOTHING, edges: [] };
 
 /** What React Flow is given of one graph: all of it without a window. */
 function regionIn({ scene, at }: Layer, window: Box | null, selected: ReadonlySet<string>): Region {
-  if (!window) return { names: new Set(scene.cards.keys()), edges: scene.wires };
+  if (!window) return { ...NOWHERE, names: new Set(scene.cards.keys()), edges: scene.wires };
   return regionOf(scene, { ...window, left: window.left - at[0], top: window.top - at[1] }, selected);
 }
 
 /** From far away: what is selected or under the pointer. */
 function pointedAt(selected: ReadonlySet<string>, hovered: string | null): Region {
-  return { names: hovered === null ? selected : new Set([...selected, hovered]), edges: [] };
+  return { ...NOWHERE, names: hovered === null ? selected : new Set([...selected, hovered]) };
 }
 
 const NODE_TYPES = { card: NodeCard, frame: FrameBox };
@@ -59,7 +61,6 @@ const DENSE_CARDS = 500;
 const MANY_NODES = 150;
 
 const GRID = 12;
-const NOWHERE: Region = { names: NOTHING, edges: [] };
 /** A port under the pointer, as the document calls it; null for one of another graph than that of the commands. */
 function portAt(editor: Editor, node: string | null, port: string | null, handle: string | null): Connecting | null {
   const side = handle === "source" ? "output" : "input";
@@ -106,8 +107,6 @@ export function Canvas() {
     makers.current.set(id, maker);
     return maker;
   }, []);
-  const legible = useStore((state) => legibleFrom(state.transform[2]));
-  const detail = useMemo(() => detailFrom(legible), [legible]);
   const small = useStore((state) => state.transform[2] < FAR_ZOOM);
   const dense = useStore(({ transform: [, , zoom], width, height }) => {
     return zoom < DENSE_ZOOM && (width / zoom) * (height / zoom) > DENSE_AREA;
@@ -125,6 +124,9 @@ export function Canvas() {
   const far = scene !== null && !whole && (small || (dense && count > DENSE_CARDS));
   const { hovered, ...pointing } = usePointing(far);
   const window = useWindow();
+  const drawnZoom = useDrawnZoom();
+  const legible = legibleFrom(useStore((state) => (whole ? state.transform[2] : drawnZoom)));
+  const detail = useMemo(() => detailFrom(legible), [legible]);
   const regions = useMemo(() => {
     const region = (layer: Layer): Region => {
       const own = layer.scene.prefix === here ? selectedNodes : NOTHING;
@@ -139,11 +141,10 @@ export function Canvas() {
       const isHere = layer.scene.prefix === here;
       const framed = isHere ? selectedFrames : NOTHING;
       const frames = [...layer.scene.frames.values()].filter(({ name }) => !far || framed.has(name));
-      const { names } = regions.get(layer.id) ?? NOWHERE;
       const own = isHere ? selectedNodes : NOTHING;
       return [
         ...makerOf(layer).makeFrames(layer, frames, framed, isHere ? boxes : SETTLED),
-        ...makerOf(layer).makeNodes(layer, names, own, isHere ? moving : STILL),
+        ...makerOf(layer).makeNodes(layer, regions.get(layer.id) ?? NOWHERE, own, isHere ? moving : STILL),
       ];
     });
   }, [makerOf, layers, here, regions, far, selectedNodes, selectedFrames, moving, boxes]);
@@ -155,6 +156,7 @@ export function Canvas() {
       }),
     [makerOf, layers, here, regions, selectedEdges, shapes],
   );
+  const { lifted, onSheet, pointing: onWires } = useSheet(edges, !whole && !far);
   useViewport();
   // What is out of view has its cards made while nothing else is to be done.
   useEffect(() => {
@@ -356,12 +358,13 @@ export function Canvas() {
         className={`pnne-tell-${detail.told}`}
         style={{ "--pn-scale": detail.scale } as CSSProperties}
         nodes={nodes}
-        edges={edges}
+        edges={lifted}
         nodeTypes={NODE_TYPES}
         edgeTypes={EDGE_TYPES}
         onNodesChange={onNodesChange}
         onEdgesChange={onEdgesChange}
         {...pointing}
+        {...onWires}
         onNodeClick={onNodeClick}
         onNodeDragStart={onDragStart}
         onNodeDrag={onDrag}
@@ -379,7 +382,6 @@ export function Canvas() {
         onConnectEnd={onConnectEnd}
         onConnect={onConnect}
         isValidConnection={isValidConnection}
-        onlyRenderVisibleElements={!whole}
         nodesDraggable={!readOnly}
         nodesConnectable={!readOnly}
         nodesFocusable={false}
@@ -408,6 +410,7 @@ export function Canvas() {
         proOptions={{ hideAttribution: true }}
       >
         <Background gap={24} size={1.3} />
+        {onSheet.length > 0 && <WireSheet edges={onSheet} />}
         {far && <FarView layers={layers} here={here} moving={moving} selected={selectedNodes} />}
         <MiniMap />
         <Peek />

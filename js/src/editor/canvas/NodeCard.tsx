@@ -1,4 +1,4 @@
-import { Handle, type NodeProps } from "@xyflow/react";
+import type { NodeProps } from "@xyflow/react";
 import {
   type CSSProperties,
   createContext,
@@ -16,17 +16,18 @@ import { runAt, toggleFolded } from "../commands/folding";
 import { toggleCollapsed } from "../commands/framing";
 import { togglePeek } from "../commands/gestures";
 import { editableOn, editInline, renameOnCard } from "../commands/inline";
-import { ELSEWHERE, toggleOpened } from "../commands/opened";
-import { refusalsFrom } from "../document/connection";
+import { toggleOpened } from "../commands/opened";
 import { NameField } from "../fields/NameField";
-import { widthOf } from "../host/letters";
-import { addressOn, type Card, isOpen, timesOf } from "../scene/card";
+import { OriginBadge } from "../fields/OriginBadge";
+import { isWider, widthOf } from "../host/letters";
+import { type Card, isOpen, timesOf } from "../scene/card";
 import {
   COLLAPSED_HEIGHT,
   type Detail,
   detailFrom,
-  type HandlePlace,
   HEADER_HEIGHT,
+  LEAST_LETTERS,
+  MOST_LETTERS,
   READABLE_ZOOM,
   REROUTE,
 } from "../scene/geometry";
@@ -34,10 +35,10 @@ import { wordsOf } from "../scene/summary";
 import { pictogram } from "../values/pictogram";
 import { type NameLine, nameLines } from "../values/shortName";
 import { CardLines } from "./CardLines";
-import { type CardNode, sideOf } from "./flow";
+import type { CardNode } from "./flow";
 import { InlineForm } from "./InlineForm";
 import { LensText, LiveMark, LiveText } from "./Live";
-import { OriginBadge } from "./OriginBadge";
+import { Ports } from "./Ports";
 
 const FOLD = "M3 2.5h10M3 13.5h10M8 4v3M6.3 5.6L8 7.2l1.7-1.6M8 12V9M6.3 10.4L8 8.8l1.7 1.6";
 const OPEN_BLOCK = "M9.5 2.5h4v4M13.5 2.5L9 7M6.5 13.5h-4v-4M2.5 13.5L7 9";
@@ -109,32 +110,19 @@ const MARK = 26;
 const BESIDE_VALUES = 16;
 /** The width of a letter of the values, divided by their font size. */
 const CODE_LETTER = 0.605;
-/** Font sizes in `canvas.css`. */
-const TITLE = 13;
-const SMALL = 11;
 
 /** Whether a text of a card may be too wide for it. Only then is it clipped, because every clip costs time in each frame. */
 function useIsCut(card: Card): boolean {
-  const { told } = useContext(DetailContext);
-  const small = useSmallLetters();
   const { root } = useEditor();
   return useMemo(() => {
-    if (told !== "all" && told !== "larger") return false; // `detail.css` does it there
     if (!root || card.collapsed) return true;
-    const title = told === "all" ? TITLE : small;
     const { width } = card.geometry;
     const letters = Math.max(0, ...card.lines.map((line) => wordsOf(line).length));
-    if (letters * CODE_LETTER * small > width - BESIDE_VALUES) return true;
-    const room = width - BESIDE_TITLE;
+    if (letters * CODE_LETTER * MOST_LETTERS > width - BESIDE_VALUES) return true;
+    const room = (width - BESIDE_TITLE) / MOST_LETTERS;
     const marks = MARK * [timesOf(card), card.origin, card.diagnostics.length].filter(Boolean).length;
-    return title * widthOf(card.title, root) > room || small * widthOf(card.kind, root) > room - marks;
-  }, [card, root, told, small]);
-}
-
-/** The font size of everything on a card except its title. */
-function useSmallLetters(): number {
-  const { told, scale } = useContext(DetailContext);
-  return told === "all" ? SMALL : LETTERS * scale;
+    return isWider(card.title, room, root) || isWider(card.kind, room - marks / MOST_LETTERS, root);
+  }, [card, root]);
 }
 
 interface CardHeaderProps {
@@ -220,8 +208,7 @@ function CardName({ card }: { card: Card }) {
 /** How much of cards is told at the present zoom. */
 export const DetailContext = createContext<Detail>(detailFrom(READABLE_ZOOM));
 
-/** Letters that are read from further away, in pixels of the screen, as in `detail.css`; and how much room they have. */
-const LETTERS = 9.2;
+/** How much room the letters have that are read from further away. */
 const LINE = 1.05;
 const BESIDE = 16;
 
@@ -234,7 +221,7 @@ function useNameLines(card: Card): readonly NameLine[] | null {
   const { width, height } = card.geometry;
   return useMemo(() => {
     if (isClose || !root) return null;
-    const letters = LETTERS * scale;
+    const letters = LEAST_LETTERS * scale;
     const most = Math.max(1, Math.floor((height + 2 * BESIDE) / (letters * LINE)));
     return nameLines(
       title,
@@ -361,70 +348,5 @@ function Badge({ card, severity }: { card: Card; severity: "error" | "warning" }
     <span className={`pnne-badge pnne-severity-${severity}`} title={text} role="img" aria-label={text}>
       !
     </span>
-  );
-}
-
-function Ports({ card }: { card: Card }) {
-  const editor = useEditor();
-  const connecting = useView((view) => view.connecting);
-  const refusal = useMemo(() => {
-    const scene = connecting && editor.connectable();
-    if (!scene || !connecting) return null;
-    // An edge stays in one graph.
-    if (editor.sceneOf(card) !== editor.scene()) return () => ELSEWHERE;
-    return refusalsFrom(scene, connecting.port, connecting.side);
-  }, [connecting, editor, card]);
-  return card.geometry.handles.map((handle) => {
-    const address = addressOn(card, handle.port, handle.side);
-    const isTarget = connecting !== null && connecting.side !== handle.side;
-    const reason = isTarget && refusal ? refusal(address) : null;
-    const state = isTarget ? (reason ? "pnne-refuses" : "pnne-fits") : "";
-    return <Port key={`${handle.side} ${handle.port}`} card={card} handle={handle} state={state} reason={reason} />;
-  });
-}
-
-interface PortProps {
-  card: Card;
-  handle: HandlePlace;
-  state: string;
-  reason: string | null;
-}
-
-function Port({ card, handle, state, reason }: PortProps) {
-  const isInput = handle.side === "input";
-  const ports = isInput ? card.ports.inputs : card.ports.outputs;
-  const port = ports.find((candidate) => candidate.name === handle.port);
-  const spare = isInput && !port?.wired && (port?.optional || /_\d+$/.test(handle.port));
-  const own = addressOn(card, handle.port, handle.side);
-  const address = card.path.slice(0, card.path.length - card.name.length) + own;
-  const label = `${isInput ? "Input" : "Output"} ${own}${port?.kind === "tensor" ? "" : ` (${port?.kind})`}`;
-  const kind = port?.kind === "value" || port?.kind === "tensor" ? "" : " pnne-port-special";
-  const { across, width } = card.geometry;
-  const room = across ? width / 2 - 14 : width / ports.length - 4;
-  const { root } = useEditor();
-  const letters = useSmallLetters();
-  const fits = root && letters * widthOf(handle.port, root) <= room;
-  return (
-    <>
-      <Handle
-        id={handle.port}
-        type={isInput ? "target" : "source"}
-        position={sideOf(handle.side, card.geometry)}
-        className={`pnne-port ${state}${spare ? " pnne-spare" : ""}${kind}`}
-        style={across ? { top: handle.y } : { left: handle.x }}
-        role="img"
-        data-port={address}
-        title={reason ?? `${label}${port?.doc ? `\n${port.doc}` : ""}`}
-        aria-label={label}
-      />
-      {handle.labelled && (
-        <span
-          className={`pnne-port-label pnne-port-${handle.side}${across ? " pnne-across" : ""}${fits ? "" : " pnne-cut"} ${state}`}
-          style={across ? { top: handle.y, maxWidth: room } : { left: handle.x - room / 2, width: room }}
-        >
-          {handle.port}
-        </span>
-      )}
-    </>
   );
 }

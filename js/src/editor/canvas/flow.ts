@@ -10,7 +10,7 @@ import type { Point } from "../scene/placement";
 import { cardFor, centreOf, type ShownScene } from "../scene/scene";
 import { shapeLabel } from "../scene/shapes";
 import { STILL } from "../scene/view";
-import { MOST_ROUTED, routeOf } from "../scene/wires";
+import { distanceTo, MOST_ROUTED, routeOf } from "../scene/wires";
 import type { Region } from "./region";
 
 export type CardNode = Node<{ card: Card }, "card">;
@@ -28,10 +28,15 @@ interface WireData extends Record<string, unknown> {
   label: string;
   /** Whether a shorter edge of the same port says the shape already. */
   again: boolean;
-  around: readonly Point[];
+  /** From port to port, and around what stands between. */
+  route: readonly Point[];
+  across: boolean;
   /** The path of the layer whose gradient comes back along it. */
   flow: string;
 }
+
+/** How wide an edge is for the pointer. */
+export const WIRE_REACH = 18;
 
 /** Turns one graph that is drawn into React Flow's nodes and edges; objects that would be equal are the same ones as before. */
 export class FlowMaker {
@@ -41,12 +46,13 @@ export class FlowMaker {
 
   makeNodes(
     { id, scene, at }: Layer,
-    names: ReadonlySet<string>,
+    { names, ends }: Region,
     selected: ReadonlySet<string>,
     moving: ReadonlyMap<string, Point>,
   ): CardNode[] {
     const made = new Map<string, CardNode>();
     for (const name of names) {
+      const hidden = ends.has(name);
       const card = scene.cards.get(name);
       if (!card) continue;
       const [left, top] = topLeft(card, centreOf(scene, name, moving));
@@ -57,8 +63,9 @@ export class FlowMaker {
         earlier.data.card === card &&
         earlier.position.x === x &&
         earlier.position.y === y &&
+        earlier.hidden === hidden &&
         earlier.selected === selected.has(name);
-      made.set(name, unchanged ? earlier : cardNode(id, card, x, y, selected.has(name), earlier));
+      made.set(name, unchanged ? earlier : { ...cardNode(id, card, x, y, selected.has(name), earlier), hidden });
     }
     this.nodes = made;
     return [...made.values()];
@@ -106,8 +113,9 @@ export class FlowMaker {
       const label = shapeLabel(shapes.get(scene.prefix + edge.source));
       const earlier = this.edges.get(id);
       const [source, sourceHandle] = giverOf(scene.inlined, edge.source);
-      const shownSource = layer + cardFor(scene, source);
-      const around = route.slice(1, -1).map(([x, y]): Point => [x + at[0], y + at[1]]);
+      const shownCard = cardFor(scene, source);
+      const shownSource = layer + shownCard;
+      const placed = route.map(([x, y]): Point => [x + at[0], y + at[1]]);
       const address = `${scene.prefix}${edge.source}->${scene.prefix}${edge.target}`;
       if (
         earlier &&
@@ -116,7 +124,7 @@ export class FlowMaker {
         earlier.data.address === address &&
         earlier.source === shownSource &&
         earlier.sourceHandle === sourceHandle &&
-        String(earlier.data.around) === String(around) &&
+        String(earlier.data.route) === String(placed) &&
         earlier.selected === selected.has(own)
       ) {
         made.set(id, earlier);
@@ -134,14 +142,15 @@ export class FlowMaker {
         data: {
           address,
           prefix: scene.prefix,
-          ends: [cardFor(scene, source), target],
+          ends: [shownCard, target],
           own,
           label,
           again,
-          around,
+          route: placed,
+          across: scene.cards.get(shownCard)?.geometry.across ?? false,
           // What is measured is the first output of a layer.
           flow:
-            scene.cards.get(cardFor(scene, source))?.ports.outputs[0]?.name === sourceHandle
+            scene.cards.get(shownCard)?.ports.outputs[0]?.name === sourceHandle
               ? scene.prefix + nodeOf(edge.source)
               : "",
         },
@@ -174,10 +183,30 @@ export class FlowMaker {
         selectable: false,
         reconnectable: false,
         className: "pnne-joint",
-        data: { address, prefix: "", ends: [], own: "", label: "", again: true, around: [], flow: "" },
+        data: { address, prefix: "", ends: [], own: "", label: "", again: true, route: [], across: false, flow: "" },
       };
     }
   }
+}
+
+/** The points of an edge as React Flow has them: it begins and ends at the outer sides of ports. */
+export function pointsOf({ route, across }: WireData): Point[] {
+  const [dx, dy] = across ? [HANDLE_SIZE / 2, 0] : [0, HANDLE_SIZE / 2];
+  return route.map(([x, y], place): Point => {
+    const side = place === 0 ? 1 : place === route.length - 1 ? -1 : 0;
+    return [x + side * dx, y + side * dy];
+  });
+}
+
+/** The edge that is nearest to a place of the canvas, of those in reach of the pointer. */
+export function wireAt(edges: readonly WireEdge[], { x, y }: { x: number; y: number }): WireEdge | undefined {
+  let [nearest, found]: [number, WireEdge | undefined] = [WIRE_REACH / 2, undefined];
+  for (const edge of edges) {
+    if (!edge.data?.own) continue;
+    const distance = distanceTo(pointsOf(edge.data), edge.data.across, [x, y], nearest);
+    if (distance < nearest) [nearest, found] = [distance, edge];
+  }
+  return found;
 }
 
 /** Handles of React Flow's that no pointer finds: where a port of an open block goes on inside. */

@@ -1,41 +1,110 @@
-import { type ReactFlowState, useStore } from "@xyflow/react";
-import { useMemo } from "react";
+import { type ReactFlowState, useStore, useStoreApi } from "@xyflow/react";
+import { useCallback, useEffect, useReducer, useRef } from "react";
 import type { EdgeState } from "../../protocol";
 import { definitionOf } from "../document/definitions";
 import { nodeOf } from "../document/document";
 import { type Columns, columnsOf, wiringOf } from "../document/wiring";
 import { boxOf, type NodeBox } from "../scene/boxes";
 import { UNFOLDED } from "../scene/folded";
-import { type Box, overlaps, union } from "../scene/geometry";
+import { type Box, contains, overlaps, union } from "../scene/geometry";
 import { NOTHING_INLINED } from "../scene/inlining";
 import { UNPUSHED } from "../scene/pushed";
 import { cardFor, centreOf, type ShownScene } from "../scene/scene";
 import { STILL } from "../scene/view";
 
-/** Cells that the view is wide, at least: fewer and larger ones make changes rarer and React Flow's work larger. */
-const CELLS = 3;
-
 /** What React Flow is given of a graph: what stands in or near the view, with the ends of every edge that passes. */
 export interface Region {
   readonly names: ReadonlySet<string>;
+  /** Of these, what is only where an edge ends: React Flow has to know it, and need not draw it. */
+  readonly ends: ReadonlySet<string>;
   readonly edges: readonly EdgeState[];
 }
 
-/** The part of the canvas in view, widened to whole cells, so that it changes only now and then on panning. */
+/** How far cards are made beyond the view, in views: on every side of a view that rests, and ahead of one that moves. */
+const BEYOND = 1 / 16;
+/** How much more than the view it may be that has cards. */
+const MOST = 2;
+/** How much nearer or farther a view may come before its cards are told in letters of another size. */
+const STRETCH = 1.35;
+/** When a view rests, in milliseconds. */
+const RESTS_AFTER = 120;
+
+/**
+ * The part of the canvas that has cards. It grows with a view that moves, because making and removing them takes most of
+ * the time of a frame, and is the view and a little more again when that rests.
+ */
 export function useWindow(): Box {
-  const key = useStore(cellsInView);
-  return useMemo(() => {
-    const [left = 0, top = 0, width = 0, height = 0] = key.split(" ").map(Number);
-    return { left, top, width, height };
-  }, [key]);
+  return useKept(followed);
 }
 
-function cellsInView({ transform: [x, y, zoom], width, height }: ReactFlowState): string {
-  const size = 2 ** Math.ceil(Math.log2(Math.max(width, height, 1) / zoom / CELLS));
-  const down = (value: number) => Math.floor(value / size) * size;
-  const up = (value: number) => Math.ceil(value / size) * size;
-  const [left, top] = [down(-x / zoom), down(-y / zoom)];
-  return `${left} ${top} ${up((width - x) / zoom) - left} ${up((height - y) / zoom) - top}`;
+/** The zoom for which cards are drawn: other letters mean that the browser sets the text of all of them. */
+export function useDrawnZoom(): number {
+  return useKept(stretched);
+}
+
+/** What follows the view, from where that rested last. */
+function useKept<T>(follow: (kept: T | null, state: ReactFlowState) => T): T {
+  const flow = useStoreApi();
+  const kept = useRef<T>(null);
+  const [, settle] = useReducer((times: number) => times + 1, 0);
+  const value = useStore(
+    useCallback(
+      (state: ReactFlowState) => {
+        kept.current = follow(kept.current, state);
+        return kept.current;
+      },
+      [follow],
+    ),
+  );
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    let frame = 0;
+    // Where a frame takes longer than the pause, the next move comes with the next frame.
+    const rest = () => {
+      frame = requestAnimationFrame(() => {
+        frame = requestAnimationFrame(() => {
+          kept.current = null;
+          settle();
+        });
+      });
+    };
+    const stop = () => {
+      clearTimeout(timer);
+      cancelAnimationFrame(frame);
+    };
+    const end = flow.subscribe(({ transform, width, height }, before) => {
+      if (transform === before.transform && width === before.width && height === before.height) return;
+      stop();
+      timer = setTimeout(rest, RESTS_AFTER);
+    });
+    return () => {
+      end();
+      stop();
+    };
+  }, [flow]);
+  return value;
+}
+
+function viewOf({ transform: [x, y, zoom], width, height }: ReactFlowState): Box {
+  return { left: -x / zoom, top: -y / zoom, width: width / zoom, height: height / zoom };
+}
+
+/** What has cards when the view has moved. */
+function followed(kept: Box | null, state: ReactFlowState): Box {
+  const view = viewOf(state);
+  const wide = {
+    left: view.left - BEYOND * view.width,
+    top: view.top - BEYOND * view.height,
+    width: (1 + 2 * BEYOND) * view.width,
+    height: (1 + 2 * BEYOND) * view.height,
+  };
+  if (!kept) return wide;
+  const grown = contains(kept, view) ? kept : union([kept, wide]);
+  return grown.width * grown.height <= MOST * wide.width * wide.height ? grown : wide;
+}
+
+function stretched(kept: number | null, { transform: [, , zoom] }: ReactFlowState): number {
+  return kept !== null && zoom < kept * STRETCH && zoom > kept / STRETCH ? kept : zoom;
 }
 
 /** Farther than this from its centre, no card reaches that has few ports. */
@@ -99,30 +168,33 @@ export function regionOf(scene: ShownScene, window: Box, selected: ReadonlySet<s
   };
   const [left, right] = [window.left - REACH, window.left + window.width + REACH];
   const [top, bottom] = [window.top - REACH, window.top + window.height + REACH];
-  const inside = new Uint8Array(all.length);
-  const names = new Set<string>();
+  const [OUTSIDE, END, INSIDE] = [0, 1, 2];
+  const where = new Uint8Array(all.length);
   for (let place = 0; place < all.length; place += 1) {
     const [x, y] = [xs[place] as number, ys[place] as number];
     const name = all[place] as string;
     const isNear = (x >= left && x <= right && y >= top && y <= bottom) || (large.size > 0 && large.has(name));
-    if (!isNear || !overlaps(boxAt(place), window)) continue;
-    inside[place] = 1;
-    names.add(name);
+    if ((isNear && overlaps(boxAt(place), window)) || (selected.size > 0 && selected.has(name))) where[place] = INSIDE;
   }
-  for (const name of selected) if (scene.cards.has(name)) names.add(name);
   const edges: EdgeState[] = [];
   for (let wire = 0; wire < from.length; wire += 1) {
     const [a, b] = [from[wire] as number, to[wire] as number];
     if (a < 0 || b < 0) continue;
-    if (inside[a] === 0 && inside[b] === 0 && !selected.has(all[a] as string) && !selected.has(all[b] as string)) {
+    if (where[a] !== INSIDE && where[b] !== INSIDE) {
       const [x1, y1, x2, y2] = [xs[a], ys[a], xs[b], ys[b]] as [number, number, number, number];
       const isAside = (x1 < left && x2 < left) || (x1 > right && x2 > right);
       if (isAside || (y1 < top && y2 < top) || (y1 > bottom && y2 > bottom)) continue;
       if (!overlaps(union([boxAt(a), boxAt(b)]), window)) continue;
     }
     edges.push(scene.wires[wire] as EdgeState);
-    names.add(all[a] as string);
-    names.add(all[b] as string);
+    for (const end of [a, b]) if (where[end] === OUTSIDE) where[end] = END;
   }
-  return { names, edges };
+  // Always in the same order: the browser would have to move the cards of another one.
+  const [names, ends] = [new Set<string>(), new Set<string>()];
+  for (const [place, state] of where.entries()) {
+    if (state === OUTSIDE) continue;
+    names.add(all[place] as string);
+    if (state === END) ends.add(all[place] as string);
+  }
+  return { names, ends, edges };
 }

@@ -1,11 +1,11 @@
 import { Fragment } from "react";
 import type { NodeState, NodeTypeState, PropertyState } from "../../protocol";
-import { OriginBadge } from "../canvas/OriginBadge";
 import { useScene, useSession, useView } from "../commands/context";
 import { isBox } from "../document/definitions";
 import { provenanceOf } from "../document/origin";
 import { Field } from "../fields/Field";
 import { NameField } from "../fields/NameField";
+import { OriginBadge } from "../fields/OriginBadge";
 import { Several } from "../fields/Several";
 import { cardFor, type ShownScene } from "../scene/scene";
 import { PROMOTED } from "../scene/summary";

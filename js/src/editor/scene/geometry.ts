@@ -39,6 +39,13 @@ export function overlaps(a: Box, b: Box): boolean {
   return a.left < b.left + b.width && b.left < a.left + a.width && a.top < b.top + b.height && b.top < a.top + a.height;
 }
 
+/** Whether all of `b` is in `a`. */
+export function contains(a: Box, b: Box): boolean {
+  return (
+    a.left <= b.left && a.top <= b.top && a.left + a.width >= b.left + b.width && a.top + a.height >= b.top + b.height
+  );
+}
+
 export function union(boxes: readonly Box[]): Box {
   let [left, top, right, bottom] = [Infinity, Infinity, -Infinity, -Infinity];
   for (const box of boxes) {
@@ -81,6 +88,9 @@ const LEGIBLE = [0.82, 0.7, 0.6, 0.5, 0.42, 0.36, 0.3, 0.25, 0.22];
 export const READABLE_ZOOM = 0.82;
 /** From here on, all of a card can be read in larger letters; further away, its name alone. */
 const ALL_FROM = 0.7;
+/** The least font size on the screen, as in `detail.css`, and the largest on the canvas of what cards say beside their names. */
+export const LEAST_LETTERS = 9.2;
+export const MOST_LETTERS = LEAST_LETTERS / ALL_FROM;
 
 /** How much of cards is told at a zoom, and how many times larger than nine pixels its letters are. */
 export interface Detail {

@@ -65,16 +65,23 @@ export function edgeAt(
   let nearest = reach;
   for (const edge of scene.wires) {
     if (nodeOf(edge.source) === except || nodeOf(edge.target) === except) continue;
-    for (const curve of curvesThrough(routeOf(edge, ends, others) ?? [], scene.across)) {
-      if (!mayPass(curve, x, y, reach)) continue;
-      for (let step = 1; step < SAMPLES; step += 1) {
-        const [px, py] = pointOn(curve, step / SAMPLES);
-        const distance = Math.hypot(px - x, py - y);
-        if (distance < nearest) [best, nearest] = [edge, distance];
-      }
-    }
+    const distance = distanceTo(routeOf(edge, ends, others) ?? [], scene.across, [x, y], nearest);
+    if (distance < nearest) [best, nearest] = [edge, distance];
   }
   return best;
+}
+
+/** How far a place is from an edge along these points; `most`: no nearer than that. */
+export function distanceTo(points: readonly Point[], across: boolean, [x, y]: Point, most: number): number {
+  let nearest = most;
+  for (const curve of curvesThrough(points, across)) {
+    if (!mayPass(curve, x, y, nearest)) continue;
+    for (let step = 1; step < SAMPLES; step += 1) {
+      const [px, py] = pointOn(curve, step / SAMPLES);
+      nearest = Math.min(nearest, Math.hypot(px - x, py - y));
+    }
+  }
+  return nearest;
 }
 
 /** The edges that a stroke from point to point crosses. */
