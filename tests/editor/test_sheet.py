@@ -148,3 +148,28 @@ def test_edges_follow_a_node_that_is_dragged(graph: NodeGraph, editor: EditorPag
     editor.settle()
     assert is_on_sheet(wire)
     assert pictured(wire) == pytest.approx(dragged, abs=1)
+
+
+def test_letters_keep_their_size_while_the_view_moves_and_have_another_when_it_rests(editor: EditorPage) -> None:
+    canvas = editor.root.locator(".react-flow")
+    expect(canvas).to_have_class(re.compile(r"\bpnne-tell-all\b"))
+    box = canvas.bounding_box()
+    assert box is not None
+    editor.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 30)
+    told = canvas.evaluate(
+        """(canvas) => new Promise((done) => {
+          const told = [];
+          const step = () => {
+            const wheel = { bubbles: true, cancelable: true, ctrlKey: true, deltaY: 2 };
+            const { left, top, width, height } = canvas.getBoundingClientRect();
+            const place = { clientX: left + width / 2, clientY: top + height / 2 };
+            canvas.querySelector(".react-flow__pane").dispatchEvent(new WheelEvent("wheel", { ...wheel, ...place, view: window }));
+            told.push(canvas.className.match(/pnne-tell-\\w+/)[0]);
+            if (told.length < 30) requestAnimationFrame(step);
+            else done(told);
+          };
+          requestAnimationFrame(step);
+        })"""
+    )
+    assert set(told) == {"pnne-tell-all"}
+    expect(canvas).to_have_class(re.compile(r"\bpnne-tell-larger\b"))

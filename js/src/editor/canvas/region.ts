@@ -1,5 +1,5 @@
 import { type ReactFlowState, useStore, useStoreApi } from "@xyflow/react";
-import { useCallback, useEffect, useReducer, useRef } from "react";
+import { useCallback, useEffect, useRef } from "react";
 import type { EdgeState } from "../../protocol";
 import { definitionOf } from "../document/definitions";
 import { nodeOf } from "../document/document";
@@ -46,7 +46,6 @@ export function useDrawnZoom(): number {
 function useKept<T>(follow: (kept: T | null, state: ReactFlowState) => T): T {
   const flow = useStoreApi();
   const kept = useRef<T>(null);
-  const [, settle] = useReducer((times: number) => times + 1, 0);
   const value = useStore(
     useCallback(
       (state: ReactFlowState) => {
@@ -64,7 +63,8 @@ function useKept<T>(follow: (kept: T | null, state: ReactFlowState) => T): T {
       frame = requestAnimationFrame(() => {
         frame = requestAnimationFrame(() => {
           kept.current = null;
-          settle();
+          // So that it is asked again.
+          flow.setState({});
         });
       });
     };
