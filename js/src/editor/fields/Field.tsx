@@ -5,6 +5,7 @@ import { useEditor, useView } from "../commands/context";
 import type { ShownScene } from "../scene/scene";
 import { promotedOf } from "../scene/summary";
 import { parseAs, textOf } from "../values/text";
+import { Reason } from "./Reason";
 
 interface FieldProps {
   scene: ShownScene;
@@ -106,11 +107,7 @@ export function Field({ scene, nodes, property, resolved, wired, onDone }: Field
       >
         ↺
       </button>
-      {reason && (
-        <p className="pnne-reason" id={`${id}-reason`} role="alert">
-          {reason}
-        </p>
-      )}
+      <Reason text={reason} id={`${id}-reason`} />
     </div>
   );
 }

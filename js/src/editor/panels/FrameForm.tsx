@@ -1,8 +1,9 @@
-import { useEffect, useState } from "react";
+import { type ChangeEvent, useEffect, useState } from "react";
 import { FRAME_COLOURS, type Frame } from "../../protocol";
 import { useEditor } from "../commands/context";
 import { changeFrame, fitFrame, frameLabel } from "../commands/framing";
 import { whyNotFrame } from "../document/frame";
+import { Reason } from "../fields/Reason";
 
 /** What can be said of the one selected frame: its words and its colour. */
 export function FrameForm({ frame }: { frame: Frame }) {
@@ -65,6 +66,7 @@ function Words({ label, value, frame, field }: WordsProps) {
     "aria-invalid": reason !== null,
     onBlur: commit,
     "data-property": `${frame.name}.${field}`,
+    onChange: (event: ChangeEvent<HTMLInputElement | HTMLTextAreaElement>) => setWords(event.target.value),
   };
   return (
     <>
@@ -72,7 +74,6 @@ function Words({ label, value, frame, field }: WordsProps) {
         <input
           className="pnne-name"
           {...shared}
-          onChange={(event) => setWords(event.target.value)}
           onKeyDown={(event) => {
             if (event.key === "Enter") commit();
             else if (event.key === "Escape") setWords(value);
@@ -81,13 +82,9 @@ function Words({ label, value, frame, field }: WordsProps) {
           }}
         />
       ) : (
-        <textarea className="pnne-note" rows={5} {...shared} onChange={(event) => setWords(event.target.value)} />
+        <textarea className="pnne-note" rows={5} {...shared} />
       )}
-      {reason && (
-        <p className="pnne-reason" role="alert">
-          {reason}
-        </p>
-      )}
+      <Reason text={reason} />
     </>
   );
 }

@@ -21,6 +21,7 @@ import { portsOf } from "../document/ports";
 import { retyped } from "../document/retype";
 import { edgeFrom, insertOps } from "../document/splice";
 import { wiringOf } from "../document/wiring";
+import { Icon } from "../fields/Action";
 import { categoryOf } from "../scene/card";
 import { cardFor, ownerOf, type ShownScene } from "../scene/scene";
 import type { Quick } from "../scene/view";
@@ -135,9 +136,7 @@ function QuickBox({ quick, scene }: { quick: Quick; scene: ShownScene }) {
             onClick={() => take(choice)}
           >
             <span className="pnne-card-icon">
-              <svg viewBox="0 0 16 16" aria-hidden="true">
-                <path d={choice.category.icon} />
-              </svg>
+              <Icon path={choice.category.icon} />
             </span>
             <span className="pnne-option-name">{choice.label}</span>
             <span className="pnne-option-category">{choice.detail}</span>

@@ -1,11 +1,12 @@
 import { useStore } from "@xyflow/react";
-import type { MouseEvent, ReactNode } from "react";
+import type { MouseEvent } from "react";
 import { group } from "../commands/blocks";
 import { useEditor, useScene, useSession, useSettled, useView } from "../commands/context";
 import { openFile, saveFile } from "../commands/files";
 import { toggleFolded, toggleValues } from "../commands/folding";
 import { addFrame } from "../commands/framing";
 import { openFind } from "../commands/gestures";
+import { Action } from "../fields/Action";
 import { NOTHING_INLINED } from "../scene/inlining";
 import { pictureOf, savePicture } from "../scene/picture";
 import { NOTHING } from "../scene/view";
@@ -35,35 +36,6 @@ const ICONS = {
   full: "M9.5 6.5L13.5 2.5M10 2.5h3.5V6M6.5 9.5L2.5 13.5M6 13.5H2.5V10",
 };
 
-interface ActionProps {
-  name: string;
-  hint?: string;
-  icon: keyof typeof ICONS;
-  onClick: (event: MouseEvent) => void;
-  disabled?: boolean;
-  pressed?: boolean;
-  children?: ReactNode;
-}
-
-function Action({ name, hint, icon, onClick, disabled = false, pressed, children }: ActionProps) {
-  return (
-    <button
-      type="button"
-      className="pnne-action"
-      aria-label={name}
-      title={hint ?? name}
-      disabled={disabled}
-      aria-pressed={pressed}
-      onClick={onClick}
-    >
-      <svg viewBox="0 0 16 16" aria-hidden="true">
-        <path d={ICONS[icon]} />
-      </svg>
-      {children}
-    </button>
-  );
-}
-
 export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: boolean }) {
   const editor = useEditor();
   const history = useSession((state) => state.sync?.history);
@@ -86,28 +58,28 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
   };
   return (
     <div className="pnne-toolbar" role="toolbar" aria-label="Graph editor">
-      <Action name="Add node" hint="Add node (/)" icon="add" onClick={onAdd} disabled={readOnly}>
+      <Action name="Add node" hint="Add node (/)" icon={ICONS.add} onClick={onAdd} disabled={readOnly}>
         <span>Add node</span>
       </Action>
       <i className="pnne-divider" />
       <Action
         name="Undo"
         hint={`Undo${history?.undo ? ` ${history.undo}` : ""} (Ctrl+Z)`}
-        icon="undo"
+        icon={ICONS.undo}
         disabled={readOnly || !history?.undo}
         onClick={() => editor.session.undo()}
       />
       <Action
         name="Redo"
         hint={`Redo${history?.redo ? ` ${history.redo}` : ""} (Ctrl+Shift+Z)`}
-        icon="redo"
+        icon={ICONS.redo}
         disabled={readOnly || !history?.redo}
         onClick={() => editor.session.redo()}
       />
       <Action
         name="History"
         hint="Show what was done, to go back to (Z)"
-        icon="history"
+        icon={ICONS.history}
         pressed={shownHistory}
         disabled={readOnly}
         onClick={() => editor.patch({ history: !shownHistory })}
@@ -116,21 +88,21 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
       <Action
         name="Delete"
         hint="Delete (Del)"
-        icon="trash"
+        icon={ICONS.trash}
         disabled={readOnly || selected + selectedEdges + frames === 0}
         onClick={() => editor.deleteSelection()}
       />
       <Action
         name="Group"
         hint="Group the selected nodes into a block (Ctrl+G)"
-        icon="group"
+        icon={ICONS.group}
         disabled={readOnly || selected + frames === 0}
         onClick={() => group(editor)}
       />
       <Action
         name="Frame"
         hint="Put a frame around the selected nodes, or make a note (Shift+G)"
-        icon="frame"
+        icon={ICONS.frame}
         disabled={readOnly}
         onClick={() => addFrame(editor)}
       />
@@ -138,18 +110,18 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
       <Action
         name="Arrange"
         hint="Arrange the graph, or the selected nodes, to fit (A); Shift + click: from left to right (Shift+R)"
-        icon="arrange"
+        icon={ICONS.arrange}
         onClick={(event) => editor.arrange(event.shiftKey ? "right" : undefined)}
         disabled={readOnly}
       />
       <FoldAction />
       <ValuesAction />
-      <Action name="Fit view" hint="Fit view (F)" icon="fit" onClick={() => editor.viewport?.fit()} />
+      <Action name="Fit view" hint="Fit view (F)" icon={ICONS.fit} onClick={() => editor.viewport?.fit()} />
       <Zoom />
-      <Action name="Find node" hint="Find a node (Ctrl+F)" icon="find" onClick={() => openFind(editor)} />
+      <Action name="Find node" hint="Find a node (Ctrl+F)" icon={ICONS.find} onClick={() => openFind(editor)} />
       <Action
         name="Snap to grid"
-        icon="snap"
+        icon={ICONS.snap}
         pressed={snap}
         disabled={readOnly}
         onClick={() => editor.patch({ snap: !snap })}
@@ -168,7 +140,7 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
       <Action
         name="Code"
         hint="Show the PyTorch source"
-        icon="code"
+        icon={ICONS.code}
         pressed={source}
         onClick={() => editor.showPanel("source", !source)}
       >
@@ -177,7 +149,7 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
       <Action
         name="Export"
         hint="Export the model to ONNX and other formats, and prove the file (Shift+E)"
-        icon="export"
+        icon={ICONS.export}
         pressed={exporting}
         onClick={() => editor.showPanel("exporting", !exporting)}
       >
@@ -186,23 +158,28 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
       <Action
         name="Open graph file"
         hint="Open a graph file (Ctrl+O)"
-        icon="open"
+        icon={ICONS.open}
         onClick={() => openFile(editor)}
         disabled={readOnly}
       />
       <Action
         name="Save graph file"
         hint="Save as a graph file (Ctrl+Shift+S)"
-        icon="save"
+        icon={ICONS.save}
         onClick={() => saveFile(editor)}
       />
-      <Action name="Save as PNG" hint="Save as PNG (Shift: as SVG)" icon="picture" onClick={save} />
-      <Action name="Keys" hint="All keys and gestures (?)" icon="keys" onClick={() => editor.patch({ sheet: true })} />
-      <Action name="Full screen" icon="full" onClick={(event) => toggleFullScreen(event.currentTarget)} />
+      <Action name="Save as PNG" hint="Save as PNG (Shift: as SVG)" icon={ICONS.picture} onClick={save} />
+      <Action
+        name="Keys"
+        hint="All keys and gestures (?)"
+        icon={ICONS.keys}
+        onClick={() => editor.patch({ sheet: true })}
+      />
+      <Action name="Full screen" icon={ICONS.full} onClick={(event) => toggleFullScreen(event.currentTarget)} />
       <Action
         name="Properties"
         hint="Show or hide the properties"
-        icon="panel"
+        icon={ICONS.panel}
         pressed={properties}
         onClick={() => editor.showPanel("properties", !properties)}
       />
@@ -237,7 +214,7 @@ function FoldAction() {
     <Action
       name="Fold repeats"
       hint="Fold equal nodes in a row into one picture, or unfold them (X)"
-      icon="fold"
+      icon={ICONS.fold}
       pressed={runs.every(([head = ""]) => scene.folds.runs.has(head))}
       onClick={() => toggleFolded(editor, NOTHING)}
     />
@@ -254,7 +231,7 @@ function ValuesAction() {
     <Action
       name="Values"
       hint="Draw sizes, constants and single steps as cards, or write them on the cards that use them (Shift+X)"
-      icon="values"
+      icon={ICONS.values}
       pressed={outlined === "all"}
       onClick={() => toggleValues(editor)}
     />
