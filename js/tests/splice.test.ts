@@ -63,7 +63,9 @@ test("a gap is closed from its one source to everything that it fed", () => {
   expect(bridges(scene, new Set(["t"]))).toEqual([]);
 });
 
-const box = (name: string, x: number, y: number, width = 100, height = 40) => ({ name, x, y, width, height });
+const box = (name: string, x: number, y: number, width = 100, height = 40) => {
+  return { name, left: x - width / 2, top: y - height / 2, width, height };
+};
 
 test("nodes of different sizes are aligned by their sides", () => {
   const nodes = [box("a", 50, 0), box("b", 130, 90, 60)];

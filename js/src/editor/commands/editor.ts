@@ -163,7 +163,7 @@ export class Editor {
   }
 
   patch(change: Partial<ViewState>): void {
-    this.view.update((state) => ({ ...state, ...change }));
+    this.view.set({ ...this.view.get(), ...change });
   }
 
   select(nodes: Iterable<string>, edges: Iterable<string> = NOTHING, frames: Iterable<string> = NOTHING): void {
@@ -244,18 +244,11 @@ export class Editor {
       : feeder && source && matchPorts(feeder.name, source, name, ports);
     const wanted = at ?? this.placeFor(scene, edge && only !== null ? only : null);
     const room = into && roomFor(scene, into, wanted, NEW_CARD);
-    const position = documentPlace(scene, room?.at ?? at ?? freePlace(this.centres(scene), wanted), NEW_CARD);
-    const ops: Op[] = [
-      ...fresh.before,
-      {
-        op: "addNode",
-        name,
-        type: fresh.type,
-        properties: fresh.properties,
-        position: [Math.round(position[0]), Math.round(position[1])],
-        graph: scene.graphId,
-      },
-    ];
+    const centres = () => [...scene.cards.keys()].map((each) => centreOf(scene, each, STILL));
+    const [x, y] = documentPlace(scene, room?.at ?? at ?? freePlace(centres(), wanted), NEW_CARD);
+    const { type: made, properties, before } = fresh;
+    const position = [Math.round(x), Math.round(y)] as const;
+    const ops: Op[] = [...before, { op: "addNode", name, type: made, properties, position, graph: scene.graphId }];
     if (edge && (from || chained)) ops.push({ op: "connect", ...edge, graph: scene.graphId });
     if (into) ops.push(...(insertOps(scene, name, ports, into, scene.graphId) ?? []));
     if (room) ops.push(...moveOps(scene, room.moves, room.frames));
@@ -462,17 +455,12 @@ export class Editor {
   }
 
   private fresh(scene: ShownScene, type: string, name: string): Fresh {
-    const ports = () => portsOf(scene.document, { name, type }, scene.types.get(type));
     const { blocks, catalog } = this.session.store.get();
     const library = templateNamed(type) === null ? blocks : (catalog?.templates ?? blocks);
-    return (
-      freshBlock(type, library, scene.document, scene.graphId) ?? {
-        type,
-        properties: {},
-        ports: ports(),
-        before: [],
-      }
-    );
+    const block = freshBlock(type, library, scene.document, scene.graphId);
+    if (block) return block;
+    const ports = portsOf(scene.document, { name, type }, scene.types.get(type));
+    return { type, properties: {}, ports, before: [] };
   }
 
   private placeFor(scene: ShownScene, feeder: string | null): Point {
@@ -481,10 +469,6 @@ export class Editor {
       return scene.across ? [x + STEP_RIGHT, y] : [x, y + STEP_Y];
     }
     return this.viewport?.centre() ?? [0, 0];
-  }
-
-  private centres(scene: ShownScene): Point[] {
-    return [...scene.cards.keys()].map((name) => centreOf(scene, name, STILL));
   }
 }
 

@@ -35,6 +35,37 @@ export interface Command {
   readonly isOn?: (editor: Editor) => boolean;
 }
 
+/** Distance of a nudge, in the canvas's pixels. */
+const STEP = 8;
+const LEAP = 64;
+const ZOOM = 1.25;
+/** How much of the view a page is. */
+const PAGE = 0.6;
+
+const ARROWS = [
+  ["ArrowLeft", -1, 0],
+  ["ArrowRight", 1, 0],
+  ["ArrowUp", 0, -1],
+  ["ArrowDown", 0, 1],
+] as const;
+const WAYS = ["left", "right", "up", "down"];
+const PLACES = ["at the left", "at the right", "above", "below"];
+const SIZES = ["narrower", "wider", "lower", "higher"];
+
+/** The commands of the four arrow keys with a modifier; each has its word in the place of the star. */
+function arrows(
+  modifier: string,
+  what: string,
+  words: readonly string[],
+  run: (editor: Editor, x: number, y: number) => void,
+): Command[] {
+  return ARROWS.map(([key, x, y], way) => ({
+    keys: [modifier + key],
+    what: what.replace("*", words[way] as string),
+    run: (editor) => run(editor, x, y),
+  }));
+}
+
 /** All commands, in the groups of the list of keys. */
 export const COMMANDS: Readonly<Record<string, readonly Command[]>> = {
   Edit: [
@@ -97,46 +128,15 @@ export const COMMANDS: Readonly<Record<string, readonly Command[]>> = {
   "Select and go": [
     { keys: ["Mod+a"], what: "Select all", run: (editor) => editor.selectAll() },
     { keys: ["Mod+f"], what: "Find a node or frame…", run: openFind },
-    { keys: ["Alt+ArrowLeft"], what: "Go to the node at the left", run: (editor) => walk(editor, -1, 0) },
-    { keys: ["Alt+ArrowRight"], what: "Go to the node at the right", run: (editor) => walk(editor, 1, 0) },
-    { keys: ["Alt+ArrowUp"], what: "Go to the node above", run: (editor) => walk(editor, 0, -1) },
-    { keys: ["Alt+ArrowDown"], what: "Go to the node below", run: (editor) => walk(editor, 0, 1) },
-    {
-      keys: ["Alt+Shift+ArrowLeft"],
-      what: "Add the node at the left to the selection",
-      run: (editor) => walk(editor, -1, 0, true),
-    },
-    {
-      keys: ["Alt+Shift+ArrowRight"],
-      what: "Add the node at the right to the selection",
-      run: (editor) => walk(editor, 1, 0, true),
-    },
-    {
-      keys: ["Alt+Shift+ArrowUp"],
-      what: "Add the node above to the selection",
-      run: (editor) => walk(editor, 0, -1, true),
-    },
-    {
-      keys: ["Alt+Shift+ArrowDown"],
-      what: "Add the node below to the selection",
-      run: (editor) => walk(editor, 0, 1, true),
-    },
+    ...arrows("Alt+", "Go to the node *", PLACES, walk),
+    ...arrows("Alt+Shift+", "Add the node * to the selection", PLACES, (editor, x, y) => walk(editor, x, y, true)),
     { keys: ["ContextMenu", "Shift+F10"], what: "Open the menu", run: (editor) => openMenu(editor) },
     { keys: ["?"], what: "Show all keys", run: (editor) => editor.patch({ sheet: true }) },
   ],
   Place: [
-    { keys: ["ArrowLeft"], what: "Move left", run: (editor) => step(editor, -STEP, 0) },
-    { keys: ["ArrowRight"], what: "Move right", run: (editor) => step(editor, STEP, 0) },
-    { keys: ["ArrowUp"], what: "Move up", run: (editor) => step(editor, 0, -STEP) },
-    { keys: ["ArrowDown"], what: "Move down", run: (editor) => step(editor, 0, STEP) },
-    { keys: ["Shift+ArrowLeft"], what: "Move far left", run: (editor) => editor.nudge(-LEAP, 0) },
-    { keys: ["Shift+ArrowRight"], what: "Move far right", run: (editor) => editor.nudge(LEAP, 0) },
-    { keys: ["Shift+ArrowUp"], what: "Move far up", run: (editor) => editor.nudge(0, -LEAP) },
-    { keys: ["Shift+ArrowDown"], what: "Move far down", run: (editor) => editor.nudge(0, LEAP) },
-    { keys: ["Mod+ArrowLeft"], what: "Make the frame narrower", run: (editor) => resizeFrames(editor, -STEP, 0) },
-    { keys: ["Mod+ArrowRight"], what: "Make the frame wider", run: (editor) => resizeFrames(editor, STEP, 0) },
-    { keys: ["Mod+ArrowUp"], what: "Make the frame lower", run: (editor) => resizeFrames(editor, 0, -STEP) },
-    { keys: ["Mod+ArrowDown"], what: "Make the frame higher", run: (editor) => resizeFrames(editor, 0, STEP) },
+    ...arrows("", "Move *", WAYS, step),
+    ...arrows("Shift+", "Move far *", WAYS, (editor, x, y) => editor.nudge(LEAP * x, LEAP * y)),
+    ...arrows("Mod+", "Make the frame *", SIZES, (editor, x, y) => resizeFrames(editor, STEP * x, STEP * y)),
     { keys: ["a"], what: "Arrange the graph, or what is selected, to fit", run: (editor) => editor.arrange() },
     { keys: ["Shift+a"], what: "Arrange from top to bottom", run: (editor) => editor.arrange("down") },
     { keys: ["Shift+c"], what: "Arrange in columns", run: (editor) => editor.arrange("columns") },
@@ -178,13 +178,6 @@ function toggle(editor: Editor, option: keyof typeof OPTIONS): void {
   const [on, off] = OPTIONS[option];
   editor.patch({ [option]: isOn, said: isOn ? on : off });
 }
-
-/** Distance of a nudge, in the canvas's pixels. */
-const STEP = 8;
-const LEAP = 64;
-const ZOOM = 1.25;
-/** How much of the view a page is. */
-const PAGE = 0.6;
 
 export const BY_KEY: ReadonlyMap<string, Command> = new Map(
   Object.values(COMMANDS)
@@ -248,10 +241,10 @@ function isCanvas(target: EventTarget | undefined): boolean {
 }
 
 /** Moves the selection; without one, goes to the first node. */
-function step(editor: Editor, dx: number, dy: number): void {
+function step(editor: Editor, x: number, y: number): void {
   const { nodes, frames } = editor.view.get();
-  if (nodes.size + frames.size > 0) editor.nudge(dx, dy);
-  else walk(editor, Math.sign(dx), Math.sign(dy));
+  if (nodes.size + frames.size > 0) editor.nudge(STEP * x, STEP * y);
+  else walk(editor, x, y);
 }
 
 /** Opens the search for a type to add: into the selected edge, else where the pointer is. */

@@ -87,10 +87,7 @@ function slots(name: string, into: ReadonlyMap<string, EdgeState>): number {
   return next;
 }
 
-interface Declared {
-  readonly inputs?: readonly Port[];
-  readonly outputs?: readonly Port[];
-}
+type Declared = Pick<NodeTypeState, "inputs" | "outputs">;
 
 function declaredPorts(
   document: GraphDocument,

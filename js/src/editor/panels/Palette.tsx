@@ -9,10 +9,11 @@ import {
   useState,
 } from "react";
 import { MY_BLOCKS, type NodeTypeState, TEMPLATES } from "../../protocol";
-import { chooseBlocks, saveBlocks } from "../commands/blocks";
 import { useEditor, useSession } from "../commands/context";
+import { chooseFile, saveDocument } from "../commands/files";
 import { droppedAt } from "../commands/opened";
 import { blockTypes, shownType, templateTypes } from "../document/blocks";
+import { Icon } from "../fields/Action";
 import { searchTypes } from "./search";
 
 /** Headings that a person looks for first; the catalogue's others follow in its own order. */
@@ -82,13 +83,12 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
       setText("");
     }
   };
+  const load = async (file: File) => editor.session.loadBlocks(await file.text());
   let index = -1;
   return (
     <aside className="pnne-palette" aria-label="Node types">
       <div className="pnne-search">
-        <svg viewBox="0 0 16 16" aria-hidden="true">
-          <path d="M7 2.5a4.5 4.5 0 1 0 0 9a4.5 4.5 0 1 0 0-9M10.4 10.4L14 14" />
-        </svg>
+        <Icon path="M7 2.5a4.5 4.5 0 1 0 0 9a4.5 4.5 0 1 0 0-9M10.4 10.4L14 14" />
         <input
           ref={searchBox}
           type="search"
@@ -127,11 +127,11 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
               {open && group.category === MY_BLOCKS.name && (
                 <p className="pnne-my-blocks">
                   {group.types.length === 0 && <span>Publish a block from its properties, or</span>}
-                  <button type="button" aria-label="Load blocks" onClick={() => chooseBlocks(editor)}>
+                  <button type="button" aria-label="Load blocks" onClick={() => chooseFile(load)}>
                     Load…
                   </button>
                   {group.types.length > 0 && (
-                    <button type="button" aria-label="Save blocks" onClick={() => saveBlocks(library)}>
+                    <button type="button" aria-label="Save blocks" onClick={() => saveDocument(library, "blocks")}>
                       Save…
                     </button>
                   )}
@@ -247,9 +247,7 @@ function Option({ type, isChosen, showCategory }: { type: NodeTypeState; isChose
       }}
     >
       <span className="pnne-card-icon">
-        <svg viewBox="0 0 16 16" aria-hidden="true">
-          <path d={look.icon} />
-        </svg>
+        <Icon path={look.icon} />
       </span>
       <span className="pnne-option-name">{shownType(type.type)}</span>
       {showCategory && <span className="pnne-option-category">{type.category.name}</span>}

@@ -1,56 +1,48 @@
-/** A node's centre and size. */
-export interface Placed {
-  readonly name: string;
-  readonly x: number;
-  readonly y: number;
-  readonly width: number;
-  readonly height: number;
-}
+import { middleOf } from "./boxes";
+import { type Box, union } from "./geometry";
+import type { Point } from "./placement";
+
+type NamedBox = Box & { readonly name: string };
 
 export type Alignment = "left" | "centre" | "right" | "top" | "middle" | "bottom";
 
-type Centres = Map<string, readonly [number, number]>;
-
-/** New centres that bring one side or the middles of the nodes into one line. */
-export function aligned(nodes: readonly Placed[], how: Alignment): Centres {
-  const lefts = nodes.map((node) => node.x - node.width / 2);
-  const rights = nodes.map((node) => node.x + node.width / 2);
-  const tops = nodes.map((node) => node.y - node.height / 2);
-  const bottoms = nodes.map((node) => node.y + node.height / 2);
-  const [left, right, top, bottom] = [Math.min(...lefts), Math.max(...rights), Math.min(...tops), Math.max(...bottoms)];
-  const place = ({ x, y, width, height }: Placed): [number, number] => {
+/** New centres that bring one side or the middles of the boxes into one line. */
+export function aligned(boxes: readonly NamedBox[], how: Alignment): Map<string, Point> {
+  const all = union(boxes);
+  const place = (box: NamedBox): Point => {
+    const [x, y] = middleOf(box);
     switch (how) {
       case "left":
-        return [left + width / 2, y];
+        return [all.left + box.width / 2, y];
       case "right":
-        return [right - width / 2, y];
+        return [all.left + all.width - box.width / 2, y];
       case "centre":
-        return [(left + right) / 2, y];
+        return [middleOf(all)[0], y];
       case "top":
-        return [x, top + height / 2];
+        return [x, all.top + box.height / 2];
       case "bottom":
-        return [x, bottom - height / 2];
+        return [x, all.top + all.height - box.height / 2];
       case "middle":
-        return [x, (top + bottom) / 2];
+        return [x, middleOf(all)[1]];
     }
   };
-  return new Map(nodes.map((node) => [node.name, place(node)]));
+  return new Map(boxes.map((box) => [box.name, place(box)]));
 }
 
-/** New centres with equal gaps between neighbours; the outermost nodes stay. */
-export function distributed(nodes: readonly Placed[], axis: "x" | "y"): Centres {
-  const size = axis === "x" ? "width" : "height";
-  const sorted = [...nodes].sort((a, b) => a[axis] - b[axis]);
+/** New centres with equal gaps between neighbours; the outermost boxes stay. */
+export function distributed(boxes: readonly NamedBox[], axis: "x" | "y"): Map<string, Point> {
+  const [start, size, place] = axis === "x" ? (["left", "width", 0] as const) : (["top", "height", 1] as const);
+  const sorted = [...boxes].sort((a, b) => middleOf(a)[place] - middleOf(b)[place]);
   const [first, last] = [sorted[0], sorted.at(-1)];
-  if (!first || !last || sorted.length < 3) return new Map(nodes.map((node) => [node.name, [node.x, node.y]]));
-  const span = last[axis] + last[size] / 2 - (first[axis] - first[size] / 2);
-  const gap = (span - sorted.reduce((sum, node) => sum + node[size], 0)) / (sorted.length - 1);
-  let next = first[axis] - first[size] / 2;
+  if (!first || !last) return new Map();
+  const span = last[start] + last[size] - first[start];
+  const gap = (span - sorted.reduce((sum, box) => sum + box[size], 0)) / (sorted.length - 1);
+  let next = first[start];
   return new Map(
-    sorted.map((node) => {
-      const at = next + node[size] / 2;
-      next += node[size] + gap;
-      return [node.name, axis === "x" ? [at, node.y] : [node.x, at]];
+    sorted.map((box) => {
+      const at = next + box[size] / 2;
+      next += box[size] + gap;
+      return [box.name, axis === "x" ? [at, middleOf(box)[1]] : [middleOf(box)[0], at]];
     }),
   );
 }

@@ -19,6 +19,10 @@ export function centre(card: Card, [x, y]: Point): [number, number] {
   return [x + card.geometry.width / 2, y + card.geometry.height / 2];
 }
 
+export function middleOf({ left, top, width, height }: Box): Point {
+  return [left + width / 2, top + height / 2];
+}
+
 const resting = new WeakMap<ShownScene, NodeBox[]>();
 
 /** The place of every node; worked out once per scene as long as nothing moves. */

@@ -92,10 +92,9 @@ export function cardOf(
   const [{ node, type }] = steps as readonly [Step];
   const chain = steps.length > 1 ? steps.map((step) => step.node.name) : null;
   const told = steps.map(({ node, type, resolved, written }) => partsOf(node, type, resolved, written));
-  const lines = chain
-    ? steps.flatMap((step, place) => linesOf([stepPart(step, told[place] ?? [])]))
-    : linesOf(node.type === "Subgraph" ? promoted : (told[0] ?? []));
-  const summary = wordsOf(chain ? steps.map((step, place) => stepPart(step, told[place] ?? [])) : (told[0] ?? []));
+  const parts = chain ? steps.map((step, place) => stepPart(step, told[place] ?? [])) : (told[0] ?? []);
+  const lines = chain ? parts.flatMap((part) => linesOf([part])) : linesOf(node.type === "Subgraph" ? promoted : parts);
+  const summary = wordsOf(parts);
   const errors = diagnostics.filter((diagnostic) => diagnostic.severity !== "info").length;
   const collapsed = node.collapsed ?? false;
   const shown = uses > 1 ? `, shown ${uses} times` : "";

@@ -96,9 +96,7 @@ export type Quick =
       readonly edge: EdgeState | null;
     })
   | (OverCanvas & { readonly kind: "find" })
-  | (OverCanvas & { readonly kind: "connect"; readonly node: string })
-  | (OverCanvas & { readonly kind: "edges"; readonly node: string })
-  | (OverCanvas & { readonly kind: "type"; readonly node: string })
+  | (OverCanvas & { readonly kind: "connect" | "edges" | "type"; readonly node: string })
   | (OverCanvas & { readonly kind: "reconnect"; readonly edge: EdgeState });
 
 /** A connection being drawn. */

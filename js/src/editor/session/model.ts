@@ -26,8 +26,3 @@ export interface Model {
   off(event: string, listener: (...parts: any[]) => void): void;
   readonly widget_manager?: { readonly kernel?: KernelConnection | null };
 }
-
-/** How many bytes the text of a message has. */
-export function sizeOf(content: unknown): number {
-  return new TextEncoder().encode(JSON.stringify(content)).length;
-}
