@@ -166,6 +166,12 @@ export class Editor {
     this.view.set({ ...this.view.get(), ...change });
   }
 
+  /** Closes something that lies over or beside the graph, which gets the keyboard back. */
+  leave(change: Partial<ViewState>): void {
+    this.root?.querySelector<HTMLElement>(".pnne-canvas")?.focus({ preventScroll: true });
+    this.patch(change);
+  }
+
   select(nodes: Iterable<string>, edges: Iterable<string> = NOTHING, frames: Iterable<string> = NOTHING): void {
     this.patch({ nodes: this.whole(nodes), edges: new Set(edges), frames: new Set(frames), current: null });
   }

@@ -8,17 +8,17 @@ import { Reason } from "../fields/Reason";
 /** What can be said of the one selected frame: its words and its colour. */
 export function FrameForm({ frame }: { frame: Frame }) {
   const editor = useEditor();
-  const { name, title = "", text = "", colour = "grey" } = frame;
+  const { name, colour = "grey" } = frame;
   return (
     <div className="pnne-frame-form">
       <header>
-        <Words label="Title" value={title} frame={frame} field="title" />
+        <Words frame={frame} field="title" />
         <div className="pnne-type-line">
           <span>{frameLabel(editor, name).replace(/^Frame [^,]*,? ?/, "") || "Frame"}</span>
         </div>
       </header>
       <div className="pnne-fields">
-        <Words label="Text" value={text} frame={frame} field="text" />
+        <Words frame={frame} field="text" />
         <fieldset className="pnne-colours" aria-label="Colour">
           {FRAME_COLOURS.map((choice) => (
             <label key={choice} title={choice} className={`pnne-frame-${choice}`}>
@@ -43,15 +43,10 @@ export function FrameForm({ frame }: { frame: Frame }) {
   );
 }
 
-interface WordsProps {
-  label: string;
-  value: string;
-  frame: Frame;
-  field: "title" | "text";
-}
-
-function Words({ label, value, frame, field }: WordsProps) {
+function Words({ frame, field }: { frame: Frame; field: "title" | "text" }) {
   const editor = useEditor();
+  const label = field === "title" ? "Title" : "Text";
+  const value = frame[field] ?? "";
   const [words, setWords] = useState(value);
   useEffect(() => setWords(value), [value]);
   const reason = whyNotFrame({ ...frame, [field]: words });

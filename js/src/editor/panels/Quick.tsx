@@ -75,10 +75,7 @@ function QuickBox({ quick, scene }: { quick: Quick; scene: ShownScene }) {
   useEffect(() => {
     box.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" });
   });
-  const close = () => {
-    box.current?.closest<HTMLElement>(".pnne-canvas")?.focus({ preventScroll: true });
-    editor.patch({ quick: null, reconnecting: null });
-  };
+  const close = () => editor.leave({ quick: null, reconnecting: null });
   const take = (choice: Choice | undefined) => {
     if (!choice) return;
     close();

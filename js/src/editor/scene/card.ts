@@ -184,7 +184,7 @@ const MANY_CARDS = 2_000;
 const USUAL: Size = { width: NODE_WIDTH, height: HEADER_HEIGHT + SUMMARY_HEIGHT };
 
 /** The cards of a graph by name, each made when it is first asked for. */
-export class Cards implements ReadonlyMap<string, Card> {
+export class Cards {
   private readonly made = new Map<string, Card>();
 
   constructor(
@@ -233,20 +233,12 @@ export class Cards implements ReadonlyMap<string, Card> {
     return this.names.keys();
   }
 
-  *entries(): MapIterator<[string, Card]> {
-    for (const name of this.names.keys()) yield [name, this.get(name) as Card];
-  }
-
   *values(): MapIterator<Card> {
-    for (const [, card] of this.entries()) yield card;
+    for (const name of this.names.keys()) yield this.get(name) as Card;
   }
 
-  [Symbol.iterator](): MapIterator<[string, Card]> {
-    return this.entries();
-  }
-
-  forEach(visit: (card: Card, name: string, cards: ReadonlyMap<string, Card>) => void): void {
-    for (const [name, card] of this) visit(card, name, this);
+  *[Symbol.iterator](): MapIterator<[string, Card]> {
+    for (const card of this.values()) yield [card.name, card];
   }
 }
 
