@@ -228,13 +228,9 @@ export class Editor {
    */
   add(
     type: string,
-    {
-      at,
-      from,
-      into,
-      chained = false,
-    }: { at?: Point; from?: Connecting | null; into?: EdgeState | null; chained?: boolean } = {},
+    options: { at?: Point; from?: Connecting | null; into?: EdgeState | null; chained?: boolean } = {},
   ): string | null {
+    const { at, from, into, chained } = options;
     const scene = this.scene();
     if (!scene) return null;
     const template = templateNamed(type);
@@ -306,12 +302,8 @@ export class Editor {
       if (!gone && edges.has(edgeId(edge))) ops.push({ op: "disconnect", ...edge, graph });
     }
     for (const name of removed) ops.push({ op: "removeNode", name, graph });
-    ops.push(
-      ...discardOps(
-        scene.document,
-        [...removed].flatMap((name) => scene.graph.nodes.get(name) ?? []),
-      ),
-    );
+    const lost = removed.flatMap((name) => scene.graph.nodes.get(name) ?? []);
+    ops.push(...discardOps(scene.document, lost));
     for (const name of frames) if (scene.graph.frames.has(name)) ops.push({ op: "removeFrame", name, graph });
     const label =
       removed.length === 1 || (removed.length > 1 && this.only() !== null)
