@@ -22,7 +22,6 @@ import { silencePanel } from "./silence";
 
 const PLAY = "M4 2.5v11l9-5.5z";
 
-/** The name, the hint and the icon of the button for each command. */
 const LOOKS: Record<Command, readonly [name: string, hint: string, icon: string]> = {
   start: ["Start", "Start training in the background", PLAY],
   resume: ["Resume", "Go on training", PLAY],

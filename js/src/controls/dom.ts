@@ -32,7 +32,6 @@ export function icon(path: string): SVGSVGElement {
   return svgElement("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, svgElement("path", { d: path }));
 }
 
-/** A button of the dashboard. */
 export function button(attributes: Attributes, ...children: (Node | string)[]): HTMLButtonElement {
   return element("button", { type: "button", class: "pnne-button", ...attributes }, ...children);
 }

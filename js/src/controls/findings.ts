@@ -108,7 +108,6 @@ export function noticeItem(
   return item;
 }
 
-/** The button that brings dismissed findings back. */
 export function bringBackText(dismissed: number): string {
   if (dismissed === 0) return "";
   return `Show ${dismissed === 1 ? "the dismissed finding" : `${dismissed} dismissed findings`}`;

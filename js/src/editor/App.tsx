@@ -63,7 +63,7 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
   }, [root, active]);
   useEffect(() => {
     const ends = new AbortController();
-    root.addEventListener("keydown", (event) => onKeyDown(event, editor, root, openSearch), { signal: ends.signal });
+    root.addEventListener("keydown", (event) => onKeyDown(event, editor, openSearch), { signal: ends.signal });
     return () => ends.abort();
   }, [editor, root, openSearch]);
   useCanvasEvents(editor, canvas);

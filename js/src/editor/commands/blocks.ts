@@ -25,7 +25,6 @@ export function promote(editor: Editor, { name, properties }: NodeState, propert
   editor.edit([op], `${isOn ? "Take" : "Show"} ${name}.${property} ${isOn ? "from" : "on"} the block`);
 }
 
-/** Makes a block of the selected nodes. */
 export function group(editor: Editor): void {
   const scene = editor.scene();
   const nodes = editor.withOwn(editor.chosen());

@@ -43,7 +43,6 @@ export interface Viewport {
   zoomTo(scale: number): void;
   /** Moves the view, in parts of its own size. */
   pan(right: number, down: number): void;
-  /** Brings a place into view. */
   show(box: FrameBox): void;
   /** The place on the canvas under a point of the page; null outside of it. */
   at(clientX: number, clientY: number): Point | null;
@@ -59,7 +58,6 @@ const NEW_CARD = { width: NODE_WIDTH, height: HEADER_HEIGHT + SUMMARY_HEIGHT };
 export class Editor {
   readonly view = new Store<ViewState>(FIRST_VIEW);
   viewport: Viewport | null = null;
-  /** The element that the view is drawn in. */
   root: HTMLElement | null = null;
   /** Where the pointer was last over the canvas, in the page. */
   pointer: Point | null = null;

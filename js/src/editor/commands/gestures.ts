@@ -33,7 +33,6 @@ export function openPalette(editor: Editor, client: Point | null, from: Connecti
   editor.patch({ quick: { kind: "add", at, from, edge, ...viewport.over(at) } });
 }
 
-/** Opens the search for a node by name. */
 export function openFind(editor: Editor): void {
   const { viewport } = editor;
   if (viewport) editor.patch({ quick: { kind: "find", ...viewport.over(viewport.centre()) } });
@@ -79,7 +78,6 @@ export function changeType(editor: Editor, name: string, type: string): void {
   else if (editor.edit(outcome.ops, `Change ${name} to ${type}`)) editor.select([name]);
 }
 
-/** Carries out the one-click repair of a diagnostic. */
 export function applyFix(editor: Editor, fix: Fix | Retype): void {
   const path = fix.node.split(".");
   const node = path.pop() ?? "";

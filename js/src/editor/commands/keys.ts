@@ -24,7 +24,7 @@ import { closeLevel, enterBlock, leaveBlock, toggleOpened } from "./opened";
 import { runToHere } from "./runToHere";
 import { armStroke, endStroke } from "./stroke";
 
-type Run = (editor: Editor, focusSearch: () => void, root: HTMLElement) => void;
+type Run = (editor: Editor, focusSearch: () => void) => void;
 
 /** One command: its keys, as `Mod+Shift+z` (Mod is Ctrl, or Cmd on a Mac), and what the menu and the list of keys call it. */
 export interface Command {
@@ -211,14 +211,13 @@ function keyName(event: KeyboardEvent): string {
   return `${mod}${event.altKey ? "Alt+" : ""}${shift}${key}`;
 }
 
-/** Handles a key pressed somewhere in the editor. */
-export function onKeyDown(event: KeyboardEvent, editor: Editor, root: HTMLElement, focusSearch: () => void): void {
+export function onKeyDown(event: KeyboardEvent, editor: Editor, focusSearch: () => void): void {
   if (event.defaultPrevented) return;
   const name = keyName(event);
   if (name !== "Escape" && editor.view.get().keys !== "here") editor.patch({ keys: "here" });
-  if (name === "Mod+s") handToPage(event, root);
+  if (name === "Mod+s") handToPage(event, editor);
   else if (isTyping(event.composedPath()[0])) return;
-  else if (name === "Escape") event.repeat || stepBack(editor, root);
+  else if (name === "Escape") event.repeat || stepBack(editor);
   else if (name === "Tab" && editor.byPointer && isCanvas(event.composedPath()[0])) {
     // After a click, Tab is for adding; who came by keyboard goes on by keyboard.
     event.preventDefault();
@@ -228,7 +227,7 @@ export function onKeyDown(event: KeyboardEvent, editor: Editor, root: HTMLElemen
     // Enter and the space bar press the button that has the focus.
     if (!command || (/^( |Enter)$/.test(name) && !isCanvas(event.composedPath()[0]))) return;
     event.preventDefault();
-    command.run(editor, focusSearch, root);
+    command.run(editor, focusSearch);
   }
 }
 
@@ -255,7 +254,7 @@ function addHere(editor: Editor): void {
 }
 
 /** Enters the selected block, or goes to the selected node's properties. */
-function open(editor: Editor, _focusSearch: () => void, root: HTMLElement): void {
+function open(editor: Editor): void {
   const name = editor.only();
   if (editor.view.get().nodes.size === 0 && editor.view.get().frames.size === 1) editFrame(editor);
   if (name === null) return;
@@ -263,7 +262,7 @@ function open(editor: Editor, _focusSearch: () => void, root: HTMLElement): void
   if (node && definitionOf(node) !== null) enterBlock(editor, name);
   else {
     editor.showPanel("properties", true);
-    requestAnimationFrame(() => root.querySelector<HTMLElement>(".pnne-properties [data-property]")?.focus());
+    requestAnimationFrame(() => editor.root?.querySelector<HTMLElement>(".pnne-properties [data-property]")?.focus());
   }
 }
 
@@ -272,7 +271,7 @@ function open(editor: Editor, _focusSearch: () => void, root: HTMLElement): void
  *
  * The last step is announced and takes one more Escape: in the notebook, single letters cut and delete cells.
  */
-export function stepBack(editor: Editor, root: HTMLElement): void {
+export function stepBack(editor: Editor): void {
   const view = editor.view.get();
   if (view.stroke !== null) endStroke(editor, false);
   else if (view.peek !== null) editor.patch({ peek: null });
@@ -283,14 +282,14 @@ export function stepBack(editor: Editor, root: HTMLElement): void {
   else if (view.keys === "here") editor.patch({ keys: "leaving" });
   else {
     editor.patch({ active: false, keys: "left" });
-    const outside = root.parentElement?.closest<HTMLElement>("[tabindex]");
+    const outside = editor.root?.parentElement?.closest<HTMLElement>("[tabindex]");
     (document.activeElement as HTMLElement | null)?.blur();
     outside?.focus({ preventScroll: true });
   }
 }
 
 /** Jupyter does not receive keys in the editor, but saving the notebook must still work. */
-function handToPage(event: KeyboardEvent, root: HTMLElement): void {
+function handToPage(event: KeyboardEvent, { root }: Editor): void {
   const copy = new KeyboardEvent("keydown", {
     key: event.key,
     code: event.code,
@@ -302,7 +301,7 @@ function handToPage(event: KeyboardEvent, root: HTMLElement): void {
   });
   // Lumino's key map still uses the deprecated key code.
   Object.defineProperty(copy, "keyCode", { value: event.keyCode });
-  const outside = root.parentElement?.closest(".jp-Notebook, .jp-NotebookPanel") ?? document.body;
+  const outside = root?.parentElement?.closest(".jp-Notebook, .jp-NotebookPanel") ?? document.body;
   event.stopPropagation();
   if (!outside.dispatchEvent(copy)) event.preventDefault();
 }

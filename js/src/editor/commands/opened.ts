@@ -103,7 +103,6 @@ export function openAt(editor: Editor, [x, y]: Point): void {
   }
 }
 
-/** Brings a part of the canvas into view. */
 function show(editor: Editor, { left, top, width, height }: Box): void {
   const [x, y] = editor.layer()?.at ?? [0, 0];
   editor.viewport?.show([left - x, top - y, width, height]);

@@ -3,7 +3,6 @@ import { definitionOf, interfaceOf } from "./definitions";
 import { type GraphDocument, splitPort } from "./document";
 import { UNWIRED } from "./wiring";
 
-/** A port as a node shows it. */
 export interface PortView {
   readonly name: string;
   readonly kind: PortKind;

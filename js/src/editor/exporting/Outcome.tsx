@@ -107,7 +107,6 @@ function Report({ result, stale }: { result: ExportResult; stale: boolean }) {
   );
 }
 
-/** The full path of the one node that is selected. */
 function useSelectedPath(): string | null {
   const path = useView((view) => view.path);
   const nodes = useView((view) => view.nodes);

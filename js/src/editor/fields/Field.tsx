@@ -114,7 +114,6 @@ export function Field({ scene, nodes, property, resolved, wired, onDone }: Field
 
 interface ControlProps extends Pick<FieldProps, "scene" | "property" | "resolved" | "onDone"> {
   node: NodeState;
-  /** Whether the nodes have different values. */
   isMixed: boolean;
   value: unknown;
   set: (value: unknown) => void;

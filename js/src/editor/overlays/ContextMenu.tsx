@@ -29,7 +29,7 @@ function Menu({ menu, focusSearch }: { menu: OverCanvas; focusSearch: () => void
   const close = () => editor.leave({ menu: null });
   const take = (key: string) => {
     close();
-    if (editor.root) BY_KEY.get(key)?.run(editor, focusSearch, editor.root);
+    BY_KEY.get(key)?.run(editor, focusSearch);
   };
   const onKeyDown = (event: KeyboardEvent) => {
     const all = items();

@@ -14,7 +14,6 @@ export interface Circumstances {
   readonly counts: ReadonlyMap<string, number>;
 }
 
-/** What most networks are made of. */
 const COMMON = new Set([
   ...["Linear", "Conv2d", "ReLU", "BatchNorm2d", "MaxPool2d", "Dropout", "Flatten", "LayerNorm", "GELU", "Embedding"],
   ...["MultiheadAttention", "LSTM", "add", "cat", "Output"],

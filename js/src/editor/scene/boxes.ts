@@ -39,7 +39,6 @@ export function boxesOf(scene: ShownScene, moving: ViewState["moving"]): NodeBox
   return boxes;
 }
 
-/** The place of one card. */
 export function boxOf(scene: ShownScene, name: string, moving: ViewState["moving"] = STILL): NodeBox | undefined {
   const card = scene.cards.get(name);
   if (!card) return undefined;

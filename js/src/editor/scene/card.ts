@@ -77,7 +77,6 @@ export interface Step {
   readonly written: Written | undefined;
 }
 
-/** What decides how a node looks. */
 export function categoryOf(node: NodeState, type: NodeTypeState | undefined): Category {
   return node.type === "Subgraph" ? BLOCK : (type?.category ?? UNKNOWN);
 }

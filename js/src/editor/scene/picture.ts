@@ -134,7 +134,6 @@ function cardPicture({ card, left, top, width, height }: NodeBox, color: Colours
   );
 }
 
-/** Saves the picture as a file, as SVG or PNG. */
 export async function savePicture(svg: string, name: string, format: "svg" | "png"): Promise<void> {
   const vector = new Blob([svg], { type: "image/svg+xml" });
   const blob = format === "svg" ? vector : await rasterized(vector);

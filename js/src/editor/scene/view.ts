@@ -39,7 +39,6 @@ export interface ViewState {
   readonly stroke: readonly Point[] | null;
   /** Ids of the edges that it crosses. */
   readonly crossed: ReadonlySet<string>;
-  /** The search that is open over the canvas. */
   readonly quick: Quick | null;
   readonly snap: boolean;
   /** Whether a drag over the canvas selects what its box touches, instead of moving the view. */
@@ -62,9 +61,7 @@ export interface ViewState {
   readonly current: string | null;
   /** The node whose values are edited on its card, and the one to begin with. */
   readonly inline: { readonly node: string; readonly property: string | null } | null;
-  /** The node whose name is edited on its card. */
   readonly renaming: string | null;
-  /** The menu for the selection, at a place. */
   readonly menu: OverCanvas | null;
   /** Whether the list of all gestures is open. */
   readonly sheet: boolean;

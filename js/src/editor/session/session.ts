@@ -55,7 +55,6 @@ export interface SessionState {
   /** The blocks that this person has made: the Subgraph nodes of the outermost graph. */
   readonly blocks: GraphDocument;
   readonly readOnly: boolean;
-  /** A training of this graph, while one is shown. */
   readonly training: LiveTraining | null;
   /** What Python marks nodes with, by path. */
   readonly marks: Lens;
