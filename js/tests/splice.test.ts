@@ -3,6 +3,7 @@ import { fromState } from "../src/editor/document/document";
 import { bridges, edgeFrom, insertOps } from "../src/editor/document/splice";
 import { aligned, distributed } from "../src/editor/scene/align";
 import { type NodeState, type NodeTypeState, UNKNOWN } from "../src/protocol";
+import { documentOf } from "./openEditor";
 
 const TYPES: NodeTypeState[] = [
   { type: "Input", category: UNKNOWN, kind: "structural", outputs: [{ name: "output", kind: "value" }] },
@@ -16,12 +17,9 @@ const TYPES: NodeTypeState[] = [
   },
   { type: "SGD", category: UNKNOWN, kind: "training", inputs: [{ name: "groups", kind: "parameters" }] },
 ];
-const node = (name: string, type: string): NodeState => ({ name, type, properties: {}, position: null, origin: null });
-const document = fromState({
-  format: "pnne-graph",
-  formatVersion: 1,
-  name: "net",
-  graphs: {
+const node = (name: string, type: string): NodeState => ({ name, type });
+const document = fromState(
+  documentOf({
     "": {
       nodes: [node("x", "Input"), node("r", "ReLU"), node("s", "add"), node("t", "ReLU")],
       edges: [
@@ -31,8 +29,8 @@ const document = fromState({
         { source: "s.output", target: "t.input" },
       ],
     },
-  },
-});
+  }),
+);
 const graph = document.graphs.get("");
 if (!graph) throw new Error("The document has a root graph.");
 const scene = { document, graph, types: new Map(TYPES.map((type) => [type.type, type])) };

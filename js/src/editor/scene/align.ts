@@ -4,28 +4,26 @@ import type { Point } from "./placement";
 
 type NamedBox = Box & { readonly name: string };
 
-export type Alignment = "left" | "centre" | "right" | "top" | "middle" | "bottom";
+/** For each alignment, whether it moves nodes across or down, and where in each box and in all of them the line is. */
+const LINES = {
+  left: ["x", 0],
+  centre: ["x", 0.5],
+  right: ["x", 1],
+  top: ["y", 0],
+  middle: ["y", 0.5],
+  bottom: ["y", 1],
+} as const;
+
+export type Alignment = keyof typeof LINES;
 
 /** New centres that bring one side or the middles of the boxes into one line. */
 export function aligned(boxes: readonly NamedBox[], how: Alignment): Map<string, Point> {
+  const [axis, part] = LINES[how];
   const all = union(boxes);
-  const place = (box: NamedBox): Point => {
-    const [x, y] = middleOf(box);
-    switch (how) {
-      case "left":
-        return [all.left + box.width / 2, y];
-      case "right":
-        return [all.left + all.width - box.width / 2, y];
-      case "centre":
-        return [middleOf(all)[0], y];
-      case "top":
-        return [x, all.top + box.height / 2];
-      case "bottom":
-        return [x, all.top + all.height - box.height / 2];
-      case "middle":
-        return [x, middleOf(all)[1]];
-    }
-  };
+  const place = (box: NamedBox): Point =>
+    axis === "x"
+      ? [all.left + part * all.width + (0.5 - part) * box.width, middleOf(box)[1]]
+      : [middleOf(box)[0], all.top + part * all.height + (0.5 - part) * box.height];
   return new Map(boxes.map((box) => [box.name, place(box)]));
 }
 

@@ -55,12 +55,8 @@ function endOf(scene: ShownScene, name: string): NodeBox | undefined {
 /** The box at which the edges of each node end: those of nodes without a card end at the card that stands for them. */
 export function endsOf(scene: ShownScene, boxes: readonly NodeBox[]): ReadonlyMap<string, NodeBox> {
   const ends = new Map(boxes.map((box) => [box.name, box]));
-  for (const [name, head] of scene.folds.heads) {
-    const box = ends.get(head);
-    if (box) ends.set(name, box);
-  }
-  for (const [name, giver] of scene.inlined.picks) {
-    const box = ends.get(giver);
+  for (const [name, shown] of [...scene.folds.heads, ...scene.inlined.picks]) {
+    const box = ends.get(shown);
     if (box) ends.set(name, box);
   }
   return ends;

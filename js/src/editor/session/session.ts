@@ -19,7 +19,6 @@ import { Refusal } from "../document/reduce";
 import { bytesText } from "../values/amounts";
 import { cachedCatalog, type LoadedCatalog, loadCatalog, withType } from "./catalog";
 import { applyDerived, type DerivedState, NOTHING_DERIVED } from "./derived";
-import { NO_CHECK, NO_EXPORT } from "./exporting";
 import { heartbeat, watchKernel } from "./kernel";
 import { type Lens, withBlocks } from "./marks";
 import type { Model } from "./model";
@@ -58,8 +57,8 @@ export interface SessionState {
   readonly training: LiveTraining | null;
   /** What Python marks nodes with, by path. */
   readonly marks: Lens;
-  readonly exporting: ExportState;
-  readonly exportCheck: ExportCheck;
+  readonly exporting: ExportState | null;
+  readonly exportCheck: ExportCheck | null;
   readonly notices: readonly Notice[];
   /** What Python did last for this page that was no edit of its own: undo, arrange, group …; new with every one. */
   readonly done: { readonly label: string; readonly ops: readonly Op[] } | null;
@@ -100,8 +99,8 @@ export class Session {
       readOnly: model.get("read_only") === true,
       training: null,
       marks: new Map(),
-      exporting: NO_EXPORT,
-      exportCheck: NO_CHECK,
+      exporting: null,
+      exportCheck: null,
       notices: [],
       done: null,
     });
