@@ -46,20 +46,10 @@ export interface ShownScene extends Scene {
 interface Made {
   readonly card: Card;
   readonly made: readonly unknown[];
-  /** What it was made of, where that is all in one node; null for a card of several, or one that more depends on. */
-  readonly alone: Alone | null;
+  /** What it was made of, where that is all of one node; null for a card of several, or one that more depends on. */
+  readonly alone: readonly unknown[] | null;
   /** What was the same for all cards then. */
   readonly common: readonly unknown[];
-}
-
-/** Everything on which an ordinary node's card depends, besides the input that all cards share. */
-interface Alone {
-  readonly node: NodeState;
-  readonly type: NodeTypeState | undefined;
-  readonly into: unknown;
-  readonly outOf: unknown;
-  readonly resolved: unknown;
-  readonly found: unknown;
 }
 
 /** Most cards of deleted nodes that are kept. */
@@ -145,17 +135,12 @@ export class SceneMaker {
     const make = (name: string): Card => {
       const node = graph.nodes.get(name) as NodeState;
       const full = prefix + name;
-      const alone = {
-        node,
-        type: types.get(node.type),
-        into: wiring.into.get(name),
-        outOf: wiring.outOf.get(name),
-        resolved: inferred.get(full),
-        found: found.get(full),
-      };
+      const [type, into] = [types.get(node.type), wiring.into.get(name)];
+      // Everything on which an ordinary node's card depends, besides what all cards share.
+      const alone = [node, type, into, wiring.outOf.get(name), inferred.get(full), found.get(full)];
       const earlier = made.get(name);
       const isSimple = earlier?.common === shared && shared[3] && shared[4];
-      if (isSimple && earlier.alone && sameFields(earlier.alone, alone)) return earlier.card;
+      if (isSimple && earlier.alone && same(earlier.alone, alone)) return earlier.card;
       const inside = sizeOf(open.get(name));
       const run = folds.runs.get(name) ?? null;
       const chain = folds.chains.get(name);
@@ -165,7 +150,6 @@ export class SceneMaker {
         return { node, type, resolved, written: inlined.written.get(name) };
       });
       const last = steps.at(-1)?.node as NodeState;
-      const { type, into } = alone;
       const outOf = wiring.outOf.get(last.name);
       const picks = picksOf(inlined, graph, last.name);
       const givers = steps.flatMap(({ written }) => [...(written?.values() ?? [])].map(({ from }) => from));
@@ -402,17 +386,6 @@ function once<T>(make: () => T): () => T {
     made ??= { value: make() };
     return made.value;
   };
-}
-
-function sameFields(a: Alone, b: Alone): boolean {
-  return (
-    a.node === b.node &&
-    a.type === b.type &&
-    a.into === b.into &&
-    a.outOf === b.outOf &&
-    a.resolved === b.resolved &&
-    a.found === b.found
-  );
 }
 
 function same(a: readonly unknown[], b: readonly unknown[]): boolean {
