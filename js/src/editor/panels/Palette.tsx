@@ -111,6 +111,10 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
           // A template is where a graph begins.
           const first = group.category === TEMPLATES.name ? isEmpty : place <= OPEN_AT_FIRST;
           const open = !group.category || (opened.get(group.category) ?? first);
+          const functions = folded(group);
+          const all = `${group.category}, functions`;
+          const unfolded = opened.get(all) === true;
+          const shown = unfolded ? group.types : group.types.filter((type) => !functions.includes(type));
           return (
             <div key={group.category}>
               {group.category && (
@@ -139,7 +143,7 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
               )}
               {open && group.types.length > 0 && (
                 <div role="listbox" aria-label={group.category || "Results"}>
-                  {shownIn(group, opened).map((type) => {
+                  {shown.map((type) => {
                     index += 1;
                     return (
                       <Option key={type.type} type={type} isChosen={index === current} showCategory={!group.category} />
@@ -147,14 +151,14 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
                   })}
                 </div>
               )}
-              {open && folded(group).length > 0 && (
+              {open && functions.length > 0 && (
                 <button
                   type="button"
                   className="pnne-fold"
-                  aria-expanded={opened.get(functionsOf(group)) === true}
-                  onClick={() => setOpened(new Map(opened).set(functionsOf(group), !opened.get(functionsOf(group))))}
+                  aria-expanded={unfolded}
+                  onClick={() => setOpened(new Map(opened).set(all, !unfolded))}
                 >
-                  {opened.get(functionsOf(group)) ? "Hide functions" : `${folded(group).length} functions`}
+                  {unfolded ? "Hide functions" : `${functions.length} functions`}
                 </button>
               )}
             </div>
@@ -171,15 +175,6 @@ type Group = { category: string; types: readonly NodeTypeState[] };
 function folded({ category, types }: Group): readonly NodeTypeState[] {
   const functions = types.filter((type) => type.kind === "function");
   return category === "" || functions.length === types.length ? [] : functions;
-}
-
-function functionsOf({ category }: Group): string {
-  return `${category}, functions`;
-}
-
-function shownIn(group: Group, opened: ReadonlyMap<string, boolean>): readonly NodeTypeState[] {
-  const hidden = opened.get(functionsOf(group)) ? [] : folded(group);
-  return hidden.length === 0 ? group.types : group.types.filter((type) => !hidden.includes(type));
 }
 
 function byCategory(types: readonly NodeTypeState[]): { category: string; types: NodeTypeState[] }[] {
