@@ -53,13 +53,8 @@ class DraftGraph implements Graph {
     this.edges = new Map(edges.map((edge) => [edge.target, edge]));
   }
 
-  /** Whether an edge from `source` to `target` would close a loop, i.e. whether `target` already leads to `source`. */
-  closesCycle(source: string, target: string): boolean {
-    return leadsTo(this.neighbours(), target, source);
-  }
-
   /** The wiring of before, which is known, with the edges that have changed since. */
-  private neighbours(): Neighbours {
+  neighbours(): Neighbours {
     const { edges } = this;
     if (!this.#targets) return neighboursIn(wiringOf({ ...this, edges: new Map(edges) }));
     const before = neighboursIn(wiringOf(this.#before));
@@ -303,7 +298,7 @@ class Draft {
     if (graph.edges.has(edge.target)) {
       throw new Refusal("port-taken", `${edge.target} is already fed by ${graph.edges.get(edge.target)?.source}.`);
     }
-    if (graph.closesCycle(source, target)) {
+    if (leadsTo(graph.neighbours(), target, source)) {
       throw new Refusal("cycle", `An edge from ${source} to ${target} would close a loop.`);
     }
     graph.setEdge({ source: edge.source, target: edge.target });

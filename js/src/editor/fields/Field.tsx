@@ -205,10 +205,7 @@ function TextControl(props: ControlProps) {
   const [text, setText] = useState(stored);
   useEffect(() => setText(stored), [stored]);
 
-  const read = (typed: string) => {
-    if (typed.trim() === "") return null;
-    return parseAs(property.type, typed);
-  };
+  const read = (typed: string) => (typed.trim() === "" ? null : parseAs(property.type, typed));
   const type = (typed: string) => {
     setText(typed);
     const parsed = read(typed);
