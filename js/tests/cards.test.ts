@@ -1,6 +1,5 @@
-import { readFileSync } from "node:fs";
-import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
+import given from "../../tests/cases/cards.json";
 import { shapeLabel } from "../src/editor/scene/shapes";
 import { mainProperties, partsOf, wordsOf } from "../src/editor/scene/summary";
 import type { Json, NodeTypeState } from "../src/protocol";
@@ -11,8 +10,7 @@ interface Cases {
   edges: { shape: (number | string)[]; dtype: string; label: string }[];
 }
 
-const path = fileURLToPath(new URL("../../tests/cases/cards.json", import.meta.url));
-const { types, cards, edges } = JSON.parse(readFileSync(path, "utf8")) as Cases;
+const { types, cards, edges } = given as unknown as Cases;
 
 describe("what a picture says without a browser, the page says too", () => {
   test.each(cards)("$type $properties", ({ type, properties, resolved, summary }) => {

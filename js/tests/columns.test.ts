@@ -4,7 +4,7 @@ import { fromState } from "../src/editor/document/document";
 import { applyOps } from "../src/editor/document/reduce";
 import { columnsOf } from "../src/editor/document/wiring";
 import type { Op } from "../src/protocol";
-import { chain } from "./openEditor";
+import { chain, documentOf } from "./openEditor";
 
 /** The columns of a graph that nothing is known of. */
 function fresh({ nodes, edges, frames }: Graph) {
@@ -13,12 +13,7 @@ function fresh({ nodes, edges, frames }: Graph) {
 
 test("the columns of an edited graph are those of a new one that is equal", () => {
   const state = chain("x Input", "a ReLU", "b ReLU", "c ReLU", "d ReLU");
-  let document: GraphDocument = fromState({
-    format: "pnne-graph",
-    formatVersion: 1,
-    name: "net",
-    graphs: { "": state },
-  } as never);
+  let document: GraphDocument = fromState(documentOf({ "": state }));
   const root = () => document.graphs.get("") as Graph;
   const [first, second] = [...root().edges.values()].slice(1, 3) as [{ source: string; target: string }, never];
   const edits: Op[][] = [

@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import { matchPorts, portsIn, type Scene, whyNotConnect } from "../src/editor/document/connection";
 import { EMPTY_GRAPH, fromState } from "../src/editor/document/document";
 import { type NodeState, type NodeTypeState, type PortKind, UNKNOWN } from "../src/protocol";
+import { documentOf } from "./openEditor";
 
 const port = (name: string, kind: PortKind = "tensor") => ({ name, kind });
 const TYPES: NodeTypeState[] = [
@@ -40,15 +41,10 @@ const node = (name: string, type: string, properties: NodeState["properties"] = 
   name,
   type,
   properties,
-  position: null,
-  origin: null,
 });
 
-const document = fromState({
-  format: "pnne-graph",
-  formatVersion: 1,
-  name: "net",
-  graphs: {
+const document = fromState(
+  documentOf({
     "": {
       nodes: [
         node("x", "Input"),
@@ -67,9 +63,9 @@ const document = fromState({
         { source: "b.output", target: "join.tensors_2" },
       ],
     },
-    inner: { nodes: [node("image", "Input"), node("label", "Output")], edges: [] },
-  },
-});
+    inner: { nodes: [node("image", "Input"), node("label", "Output")] },
+  }),
+);
 const graph = document.graphs.get("") ?? EMPTY_GRAPH;
 const scene: Scene = { document, graph, types: new Map(TYPES.map((type) => [type.type, type])) };
 const named = (name: string) => graph.nodes.get(name) as NodeState;

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { downstream, leadsTo, neighboursIn, upstream } from "../src/editor/document/cycles";
+import { leadsTo, neighboursIn, reach } from "../src/editor/document/cycles";
 import type { Graph } from "../src/editor/document/document";
 import { applyOps, Refusal } from "../src/editor/document/reduce";
 import { wiringOf } from "../src/editor/document/wiring";
@@ -41,10 +41,10 @@ test.each(Array.from({ length: 40 }, (_, seed) => seed))("paths are found from b
   const neighbours = neighboursIn(wiringOf(graph));
   for (const start of names) {
     const found = reached(graph, start);
-    expect(new Set(downstream(graph, start))).toEqual(found);
+    expect(new Set(reach(graph, start, "downstream"))).toEqual(found);
     for (const goal of names) {
       expect(leadsTo(neighbours, start, goal)).toBe(start === goal || found.has(goal));
-      expect(upstream(graph, goal).has(start)).toBe(found.has(goal));
+      expect(reach(graph, goal, "upstream").has(start)).toBe(found.has(goal));
     }
   }
 });

@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import { fromState } from "../src/editor/document/document";
 import { checkLens, errorLens, freeSizes } from "../src/editor/session/exporting";
 import type { Diagnostic, ExportCheck, ExportState, NodeError } from "../src/protocol";
+import { documentOf } from "./openEditor";
 
 const DONE: ExportState = {
   message: "exportState",
@@ -94,18 +95,7 @@ test("while a check runs, only what the one before found is shown", () => {
 });
 
 test("free sizes are those that Input nodes name, each once", () => {
-  const input = (name: string, shape: (number | string)[]) => ({
-    name,
-    type: "Input",
-    properties: { shape },
-    position: null,
-    origin: null,
-  });
-  const document = fromState({
-    format: "pnne-graph",
-    formatVersion: 1,
-    name: "net",
-    graphs: { "": { nodes: [input("x", ["N", "T", 8]), input("y", ["N", 4])], edges: [] } },
-  });
+  const input = (name: string, shape: (number | string)[]) => ({ name, type: "Input", properties: { shape } });
+  const document = fromState(documentOf({ "": { nodes: [input("x", ["N", "T", 8]), input("y", ["N", 4])] } }));
   expect(freeSizes(document)).toEqual(["N", "T"]);
 });

@@ -1,6 +1,6 @@
 import { Editor } from "../src/editor/commands/editor";
 import { Session } from "../src/editor/session/session";
-import type { Edit, GraphState, NodeState, Op, Port } from "../src/protocol";
+import type { DocumentState, Edit, GraphState, NodeState, Op, Port } from "../src/protocol";
 import { FakeModel } from "./fakeModel";
 
 const one = (name: string): Port => ({ name });
@@ -41,12 +41,7 @@ export function openEditor(graph: GraphState, definitions: Record<string, GraphS
   const snapshot = (state: GraphState) => ({
     message: "snapshot" as const,
     version: version++,
-    document: JSON.stringify({
-      format: "pnne-graph",
-      formatVersion: 1,
-      name: "net",
-      graphs: { "": state, ...definitions },
-    }),
+    document: JSON.stringify(documentOf({ "": state, ...definitions })),
     derived: { shapes: {}, resolved: {}, diagnostics: {}, costs: {}, example: {} },
     history: { undo: null, redo: null },
     id: null,
@@ -80,6 +75,11 @@ export function openEditor(graph: GraphState, definitions: Record<string, GraphS
 
 export function node(name: string, type: string, position: [number, number], properties: NodeState["properties"] = {}) {
   return { name, type, properties, position, origin: null } satisfies NodeState;
+}
+
+/** The state of a document with these graphs. */
+export function documentOf(graphs: Record<string, GraphState>): DocumentState {
+  return { format: "pnne-graph", formatVersion: 1, name: "net", graphs };
 }
 
 /** A chain from top to bottom, 120 pixels apart, under the names of `"name type"`. */

@@ -1,6 +1,5 @@
-import { readFileSync } from "node:fs";
-import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
+import given from "../../tests/cases/own.json";
 import { ownOps } from "../src/editor/document/definitions";
 import { fromState } from "../src/editor/document/document";
 import { applyOps } from "../src/editor/document/reduce";
@@ -15,8 +14,7 @@ interface Case {
   after: DocumentState;
 }
 
-const path = fileURLToPath(new URL("../../tests/cases/own.json", import.meta.url));
-const { cases } = JSON.parse(readFileSync(path, "utf8")) as { cases: Case[] };
+const cases = given.cases as unknown as Case[];
 
 describe("a node gets a definition of its own as in Python", () => {
   test.each(cases)("$about", ({ document, graph, node, after }) => {

@@ -1,6 +1,5 @@
-import { readFileSync } from "node:fs";
-import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
+import given from "../../tests/cases/repeats.json";
 import { fromState, type Graph } from "../src/editor/document/document";
 import { mayRepeat, runsOf } from "../src/editor/document/repeats";
 import { foldsOf, placedAt, settled, shownAt } from "../src/editor/scene/folded";
@@ -15,8 +14,7 @@ interface Case {
   shown: Record<string, Point>;
 }
 
-const path = fileURLToPath(new URL("../../tests/cases/repeats.json", import.meta.url));
-const { cases } = JSON.parse(readFileSync(path, "utf8")) as { cases: Case[] };
+const cases = given.cases as unknown as Case[];
 
 function read({ document, resolved }: Case) {
   const whole = fromState(document);

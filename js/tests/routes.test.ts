@@ -1,6 +1,5 @@
-import { readFileSync } from "node:fs";
-import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
+import given from "../../tests/cases/routes.json";
 import type { Point } from "../src/editor/scene/placement";
 import { routed } from "../src/editor/scene/routes";
 
@@ -13,8 +12,7 @@ interface Case {
   points: Point[];
 }
 
-const path = fileURLToPath(new URL("../../tests/cases/routes.json", import.meta.url));
-const { cases } = JSON.parse(readFileSync(path, "utf8")) as { cases: Case[] };
+const cases = given.cases as unknown as Case[];
 
 describe("edges run around nodes as in Python", () => {
   test.each(cases)("$about", ({ start, end, boxes, own = [], points }) => {

@@ -1,6 +1,5 @@
-import { readFileSync } from "node:fs";
-import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
+import given from "../../tests/cases/cards.json";
 import type { GraphDocument } from "../src/editor/document/document";
 import { applyOps, Refusal } from "../src/editor/document/reduce";
 import { wiringOf } from "../src/editor/document/wiring";
@@ -9,8 +8,7 @@ import { NOTHING_DERIVED } from "../src/editor/session/derived";
 import type { SessionState } from "../src/editor/session/session";
 import type { NodeTypeState, Op } from "../src/protocol";
 
-const path = fileURLToPath(new URL("../../tests/cases/cards.json", import.meta.url));
-const { types } = JSON.parse(readFileSync(path, "utf8")) as { types: NodeTypeState[] };
+const types = given.types as unknown as NodeTypeState[];
 const catalog = { key: "k", types: new Map(types.map((type) => [type.type, type])) };
 const EMPTY: GraphDocument = {
   name: "g",

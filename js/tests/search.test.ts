@@ -3,6 +3,7 @@ import { fromState } from "../src/editor/document/document";
 import { placesOf } from "../src/editor/document/places";
 import { nodeSimilarity, searchTypes, similarity } from "../src/editor/panels/search";
 import { type NodeTypeState, UNKNOWN } from "../src/protocol";
+import { documentOf } from "./openEditor";
 
 const type = (name: string, category: string, doc = ""): NodeTypeState => ({
   type: name,
@@ -53,16 +54,13 @@ test("the start of a part of a name fits better than its middle", () => {
 });
 
 const block = (name: string, definition: string) => ({ name, type: "Subgraph", properties: { definition } });
-const NET = fromState({
-  format: "pnne-graph",
-  formatVersion: 1,
-  name: "net",
-  graphs: {
+const NET = fromState(
+  documentOf({
     "": { nodes: [{ name: "conv1", type: "Conv2d" }, block("layer1", "Stage"), block("layer2", "Stage")] },
     Stage: { nodes: [block("0", "BasicBlock"), block("1", "BasicBlock")] },
     BasicBlock: { nodes: [{ name: "conv1", type: "Conv2d" }] },
-  },
-});
+  }),
+);
 
 test("nodes are at every place where they are seen, the outermost first", () => {
   const paths = placesOf(NET).map(({ path }) => path);

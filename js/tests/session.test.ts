@@ -2,6 +2,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { GONE_AFTER, LARGEST_MESSAGE, Session } from "../src/editor/session/session";
 import type { Committed, Event, Op, Request, Snapshot, Sync } from "../src/protocol";
 import { FakeModel } from "./fakeModel";
+import { documentOf } from "./openEditor";
 
 const add = (name: string): Op => ({ op: "addNode", name, type: "ReLU" });
 const snapshot = (
@@ -12,17 +13,7 @@ const snapshot = (
 ): Snapshot => ({
   message: "snapshot",
   version,
-  document: JSON.stringify({
-    format: "pnne-graph",
-    formatVersion: 1,
-    name: "net",
-    graphs: {
-      "": {
-        nodes: names.map((name) => ({ name, type: "ReLU", properties: {}, position: null, origin: null })),
-        edges: [],
-      },
-    },
-  }),
+  document: JSON.stringify(documentOf({ "": { nodes: names.map((name) => ({ name, type: "ReLU" })) } })),
   derived: { shapes: {}, resolved: {}, diagnostics: {}, costs: {}, example: {} },
   history: { undo: null, redo: null },
   id,

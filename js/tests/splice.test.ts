@@ -3,6 +3,7 @@ import { fromState } from "../src/editor/document/document";
 import { bridges, edgeFrom, insertOps } from "../src/editor/document/splice";
 import { aligned, distributed } from "../src/editor/scene/align";
 import { type NodeState, type NodeTypeState, UNKNOWN } from "../src/protocol";
+import { documentOf } from "./openEditor";
 
 const TYPES: NodeTypeState[] = [
   { type: "Input", category: UNKNOWN, kind: "structural", outputs: [{ name: "output", kind: "value" }] },
@@ -16,12 +17,9 @@ const TYPES: NodeTypeState[] = [
   },
   { type: "SGD", category: UNKNOWN, kind: "training", inputs: [{ name: "groups", kind: "parameters" }] },
 ];
-const node = (name: string, type: string): NodeState => ({ name, type, properties: {}, position: null, origin: null });
-const document = fromState({
-  format: "pnne-graph",
-  formatVersion: 1,
-  name: "net",
-  graphs: {
+const node = (name: string, type: string): NodeState => ({ name, type });
+const document = fromState(
+  documentOf({
     "": {
       nodes: [node("x", "Input"), node("r", "ReLU"), node("s", "add"), node("t", "ReLU")],
       edges: [
@@ -31,8 +29,8 @@ const document = fromState({
         { source: "s.output", target: "t.input" },
       ],
     },
-  },
-});
+  }),
+);
 const graph = document.graphs.get("");
 if (!graph) throw new Error("The document has a root graph.");
 const scene = { document, graph, types: new Map(TYPES.map((type) => [type.type, type])) };
@@ -63,7 +61,9 @@ test("a gap is closed from its one source to everything that it fed", () => {
   expect(bridges(scene, new Set(["t"]))).toEqual([]);
 });
 
-const box = (name: string, x: number, y: number, width = 100, height = 40) => ({ name, x, y, width, height });
+const box = (name: string, x: number, y: number, width = 100, height = 40) => {
+  return { name, left: x - width / 2, top: y - height / 2, width, height };
+};
 
 test("nodes of different sizes are aligned by their sides", () => {
   const nodes = [box("a", 50, 0), box("b", 130, 90, 60)];

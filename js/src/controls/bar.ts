@@ -1,6 +1,6 @@
 // The bar on top of the dashboard: buttons, state, progress, what went wrong.
 import type { Command, TrainingStatus } from "../protocol";
-import { element, icon, keepKeys, setText } from "./dom";
+import { button, element, icon, keepKeys, listen, setText } from "./dom";
 import { bringBackText, noticeItem } from "./findings";
 import {
   editedText,
@@ -20,17 +20,27 @@ import type { Model } from "./host";
 import { halt, Requests } from "./requests";
 import { silencePanel } from "./silence";
 
-const ICONS: Record<Command, string> = {
-  start: "M4 2.5v11l9-5.5z",
-  resume: "M4 2.5v11l9-5.5z",
-  pause: "M3.5 2.5h3v11h-3zm6 0h3v11h-3z",
-  step: "M3 2.5v11l7-5.5zm8 0h2.5v11H11z",
-  stop: "M3 3h10v10H3z",
-  validate: "M6.2 12.6 1.9 8.3l1.5-1.5 2.8 2.8 6.4-6.4 1.5 1.5z",
-  rewind: "M8 2.5v4.2l6-4.2v11L8 9.3v4.2L1.5 8z",
-  batch: "M2 3h12v2H2zm0 4h12v2H2zm0 4h8v2H2z",
-  skip: "M2 2.5v11l6-5.5zm6 0v11l6-5.5z",
-  save: "M2.5 2.5h9l2 2v9h-11zM5 3.8v3h5.5v-3zM4.8 9v3.2h6.4V9z",
+const PLAY = "M4 2.5v11l9-5.5z";
+
+const LOOKS: Record<Command, readonly [name: string, hint: string, icon: string]> = {
+  start: ["Start", "Start training in the background", PLAY],
+  resume: ["Resume", "Go on training", PLAY],
+  pause: ["Pause", "Halt after the running step", "M3.5 2.5h3v11h-3zm6 0h3v11h-3z"],
+  step: ["Step", "Make one optimizer step, then halt", "M3 2.5v11l7-5.5zm8 0h2.5v11H11z"],
+  stop: ["Stop", "End training after the running step", "M3 3h10v10H3z"],
+  validate: ["Validate", "Validate now, between two steps", "M6.2 12.6 1.9 8.3l1.5-1.5 2.8 2.8 6.4-6.4 1.5 1.5z"],
+  save: ["Save", "Write a checkpoint now, between two steps", "M2.5 2.5h9l2 2v9h-11zM5 3.8v3h5.5v-3zM4.8 9v3.2h6.4V9z"],
+  rewind: [
+    "Go back",
+    "Be where the training was 20 steps ago; Start goes on from there",
+    "M8 2.5v4.2l6-4.2v11L8 9.3v4.2L1.5 8z",
+  ],
+  batch: [
+    "Show the batch",
+    "Show the examples that the fault came from, or hide them",
+    "M2 3h12v2H2zm0 4h12v2H2zm0 4h8v2H2z",
+  ],
+  skip: ["Try without it", "Leave this batch out and go on with the next one", "M2 2.5v11l6-5.5zm6 0v11l6-5.5z"],
 };
 
 const COST =
@@ -41,75 +51,41 @@ const COST =
 const GONE =
   "The kernel that trained this was restarted or has ended. This is how the training stood; run the cells again.";
 
-const NAMES: Record<Command, string> = {
-  start: "Start",
-  resume: "Resume",
-  pause: "Pause",
-  step: "Step",
-  stop: "Stop",
-  validate: "Validate",
-  save: "Save",
-  rewind: "Go back",
-  batch: "Show the batch",
-  skip: "Try without it",
-};
-
-const HINTS: Record<Command, string> = {
-  start: "Start training in the background",
-  resume: "Go on training",
-  pause: "Halt after the running step",
-  step: "Make one optimizer step, then halt",
-  stop: "End training after the running step",
-  validate: "Validate now, between two steps",
-  save: "Write a checkpoint now, between two steps",
-  rewind: "Be where the training was 20 steps ago; Start goes on from there",
-  batch: "Show the examples that the fault came from, or hide them",
-  skip: "Leave this batch out and go on with the next one",
-};
+function commandButton(command: Command, hidden = false): HTMLButtonElement {
+  const made = button({ hidden });
+  label(made, command);
+  return made;
+}
 
 function label(button: HTMLButtonElement, command: Command): void {
   if (button.dataset.command === command) return;
+  const [name, hint, path] = LOOKS[command];
   button.dataset.command = command;
-  button.title = HINTS[command];
-  button.setAttribute("aria-label", NAMES[command]);
-  button.replaceChildren(icon(ICONS[command]), NAMES[command]);
-}
-
-/** Shows the training on the graph that is trained, in every editor of it, and hides it again. */
-function showButton(): HTMLButtonElement {
-  const button = element("button", {
-    type: "button",
-    class: "pnne-button pnne-show",
-    title: "Show activations, gradients and layers in trouble on the graph, in every open editor of it",
-  });
-  button.append(
-    icon("M1.5 1.5h5v4h-5zM9.5 10.5h5v4h-5zM4 6.5h1.2v5h3.3v1.2H4zM9 2.5h5.5v1.2H9zM9 5h4v1.2H9z"),
-    "Show on graph",
-  );
-  return button;
-}
-
-/** Opens the dialog that exports the trained model, under the bar, and closes it again. */
-function exportButton(): HTMLButtonElement {
-  const button = element("button", {
-    type: "button",
-    class: "pnne-button pnne-show",
-    title: "Write the trained model to a file for another runtime, and prove the file",
-  });
-  button.append(icon("M8 1.5 4.5 5l.9.9 2-2V10h1.2V3.9l2 2 .9-.9zM2.5 8v6.5h11V8h-1.2v5.3H3.7V8z"), "Export");
-  return button;
+  button.title = hint;
+  button.setAttribute("aria-label", name);
+  button.replaceChildren(icon(path), name);
 }
 
 export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () => void {
-  const commands = (["start", "step", "stop", "validate", "save"] as const).map((command) => {
-    const button = element("button", { type: "button", class: "pnne-button" });
-    label(button, command);
-    return button;
-  });
+  const commands = (["start", "step", "stop", "validate", "save"] as const).map((command) => commandButton(command));
   const main = commands[0] as HTMLButtonElement;
   main.classList.add("pnne-primary");
-  const show = showButton();
-  const exporting = exportButton();
+  const show = button(
+    {
+      class: "pnne-button pnne-show",
+      title: "Show activations, gradients and layers in trouble on the graph, in every open editor of it",
+    },
+    icon("M1.5 1.5h5v4h-5zM9.5 10.5h5v4h-5zM4 6.5h1.2v5h3.3v1.2H4zM9 2.5h5.5v1.2H9zM9 5h4v1.2H9z"),
+    "Show on graph",
+  );
+  const exporting = button(
+    {
+      class: "pnne-button pnne-show",
+      title: "Write the trained model to a file for another runtime, and prove the file",
+    },
+    icon("M8 1.5 4.5 5l.9.9 2-2V10h1.2V3.9l2 2 .9-.9zM2.5 8v6.5h11V8h-1.2v5.3H3.7V8z"),
+    "Export",
+  );
   const badge = element("span", { class: "pnne-state", role: "status" });
   const facts = element("span", { class: "pnne-facts" });
   const rate = element("input", {
@@ -132,11 +108,7 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
   );
   const errorNode = element("code", {});
   const errorText = element("pre", {});
-  const remedies = (["rewind", "batch", "skip"] as const).map((command) => {
-    const button = element("button", { type: "button", class: "pnne-button", hidden: true });
-    label(button, command);
-    return button;
-  });
+  const remedies = (["rewind", "batch", "skip"] as const).map((command) => commandButton(command, true));
   const batchText = element("pre", { class: "pnne-batch", hidden: true });
   const failure = element(
     "div",
@@ -230,22 +202,22 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
     }
   });
 
-  show.addEventListener("click", () => {
-    if (isGone()) return;
-    refusal.hidden = true;
-    requests.send({ kind: "show", on: model.get("shown") !== true });
-  });
+  const toggles = [
+    { toggle: show, kind: "show", trait: "shown" },
+    { toggle: exporting, kind: "export", trait: "exporting" },
+  ] as const;
+  for (const { toggle, kind, trait } of toggles) {
+    toggle.addEventListener("click", () => {
+      if (isGone()) return;
+      refusal.hidden = true;
+      requests.send({ kind, on: model.get(trait) !== true });
+    });
+  }
 
   const dismiss = (number: number | null) => {
     if (!isGone()) requests.send({ kind: "dismiss", number });
   };
   bringBack.addEventListener("click", () => dismiss(null));
-
-  exporting.addEventListener("click", () => {
-    if (isGone()) return;
-    refusal.hidden = true;
-    requests.send({ kind: "export", on: model.get("exporting") !== true });
-  });
 
   let shownNotices = "";
   const draw = () => {
@@ -302,30 +274,28 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
       requestAnimationFrame(() => setTimeout(() => model.send({ kind: "ack", tick })));
   };
   const drawShown = () => {
-    show.setAttribute("aria-pressed", String(model.get("shown") === true));
-    exporting.setAttribute("aria-pressed", String(model.get("exporting") === true));
+    for (const { toggle, trait } of toggles) toggle.setAttribute("aria-pressed", String(model.get(trait) === true));
   };
   // ipywidgets marks every view so when its kernel has gone; whichever hears of it first.
   const drawGone = () =>
     queueMicrotask(() => {
       gone.hidden = root.closest(".jupyter-widgets-disconnected") === null;
       rate.disabled = isGone();
-      for (const button of [show, exporting]) button.setAttribute("aria-disabled", String(isGone()));
+      for (const { toggle } of toggles) toggle.setAttribute("aria-disabled", String(isGone()));
       if (isGone()) silence.hide();
       draw();
     });
-  const listeners = {
+  const end = listen(model, {
     "change:status": draw,
     "change:tick": acknowledge,
     "change:shown": drawShown,
     "change:exporting": drawShown,
     comm_live_update: drawGone,
-  };
-  for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
+  });
   draw();
   drawShown();
   return () => {
-    for (const [event, listener] of Object.entries(listeners)) model.off(event, listener);
+    end();
     requests.close();
     root.remove();
   };

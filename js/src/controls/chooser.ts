@@ -1,5 +1,5 @@
 // The heading of the histogram: which layer it shows, and of which step.
-import { element, keepKeys, setText } from "./dom";
+import { element, keepKeys, listen, setText } from "./dom";
 import type { Model } from "./host";
 import { Requests } from "./requests";
 import { silencePanel } from "./silence";
@@ -40,18 +40,17 @@ export function renderChooser({ model, el }: { model: Model; el: HTMLElement }):
     select.value = model.get("layer") as string;
   };
   const drawCaption = () => setText(caption, model.get("caption") as string);
-  const listeners = {
+  const end = listen(model, {
     "change:layers": drawLayers,
     "change:layer": drawLayer,
     "change:caption": drawCaption,
     "change:log": log.draw,
-  };
-  for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
+  });
   drawLayers();
   drawCaption();
   log.draw();
   return () => {
-    for (const [event, listener] of Object.entries(listeners)) model.off(event, listener);
+    end();
     requests.close();
     root.remove();
   };

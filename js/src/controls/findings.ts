@@ -1,10 +1,9 @@
 // What was found, the most probable cause first: each with a small picture of what shows it, and to be dismissed.
 import type { EvidenceBar, EvidenceCurve, Notice } from "../protocol";
-import { element } from "./dom";
+import { element, svgElement } from "./dom";
 
 const WIDTH = 132;
 const HEIGHT = 36;
-const SVG = "http://www.w3.org/2000/svg";
 
 /** Largest ratio of two bars; beyond it, lengths are logarithmic. */
 const FAR = 50;
@@ -64,37 +63,27 @@ function curvesPicture(curves: readonly EvidenceCurve[]): HTMLElement {
   const logarithmic = known.length > 0 && Math.min(...known) > 0 && Math.max(...known) > FAR * Math.min(...known);
   const scaled = (value: number | null) => (value === null || !logarithmic ? value : Math.log10(value));
   const [low, high] = [Math.min(...known), Math.max(...known)].map((value) => scaled(value) ?? 0) as [number, number];
-  const picture = document.createElementNS(SVG, "svg");
-  picture.setAttribute("viewBox", `0 0 ${WIDTH} ${HEIGHT}`);
-  picture.setAttribute("role", "img");
   const names = curves.map(({ label }) => label).join(" and ");
   const range = `${shortNumber(Math.min(...known))} to ${shortNumber(Math.max(...known))}`;
-  picture.setAttribute("aria-label", `The ${names} until then: ${range}`);
-  for (const { values } of curves) {
-    const line = document.createElementNS(SVG, "path");
-    line.setAttribute("d", curvePath(values.map(scaled), low, high));
-    picture.append(line);
-  }
+  const picture = svgElement(
+    "svg",
+    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `The ${names} until then: ${range}` },
+    ...curves.map(({ values }) => svgElement("path", { d: curvePath(values.map(scaled), low, high) })),
+  );
   const last = curves[0]?.values.findLastIndex((value) => value !== null) ?? -1;
   const value = curves[0]?.values[last];
   if (curves.length === 1 && value !== undefined) {
-    const dot = document.createElementNS(SVG, "path");
-    // A line of no length with round ends: a dot where the finding was made.
-    dot.setAttribute("class", "pnne-evidence-now");
     const place = curvePath(
       (curves[0]?.values ?? []).map((each, index) => (index === last ? scaled(each) : null)),
       low,
       high,
     );
-    dot.setAttribute("d", `${place}h0`);
-    picture.append(dot);
+    // A line of no length with round ends: a dot where the finding was made.
+    picture.append(svgElement("path", { class: "pnne-evidence-now", d: `${place}h0` }));
   }
-  const key = element("span", { class: "pnne-evidence-key" });
-  for (const { label } of curves) key.append(element("span", {}, label));
-  key.append(element("b", {}, range));
-  const box = element("div", { class: "pnne-evidence pnne-evidence-curve" });
-  box.append(picture, key);
-  return box;
+  const labels = curves.map(({ label }) => element("span", {}, label));
+  const key = element("span", { class: "pnne-evidence-key" }, ...labels, element("b", {}, range));
+  return element("div", { class: "pnne-evidence pnne-evidence-curve" }, picture, key);
 }
 
 export function noticeItem(
@@ -119,7 +108,6 @@ export function noticeItem(
   return item;
 }
 
-/** The button that brings dismissed findings back. */
 export function bringBackText(dismissed: number): string {
   if (dismissed === 0) return "";
   return `Show ${dismissed === 1 ? "the dismissed finding" : `${dismissed} dismissed findings`}`;

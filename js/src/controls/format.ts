@@ -133,24 +133,16 @@ export function mainCommand(state: TrainingState): Command {
   return state === "paused" ? "resume" : "start";
 }
 
+/** When commands make sense that do not always do. */
+const SENSIBLE: Partial<Record<Command, (state: TrainingState) => boolean>> = {
+  start: (state) => state !== "running" && state !== "paused",
+  pause: (state) => state === "running",
+  resume: (state) => state === "paused",
+  step: (state) => state !== "running",
+  stop: (state) => state === "running" || state === "paused",
+};
+
 /** Whether `command` makes sense in `state`; Python refuses commands with a reason. */
 export function enabled(command: Command, state: TrainingState): boolean {
-  switch (command) {
-    case "start":
-      return state !== "running" && state !== "paused";
-    case "pause":
-      return state === "running";
-    case "resume":
-      return state === "paused";
-    case "step":
-      return state !== "running";
-    case "stop":
-      return state === "running" || state === "paused";
-    case "validate":
-    case "save":
-    case "rewind":
-    case "batch":
-    case "skip":
-      return true;
-  }
+  return SENSIBLE[command]?.(state) ?? true;
 }

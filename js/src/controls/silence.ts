@@ -1,5 +1,5 @@
 // The offer to interrupt a cell that keeps the kernel from answering.
-import { element, keepKeys } from "./dom";
+import { button, element, keepKeys } from "./dom";
 import type { Model } from "./host";
 
 const TEXT = "The kernel does not answer: a running cell keeps it busy. Your click is carried out when the cell ends.";
@@ -12,14 +12,14 @@ export function silencePanel(model: Model): { root: HTMLElement; show(): void; h
   };
   const kernel = model.widget_manager?.kernel;
   if (kernel?.interrupt) {
-    const interrupt = element("button", { type: "button", class: "pnne-button" }, "Interrupt that cell");
+    const interrupt = button({}, "Interrupt that cell");
     interrupt.addEventListener("click", () => {
       hide();
       void kernel.interrupt?.();
     });
     root.append(interrupt);
   }
-  const wait = element("button", { type: "button", class: "pnne-button" }, "Keep waiting");
+  const wait = button({}, "Keep waiting");
   wait.addEventListener("click", hide);
   root.append(wait);
   keepKeys(root);

@@ -1,16 +1,16 @@
 // The button that turns the axis of a plot logarithmic and back, alone or in another control.
-import { element, keepKeys, setText } from "./dom";
+import { button, element, keepKeys, listen, setText } from "./dom";
 import type { Model } from "./host";
 import { Requests } from "./requests";
 import { silencePanel } from "./silence";
 
 export function logButton(model: Model, title: string) {
-  const button = element("button", { type: "button", class: "pnne-button pnne-log", title }, "log");
+  const log = button({ class: "pnne-button pnne-log", title }, "log");
   return {
-    button,
-    draw: () => button.setAttribute("aria-pressed", String(model.get("log") === true)),
+    button: log,
+    draw: () => log.setAttribute("aria-pressed", String(model.get("log") === true)),
     asks: (requests: Requests) =>
-      button.addEventListener("click", () => requests.send({ kind: "scale", log: model.get("log") !== true })),
+      log.addEventListener("click", () => requests.send({ kind: "scale", log: model.get("log") !== true })),
   };
 }
 
@@ -27,10 +27,10 @@ export function renderSwitch({ model, el }: { model: Model; el: HTMLElement }): 
     onAnswer: silence.hide,
   });
   log.asks(requests);
-  model.on("change:log", log.draw);
+  const end = listen(model, { "change:log": log.draw });
   log.draw();
   return () => {
-    model.off("change:log", log.draw);
+    end();
     requests.close();
     root.remove();
   };

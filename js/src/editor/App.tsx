@@ -41,7 +41,12 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
   const version = useSession((state) => state.sync?.version);
   const readOnly = useSession((state) => state.readOnly);
   const scene = useScene();
-  const { palette, properties, source, exporting, active, cutting } = useViewParts();
+  const palette = useView((view) => view.palette);
+  const properties = useView((view) => view.properties);
+  const source = useView((view) => view.source);
+  const exporting = useView((view) => view.exporting);
+  const active = useView((view) => view.active);
+  const cutting = useView((view) => view.stroke !== null);
   const searchBox = useRef<HTMLInputElement>(null);
   const canvas = useRef<HTMLElement>(null);
 
@@ -58,7 +63,7 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
   }, [root, active]);
   useEffect(() => {
     const ends = new AbortController();
-    root.addEventListener("keydown", (event) => onKeyDown(event, editor, root, openSearch), { signal: ends.signal });
+    root.addEventListener("keydown", (event) => onKeyDown(event, editor, openSearch), { signal: ends.signal });
     return () => ends.abort();
   }, [editor, root, openSearch]);
   useCanvasEvents(editor, canvas);
@@ -170,15 +175,4 @@ function Announcer() {
       {said}
     </p>
   );
-}
-
-function useViewParts() {
-  return {
-    palette: useView((view) => view.palette),
-    properties: useView((view) => view.properties),
-    source: useView((view) => view.source),
-    exporting: useView((view) => view.exporting),
-    active: useView((view) => view.active),
-    cutting: useView((view) => view.stroke !== null),
-  };
 }

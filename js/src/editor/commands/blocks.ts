@@ -1,28 +1,9 @@
 import type { NodeState, Op } from "../../protocol";
 import { innermost } from "../document/blocks";
 import { ownOps } from "../document/definitions";
-import { type GraphDocument, toState } from "../document/document";
-import { download } from "../host/download";
 import { PROMOTED } from "../scene/summary";
 import { items } from "../values/check";
 import type { Editor } from "./editor";
-
-/** Saves all blocks as a graph file. */
-export function saveBlocks(library: GraphDocument): void {
-  const blob = new Blob([JSON.stringify(toState(library), null, 2)], { type: "application/json" });
-  download(blob, "blocks.pnne.json");
-}
-
-/** Lets the person choose a graph file, whose blocks are then offered. */
-export function chooseBlocks(editor: Editor): void {
-  const input = document.createElement("input");
-  input.type = "file";
-  input.accept = ".json";
-  input.addEventListener("change", () => {
-    void input.files?.[0]?.text().then((text) => editor.session.loadBlocks(text));
-  });
-  input.click();
-}
 
 /** Gives the node that a view is inside a definition of its own. */
 export function makeOwn(editor: Editor): void {
@@ -44,7 +25,6 @@ export function promote(editor: Editor, { name, properties }: NodeState, propert
   editor.edit([op], `${isOn ? "Take" : "Show"} ${name}.${property} ${isOn ? "from" : "on"} the block`);
 }
 
-/** Makes a block of the selected nodes. */
 export function group(editor: Editor): void {
   const scene = editor.scene();
   const nodes = editor.withOwn(editor.chosen());

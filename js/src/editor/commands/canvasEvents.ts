@@ -18,8 +18,13 @@ export function useCanvasEvents(editor: Editor, canvas: RefObject<HTMLElement | 
     const element = canvas.current;
     if (!element) return;
     const ends = new AbortController();
-    const listen = <K extends keyof HTMLElementEventMap>(kind: K, listener: (event: HTMLElementEventMap[K]) => void) =>
-      element.addEventListener(kind, listener, { signal: ends.signal });
+    const listener =
+      (capture: boolean) =>
+      <K extends keyof HTMLElementEventMap>(kind: K, take: (event: HTMLElementEventMap[K]) => void) =>
+        element.addEventListener(kind, take, { signal: ends.signal, capture });
+    const listen = listener(false);
+    // Before React Flow, which would pan the canvas.
+    const listenFirst = listener(true);
     let press: { timer: ReturnType<typeof setTimeout>; x: number; y: number } | null = null;
     const lift = () => {
       if (press) clearTimeout(press.timer);
@@ -52,38 +57,28 @@ export function useCanvasEvents(editor: Editor, canvas: RefObject<HTMLElement | 
       return event.altKey && target.closest(".react-flow__pane") !== null && !target.closest(".react-flow__node");
     };
     let pointer: number | null = null;
-    // Before React Flow, which would pan the canvas.
-    const before = { signal: ends.signal, capture: true };
-    element.addEventListener(
-      "pointerdown",
-      (event) => {
-        if (event.button !== 0 || !event.isPrimary || !isStroke(event) || editor.session.isLocked()) return;
-        event.stopPropagation();
-        pointer = event.pointerId;
-        element.setPointerCapture(pointer);
-        editor.patch({ stroke: [] });
-        strokeTo(editor, event.clientX, event.clientY);
-      },
-      before,
-    );
+    listenFirst("pointerdown", (event) => {
+      if (event.button !== 0 || !event.isPrimary || !isStroke(event) || editor.session.isLocked()) return;
+      event.stopPropagation();
+      pointer = event.pointerId;
+      element.setPointerCapture(pointer);
+      editor.patch({ stroke: [] });
+      strokeTo(editor, event.clientX, event.clientY);
+    });
     for (const kind of ["mousedown", "touchstart"] as const)
-      element.addEventListener(kind, (event) => pointer !== null && event.stopPropagation(), before);
-    element.addEventListener(
-      "pointermove",
-      (event) => {
-        if (event.pointerId !== pointer) return;
-        event.stopPropagation();
-        strokeTo(editor, event.clientX, event.clientY);
-      },
-      before,
-    );
+      listenFirst(kind, (event) => pointer !== null && event.stopPropagation());
+    listenFirst("pointermove", (event) => {
+      if (event.pointerId !== pointer) return;
+      event.stopPropagation();
+      strokeTo(editor, event.clientX, event.clientY);
+    });
     const release = (cut: boolean) => (event: PointerEvent) => {
       if (event.pointerId !== pointer) return;
       pointer = null;
       endStroke(editor, cut);
     };
-    element.addEventListener("pointerup", release(true), before);
-    element.addEventListener("pointercancel", release(false), before);
+    listenFirst("pointerup", release(true));
+    listenFirst("pointercancel", release(false));
     const carriesFile = (event: DragEvent) => event.dataTransfer?.types.includes("Files") ?? false;
     const mark = (over: boolean) => element.classList.toggle("pnne-dropping", over);
     listen("dragover", (event) => {

@@ -1,4 +1,6 @@
 import { type Fragment, fragmentOf, parseFragment, pasteOps } from "../document/fragment";
+import { middleOf } from "../scene/boxes";
+import { union } from "../scene/geometry";
 import { type Point, STEP_X, STEP_Y } from "../scene/placement";
 import { carriedBy } from "../scene/room";
 import { centreOf, documentPlace, type ShownScene } from "../scene/scene";
@@ -70,19 +72,13 @@ export function dropCopy(editor: Editor): void {
 
 /** How far a fragment is from having its middle at a point, if that is clear of where it was. */
 function toPoint({ nodes, frames }: Fragment, [x, y]: Point): Point {
-  const corners = [
-    ...nodes.flatMap(({ position }) => (position ? [position] : [])),
-    ...frames.flatMap(({ box: [left, top, width, height] }) => [
-      [left, top],
-      [left + width, top + height],
-    ]),
-  ] as Point[];
-  if (corners.length === 0) return PASTE_OFFSET;
-  const middle = (axis: 0 | 1) => {
-    const places = corners.map((corner) => corner[axis]);
-    return (Math.min(...places) + Math.max(...places)) / 2;
-  };
-  const [right, down] = [Math.round(x - middle(0)), Math.round(y - middle(1))];
+  const boxes = [
+    ...nodes.flatMap(({ position }) => (position ? [{ left: position[0], top: position[1], ...NO_SIZE }] : [])),
+    ...frames.map(({ box: [left, top, width, height] }) => ({ left, top, width, height })),
+  ];
+  if (boxes.length === 0) return PASTE_OFFSET;
+  const middle = middleOf(union(boxes));
+  const [right, down] = [Math.round(x - middle[0]), Math.round(y - middle[1])];
   // Pasting without moving the pointer would cover the original.
   return Math.abs(right) < STEP_X / 2 && Math.abs(down) < STEP_Y / 2 ? PASTE_OFFSET : [right, down];
 }
@@ -114,13 +110,8 @@ function insert(
 ): void {
   const scene = editor.scene();
   if (!scene || fragment.nodes.length + fragment.frames.length === 0) return;
-  const { ops, names, frames } = pasteOps(
-    fragment,
-    scene.document,
-    scene.graphId,
-    besideAny(scene, fragment, offset),
-    keepIncoming,
-  );
+  const beside = besideAny(scene, fragment, offset);
+  const { ops, names, frames } = pasteOps(fragment, scene.document, scene.graphId, beside, keepIncoming);
   const what = names.length === 1 ? String(names[0]) : names.length > 0 ? `${names.length} nodes` : "frame";
   if (editor.edit(ops, `${verb} ${what}`)) editor.select(names, NOTHING, frames);
 }

@@ -43,7 +43,6 @@ export interface Viewport {
   zoomTo(scale: number): void;
   /** Moves the view, in parts of its own size. */
   pan(right: number, down: number): void;
-  /** Brings a place into view. */
   show(box: FrameBox): void;
   /** The place on the canvas under a point of the page; null outside of it. */
   at(clientX: number, clientY: number): Point | null;
@@ -59,7 +58,6 @@ const NEW_CARD = { width: NODE_WIDTH, height: HEADER_HEIGHT + SUMMARY_HEIGHT };
 export class Editor {
   readonly view = new Store<ViewState>(FIRST_VIEW);
   viewport: Viewport | null = null;
-  /** The element that the view is drawn in. */
   root: HTMLElement | null = null;
   /** Where the pointer was last over the canvas, in the page. */
   pointer: Point | null = null;
@@ -163,7 +161,13 @@ export class Editor {
   }
 
   patch(change: Partial<ViewState>): void {
-    this.view.update((state) => ({ ...state, ...change }));
+    this.view.set({ ...this.view.get(), ...change });
+  }
+
+  /** Closes something that lies over or beside the graph, which gets the keyboard back. */
+  leave(change: Partial<ViewState>): void {
+    this.root?.querySelector<HTMLElement>(".pnne-canvas")?.focus({ preventScroll: true });
+    this.patch(change);
   }
 
   select(nodes: Iterable<string>, edges: Iterable<string> = NOTHING, frames: Iterable<string> = NOTHING): void {
@@ -222,13 +226,9 @@ export class Editor {
    */
   add(
     type: string,
-    {
-      at,
-      from,
-      into,
-      chained = false,
-    }: { at?: Point; from?: Connecting | null; into?: EdgeState | null; chained?: boolean } = {},
+    options: { at?: Point; from?: Connecting | null; into?: EdgeState | null; chained?: boolean } = {},
   ): string | null {
+    const { at, from, into, chained } = options;
     const scene = this.scene();
     if (!scene) return null;
     const template = templateNamed(type);
@@ -244,18 +244,11 @@ export class Editor {
       : feeder && source && matchPorts(feeder.name, source, name, ports);
     const wanted = at ?? this.placeFor(scene, edge && only !== null ? only : null);
     const room = into && roomFor(scene, into, wanted, NEW_CARD);
-    const position = documentPlace(scene, room?.at ?? at ?? freePlace(this.centres(scene), wanted), NEW_CARD);
-    const ops: Op[] = [
-      ...fresh.before,
-      {
-        op: "addNode",
-        name,
-        type: fresh.type,
-        properties: fresh.properties,
-        position: [Math.round(position[0]), Math.round(position[1])],
-        graph: scene.graphId,
-      },
-    ];
+    const centres = () => [...scene.cards.keys()].map((each) => centreOf(scene, each, STILL));
+    const [x, y] = documentPlace(scene, room?.at ?? at ?? freePlace(centres(), wanted), NEW_CARD);
+    const { type: made, properties, before } = fresh;
+    const position = [Math.round(x), Math.round(y)] as const;
+    const ops: Op[] = [...before, { op: "addNode", name, type: made, properties, position, graph: scene.graphId }];
     if (edge && (from || chained)) ops.push({ op: "connect", ...edge, graph: scene.graphId });
     if (into) ops.push(...(insertOps(scene, name, ports, into, scene.graphId) ?? []));
     if (room) ops.push(...moveOps(scene, room.moves, room.frames));
@@ -307,12 +300,8 @@ export class Editor {
       if (!gone && edges.has(edgeId(edge))) ops.push({ op: "disconnect", ...edge, graph });
     }
     for (const name of removed) ops.push({ op: "removeNode", name, graph });
-    ops.push(
-      ...discardOps(
-        scene.document,
-        [...removed].flatMap((name) => scene.graph.nodes.get(name) ?? []),
-      ),
-    );
+    const lost = removed.flatMap((name) => scene.graph.nodes.get(name) ?? []);
+    ops.push(...discardOps(scene.document, lost));
     for (const name of frames) if (scene.graph.frames.has(name)) ops.push({ op: "removeFrame", name, graph });
     const label =
       removed.length === 1 || (removed.length > 1 && this.only() !== null)
@@ -462,17 +451,12 @@ export class Editor {
   }
 
   private fresh(scene: ShownScene, type: string, name: string): Fresh {
-    const ports = () => portsOf(scene.document, { name, type }, scene.types.get(type));
     const { blocks, catalog } = this.session.store.get();
     const library = templateNamed(type) === null ? blocks : (catalog?.templates ?? blocks);
-    return (
-      freshBlock(type, library, scene.document, scene.graphId) ?? {
-        type,
-        properties: {},
-        ports: ports(),
-        before: [],
-      }
-    );
+    const block = freshBlock(type, library, scene.document, scene.graphId);
+    if (block) return block;
+    const ports = portsOf(scene.document, { name, type }, scene.types.get(type));
+    return { type, properties: {}, ports, before: [] };
   }
 
   private placeFor(scene: ShownScene, feeder: string | null): Point {
@@ -481,10 +465,6 @@ export class Editor {
       return scene.across ? [x + STEP_RIGHT, y] : [x, y + STEP_Y];
     }
     return this.viewport?.centre() ?? [0, 0];
-  }
-
-  private centres(scene: ShownScene): Point[] {
-    return [...scene.cards.keys()].map((name) => centreOf(scene, name, STILL));
   }
 }
 

@@ -1,6 +1,6 @@
 import type { DocumentState, Op } from "../../protocol";
 import { discardOps } from "../document/definitions";
-import { fromState, toState } from "../document/document";
+import { fromState, type GraphDocument, toState } from "../document/document";
 import { fragmentOf, pasteOps } from "../document/fragment";
 import { applyOps } from "../document/reduce";
 import { download } from "../host/download";
@@ -9,9 +9,16 @@ import type { Editor } from "./editor";
 /** Saves the whole graph as a file, also while the kernel is gone. */
 export function saveFile(editor: Editor): void {
   const { document } = editor.session;
-  if (!document) return;
-  const blob = new Blob([JSON.stringify(toState(document), null, 2)], { type: "application/json" });
-  download(blob, `${document.name || "graph"}.pnne.json`);
+  if (document) saveDocument(document, document.name || "graph");
+}
+
+/** Saves a document as a graph file. */
+export function saveDocument(document: GraphDocument, name: string): void {
+  download(new Blob([textOf(document)], { type: "application/json" }), `${name}.pnne.json`);
+}
+
+function textOf(document: GraphDocument): string {
+  return JSON.stringify(toState(document), null, 2);
 }
 
 /** Puts a text on the clipboard; says so where the browser does not let it. */
@@ -28,19 +35,23 @@ export async function copyText(editor: Editor, text: string): Promise<boolean> {
 /** Copies the whole graph as the text of such a file. */
 export async function copyDocument(editor: Editor): Promise<void> {
   const { document } = editor.session;
-  if (document && (await copyText(editor, JSON.stringify(toState(document), null, 2))))
+  if (document && (await copyText(editor, textOf(document))))
     editor.session.notify("The graph is on the clipboard; save it as a .pnne.json file.");
 }
 
 /** Lets the person choose a graph file, which takes the place of the graph. */
 export function openFile(editor: Editor): void {
-  if (editor.session.isLocked()) return;
+  if (!editor.session.isLocked()) chooseFile((file) => void takeFile(editor, file));
+}
+
+/** Lets the person choose a graph file. */
+export function chooseFile(take: (file: File) => void): void {
   const input = document.createElement("input");
   input.type = "file";
   input.accept = ".json";
   input.addEventListener("change", () => {
     const [file] = input.files ?? [];
-    if (file) void takeFile(editor, file);
+    if (file) take(file);
   });
   input.click();
 }

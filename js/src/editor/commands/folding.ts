@@ -78,8 +78,3 @@ export function foldAtFirst(editor: Editor, scenes: readonly ShownScene[]): void
     ...(heads.length > 0 && { folded: new Set([...folded, ...heads]) }),
   });
 }
-
-/** Unfolds everything. */
-export function unfoldAll(editor: Editor): void {
-  editor.patch({ folded: NOTHING });
-}

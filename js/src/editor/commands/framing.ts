@@ -1,10 +1,10 @@
 import type { Op } from "../../protocol";
-import { around, type FrameBox, freeFrameName, held, resized } from "../document/frame";
-import { boxesOf, boxOf } from "../scene/boxes";
+import { around, type FrameBox, held, resized } from "../document/frame";
+import { freeName } from "../document/names";
+import { boxesOf, boxOf, middleOf } from "../scene/boxes";
 import { carriedBy, documentBox } from "../scene/room";
 import { NOTHING, STILL } from "../scene/view";
 import type { Editor } from "./editor";
-import { unfoldAll } from "./folding";
 import { closeAll } from "./opened";
 
 const NOTE_SIZE = [240, 130] as const;
@@ -12,7 +12,7 @@ const NOTE_SIZE = [240, 130] as const;
 /** Puts a frame around the selected nodes; without any, an empty one, for a note, in the middle of the view. */
 export function addFrame(editor: Editor): void {
   // A frame must be shown at its true place in the document.
-  unfoldAll(editor);
+  editor.patch({ folded: NOTHING });
   closeAll(editor);
   const scene = editor.scene();
   if (!scene || !editor.viewport) return;
@@ -21,7 +21,7 @@ export function addFrame(editor: Editor): void {
   const [x, y] = editor.viewport.centre().map(Math.round) as [number, number];
   const [width, height] = NOTE_SIZE;
   const box: FrameBox = boxes.length > 0 ? around(boxes) : [x - width / 2, y - height / 2, width, height];
-  const name = freeFrameName(scene.graph.frames);
+  const name = freeName("frame", scene.graph.frames);
   const words = boxes.length > 0 ? { title: "Frame" } : { title: "Note", colour: "yellow" };
   if (!editor.edit([{ op: "addFrame", name, box, ...words, graph: scene.graphId }], `Frame ${words.title}`)) return;
   editor.select([], NOTHING, [name]);
@@ -40,7 +40,7 @@ export function fitFrame(editor: Editor, name: string): void {
   const frame = scene?.frames.get(name);
   if (!scene || !frame) return;
   const all = boxesOf(scene, STILL);
-  const centres = all.map((box) => [box.name, [box.left + box.width / 2, box.top + box.height / 2] as const] as const);
+  const centres = all.map((box) => [box.name, middleOf(box)] as const);
   const inside = new Set(held(frame, centres, []).nodes);
   if (inside.size === 0) editor.session.notify("Nothing stands in this frame.");
   else {
@@ -98,7 +98,8 @@ export function dragFrame(editor: Editor, name: string, [left, top]: readonly [n
   const places = new Map(moving);
   for (const box of boxesOf(scene, STILL)) {
     if (!carried.nodes.has(box.name)) continue;
-    places.set(box.name, [box.left + box.width / 2 + dx, box.top + box.height / 2 + dy]);
+    const [x, y] = middleOf(box);
+    places.set(box.name, [x + dx, y + dy]);
   }
   const moved = new Map(boxes);
   for (const other of carried.frames) {

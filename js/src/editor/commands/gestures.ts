@@ -7,13 +7,13 @@ import { portsOf } from "../document/ports";
 import { retyped } from "../document/retype";
 import { insertOps } from "../document/splice";
 import { wiringOf } from "../document/wiring";
-import { type Alignment, aligned, distributed, type Placed } from "../scene/align";
-import { boxesOf, boxOf, endsOf, type NodeBox } from "../scene/boxes";
+import { type Alignment, aligned, distributed } from "../scene/align";
+import { boxesOf, boxOf, endsOf, middleOf, type NodeBox } from "../scene/boxes";
 import { DOT, REROUTE } from "../scene/geometry";
 import type { Point } from "../scene/placement";
 import { roomFor } from "../scene/room";
 import { labelPlace } from "../scene/routes";
-import { cardFor, centreOf, documentPlace, ownerOf } from "../scene/scene";
+import { cardFor, centreOf, documentPlace, ownerOf, type ShownScene } from "../scene/scene";
 import { type Connecting, STILL } from "../scene/view";
 import { edgeAt, routeOf } from "../scene/wires";
 import type { Editor } from "./editor";
@@ -33,7 +33,6 @@ export function openPalette(editor: Editor, client: Point | null, from: Connecti
   editor.patch({ quick: { kind: "add", at, from, edge, ...viewport.over(at) } });
 }
 
-/** Opens the search for a node by name. */
 export function openFind(editor: Editor): void {
   const { viewport } = editor;
   if (viewport) editor.patch({ quick: { kind: "find", ...viewport.over(viewport.centre()) } });
@@ -41,33 +40,32 @@ export function openFind(editor: Editor): void {
 
 /** Opens the search for what the selected node can be connected with. */
 export function openConnect(editor: Editor): void {
-  const node = editor.only();
-  const scene = editor.scene();
-  if (!editor.viewport || !scene || editor.view.get().nodes.size === 0 || editor.session.isLocked()) return;
-  if (node === null) editor.session.notify("Select one node to connect from.");
-  else {
-    editor.patch({ quick: { kind: "connect", node, ...editor.viewport.over(belowNode(editor, node)) } });
-  }
+  openBelow(editor, "connect", "connect from");
 }
 
 /** Opens the list of the edges at the selected node: how the keyboard gets to an edge. */
 export function openEdges(editor: Editor): void {
   const node = editor.only();
   const scene = editor.scene();
-  if (!scene || !editor.viewport || editor.view.get().nodes.size === 0) return;
+  if (!scene) return;
   const { into, outOf } = wiringOf(scene.graph);
-  if (node === null) editor.session.notify("Select one node to see its edges.");
-  else if (!into.get(node)?.size && !outOf.get(ownerOf(scene, node, "output"))?.length)
+  if (node !== null && !into.get(node)?.size && !outOf.get(ownerOf(scene, node, "output"))?.length)
     editor.session.notify(`${node} has no edges.`);
-  else editor.patch({ quick: { kind: "edges", node, ...editor.viewport.over(belowNode(editor, node)) } });
+  else openBelow(editor, "edges", "see its edges");
 }
 
 /** Opens the search for the type that the selected node gets in its place. */
 export function openTypes(editor: Editor): void {
+  openBelow(editor, "type", "change its type");
+}
+
+/** Opens a search below the one selected node; `purpose` completes "Select one node to …". */
+function openBelow(editor: Editor, kind: "connect" | "edges" | "type", purpose: string): void {
   const node = editor.only();
-  if (!editor.viewport || editor.view.get().nodes.size === 0 || editor.session.isLocked()) return;
-  if (node === null) editor.session.notify("Select one node to change its type.");
-  else editor.patch({ quick: { kind: "type", node, ...editor.viewport.over(belowNode(editor, node)) } });
+  if (!editor.viewport || editor.view.get().nodes.size === 0) return;
+  if (kind !== "edges" && editor.session.isLocked()) return;
+  if (node === null) editor.session.notify(`Select one node to ${purpose}.`);
+  else editor.patch({ quick: { kind, node, ...editor.viewport.over(belowNode(editor, node)) } });
 }
 
 /** Gives a node another type in its place, as one edit; says why if its edges do not fit. */
@@ -80,7 +78,6 @@ export function changeType(editor: Editor, name: string, type: string): void {
   else if (editor.edit(outcome.ops, `Change ${name} to ${type}`)) editor.select([name]);
 }
 
-/** Carries out the one-click repair of a diagnostic. */
 export function applyFix(editor: Editor, fix: Fix | Retype): void {
   const path = fix.node.split(".");
   const node = path.pop() ?? "";
@@ -127,11 +124,14 @@ export function addIntoEdge(editor: Editor): void {
   const edge = selectedEdge(editor);
   const scene = editor.scene();
   if (!edge || !scene || !editor.viewport || editor.session.isLocked()) return;
+  const at = middleOfEdge(scene, edge);
+  if (at) editor.patch({ quick: { kind: "add", at, from: null, edge, ...editor.viewport.over(at) } });
+}
+
+function middleOfEdge(scene: ShownScene, edge: EdgeState): Point | null {
   const boxes = boxesOf(scene, STILL);
   const route = routeOf(edge, endsOf(scene, boxes), boxes);
-  if (!route) return;
-  const { at } = labelPlace(route);
-  editor.patch({ quick: { kind: "add", at, from: null, edge, ...editor.viewport.over(at) } });
+  return route && labelPlace(route).at;
 }
 
 /** Has the selected edge lead through a point that can be moved: at a place of the page, or at its middle. One edit. */
@@ -140,10 +140,8 @@ export function addReroute(editor: Editor, client: Point | null = null): void {
   const scene = editor.scene();
   const type = scene?.types.get(REROUTE);
   if (!edge || !scene || !type || editor.session.isLocked()) return;
-  const boxes = boxesOf(scene, STILL);
-  const route = routeOf(edge, endsOf(scene, boxes), boxes);
-  const middle = route ? labelPlace(route).at : null;
-  const [x, y] = documentPlace(scene, (client && editor.viewport?.at(...client)) ?? middle ?? [0, 0], DOT_SIZE);
+  const wanted = (client && editor.viewport?.at(...client)) ?? middleOfEdge(scene, edge) ?? [0, 0];
+  const [x, y] = documentPlace(scene, wanted, DOT_SIZE);
   const name = freeName(REROUTE, scene.graph.nodes);
   const ports = portsOf(scene.document, { name, type: REROUTE }, type);
   const into = insertOps(scene, name, ports, edge, scene.graphId);
@@ -243,29 +241,19 @@ export function reconnect(editor: Editor, before: EdgeState, source: string, tar
 }
 
 export function align(editor: Editor, how: Alignment): void {
-  const places = aligned(placedSelection(editor), how);
+  const places = aligned(selectedBoxes(editor), how);
   if (places.size > 1) editor.move(places, [], `Align ${places.size} nodes`);
 }
 
 export function distribute(editor: Editor, axis: "x" | "y"): void {
-  const places = distributed(placedSelection(editor), axis);
+  const places = distributed(selectedBoxes(editor), axis);
   if (places.size > 2) editor.move(places, [], `Distribute ${places.size} nodes`);
 }
 
-function placedSelection(editor: Editor): Placed[] {
+function selectedBoxes(editor: Editor): NodeBox[] {
   const scene = editor.scene();
   const { nodes } = editor.view.get();
-  if (!scene) return [];
-  return boxesOf(scene, STILL)
-    .filter((box) => nodes.has(box.name))
-    .map((box) => {
-      const [x, y] = middleOf(box);
-      return { name: box.name, x, y, width: box.width, height: box.height };
-    });
-}
-
-function middleOf(box: NodeBox): Point {
-  return [box.left + box.width / 2, box.top + box.height / 2];
+  return scene ? boxesOf(scene, STILL).filter((box) => nodes.has(box.name)) : [];
 }
 
 /** Selects the next node in a direction, measured from the current one, or adds it to the selection: how keys walk. */

@@ -24,7 +24,7 @@ import { closeLevel, enterBlock, leaveBlock, toggleOpened } from "./opened";
 import { runToHere } from "./runToHere";
 import { armStroke, endStroke } from "./stroke";
 
-type Run = (editor: Editor, focusSearch: () => void, root: HTMLElement) => void;
+type Run = (editor: Editor, focusSearch: () => void) => void;
 
 /** One command: its keys, as `Mod+Shift+z` (Mod is Ctrl, or Cmd on a Mac), and what the menu and the list of keys call it. */
 export interface Command {
@@ -35,16 +35,43 @@ export interface Command {
   readonly isOn?: (editor: Editor) => boolean;
 }
 
+/** Distance of a nudge, in the canvas's pixels. */
+const STEP = 8;
+const LEAP = 64;
+const ZOOM = 1.25;
+/** How much of the view a page is. */
+const PAGE = 0.6;
+
+const ARROWS = [
+  ["ArrowLeft", -1, 0],
+  ["ArrowRight", 1, 0],
+  ["ArrowUp", 0, -1],
+  ["ArrowDown", 0, 1],
+] as const;
+const WAYS = ["left", "right", "up", "down"];
+const PLACES = ["at the left", "at the right", "above", "below"];
+const SIZES = ["narrower", "wider", "lower", "higher"];
+
+/** The commands of the four arrow keys with a modifier; each has its word in the place of the star. */
+function arrows(
+  modifier: string,
+  what: string,
+  words: readonly string[],
+  run: (editor: Editor, x: number, y: number) => void,
+): Command[] {
+  return ARROWS.map(([key, x, y], way) => ({
+    keys: [modifier + key],
+    what: what.replace("*", words[way] as string),
+    run: (editor) => run(editor, x, y),
+  }));
+}
+
 /** All commands, in the groups of the list of keys. */
 export const COMMANDS: Readonly<Record<string, readonly Command[]>> = {
   Edit: [
     { keys: ["Mod+z"], what: "Undo", run: (editor) => editor.session.undo() },
     { keys: ["Mod+Shift+z", "Mod+y"], what: "Redo", run: (editor) => editor.session.redo() },
-    {
-      keys: ["z"],
-      what: "Show the history",
-      run: (editor) => editor.patch({ history: !editor.view.get().history }),
-    },
+    { keys: ["z"], what: "Show the history", run: (editor) => editor.patch({ history: !editor.view.get().history }) },
     { keys: ["Mod+c"], what: "Copy", run: (editor) => void copy(editor) },
     { keys: ["Mod+x"], what: "Cut", run: (editor) => void cut(editor) },
     { keys: ["Mod+v"], what: "Paste", run: (editor) => void paste(editor) },
@@ -71,14 +98,10 @@ export const COMMANDS: Readonly<Record<string, readonly Command[]>> = {
     { keys: ["v"], what: "Edit values on the card", run: (editor) => editInline(editor) },
     { keys: ["t"], what: "Change the type…", run: openTypes },
     { keys: ["Enter"], what: "Open the block or the properties", run: open },
-    {
-      keys: ["o"],
-      what: "Open the block in place, or close it",
-      run: (editor) => toggleOpened(editor),
-    },
+    { keys: ["o"], what: "Open the block in place, or close it", run: (editor) => toggleOpened(editor) },
     { keys: ["Shift+o"], what: "Close the innermost open blocks", run: closeLevel },
     { keys: ["p"], what: "Look inside the block", run: (editor) => togglePeek(editor) },
-    { keys: ["i"], what: "Run to here: see the tensor", run: (editor) => runToHere(editor) },
+    { keys: ["i"], what: "Run to here: see the tensor", run: runToHere },
     { keys: ["h"], what: "Collapse or expand the card", run: (editor) => toggleCollapsed(editor) },
     { keys: ["x"], what: "Fold or unfold equal nodes in a row, or steps", run: (editor) => toggleFolded(editor) },
     { keys: ["b"], what: "Bypass, or run again", run: (editor) => ablate(editor, "bypass") },
@@ -97,46 +120,15 @@ export const COMMANDS: Readonly<Record<string, readonly Command[]>> = {
   "Select and go": [
     { keys: ["Mod+a"], what: "Select all", run: (editor) => editor.selectAll() },
     { keys: ["Mod+f"], what: "Find a node or frame…", run: openFind },
-    { keys: ["Alt+ArrowLeft"], what: "Go to the node at the left", run: (editor) => walk(editor, -1, 0) },
-    { keys: ["Alt+ArrowRight"], what: "Go to the node at the right", run: (editor) => walk(editor, 1, 0) },
-    { keys: ["Alt+ArrowUp"], what: "Go to the node above", run: (editor) => walk(editor, 0, -1) },
-    { keys: ["Alt+ArrowDown"], what: "Go to the node below", run: (editor) => walk(editor, 0, 1) },
-    {
-      keys: ["Alt+Shift+ArrowLeft"],
-      what: "Add the node at the left to the selection",
-      run: (editor) => walk(editor, -1, 0, true),
-    },
-    {
-      keys: ["Alt+Shift+ArrowRight"],
-      what: "Add the node at the right to the selection",
-      run: (editor) => walk(editor, 1, 0, true),
-    },
-    {
-      keys: ["Alt+Shift+ArrowUp"],
-      what: "Add the node above to the selection",
-      run: (editor) => walk(editor, 0, -1, true),
-    },
-    {
-      keys: ["Alt+Shift+ArrowDown"],
-      what: "Add the node below to the selection",
-      run: (editor) => walk(editor, 0, 1, true),
-    },
+    ...arrows("Alt+", "Go to the node *", PLACES, walk),
+    ...arrows("Alt+Shift+", "Add the node * to the selection", PLACES, (editor, x, y) => walk(editor, x, y, true)),
     { keys: ["ContextMenu", "Shift+F10"], what: "Open the menu", run: (editor) => openMenu(editor) },
     { keys: ["?"], what: "Show all keys", run: (editor) => editor.patch({ sheet: true }) },
   ],
   Place: [
-    { keys: ["ArrowLeft"], what: "Move left", run: (editor) => step(editor, -STEP, 0) },
-    { keys: ["ArrowRight"], what: "Move right", run: (editor) => step(editor, STEP, 0) },
-    { keys: ["ArrowUp"], what: "Move up", run: (editor) => step(editor, 0, -STEP) },
-    { keys: ["ArrowDown"], what: "Move down", run: (editor) => step(editor, 0, STEP) },
-    { keys: ["Shift+ArrowLeft"], what: "Move far left", run: (editor) => editor.nudge(-LEAP, 0) },
-    { keys: ["Shift+ArrowRight"], what: "Move far right", run: (editor) => editor.nudge(LEAP, 0) },
-    { keys: ["Shift+ArrowUp"], what: "Move far up", run: (editor) => editor.nudge(0, -LEAP) },
-    { keys: ["Shift+ArrowDown"], what: "Move far down", run: (editor) => editor.nudge(0, LEAP) },
-    { keys: ["Mod+ArrowLeft"], what: "Make the frame narrower", run: (editor) => resizeFrames(editor, -STEP, 0) },
-    { keys: ["Mod+ArrowRight"], what: "Make the frame wider", run: (editor) => resizeFrames(editor, STEP, 0) },
-    { keys: ["Mod+ArrowUp"], what: "Make the frame lower", run: (editor) => resizeFrames(editor, 0, -STEP) },
-    { keys: ["Mod+ArrowDown"], what: "Make the frame higher", run: (editor) => resizeFrames(editor, 0, STEP) },
+    ...arrows("", "Move *", WAYS, step),
+    ...arrows("Shift+", "Move far *", WAYS, (editor, x, y) => editor.nudge(LEAP * x, LEAP * y)),
+    ...arrows("Mod+", "Make the frame *", SIZES, (editor, x, y) => resizeFrames(editor, STEP * x, STEP * y)),
     { keys: ["a"], what: "Arrange the graph, or what is selected, to fit", run: (editor) => editor.arrange() },
     { keys: ["Shift+a"], what: "Arrange from top to bottom", run: (editor) => editor.arrange("down") },
     { keys: ["Shift+c"], what: "Arrange in columns", run: (editor) => editor.arrange("columns") },
@@ -179,13 +171,6 @@ function toggle(editor: Editor, option: keyof typeof OPTIONS): void {
   editor.patch({ [option]: isOn, said: isOn ? on : off });
 }
 
-/** Distance of a nudge, in the canvas's pixels. */
-const STEP = 8;
-const LEAP = 64;
-const ZOOM = 1.25;
-/** How much of the view a page is. */
-const PAGE = 0.6;
-
 export const BY_KEY: ReadonlyMap<string, Command> = new Map(
   Object.values(COMMANDS)
     .flat()
@@ -218,14 +203,13 @@ function keyName(event: KeyboardEvent): string {
   return `${mod}${event.altKey ? "Alt+" : ""}${shift}${key}`;
 }
 
-/** Handles a key pressed somewhere in the editor. */
-export function onKeyDown(event: KeyboardEvent, editor: Editor, root: HTMLElement, focusSearch: () => void): void {
+export function onKeyDown(event: KeyboardEvent, editor: Editor, focusSearch: () => void): void {
   if (event.defaultPrevented) return;
   const name = keyName(event);
   if (name !== "Escape" && editor.view.get().keys !== "here") editor.patch({ keys: "here" });
-  if (name === "Mod+s") handToPage(event, root);
+  if (name === "Mod+s") handToPage(event, editor);
   else if (isTyping(event.composedPath()[0])) return;
-  else if (name === "Escape") event.repeat || stepBack(editor, root);
+  else if (name === "Escape") event.repeat || stepBack(editor);
   else if (name === "Tab" && editor.byPointer && isCanvas(event.composedPath()[0])) {
     // After a click, Tab is for adding; who came by keyboard goes on by keyboard.
     event.preventDefault();
@@ -235,7 +219,7 @@ export function onKeyDown(event: KeyboardEvent, editor: Editor, root: HTMLElemen
     // Enter and the space bar press the button that has the focus.
     if (!command || (/^( |Enter)$/.test(name) && !isCanvas(event.composedPath()[0]))) return;
     event.preventDefault();
-    command.run(editor, focusSearch, root);
+    command.run(editor, focusSearch);
   }
 }
 
@@ -248,10 +232,10 @@ function isCanvas(target: EventTarget | undefined): boolean {
 }
 
 /** Moves the selection; without one, goes to the first node. */
-function step(editor: Editor, dx: number, dy: number): void {
+function step(editor: Editor, x: number, y: number): void {
   const { nodes, frames } = editor.view.get();
-  if (nodes.size + frames.size > 0) editor.nudge(dx, dy);
-  else walk(editor, Math.sign(dx), Math.sign(dy));
+  if (nodes.size + frames.size > 0) editor.nudge(STEP * x, STEP * y);
+  else walk(editor, x, y);
 }
 
 /** Opens the search for a type to add: into the selected edge, else where the pointer is. */
@@ -262,7 +246,7 @@ function addHere(editor: Editor): void {
 }
 
 /** Enters the selected block, or goes to the selected node's properties. */
-function open(editor: Editor, _focusSearch: () => void, root: HTMLElement): void {
+function open(editor: Editor): void {
   const name = editor.only();
   if (editor.view.get().nodes.size === 0 && editor.view.get().frames.size === 1) editFrame(editor);
   if (name === null) return;
@@ -270,7 +254,7 @@ function open(editor: Editor, _focusSearch: () => void, root: HTMLElement): void
   if (node && definitionOf(node) !== null) enterBlock(editor, name);
   else {
     editor.showPanel("properties", true);
-    requestAnimationFrame(() => root.querySelector<HTMLElement>(".pnne-properties [data-property]")?.focus());
+    requestAnimationFrame(() => editor.root?.querySelector<HTMLElement>(".pnne-properties [data-property]")?.focus());
   }
 }
 
@@ -279,7 +263,7 @@ function open(editor: Editor, _focusSearch: () => void, root: HTMLElement): void
  *
  * The last step is announced and takes one more Escape: in the notebook, single letters cut and delete cells.
  */
-export function stepBack(editor: Editor, root: HTMLElement): void {
+export function stepBack(editor: Editor): void {
   const view = editor.view.get();
   if (view.stroke !== null) endStroke(editor, false);
   else if (view.peek !== null) editor.patch({ peek: null });
@@ -290,14 +274,14 @@ export function stepBack(editor: Editor, root: HTMLElement): void {
   else if (view.keys === "here") editor.patch({ keys: "leaving" });
   else {
     editor.patch({ active: false, keys: "left" });
-    const outside = root.parentElement?.closest<HTMLElement>("[tabindex]");
+    const outside = editor.root?.parentElement?.closest<HTMLElement>("[tabindex]");
     (document.activeElement as HTMLElement | null)?.blur();
     outside?.focus({ preventScroll: true });
   }
 }
 
 /** Jupyter does not receive keys in the editor, but saving the notebook must still work. */
-function handToPage(event: KeyboardEvent, root: HTMLElement): void {
+function handToPage(event: KeyboardEvent, { root }: Editor): void {
   const copy = new KeyboardEvent("keydown", {
     key: event.key,
     code: event.code,
@@ -309,7 +293,7 @@ function handToPage(event: KeyboardEvent, root: HTMLElement): void {
   });
   // Lumino's key map still uses the deprecated key code.
   Object.defineProperty(copy, "keyCode", { value: event.keyCode });
-  const outside = root.parentElement?.closest(".jp-Notebook, .jp-NotebookPanel") ?? document.body;
+  const outside = root?.parentElement?.closest(".jp-Notebook, .jp-NotebookPanel") ?? document.body;
   event.stopPropagation();
   if (!outside.dispatchEvent(copy)) event.preventDefault();
 }

@@ -1,7 +1,7 @@
 import { definitionOf } from "../document/definitions";
 import { graphAt } from "../document/document";
-import { cardAt, frameOf, type Layer, layersOf } from "../scene/boxes";
-import type { Size } from "../scene/geometry";
+import { cardAt, frameOf, holds, type Layer, layersOf } from "../scene/boxes";
+import type { Box, Size } from "../scene/geometry";
 import type { Point } from "../scene/placement";
 import type { ShownScene } from "../scene/scene";
 import { NOTHING, STILL } from "../scene/view";
@@ -98,10 +98,14 @@ export function openAt(editor: Editor, [x, y]: Point): void {
     editor.patch({ opened: new Set([...opened, scene.prefix + name]), peek: null, said: `Opened ${name}` });
     const layer = layersOf(editor.drawn() ?? drawn).find((each) => each.scene.prefix === scene.prefix);
     const box = layer && frameOf(layer, name);
-    const { at: here } = editor.layer() ?? { at: [0, 0] };
-    if (box) editor.viewport?.show([box.left - here[0], box.top - here[1], box.width, box.height]);
+    if (box) show(editor, box);
     return;
   }
+}
+
+function show(editor: Editor, { left, top, width, height }: Box): void {
+  const [x, y] = editor.layer()?.at ?? [0, 0];
+  editor.viewport?.show([left - x, top - y, width, height]);
 }
 
 /** Closes the blocks that are open in place and look small; not those around the graph that commands act on. */
@@ -138,8 +142,7 @@ export function enterBlock(editor: Editor, name: string): void {
   const box = frameOf(layer, name);
   editor.enter([...scene.path, name]);
   if (!isOpen || !box) return;
-  const { at } = editor.layer() ?? { at: [0, 0] };
-  editor.viewport?.show([box.left - at[0], box.top - at[1], box.width, box.height]);
+  show(editor, box);
   editor.patch({ said: `Inside of ${name}` });
 }
 
@@ -194,13 +197,13 @@ function idOf(id: string): string {
 /** The innermost graph that is drawn at a point of the page. */
 function layerAt(editor: Editor, layers: readonly Layer[], client: readonly [number, number]): Layer | undefined {
   const here = editor.viewport?.at(...client);
-  const { at } = editor.layer() ?? { at: [0, 0] };
+  const [dx, dy] = editor.layer()?.at ?? [0, 0];
   if (!here) return undefined;
-  const [x, y] = [here[0] + at[0], here[1] + at[1]];
+  const point = [here[0] + dx, here[1] + dy] as const;
   return layers.findLast((layer) => {
     const outer = layers.find(({ id }) => layer.id !== "" && id === outside(layer.id));
     const box = outer && frameOf(outer, layer.scene.path.at(-1) as string);
-    return !box || (x >= box.left && x <= box.left + box.width && y >= box.top && y <= box.top + box.height);
+    return !box || holds(box, point);
   });
 }
 

@@ -22,7 +22,6 @@ export function armStroke(editor: Editor): void {
   editor.session.notify(said);
 }
 
-/** Takes the stroke to a point of the page. */
 export function strokeTo(editor: Editor, clientX: number, clientY: number): void {
   const scene = editor.scene();
   const stroke = editor.view.get().stroke ?? [];

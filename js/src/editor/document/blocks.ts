@@ -1,6 +1,6 @@
 import { MY_BLOCKS, type NodeState, type NodeTypeState, type Op, TEMPLATES } from "../../protocol";
 import { definitionOf, usesOf } from "./definitions";
-import type { GraphDocument } from "./document";
+import { type GraphDocument, graphAt } from "./document";
 import { definitionOps, fragmentOf, pasteOps } from "./fragment";
 import { type Ports, portsOf } from "./ports";
 
@@ -29,16 +29,13 @@ function sizeOf(library: GraphDocument, id: string): number {
 
 /** The blocks as the palette offers them: like node types, of a category of their own. */
 export function blockTypes(library: GraphDocument): NodeTypeState[] {
-  const nodes = library.graphs.get("")?.nodes.values() ?? [];
-  return [...nodes]
-    .filter((node) => definitionOf(node) !== null)
-    .map((node) => {
-      const ports = portsOf(library, node, undefined);
-      const size = sizeOf(library, definitionOf(node) ?? "");
-      const doc = `A block of ${size} nodes that you have published.`;
-      const { inputs, outputs } = ports;
-      return { type: PREFIX + node.name, category: MY_BLOCKS, kind: "structural", inputs, outputs, doc };
-    });
+  return [...(library.graphs.get("")?.nodes.values() ?? [])].flatMap((node): NodeTypeState[] => {
+    const definition = definitionOf(node);
+    if (definition === null) return [];
+    const ports = portsOf(library, node, undefined);
+    const doc = `A block of ${sizeOf(library, definition)} nodes that you have published.`;
+    return [{ type: PREFIX + node.name, category: MY_BLOCKS, kind: "structural", ...ports, doc }];
+  });
 }
 
 /** What the palette calls a type. */
@@ -88,17 +85,9 @@ export function sharedWith(document: GraphDocument, path: readonly string[]): { 
 
 /** The last node of a path: its graph, and the definition that it shows. */
 export function innermost(
-  { graphs }: GraphDocument,
+  document: GraphDocument,
   path: readonly string[],
 ): { graph: string; node: string; definition: string } | null {
-  let place = null;
-  let graph = "";
-  for (const node of path) {
-    const found = graphs.get(graph)?.nodes.get(node);
-    const definition = found ? definitionOf(found) : null;
-    if (definition === null) return null;
-    place = { graph, node, definition };
-    graph = definition;
-  }
-  return place;
+  const [graph, node, definition] = [graphAt(document, path.slice(0, -1)), path.at(-1), graphAt(document, path)];
+  return graph === null || node === undefined || definition === null ? null : { graph, node, definition };
 }

@@ -1,7 +1,6 @@
 import type { EdgeState, NodeState, Op } from "../../protocol";
-import { downstream, upstream } from "./cycles";
-import type { Graph, GraphDocument } from "./document";
-import { splitPort } from "./document";
+import { reach } from "./cycles";
+import { type Graph, type GraphDocument, nodeOf, splitPort } from "./document";
 import { kindsFit, type NodeTypes, type Ports, type PortView, portsOf } from "./ports";
 import { wiringOf } from "./wiring";
 
@@ -29,28 +28,22 @@ export function whyNotConnect(scene: Scene, source: string, target: string): str
   return refusalsFrom(scene, source, "output")(target);
 }
 
-/**
- * Answers, for a connection that starts at `port`, why it cannot end at another port (null: it can).
- *
- * What the start alone decides is worked out once: the answers are asked for every port in view.
- */
+/** Answers, for a connection that starts at `port`, why it cannot end at another port (null: it can). */
 export function refusalsFrom(scene: Scene, port: string, side: "input" | "output"): (other: string) => string | null {
-  const [start] = splitPort(port);
   return (other) => {
     const [source, target] = side === "output" ? [port, other] : [other, port];
-    const [from, output] = splitPort(source);
-    const [to, input] = splitPort(target);
+    const [from, to] = [nodeOf(source), nodeOf(target)];
     if (from === to) return "A node cannot feed itself.";
-    const sourcePort = findPort(scene, from, output, "outputs");
-    const targetPort = findPort(scene, to, input, "inputs");
+    const sourcePort = findPort(scene, source, "outputs");
+    const targetPort = findPort(scene, target, "inputs");
     if (!sourcePort) return `${source} is not an output.`;
     if (!targetPort) return `${target} is not an input.`;
     if (scene.graph.edges.get(target)?.source === source) return "They are connected already.";
     if (!kindsFit(sourcePort.kind, targetPort.kind)) {
       return `${source} gives ${article(sourcePort.kind)}, but ${target} takes ${article(targetPort.kind)}.`;
     }
-    const reached = side === "output" ? upstream(scene.graph, start) : downstream(scene.graph, start);
-    if (reached.has(splitPort(other)[0])) return `${to} already leads to ${from}: the edge would close a loop.`;
+    const reached = reach(scene.graph, nodeOf(port), side === "output" ? "upstream" : "downstream");
+    if (reached.has(nodeOf(other))) return `${to} already leads to ${from}: the edge would close a loop.`;
     return null;
   };
 }
@@ -75,7 +68,9 @@ export function matchPorts(from: string, source: Ports, to: string, target: Port
   return null;
 }
 
-function findPort(scene: Scene, name: string, port: string, side: keyof Ports): PortView | undefined {
+/** The port of an address; undefined where the graph has none. */
+export function findPort(scene: Scene, address: string, side: keyof Ports): PortView | undefined {
+  const [name, port] = splitPort(address);
   const node = scene.graph.nodes.get(name);
   return node && portsIn(scene, node)[side].find((candidate) => candidate.name === port);
 }

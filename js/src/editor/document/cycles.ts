@@ -44,17 +44,8 @@ export function leadsTo({ outOf, into }: Neighbours, start: string, goal: string
 const MOST_KEPT = 8;
 const known = new WeakMap<Graph["edges"], Map<string, ReadonlySet<string>>>();
 
-/** Names of all nodes that `start` leads to, without `start` unless it lies on a loop. */
-export function downstream(graph: Graph, start: string): ReadonlySet<string> {
-  return reach(graph, start, "downstream");
-}
-
-/** Names of all nodes that lead to `start`. */
-export function upstream(graph: Graph, start: string): ReadonlySet<string> {
-  return reach(graph, start, "upstream");
-}
-
-function reach(graph: Graph, start: string, way: "downstream" | "upstream"): ReadonlySet<string> {
+/** Names of all nodes that `start` leads to, or that lead to it; without `start` unless it lies on a loop. */
+export function reach(graph: Graph, start: string, way: "downstream" | "upstream"): ReadonlySet<string> {
   const found = known.get(graph.edges) ?? new Map<string, ReadonlySet<string>>();
   known.set(graph.edges, found);
   const key = `${way} ${start}`;

@@ -45,7 +45,7 @@ export function blocksOf(graphs: Graphs, id: string): { graph: string; node: str
 /** Names of the Input or Output nodes of a definition, which are the ports of nodes that show it. */
 export function interfaceOf(graphs: Graphs, id: string | null, type: "Input" | "Output"): string[] {
   const graph = id === null ? undefined : graphs.get(id);
-  return [...(graph?.nodes.values() ?? [])].filter((node) => node.type === type).map((node) => node.name);
+  return [...(graph?.nodes.values() ?? [])].flatMap((node) => (node.type === type ? [node.name] : []));
 }
 
 /** Whether a definition is another graph or holds it, however deep. */
@@ -66,18 +66,16 @@ export function contains(graphs: Graphs, outer: string, inner: string): boolean 
 
 /** How many Subgraph nodes show each definition, worked out once per document. */
 export function usesOf({ graphs }: GraphDocument): ReadonlyMap<string, number> {
-  let uses = counted.get(graphs);
-  if (!uses) {
-    const made = new Map<string, number>();
-    for (const { nodes } of graphs.values()) {
-      for (const node of nodes.values()) {
-        const id = definitionOf(node);
-        if (id !== null) made.set(id, (made.get(id) ?? 0) + 1);
-      }
+  const known = counted.get(graphs);
+  if (known) return known;
+  const uses = new Map<string, number>();
+  for (const { nodes } of graphs.values()) {
+    for (const node of nodes.values()) {
+      const id = definitionOf(node);
+      if (id !== null) uses.set(id, (uses.get(id) ?? 0) + 1);
     }
-    uses = made;
-    counted.set(graphs, uses);
   }
+  counted.set(graphs, uses);
   return uses;
 }
 

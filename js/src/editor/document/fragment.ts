@@ -1,9 +1,8 @@
 import type { EdgeState, Frame, GraphState, NodeState, Op } from "../../protocol";
 import { addGraphOps, contains, definitionOf, sameGraph, usedBy } from "./definitions";
-import type { Graph, GraphDocument } from "./document";
-import { fromState, graphState, nodeOf, splitPort } from "./document";
-import { freeFrameName, shifted } from "./frame";
-import { copyName, freeIdentifier } from "./names";
+import { fromState, type Graph, type GraphDocument, graphState, nodeOf, splitPort } from "./document";
+import { shifted } from "./frame";
+import { copyName, freeIdentifier, freeName } from "./names";
 
 /** A part of a graph on the clipboard, as JSON; what its Subgraph nodes show travels with it. */
 export interface Fragment {
@@ -72,6 +71,7 @@ export function pasteOps(
     renamed.set(node.name, name);
   }
   const sharing: Op[] = [];
+  const nameOf = (node: NodeState) => renamed.get(node.name) ?? node.name;
   for (const node of fragment.nodes) {
     const { shares } = node.properties ?? {};
     const definition = definitionOf(node);
@@ -80,13 +80,12 @@ export function pasteOps(
     if (value !== undefined) {
       delete properties.shares;
       // A node can share only with one that is there.
-      const name = renamed.get(node.name) ?? node.name;
-      sharing.push({ op: "setProperty", node: name, property: "shares", value, graph: graphId });
+      sharing.push({ op: "setProperty", node: nameOf(node), property: "shares", value, graph: graphId });
     }
     if (definition !== null) properties.definition = ids.get(definition) ?? definition;
     ops.push({
       op: "addNode",
-      name: renamed.get(node.name) ?? node.name,
+      name: nameOf(node),
       type: node.type,
       properties,
       position: node.position ? [node.position[0] + offset[0], node.position[1] + offset[1]] : null,
@@ -108,7 +107,7 @@ export function pasteOps(
   const frames: string[] = [];
   const takenFrames = new Set(graph.frames.keys());
   for (const frame of fragment.frames) {
-    const name = freeFrameName(takenFrames);
+    const name = freeName("frame", takenFrames);
     takenFrames.add(name);
     frames.push(name);
     ops.push({ op: "addFrame", ...frame, name, box: shifted(frame.box, ...offset), graph: graphId });

@@ -62,9 +62,3 @@ export function shifted([left, top, width, height]: FrameBox, dx: number, dy: nu
 export function resized([left, top, width, height]: FrameBox, dx: number, dy: number): FrameBox {
   return [left, top, Math.max(LEAST, Math.round(width + dx)), Math.max(LEAST, Math.round(height + dy))];
 }
-
-export function freeFrameName(taken: { has(name: string): boolean }): string {
-  let number = 1;
-  while (taken.has(`frame${number}`)) number += 1;
-  return `frame${number}`;
-}

@@ -45,7 +45,7 @@ function stemOf(type: string): string {
   return /\d$/.test(stem) ? `${stem}_` : stem || "node";
 }
 
-/** The default name of a new node: its stem and the smallest number that is free. */
+/** The default name of a new node or frame: its stem and the smallest number that is free. */
 export function freeName(type: string, taken: { has(name: string): boolean }): string {
   return numbered(stemOf(type), taken, 1);
 }

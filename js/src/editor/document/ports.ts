@@ -3,7 +3,6 @@ import { definitionOf, interfaceOf } from "./definitions";
 import { type GraphDocument, splitPort } from "./document";
 import { UNWIRED } from "./wiring";
 
-/** A port as a node shows it. */
 export interface PortView {
   readonly name: string;
   readonly kind: PortKind;
@@ -87,10 +86,7 @@ function slots(name: string, into: ReadonlyMap<string, EdgeState>): number {
   return next;
 }
 
-interface Declared {
-  readonly inputs?: readonly Port[];
-  readonly outputs?: readonly Port[];
-}
+type Declared = Pick<NodeTypeState, "inputs" | "outputs">;
 
 function declaredPorts(
   document: GraphDocument,

@@ -1,8 +1,7 @@
 import { type EdgeState, type Frame, MAX_NAME_LENGTH, type NodeState, type Op } from "../../protocol";
 import { leadsTo, type Neighbours, neighboursIn } from "./cycles";
 import { blocksOf, contains, definitionOf, interfaceOf, showsDefinitions, usersOf } from "./definitions";
-import type { Graph, GraphDocument } from "./document";
-import { EMPTY_GRAPH, nodeOf, splitPort } from "./document";
+import { EMPTY_GRAPH, type Graph, type GraphDocument, nodeOf, splitPort } from "./document";
 import { whyNotFrame } from "./frame";
 import { whyIllegal, whyReserved } from "./names";
 import { rewire, wiringOf } from "./wiring";
@@ -54,13 +53,8 @@ class DraftGraph implements Graph {
     this.edges = new Map(edges.map((edge) => [edge.target, edge]));
   }
 
-  /** Whether an edge from `source` to `target` would close a loop, i.e. whether `target` already leads to `source`. */
-  closesCycle(source: string, target: string): boolean {
-    return leadsTo(this.neighbours(), target, source);
-  }
-
   /** The wiring of before, which is known, with the edges that have changed since. */
-  private neighbours(): Neighbours {
+  neighbours(): Neighbours {
     const { edges } = this;
     if (!this.#targets) return neighboursIn(wiringOf({ ...this, edges: new Map(edges) }));
     const before = neighboursIn(wiringOf(this.#before));
@@ -130,22 +124,15 @@ class Draft {
       case "resetProperty":
         this.changeProperty(op);
         break;
-      case "moveNode": {
-        const graph = this.edit(op.graph);
-        const node = this.require(graph, op.name);
-        graph.nodes.set(op.name, { ...node, position: checkedPosition(op.name, op.position) });
+      case "moveNode":
+        this.changeNode(op, () => ({ position: checkedPosition(op.name, op.position) }));
         break;
-      }
-      case "collapseNode": {
-        const graph = this.edit(op.graph);
-        graph.nodes.set(op.name, { ...this.require(graph, op.name), collapsed: op.collapsed });
+      case "collapseNode":
+        this.changeNode(op, () => ({ collapsed: op.collapsed }));
         break;
-      }
-      case "setOrigin": {
-        const graph = this.edit(op.graph);
-        graph.nodes.set(op.name, { ...this.require(graph, op.name), origin: op.origin });
+      case "setOrigin":
+        this.changeNode(op, () => ({ origin: op.origin }));
         break;
-      }
       case "addFrame":
       case "changeFrame":
       case "removeFrame":
@@ -262,6 +249,11 @@ class Draft {
     graph.replaceEdges(edges);
   }
 
+  private changeNode({ name, graph: id }: { name: string; graph?: string }, change: () => Partial<NodeState>): void {
+    const graph = this.edit(id);
+    graph.nodes.set(name, { ...this.require(graph, name), ...change() });
+  }
+
   private changeProperty(op: Extract<Op, { op: "setProperty" | "resetProperty" }>): void {
     const graph = this.edit(op.graph);
     const old = this.require(graph, op.node);
@@ -306,7 +298,7 @@ class Draft {
     if (graph.edges.has(edge.target)) {
       throw new Refusal("port-taken", `${edge.target} is already fed by ${graph.edges.get(edge.target)?.source}.`);
     }
-    if (graph.closesCycle(source, target)) {
+    if (leadsTo(graph.neighbours(), target, source)) {
       throw new Refusal("cycle", `An edge from ${source} to ${target} would close a loop.`);
     }
     graph.setEdge({ source: edge.source, target: edge.target });
@@ -344,28 +336,24 @@ class Draft {
     frames: Map<string, Frame>,
     op: Extract<Op, { op: "addFrame" | "changeFrame" | "removeFrame" }>,
   ): void {
-    const old = frames.get(op.name);
-    if (op.op === "addFrame") {
-      if (old) throw new Refusal("name-taken", `There is already a frame ${op.name}.`);
-      const { name, box, title = "", text = "", colour = "grey" } = op;
-      frames.set(name, legalFrame({ name, box, title, text, colour }));
+    const { name } = op;
+    const old = frames.get(name);
+    if (op.op === "addFrame" && old) throw new Refusal("name-taken", `There is already a frame ${name}.`);
+    if (op.op !== "addFrame" && !old) throw new Refusal("unknown-frame", `There is no frame ${name}.`);
+    if (op.op === "removeFrame") {
+      frames.delete(name);
       return;
     }
-    if (!old) throw new Refusal("unknown-frame", `There is no frame ${op.name}.`);
-    if (op.op === "removeFrame") frames.delete(op.name);
-    else {
-      const { box, title, text, colour } = op;
-      frames.set(
-        op.name,
-        legalFrame({
-          name: op.name,
-          box: box ?? old.box,
-          title: title ?? old.title ?? "",
-          text: text ?? old.text ?? "",
-          colour: colour ?? old.colour ?? "grey",
-        }),
-      );
-    }
+    const frame: Frame = {
+      name,
+      box: op.box ?? (old as Frame).box,
+      title: op.title ?? old?.title ?? "",
+      text: op.text ?? old?.text ?? "",
+      colour: op.colour ?? old?.colour ?? "grey",
+    };
+    refuse(whyIllegal(name), "illegal-name");
+    refuse(whyNotFrame(frame), "bad-value");
+    frames.set(name, frame);
   }
 
   private require(graph: DraftGraph, name: string): NodeState {
@@ -373,12 +361,6 @@ class Draft {
     if (!node) throw new Refusal("unknown-node", `There is no node ${name}.`);
     return node;
   }
-}
-
-function legalFrame(frame: Frame): Frame {
-  refuse(whyIllegal(frame.name), "illegal-name");
-  refuse(whyNotFrame(frame), "bad-value");
-  return frame;
 }
 
 function refuse(reason: string | null, code: string): void {

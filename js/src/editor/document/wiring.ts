@@ -1,6 +1,5 @@
 import type { EdgeState } from "../../protocol";
-import type { Graph } from "./document";
-import { splitPort } from "./document";
+import { type Graph, nodeOf, splitPort } from "./document";
 
 /** The edges of a graph by node: what each view of a node needs to know. */
 export interface Wiring {
@@ -21,7 +20,7 @@ export function wiringOf(graph: Graph): Wiring {
   const outOf = new Map<string, EdgeState[]>();
   for (const edge of graph.edges.values()) {
     const [target, port] = splitPort(edge.target);
-    const [source] = splitPort(edge.source);
+    const source = nodeOf(edge.source);
     const ports = into.get(target);
     if (ports) ports.set(port, edge);
     else into.set(target, new Map([[port, edge]]));
@@ -51,7 +50,7 @@ export function rewire(before: Graph["edges"], after: Graph["edges"], targets: I
     else into.delete(node);
     for (const edge of [old, made]) {
       if (!edge) continue;
-      const [source] = splitPort(edge.source);
+      const source = nodeOf(edge.source);
       const others = (outOf.get(source) ?? []).filter((each) => each !== edge);
       if (edge === made) others.push(edge);
       if (others.length > 0) outOf.set(source, others);
@@ -109,8 +108,8 @@ function endsOf({ edges }: Graph, names: readonly string[]): Ends {
   const [from, to] = [new Int32Array(edges.size), new Int32Array(edges.size)];
   let place = 0;
   for (const { source, target } of edges.values()) {
-    from[place] = index.get(splitPort(source)[0]) ?? -1;
-    to[place] = index.get(splitPort(target)[0]) ?? -1;
+    from[place] = index.get(nodeOf(source)) ?? -1;
+    to[place] = index.get(nodeOf(target)) ?? -1;
     place += 1;
   }
   return { from, to };
@@ -128,8 +127,8 @@ function endsAfter({ edges }: Graph, earlier: Columns, before: Graph["edges"]): 
       oldPlace += 1;
     }
     const isOld = next.value === edge;
-    from[place] = isOld ? (earlier.from[oldPlace] as number) : earlier.names.indexOf(splitPort(edge.source)[0]);
-    to[place] = isOld ? (earlier.to[oldPlace] as number) : earlier.names.indexOf(splitPort(edge.target)[0]);
+    from[place] = isOld ? (earlier.from[oldPlace] as number) : earlier.names.indexOf(nodeOf(edge.source));
+    to[place] = isOld ? (earlier.to[oldPlace] as number) : earlier.names.indexOf(nodeOf(edge.target));
     place += 1;
     if (isOld) {
       next = old.next();

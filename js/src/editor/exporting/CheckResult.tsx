@@ -5,7 +5,7 @@ import { ProblemList } from "../panels/Problems";
 /** The findings of an export check, updated after each edit. */
 export function CheckResult() {
   const check = useSession((state) => state.exportCheck);
-  if (check.state === "off") return null;
+  if (!check || check.state === "off") return null;
   const findings = [...(check.findings ?? [])];
   return (
     <section className="pnne-export-findings" aria-label="Check" aria-busy={check.state === "checking"}>

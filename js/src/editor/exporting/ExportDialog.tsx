@@ -18,7 +18,7 @@ export function ExportDialog({ readOnly }: { readOnly: boolean }) {
   const first = useRef<HTMLSelectElement>(null);
   const [lens, setLens] = useLens();
   const chosen = offer?.formats.find(({ name }) => name === format);
-  const running = exporting.state === "running";
+  const running = exporting?.state === "running";
 
   useEffect(() => {
     let current = true;

@@ -1,14 +1,15 @@
-import { useEffect, useState } from "react";
-import type { ExportResult, ExportState } from "../../protocol";
+import { useEffect, useRef, useState } from "react";
+import type { ExportResult, ExportState, ValueHistograms } from "../../protocol";
 import { useEditor, useSession, useView } from "../commands/context";
+import { Histogram } from "../fields/Histogram";
 import { ProblemList } from "../panels/Problems";
 import { numberText } from "../values/amounts";
-import { Spread } from "./Spread";
 
 /** How the latest export stands: its progress, why there is no file, or its report. */
 export function Outcome() {
   const state = useSession((session) => session.exporting);
-  switch (state.state) {
+  switch (state?.state) {
+    case undefined:
     case "idle":
       return null;
     case "running":
@@ -107,9 +108,26 @@ function Report({ result, stale }: { result: ExportResult; stale: boolean }) {
   );
 }
 
-/** The full path of the one node that is selected. */
 function useSelectedPath(): string | null {
   const path = useView((view) => view.path);
   const nodes = useView((view) => view.nodes);
   return nodes.size === 1 ? [...path, ...nodes].join(".") : null;
+}
+
+/** The values of one node in the model, filled, and in the file, as a line over them. */
+function Spread({ node, histograms }: { node: string; histograms: ValueHistograms }) {
+  const { low, high, model, file, leftOut } = histograms;
+  const figure = useRef<HTMLElement>(null);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: each node that is clicked is to be seen
+  useEffect(() => {
+    figure.current?.scrollIntoView({ block: "nearest" }); // a promise in new browsers, which React would call at the end
+  }, [node]);
+  return (
+    <Histogram ref={figure} label={`Values of ${node}`} low={low} high={high} counts={model} compared={file}>
+      <b>{node}</b>
+      <span className="pnne-histogram-filled">model</span>
+      <span>file</span>
+      {leftOut > 0 && `${leftOut} are in no bar`}
+    </Histogram>
+  );
 }

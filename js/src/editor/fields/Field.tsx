@@ -5,6 +5,7 @@ import { useEditor, useView } from "../commands/context";
 import type { ShownScene } from "../scene/scene";
 import { promotedOf } from "../scene/summary";
 import { parseAs, textOf } from "../values/text";
+import { Reason } from "./Reason";
 
 interface FieldProps {
   scene: ShownScene;
@@ -106,18 +107,13 @@ export function Field({ scene, nodes, property, resolved, wired, onDone }: Field
       >
         ↺
       </button>
-      {reason && (
-        <p className="pnne-reason" id={`${id}-reason`} role="alert">
-          {reason}
-        </p>
-      )}
+      <Reason text={reason} id={`${id}-reason`} />
     </div>
   );
 }
 
 interface ControlProps extends Pick<FieldProps, "scene" | "property" | "resolved" | "onDone"> {
   node: NodeState;
-  /** Whether the nodes have different values. */
   isMixed: boolean;
   value: unknown;
   set: (value: unknown) => void;
@@ -209,10 +205,7 @@ function TextControl(props: ControlProps) {
   const [text, setText] = useState(stored);
   useEffect(() => setText(stored), [stored]);
 
-  const read = (typed: string) => {
-    if (typed.trim() === "") return null;
-    return parseAs(property.type, typed);
-  };
+  const read = (typed: string) => (typed.trim() === "" ? null : parseAs(property.type, typed));
   const type = (typed: string) => {
     setText(typed);
     const parsed = read(typed);

@@ -11,7 +11,6 @@ interface HistogramProps {
   readonly counts: readonly number[];
   /** Counts in the same bins to compare with, as a line over the others. */
   readonly compared?: readonly number[];
-  /** What is written under it. */
   readonly children?: ReactNode;
   readonly ref?: Ref<HTMLElement>;
 }

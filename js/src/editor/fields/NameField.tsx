@@ -3,6 +3,7 @@ import type { NodeState } from "../../protocol";
 import { useEditor } from "../commands/context";
 import { whyNotName } from "../document/names";
 import type { ShownScene } from "../scene/scene";
+import { Reason } from "./Reason";
 
 interface NameFieldProps {
   scene: ShownScene;
@@ -68,11 +69,7 @@ export function NameField({ scene, node, onDone }: NameFieldProps) {
           event.stopPropagation();
         }}
       />
-      {reason && (
-        <p className="pnne-reason" role="alert">
-          {reason}
-        </p>
-      )}
+      <Reason text={reason} />
     </>
   );
 }

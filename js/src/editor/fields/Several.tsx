@@ -3,6 +3,7 @@ import { useEditor } from "../commands/context";
 import { align, distribute } from "../commands/gestures";
 import type { Alignment } from "../scene/align";
 import type { ShownScene } from "../scene/scene";
+import { Action } from "./Action";
 import { Field } from "./Field";
 
 const ALIGNMENTS: readonly (readonly [Alignment, string])[] = [
@@ -24,19 +25,19 @@ export function Several({ scene, nodes, readOnly }: { scene: ShownScene; nodes: 
         <h2>{nodes.length} nodes selected</h2>
         <div className="pnne-aligns">
           {ALIGNMENTS.map(([how, icon]) => (
-            <IconButton key={how} name={`Align ${how}`} icon={icon} onClick={() => align(editor, how)} />
+            <Action key={how} name={`Align ${how}`} icon={icon} onClick={() => align(editor, how)} />
           ))}
-          <IconButton
+          <Action
             name="Distribute horizontally"
             icon="M2.5 2v12M13.5 2v12M6.5 4.5h3v7h-3z"
             onClick={() => distribute(editor, "x")}
           />
-          <IconButton
+          <Action
             name="Distribute vertically"
             icon="M2 2.5h12M2 13.5h12M4.5 6.5v3h7v-3z"
             onClick={() => distribute(editor, "y")}
           />
-          <IconButton
+          <Action
             name="Zoom to selection"
             icon="M7 2.5a4.5 4.5 0 1 0 0 9a4.5 4.5 0 1 0 0-9M10.4 10.4L14 14M5 7h4M7 5v4"
             onClick={() => editor.viewport?.fit(editor.view.get().nodes)}
@@ -59,16 +60,6 @@ export function Several({ scene, nodes, readOnly }: { scene: ShownScene; nodes: 
         </div>
       )}
     </fieldset>
-  );
-}
-
-function IconButton({ name, icon, onClick }: { name: string; icon: string; onClick: () => void }) {
-  return (
-    <button type="button" className="pnne-action" aria-label={name} title={name} onClick={onClick}>
-      <svg viewBox="0 0 16 16" aria-hidden="true">
-        <path d={icon} />
-      </svg>
-    </button>
   );
 }
 

@@ -1,4 +1,4 @@
-import type { Model } from "../session/model";
+import { type Model, onPage } from "../session/model";
 
 export interface Context {
   readonly model: Model;
@@ -13,15 +13,9 @@ export interface Widget {
 
 export type FrontEnd = () => Widget;
 
-const ON_PAGE = Symbol.for("pnne_nb.frontEnds");
-
-type Page = { [ON_PAGE]?: Map<string, Promise<FrontEnd>> };
-
 /** The front ends that this page has loaded, by key; kernels of several versions may show editors in one page. */
 export function frontEnds(): Map<string, Promise<FrontEnd>> {
-  const page = globalThis as Page;
-  page[ON_PAGE] ??= new Map();
-  return page[ON_PAGE];
+  return onPage("pnne_nb.frontEnds");
 }
 
 export function keyOf(model: Model): string {

@@ -27,7 +27,6 @@ export function followTheme(root: HTMLElement, model: Model, signal: AbortSignal
   });
 }
 
-/** Whether a computed colour is darker than middle grey. */
 function isDark(color: string): boolean {
   const numbers = color.match(/[\d.]+/g)?.map(Number) ?? [];
   const [red = 255, green = 255, blue = 255, alpha = 1] = numbers;

@@ -26,13 +26,10 @@ function Menu({ menu, focusSearch }: { menu: OverCanvas; focusSearch: () => void
     current.style.top = inside(menu.top, canvas.clientHeight - current.offsetHeight);
     current.querySelector<HTMLElement>(ITEMS)?.focus({ preventScroll: true });
   }, [menu]);
-  const close = () => {
-    box.current?.closest<HTMLElement>(".pnne-canvas")?.focus({ preventScroll: true });
-    editor.patch({ menu: null });
-  };
+  const close = () => editor.leave({ menu: null });
   const take = (key: string) => {
     close();
-    if (editor.root) BY_KEY.get(key)?.run(editor, focusSearch, editor.root);
+    BY_KEY.get(key)?.run(editor, focusSearch);
   };
   const onKeyDown = (event: KeyboardEvent) => {
     const all = items();

@@ -32,10 +32,7 @@ function List() {
     here?.focus({ preventScroll: true });
     here?.scrollIntoView({ block: "nearest" });
   }, [isThere]);
-  const close = () => {
-    box.current?.closest<HTMLElement>(".pnne-canvas")?.focus({ preventScroll: true });
-    editor.patch({ history: false });
-  };
+  const close = () => editor.leave({ history: false });
   const { done = [], undone = [], earlier = 0 } = steps ?? {};
   const labels = [earlier > 0 ? `${earlier} earlier steps` : "As it was opened", ...done, ...undone];
   const goTo = (place: number) => {

@@ -25,10 +25,7 @@ function Sheet() {
   const editor = useEditor();
   const dialog = useRef<HTMLDivElement>(null);
   useEffect(() => dialog.current?.focus({ preventScroll: true }), []);
-  const close = () => {
-    dialog.current?.closest<HTMLElement>(".pnne-canvas")?.focus({ preventScroll: true });
-    editor.patch({ sheet: false });
-  };
+  const close = () => editor.leave({ sheet: false });
   return (
     <div
       className="pnne-sheet nowheel nopan"

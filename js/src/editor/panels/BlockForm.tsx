@@ -1,14 +1,15 @@
 import { useEffect, useState } from "react";
 import type { NodeState } from "../../protocol";
 import { useEditor, useSession } from "../commands/context";
-import { togglePeek } from "../commands/gestures";
 import { blockTypes, shownType } from "../document/blocks";
 import { contains, definitionOf, usesOf } from "../document/definitions";
 import { whyReserved } from "../document/names";
 import { Field } from "../fields/Field";
+import { Reason } from "../fields/Reason";
 import { NOTHING_INLINED } from "../scene/inlining";
 import type { ShownScene } from "../scene/scene";
 import { promotedOf } from "../scene/summary";
+import { WaysInside } from "./Box";
 
 /** The properties of nodes inside that the block shows as its own: an edit changes them there, for all that show it. */
 function PromotedFields({ scene, node }: { scene: ShownScene; node: NodeState }) {
@@ -51,16 +52,7 @@ export function BlockForm({ scene, node }: { scene: ShownScene; node: NodeState 
       <section className="pnne-block-form pnne-fields" aria-label="Block">
         <h3>Block</h3>
         <p>
-          <button
-            type="button"
-            className="pnne-fix"
-            onClick={() => editor.enter([...editor.view.get().path, node.name])}
-          >
-            Enter
-          </button>
-          <button type="button" className="pnne-fix" onClick={() => togglePeek(editor, node.name)}>
-            Look inside
-          </button>
+          <WaysInside node={node} />
           {uses > 1 && <span>shown by {uses} nodes</span>}
         </p>
         <label>
@@ -99,11 +91,7 @@ export function BlockForm({ scene, node }: { scene: ShownScene; node: NodeState 
             </button>
           )}
         </p>
-        {reason && (
-          <p className="pnne-reason" role="alert">
-            {reason}
-          </p>
-        )}
+        <Reason text={reason} />
       </section>
       <PromotedFields scene={scene} node={node} />
     </>

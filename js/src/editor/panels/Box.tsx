@@ -5,19 +5,28 @@ import { boxAround } from "../document/definitions";
 import { provenanceOf } from "../document/origin";
 import type { ShownScene } from "../scene/scene";
 
-/** The actions for a module that runs its own code: show its contents, and enter it. */
-export function BoxForm({ node }: { node: NodeState }) {
+/** The buttons that enter a block, and that show its contents beside it. */
+export function WaysInside({ node }: { node: NodeState }) {
   const editor = useEditor();
+  return (
+    <>
+      <button type="button" className="pnne-fix" onClick={() => editor.enter([...editor.view.get().path, node.name])}>
+        Enter
+      </button>
+      <button type="button" className="pnne-fix" onClick={() => togglePeek(editor, node.name)}>
+        Look inside
+      </button>
+    </>
+  );
+}
+
+/** The form of a module that runs its own code. */
+export function BoxForm({ node }: { node: NodeState }) {
   return (
     <section className="pnne-block-form pnne-fields" aria-label="Inside">
       <h3>Inside</h3>
       <p>
-        <button type="button" className="pnne-fix" onClick={() => editor.enter([...editor.view.get().path, node.name])}>
-          Enter
-        </button>
-        <button type="button" className="pnne-fix" onClick={() => togglePeek(editor, node.name)}>
-          Look inside
-        </button>
+        <WaysInside node={node} />
       </p>
       <p className="pnne-hint">Its own code calls what is inside, which can be edited.</p>
     </section>

@@ -1,23 +1,24 @@
-import { useEffect, useState } from "react";
+import { type ChangeEvent, useEffect, useState } from "react";
 import { FRAME_COLOURS, type Frame } from "../../protocol";
 import { useEditor } from "../commands/context";
 import { changeFrame, fitFrame, frameLabel } from "../commands/framing";
 import { whyNotFrame } from "../document/frame";
+import { Reason } from "../fields/Reason";
 
 /** What can be said of the one selected frame: its words and its colour. */
 export function FrameForm({ frame }: { frame: Frame }) {
   const editor = useEditor();
-  const { name, title = "", text = "", colour = "grey" } = frame;
+  const { name, colour = "grey" } = frame;
   return (
     <div className="pnne-frame-form">
       <header>
-        <Words label="Title" value={title} frame={frame} field="title" />
+        <Words frame={frame} field="title" />
         <div className="pnne-type-line">
           <span>{frameLabel(editor, name).replace(/^Frame [^,]*,? ?/, "") || "Frame"}</span>
         </div>
       </header>
       <div className="pnne-fields">
-        <Words label="Text" value={text} frame={frame} field="text" />
+        <Words frame={frame} field="text" />
         <fieldset className="pnne-colours" aria-label="Colour">
           {FRAME_COLOURS.map((choice) => (
             <label key={choice} title={choice} className={`pnne-frame-${choice}`}>
@@ -42,15 +43,10 @@ export function FrameForm({ frame }: { frame: Frame }) {
   );
 }
 
-interface WordsProps {
-  label: string;
-  value: string;
-  frame: Frame;
-  field: "title" | "text";
-}
-
-function Words({ label, value, frame, field }: WordsProps) {
+function Words({ frame, field }: { frame: Frame; field: "title" | "text" }) {
   const editor = useEditor();
+  const label = field === "title" ? "Title" : "Text";
+  const value = frame[field] ?? "";
   const [words, setWords] = useState(value);
   useEffect(() => setWords(value), [value]);
   const reason = whyNotFrame({ ...frame, [field]: words });
@@ -65,6 +61,7 @@ function Words({ label, value, frame, field }: WordsProps) {
     "aria-invalid": reason !== null,
     onBlur: commit,
     "data-property": `${frame.name}.${field}`,
+    onChange: (event: ChangeEvent<HTMLInputElement | HTMLTextAreaElement>) => setWords(event.target.value),
   };
   return (
     <>
@@ -72,7 +69,6 @@ function Words({ label, value, frame, field }: WordsProps) {
         <input
           className="pnne-name"
           {...shared}
-          onChange={(event) => setWords(event.target.value)}
           onKeyDown={(event) => {
             if (event.key === "Enter") commit();
             else if (event.key === "Escape") setWords(value);
@@ -81,13 +77,9 @@ function Words({ label, value, frame, field }: WordsProps) {
           }}
         />
       ) : (
-        <textarea className="pnne-note" rows={5} {...shared} onChange={(event) => setWords(event.target.value)} />
+        <textarea className="pnne-note" rows={5} {...shared} />
       )}
-      {reason && (
-        <p className="pnne-reason" role="alert">
-          {reason}
-        </p>
-      )}
+      <Reason text={reason} />
     </>
   );
 }

@@ -9,10 +9,11 @@ import {
   useState,
 } from "react";
 import { MY_BLOCKS, type NodeTypeState, TEMPLATES } from "../../protocol";
-import { chooseBlocks, saveBlocks } from "../commands/blocks";
 import { useEditor, useSession } from "../commands/context";
+import { chooseFile, saveDocument } from "../commands/files";
 import { droppedAt } from "../commands/opened";
 import { blockTypes, shownType, templateTypes } from "../document/blocks";
+import { Icon } from "../fields/Action";
 import { searchTypes } from "./search";
 
 /** Headings that a person looks for first; the catalogue's others follow in its own order. */
@@ -82,13 +83,12 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
       setText("");
     }
   };
+  const load = async (file: File) => editor.session.loadBlocks(await file.text());
   let index = -1;
   return (
     <aside className="pnne-palette" aria-label="Node types">
       <div className="pnne-search">
-        <svg viewBox="0 0 16 16" aria-hidden="true">
-          <path d="M7 2.5a4.5 4.5 0 1 0 0 9a4.5 4.5 0 1 0 0-9M10.4 10.4L14 14" />
-        </svg>
+        <Icon path="M7 2.5a4.5 4.5 0 1 0 0 9a4.5 4.5 0 1 0 0-9M10.4 10.4L14 14" />
         <input
           ref={searchBox}
           type="search"
@@ -111,6 +111,10 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
           // A template is where a graph begins.
           const first = group.category === TEMPLATES.name ? isEmpty : place <= OPEN_AT_FIRST;
           const open = !group.category || (opened.get(group.category) ?? first);
+          const functions = folded(group);
+          const all = `${group.category}, functions`;
+          const unfolded = opened.get(all) === true;
+          const shown = unfolded ? group.types : group.types.filter((type) => !functions.includes(type));
           return (
             <div key={group.category}>
               {group.category && (
@@ -127,11 +131,11 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
               {open && group.category === MY_BLOCKS.name && (
                 <p className="pnne-my-blocks">
                   {group.types.length === 0 && <span>Publish a block from its properties, or</span>}
-                  <button type="button" aria-label="Load blocks" onClick={() => chooseBlocks(editor)}>
+                  <button type="button" aria-label="Load blocks" onClick={() => chooseFile(load)}>
                     Load…
                   </button>
                   {group.types.length > 0 && (
-                    <button type="button" aria-label="Save blocks" onClick={() => saveBlocks(library)}>
+                    <button type="button" aria-label="Save blocks" onClick={() => saveDocument(library, "blocks")}>
                       Save…
                     </button>
                   )}
@@ -139,7 +143,7 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
               )}
               {open && group.types.length > 0 && (
                 <div role="listbox" aria-label={group.category || "Results"}>
-                  {shownIn(group, opened).map((type) => {
+                  {shown.map((type) => {
                     index += 1;
                     return (
                       <Option key={type.type} type={type} isChosen={index === current} showCategory={!group.category} />
@@ -147,14 +151,14 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
                   })}
                 </div>
               )}
-              {open && folded(group).length > 0 && (
+              {open && functions.length > 0 && (
                 <button
                   type="button"
                   className="pnne-fold"
-                  aria-expanded={opened.get(functionsOf(group)) === true}
-                  onClick={() => setOpened(new Map(opened).set(functionsOf(group), !opened.get(functionsOf(group))))}
+                  aria-expanded={unfolded}
+                  onClick={() => setOpened(new Map(opened).set(all, !unfolded))}
                 >
-                  {opened.get(functionsOf(group)) ? "Hide functions" : `${folded(group).length} functions`}
+                  {unfolded ? "Hide functions" : `${functions.length} functions`}
                 </button>
               )}
             </div>
@@ -171,15 +175,6 @@ type Group = { category: string; types: readonly NodeTypeState[] };
 function folded({ category, types }: Group): readonly NodeTypeState[] {
   const functions = types.filter((type) => type.kind === "function");
   return category === "" || functions.length === types.length ? [] : functions;
-}
-
-function functionsOf({ category }: Group): string {
-  return `${category}, functions`;
-}
-
-function shownIn(group: Group, opened: ReadonlyMap<string, boolean>): readonly NodeTypeState[] {
-  const hidden = opened.get(functionsOf(group)) ? [] : folded(group);
-  return hidden.length === 0 ? group.types : group.types.filter((type) => !hidden.includes(type));
 }
 
 function byCategory(types: readonly NodeTypeState[]): { category: string; types: NodeTypeState[] }[] {
@@ -247,9 +242,7 @@ function Option({ type, isChosen, showCategory }: { type: NodeTypeState; isChose
       }}
     >
       <span className="pnne-card-icon">
-        <svg viewBox="0 0 16 16" aria-hidden="true">
-          <path d={look.icon} />
-        </svg>
+        <Icon path={look.icon} />
       </span>
       <span className="pnne-option-name">{shownType(type.type)}</span>
       {showCategory && <span className="pnne-option-category">{type.category.name}</span>}

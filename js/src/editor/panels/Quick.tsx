@@ -8,7 +8,7 @@ import {
   useRef,
   useState,
 } from "react";
-import { type Category, type EdgeState, STRUCTURE, UNKNOWN } from "../../protocol";
+import { type Category, type EdgeState, type NodeTypeState, STRUCTURE, UNKNOWN } from "../../protocol";
 import { useEditor, useScene, useView } from "../commands/context";
 import type { Editor } from "../commands/editor";
 import { goToFrame } from "../commands/framing";
@@ -21,6 +21,7 @@ import { portsOf } from "../document/ports";
 import { retyped } from "../document/retype";
 import { edgeFrom, insertOps } from "../document/splice";
 import { wiringOf } from "../document/wiring";
+import { Icon } from "../fields/Action";
 import { categoryOf } from "../scene/card";
 import { cardFor, ownerOf, type ShownScene } from "../scene/scene";
 import type { Quick } from "../scene/view";
@@ -74,10 +75,7 @@ function QuickBox({ quick, scene }: { quick: Quick; scene: ShownScene }) {
   useEffect(() => {
     box.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" });
   });
-  const close = () => {
-    box.current?.closest<HTMLElement>(".pnne-canvas")?.focus({ preventScroll: true });
-    editor.patch({ quick: null, reconnecting: null });
-  };
+  const close = () => editor.leave({ quick: null, reconnecting: null });
   const take = (choice: Choice | undefined) => {
     if (!choice) return;
     close();
@@ -135,9 +133,7 @@ function QuickBox({ quick, scene }: { quick: Quick; scene: ShownScene }) {
             onClick={() => take(choice)}
           >
             <span className="pnne-card-icon">
-              <svg viewBox="0 0 16 16" aria-hidden="true">
-                <path d={choice.category.icon} />
-              </svg>
+              <Icon path={choice.category.icon} />
             </span>
             <span className="pnne-option-name">{choice.label}</span>
             <span className="pnne-option-category">{choice.detail}</span>
@@ -190,14 +186,11 @@ function typesFor(quick: Extract<Quick, { kind: "add" }>, scene: ShownScene, edi
     if (quick.from) return edgeFrom(scene, quick.from.port, quick.from.side, "", ports) !== null;
     return quick.edge === null || insertOps(scene, "", ports, quick.edge, scene.graphId) !== null;
   });
-  return searchTypes(fits, query, circumstancesOf(quick, scene, editor)).map((type) => ({
-    key: type.type,
-    label: shownType(type.type),
-    detail: type.category.name,
-    category: type.category,
-    type: type.type,
-    take: () => void editor.add(type.type, { at: quick.at, from: quick.from, into: quick.edge }),
-  }));
+  return searchTypes(fits, query, circumstancesOf(quick, scene, editor)).map((type) =>
+    typeChoice(type, type.category.name, () =>
+      editor.add(type.type, { at: quick.at, from: quick.from, into: quick.edge }),
+    ),
+  );
 }
 
 /** What comes into the node that is added, and what the graph has. */
@@ -222,14 +215,9 @@ function otherTypesFor(node: string, scene: ShownScene, editor: Editor, query: s
     lacking.set(type.type, `no port for ${nodeOf(edge.target) === node ? edge.source : edge.target}`);
     return true;
   });
-  return searchTypes(listed, query).map((type) => ({
-    key: type.type,
-    label: type.type,
-    detail: lacking.get(type.type) ?? type.category.name,
-    category: type.category,
-    type: type.type,
-    take: () => changeType(editor, node, type.type),
-  }));
+  return searchTypes(listed, query).map((type) =>
+    typeChoice(type, lacking.get(type.type) ?? type.category.name, () => changeType(editor, node, type.type)),
+  );
 }
 
 /** Nodes of the shown graph; once something is typed, those of all others too, under their paths. */
@@ -265,6 +253,34 @@ function placesIn(scene: ShownScene, everywhere: boolean): Place[] {
   return [...scene.graph.nodes.values()].map((node) => ({ path: scene.prefix + node.name, node }));
 }
 
+/** A port that another can be connected with, and the edge between the two. */
+interface Partner extends EdgeState {
+  readonly end: string;
+  readonly category: Category;
+  /** The edge whose place that one would take. */
+  readonly replaced: EdgeState | undefined;
+}
+
+/** The ports that a port, given by its address, can be connected with, of those whose addresses have all the words. */
+function partnersOf(
+  address: string,
+  side: "input" | "output",
+  scene: ShownScene,
+  editor: Editor,
+  words: readonly string[],
+): Partner[] {
+  const refuses = editor.refusals(address, side);
+  const other = side === "output" ? "input" : "output";
+  return [...scene.cards.values()].flatMap(({ name, ports, category }) =>
+    ports[`${other}s`].flatMap((port) => {
+      const end = `${ownerOf(scene, name, other)}.${port.name}`;
+      if (!words.every((word) => end.toLowerCase().includes(word)) || refuses(end)) return [];
+      const [source, target] = side === "output" ? [address, end] : [end, address];
+      return [{ source, target, end, category, replaced: scene.graph.edges.get(target) }];
+    }),
+  );
+}
+
 /** Every edge that the node could get, from its outputs first. */
 function targetsFor(node: string, scene: ShownScene, editor: Editor, query: string): Choice[] {
   const mine = scene.cards.get(node)?.ports;
@@ -273,23 +289,16 @@ function targetsFor(node: string, scene: ShownScene, editor: Editor, query: stri
   const choices: Choice[] = [];
   const replacing: Choice[] = [];
   for (const side of ["output", "input"] as const) {
-    for (const port of side === "output" ? mine.outputs : mine.inputs) {
+    const arrow = side === "output" ? "→" : "←";
+    for (const port of mine[`${side}s`]) {
       const address = `${ownerOf(scene, node, side)}.${port.name}`;
-      const refuses = editor.refusals(address, side);
-      for (const card of scene.cards.values()) {
-        for (const other of side === "output" ? card.ports.inputs : card.ports.outputs) {
-          const end = `${ownerOf(scene, card.name, side === "output" ? "input" : "output")}.${other.name}`;
-          const [source, target] = side === "output" ? [address, end] : [end, address];
-          if (!words.every((word) => end.toLowerCase().includes(word)) || refuses(end)) continue;
-          const label = side === "output" ? `→ ${end}` : `← ${end}`;
-          const take = () => editor.connect(source, target);
-          const before = scene.graph.edges.get(target);
-          const detail = before ? `instead of ${before.source}` : port.name;
-          (before ? replacing : choices).push(choice(`${source} ${target}`, label, detail, card.category, take));
-        }
+      for (const { source, target, end, category, replaced } of partnersOf(address, side, scene, editor, words)) {
+        const take = () => editor.connect(source, target);
+        const detail = replaced ? `instead of ${replaced.source}` : port.name;
+        (replaced ? replacing : choices).push(choice(`${source} ${target}`, `${arrow} ${end}`, detail, category, take));
       }
       // What dropping a link into empty space does with a mouse.
-      const label = side === "output" ? "→ a new node" : "← a new node";
+      const label = `${arrow} a new node`;
       const fresh = choice(`new ${address}`, label, port.name, STRUCTURE, () =>
         requestAnimationFrame(() => openPalette(editor, null, { port: address, side })),
       );
@@ -318,20 +327,16 @@ function edgesOf(node: string, scene: ShownScene, editor: Editor, query: string)
 function otherEndsFor(edge: EdgeState, scene: ShownScene, editor: Editor, query: string): Choice[] {
   const choices: Choice[] = [];
   const replacing: Choice[] = [];
-  for (const side of ["target", "source"] as const) {
-    const fixed = side === "target" ? edge.source : edge.target;
-    const refuses = editor.refusals(fixed, side === "target" ? "output" : "input");
-    for (const card of scene.cards.values()) {
-      for (const port of side === "target" ? card.ports.inputs : card.ports.outputs) {
-        const end = `${ownerOf(scene, card.name, side === "target" ? "input" : "output")}.${port.name}`;
-        if (end === edge[side] || !end.toLowerCase().includes(query.trim().toLowerCase()) || refuses(end)) continue;
-        const [source, target] = side === "target" ? [edge.source, end] : [end, edge.target];
-        const label = side === "target" ? `→ ${end}` : `← ${end}`;
-        const take = () => reconnect(editor, edge, source, target);
-        const before = target === edge.target ? undefined : scene.graph.edges.get(target);
-        const detail = before ? `instead of ${before.source}` : `from ${fixed}`;
-        (before ? replacing : choices).push(choice(`${source} ${target}`, label, detail, card.category, take));
-      }
+  const words = [query.trim().toLowerCase()];
+  for (const side of ["output", "input"] as const) {
+    const [fixed, moved] = side === "output" ? [edge.source, edge.target] : [edge.target, edge.source];
+    for (const { source, target, end, category, replaced } of partnersOf(fixed, side, scene, editor, words)) {
+      if (end === moved) continue;
+      const take = () => reconnect(editor, edge, source, target);
+      const before = target === edge.target ? undefined : replaced;
+      const detail = before ? `instead of ${before.source}` : `from ${fixed}`;
+      const label = `${side === "output" ? "→" : "←"} ${end}`;
+      (before ? replacing : choices).push(choice(`${source} ${target}`, label, detail, category, take));
     }
   }
   return [...choices, ...replacing];
@@ -339,4 +344,8 @@ function otherEndsFor(edge: EdgeState, scene: ShownScene, editor: Editor, query:
 
 function choice(key: string, label: string, detail: string, category: Category, take: () => void): Choice {
   return { key, label, detail, category, type: undefined, take };
+}
+
+function typeChoice({ type, category }: NodeTypeState, detail: string, take: () => void): Choice {
+  return { ...choice(type, shownType(type), detail, category, take), type };
 }

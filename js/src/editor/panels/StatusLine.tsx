@@ -72,10 +72,7 @@ function total(costs: ReadonlyMap<string, NodeCost>): NodeCost {
   const sum = { parameters: 0, multAdds: 0, memory: 0, activation: 0 };
   for (const [path, cost] of costs) {
     if (path.includes(".")) continue;
-    sum.parameters += cost.parameters;
-    sum.multAdds += cost.multAdds;
-    sum.memory += cost.memory;
-    sum.activation += cost.activation;
+    for (const kind of ["parameters", "multAdds", "memory", "activation"] as const) sum[kind] += cost[kind];
   }
   return sum;
 }

@@ -1,68 +1,89 @@
 import { useStore } from "@xyflow/react";
-import type { MouseEvent, ReactNode } from "react";
+import type { MouseEvent } from "react";
 import { group } from "../commands/blocks";
 import { useEditor, useScene, useSession, useSettled, useView } from "../commands/context";
+import type { Editor } from "../commands/editor";
 import { openFile, saveFile } from "../commands/files";
 import { toggleFolded, toggleValues } from "../commands/folding";
 import { addFrame } from "../commands/framing";
 import { openFind } from "../commands/gestures";
+import { Action } from "../fields/Action";
 import { NOTHING_INLINED } from "../scene/inlining";
 import { pictureOf, savePicture } from "../scene/picture";
 import { NOTHING } from "../scene/view";
 import { SharedNotice } from "./SharedNotice";
 
-const ICONS = {
-  add: "M8 3v10M3 8h10",
-  undo: "M6 3L2.5 6.5L6 10M2.5 6.5h7a4 4 0 0 1 0 7H7",
-  redo: "M10 3l3.5 3.5L10 10M13.5 6.5h-7a4 4 0 0 0 0 7H9",
-  history: "M3 8a5 5 0 1 0 1.5-3.6M3 2.5v2.5h2.5M8 5v3l2 1.5",
-  trash: "M3 4.5h10M6.5 4.5V3h3v1.5M4.5 4.5l.6 9h5.8l.6-9M6.8 7v4M9.2 7v4",
-  group: "M2.5 5V2.5H5M11 2.5h2.5V5M13.5 11v2.5H11M5 13.5H2.5V11M5.5 5.5h5v5h-5z",
-  frame: "M2.5 3h11v10h-11zM2.5 6h11",
-  arrange: "M2 6.5h4v3H2zM10 2.5h4v3h-4zM10 10.5h4v3h-4zM6 8h2M8 4v8M8 4h2M8 12h2",
-  fit: "M2.5 6V2.5H6M10 2.5h3.5V6M13.5 10v3.5H10M6 13.5H2.5V10",
-  code: "M5.5 4L2 8l3.5 4M10.5 4L14 8l-3.5 4",
-  panel: "M2.5 3h11v10h-11zM10 3v10",
-  snap: "M3 3h.01M8 3h.01M13 3h.01M3 8h.01M8 8h.01M13 8h.01M3 13h.01M8 13h.01M13 13h.01",
-  fold: "M3 2.5h10M3 13.5h10M8 4v3M6.3 5.6L8 7.2l1.7-1.6M8 12V9M6.3 10.4L8 8.8l1.7 1.6",
-  values: "M3 4.5h10M3 8h6M3 11.5h8",
-  find: "M7 2.5a4.5 4.5 0 1 0 0 9a4.5 4.5 0 1 0 0-9M10.4 10.4L14 14",
-  picture: "M8 2.5v7M5 7l3 3l3-3M2.5 11v2.5h11V11",
-  export: "M8 10V2.5M5 5.5l3-3l3 3M3 8.5H2.5v5h11v-5H13",
-  open: "M2.5 12.5v-9h4l1.5 2h5.5v7zM2.5 8h11",
-  save: "M3 2.5h8l2.5 2.5v8.5h-10.5zM5 2.5v3.5h5v-3.5M5 13.5v-4.5h6v4.5",
-  keys: "M1.5 4.5h13v7h-13zM4 7h.01M6.5 7h.01M9 7h.01M11.5 7h.01M5 9.5h6",
-  full: "M9.5 6.5L13.5 2.5M10 2.5h3.5V6M6.5 9.5L2.5 13.5M6 13.5H2.5V10",
+/** What each button is called, says and shows. */
+const LOOKS = {
+  add: { name: "Add node", hint: "Add node (/)", icon: "M8 3v10M3 8h10" },
+  undo: { name: "Undo", icon: "M6 3L2.5 6.5L6 10M2.5 6.5h7a4 4 0 0 1 0 7H7" },
+  redo: { name: "Redo", icon: "M10 3l3.5 3.5L10 10M13.5 6.5h-7a4 4 0 0 0 0 7H9" },
+  history: {
+    name: "History",
+    hint: "Show what was done, to go back to (Z)",
+    icon: "M3 8a5 5 0 1 0 1.5-3.6M3 2.5v2.5h2.5M8 5v3l2 1.5",
+  },
+  trash: {
+    name: "Delete",
+    hint: "Delete (Del)",
+    icon: "M3 4.5h10M6.5 4.5V3h3v1.5M4.5 4.5l.6 9h5.8l.6-9M6.8 7v4M9.2 7v4",
+  },
+  group: {
+    name: "Group",
+    hint: "Group the selected nodes into a block (Ctrl+G)",
+    icon: "M2.5 5V2.5H5M11 2.5h2.5V5M13.5 11v2.5H11M5 13.5H2.5V11M5.5 5.5h5v5h-5z",
+  },
+  frame: {
+    name: "Frame",
+    hint: "Put a frame around the selected nodes, or make a note (Shift+G)",
+    icon: "M2.5 3h11v10h-11zM2.5 6h11",
+  },
+  arrange: {
+    name: "Arrange",
+    hint: "Arrange the graph, or the selected nodes, to fit (A); Shift + click: from left to right (Shift+R)",
+    icon: "M2 6.5h4v3H2zM10 2.5h4v3h-4zM10 10.5h4v3h-4zM6 8h2M8 4v8M8 4h2M8 12h2",
+  },
+  fit: { name: "Fit view", hint: "Fit view (F)", icon: "M2.5 6V2.5H6M10 2.5h3.5V6M13.5 10v3.5H10M6 13.5H2.5V10" },
+  code: { name: "Code", hint: "Show the PyTorch source", icon: "M5.5 4L2 8l3.5 4M10.5 4L14 8l-3.5 4" },
+  panel: { name: "Properties", hint: "Show or hide the properties", icon: "M2.5 3h11v10h-11zM10 3v10" },
+  snap: {
+    name: "Snap to grid",
+    icon: "M3 3h.01M8 3h.01M13 3h.01M3 8h.01M8 8h.01M13 8h.01M3 13h.01M8 13h.01M13 13h.01",
+  },
+  fold: {
+    name: "Fold repeats",
+    hint: "Fold equal nodes in a row into one picture, or unfold them (X)",
+    icon: "M3 2.5h10M3 13.5h10M8 4v3M6.3 5.6L8 7.2l1.7-1.6M8 12V9M6.3 10.4L8 8.8l1.7 1.6",
+  },
+  values: {
+    name: "Values",
+    hint: "Draw sizes, constants and single steps as cards, or write them on the cards that use them (Shift+X)",
+    icon: "M3 4.5h10M3 8h6M3 11.5h8",
+  },
+  find: {
+    name: "Find node",
+    hint: "Find a node (Ctrl+F)",
+    icon: "M7 2.5a4.5 4.5 0 1 0 0 9a4.5 4.5 0 1 0 0-9M10.4 10.4L14 14",
+  },
+  picture: { name: "Save as PNG", hint: "Save as PNG (Shift: as SVG)", icon: "M8 2.5v7M5 7l3 3l3-3M2.5 11v2.5h11V11" },
+  export: {
+    name: "Export",
+    hint: "Export the model to ONNX and other formats, and prove the file (Shift+E)",
+    icon: "M8 10V2.5M5 5.5l3-3l3 3M3 8.5H2.5v5h11v-5H13",
+  },
+  open: { name: "Open graph file", hint: "Open a graph file (Ctrl+O)", icon: "M2.5 12.5v-9h4l1.5 2h5.5v7zM2.5 8h11" },
+  save: {
+    name: "Save graph file",
+    hint: "Save as a graph file (Ctrl+Shift+S)",
+    icon: "M3 2.5h8l2.5 2.5v8.5h-10.5zM5 2.5v3.5h5v-3.5M5 13.5v-4.5h6v4.5",
+  },
+  keys: {
+    name: "Keys",
+    hint: "All keys and gestures (?)",
+    icon: "M1.5 4.5h13v7h-13zM4 7h.01M6.5 7h.01M9 7h.01M11.5 7h.01M5 9.5h6",
+  },
+  full: { name: "Full screen", icon: "M9.5 6.5L13.5 2.5M10 2.5h3.5V6M6.5 9.5L2.5 13.5M6 13.5H2.5V10" },
 };
-
-interface ActionProps {
-  name: string;
-  hint?: string;
-  icon: keyof typeof ICONS;
-  onClick: (event: MouseEvent) => void;
-  disabled?: boolean;
-  pressed?: boolean;
-  children?: ReactNode;
-}
-
-function Action({ name, hint, icon, onClick, disabled = false, pressed, children }: ActionProps) {
-  return (
-    <button
-      type="button"
-      className="pnne-action"
-      aria-label={name}
-      title={hint ?? name}
-      disabled={disabled}
-      aria-pressed={pressed}
-      onClick={onClick}
-    >
-      <svg viewBox="0 0 16 16" aria-hidden="true">
-        <path d={ICONS[icon]} />
-      </svg>
-      {children}
-    </button>
-  );
-}
 
 export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: boolean }) {
   const editor = useEditor();
@@ -77,7 +98,7 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
   const snap = useView((view) => view.snap);
   const save = (event: MouseEvent) => {
     const scene = editor.scene();
-    const root = rootOf(event.currentTarget);
+    const { root } = editor;
     if (!scene || !root) return;
     const picture = pictureOf(scene, editor.session.store.get().derived.shapes, root);
     savePicture(picture, scene.document.name, event.shiftKey ? "svg" : "png").catch((error: Error) =>
@@ -86,74 +107,48 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
   };
   return (
     <div className="pnne-toolbar" role="toolbar" aria-label="Graph editor">
-      <Action name="Add node" hint="Add node (/)" icon="add" onClick={onAdd} disabled={readOnly}>
+      <Action {...LOOKS.add} onClick={onAdd} disabled={readOnly}>
         <span>Add node</span>
       </Action>
       <i className="pnne-divider" />
       <Action
-        name="Undo"
+        {...LOOKS.undo}
         hint={`Undo${history?.undo ? ` ${history.undo}` : ""} (Ctrl+Z)`}
-        icon="undo"
         disabled={readOnly || !history?.undo}
         onClick={() => editor.session.undo()}
       />
       <Action
-        name="Redo"
+        {...LOOKS.redo}
         hint={`Redo${history?.redo ? ` ${history.redo}` : ""} (Ctrl+Shift+Z)`}
-        icon="redo"
         disabled={readOnly || !history?.redo}
         onClick={() => editor.session.redo()}
       />
       <Action
-        name="History"
-        hint="Show what was done, to go back to (Z)"
-        icon="history"
+        {...LOOKS.history}
         pressed={shownHistory}
         disabled={readOnly}
         onClick={() => editor.patch({ history: !shownHistory })}
       />
       <i className="pnne-divider" />
       <Action
-        name="Delete"
-        hint="Delete (Del)"
-        icon="trash"
+        {...LOOKS.trash}
         disabled={readOnly || selected + selectedEdges + frames === 0}
         onClick={() => editor.deleteSelection()}
       />
-      <Action
-        name="Group"
-        hint="Group the selected nodes into a block (Ctrl+G)"
-        icon="group"
-        disabled={readOnly || selected + frames === 0}
-        onClick={() => group(editor)}
-      />
-      <Action
-        name="Frame"
-        hint="Put a frame around the selected nodes, or make a note (Shift+G)"
-        icon="frame"
-        disabled={readOnly}
-        onClick={() => addFrame(editor)}
-      />
+      <Action {...LOOKS.group} disabled={readOnly || selected + frames === 0} onClick={() => group(editor)} />
+      <Action {...LOOKS.frame} disabled={readOnly} onClick={() => addFrame(editor)} />
       <i className="pnne-divider" />
       <Action
-        name="Arrange"
-        hint="Arrange the graph, or the selected nodes, to fit (A); Shift + click: from left to right (Shift+R)"
-        icon="arrange"
+        {...LOOKS.arrange}
         onClick={(event) => editor.arrange(event.shiftKey ? "right" : undefined)}
         disabled={readOnly}
       />
       <FoldAction />
       <ValuesAction />
-      <Action name="Fit view" hint="Fit view (F)" icon="fit" onClick={() => editor.viewport?.fit()} />
+      <Action {...LOOKS.fit} onClick={() => editor.viewport?.fit()} />
       <Zoom />
-      <Action name="Find node" hint="Find a node (Ctrl+F)" icon="find" onClick={() => openFind(editor)} />
-      <Action
-        name="Snap to grid"
-        icon="snap"
-        pressed={snap}
-        disabled={readOnly}
-        onClick={() => editor.patch({ snap: !snap })}
-      />
+      <Action {...LOOKS.find} onClick={() => openFind(editor)} />
+      <Action {...LOOKS.snap} pressed={snap} disabled={readOnly} onClick={() => editor.patch({ snap: !snap })} />
       {readOnly && (
         <span
           className="pnne-read-only"
@@ -165,47 +160,18 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
       <Breadcrumbs />
       <SharedNotice />
       <span className="pnne-spring" />
-      <Action
-        name="Code"
-        hint="Show the PyTorch source"
-        icon="code"
-        pressed={source}
-        onClick={() => editor.showPanel("source", !source)}
-      >
+      <Action {...LOOKS.code} pressed={source} onClick={() => editor.showPanel("source", !source)}>
         <span>Code</span>
       </Action>
-      <Action
-        name="Export"
-        hint="Export the model to ONNX and other formats, and prove the file (Shift+E)"
-        icon="export"
-        pressed={exporting}
-        onClick={() => editor.showPanel("exporting", !exporting)}
-      >
+      <Action {...LOOKS.export} pressed={exporting} onClick={() => editor.showPanel("exporting", !exporting)}>
         <span>Export</span>
       </Action>
-      <Action
-        name="Open graph file"
-        hint="Open a graph file (Ctrl+O)"
-        icon="open"
-        onClick={() => openFile(editor)}
-        disabled={readOnly}
-      />
-      <Action
-        name="Save graph file"
-        hint="Save as a graph file (Ctrl+Shift+S)"
-        icon="save"
-        onClick={() => saveFile(editor)}
-      />
-      <Action name="Save as PNG" hint="Save as PNG (Shift: as SVG)" icon="picture" onClick={save} />
-      <Action name="Keys" hint="All keys and gestures (?)" icon="keys" onClick={() => editor.patch({ sheet: true })} />
-      <Action name="Full screen" icon="full" onClick={(event) => toggleFullScreen(event.currentTarget)} />
-      <Action
-        name="Properties"
-        hint="Show or hide the properties"
-        icon="panel"
-        pressed={properties}
-        onClick={() => editor.showPanel("properties", !properties)}
-      />
+      <Action {...LOOKS.open} onClick={() => openFile(editor)} disabled={readOnly} />
+      <Action {...LOOKS.save} onClick={() => saveFile(editor)} />
+      <Action {...LOOKS.picture} onClick={save} />
+      <Action {...LOOKS.keys} onClick={() => editor.patch({ sheet: true })} />
+      <Action {...LOOKS.full} onClick={() => toggleFullScreen(editor)} />
+      <Action {...LOOKS.panel} pressed={properties} onClick={() => editor.showPanel("properties", !properties)} />
     </div>
   );
 }
@@ -235,9 +201,7 @@ function FoldAction() {
   if (!scene || runs.length === 0) return null;
   return (
     <Action
-      name="Fold repeats"
-      hint="Fold equal nodes in a row into one picture, or unfold them (X)"
-      icon="fold"
+      {...LOOKS.fold}
       pressed={runs.every(([head = ""]) => scene.folds.runs.has(head))}
       onClick={() => toggleFolded(editor, NOTHING)}
     />
@@ -250,24 +214,12 @@ function ValuesAction() {
   const scene = useScene();
   const outlined = useView((view) => view.outlined);
   if (!scene || (outlined === "all" ? !scene.absorbs() : scene.inlined === NOTHING_INLINED)) return null;
-  return (
-    <Action
-      name="Values"
-      hint="Draw sizes, constants and single steps as cards, or write them on the cards that use them (Shift+X)"
-      icon="values"
-      pressed={outlined === "all"}
-      onClick={() => toggleValues(editor)}
-    />
-  );
+  return <Action {...LOOKS.values} pressed={outlined === "all"} onClick={() => toggleValues(editor)} />;
 }
 
-function rootOf(element: Element): HTMLElement | null {
-  return element.closest<HTMLElement>(".pnne-editor");
-}
-
-function toggleFullScreen(element: Element): void {
+function toggleFullScreen({ root }: Editor): void {
   if (document.fullscreenElement) void document.exitFullscreen();
-  else void rootOf(element)?.requestFullscreen();
+  else void root?.requestFullscreen();
 }
 
 function Breadcrumbs() {

@@ -14,7 +14,6 @@ export interface Circumstances {
   readonly counts: ReadonlyMap<string, number>;
 }
 
-/** What most networks are made of. */
 const COMMON = new Set([
   ...["Linear", "Conv2d", "ReLU", "BatchNorm2d", "MaxPool2d", "Dropout", "Flatten", "LayerNorm", "GELU", "Embedding"],
   ...["MultiheadAttention", "LSTM", "add", "cat", "Output"],
@@ -57,21 +56,16 @@ export function searchTypes(
   if (words.length === 0) return [...types].sort((a, b) => suits(b) - suits(a));
   const scored: { type: NodeTypeState; score: number }[] = [];
   for (const type of types) {
-    let total = 0;
-    for (const word of words) {
-      const score = Math.max(
+    const scores = words.map((word) =>
+      Math.max(
         NAME * similarity(type.type, word),
         CATEGORY * similarity(type.category.name, word, false),
         DOC * (type.doc?.toLowerCase().includes(word) ? 0.5 : 0),
-      );
-      if (score === 0) {
-        total = 0;
-        break;
-      }
-      total += score;
-    }
+      ),
+    );
+    if (scores.includes(0)) continue;
     // Of names that fit about alike, what suits comes first.
-    if (total > 0) scored.push({ type, score: total + suits(type) / 10 });
+    scored.push({ type, score: scores.reduce((sum, score) => sum + score) + suits(type) / 10 });
   }
   return scored.sort((a, b) => b.score - a.score || a.type.type.length - b.type.type.length).map(({ type }) => type);
 }

@@ -1,56 +1,46 @@
-/** A node's centre and size. */
-export interface Placed {
-  readonly name: string;
-  readonly x: number;
-  readonly y: number;
-  readonly width: number;
-  readonly height: number;
+import { middleOf } from "./boxes";
+import { type Box, union } from "./geometry";
+import type { Point } from "./placement";
+
+type NamedBox = Box & { readonly name: string };
+
+/** For each alignment, whether it moves nodes across or down, and where in each box and in all of them the line is. */
+const LINES = {
+  left: ["x", 0],
+  centre: ["x", 0.5],
+  right: ["x", 1],
+  top: ["y", 0],
+  middle: ["y", 0.5],
+  bottom: ["y", 1],
+} as const;
+
+export type Alignment = keyof typeof LINES;
+
+/** New centres that bring one side or the middles of the boxes into one line. */
+export function aligned(boxes: readonly NamedBox[], how: Alignment): Map<string, Point> {
+  const [axis, part] = LINES[how];
+  const all = union(boxes);
+  const place = (box: NamedBox): Point =>
+    axis === "x"
+      ? [all.left + part * all.width + (0.5 - part) * box.width, middleOf(box)[1]]
+      : [middleOf(box)[0], all.top + part * all.height + (0.5 - part) * box.height];
+  return new Map(boxes.map((box) => [box.name, place(box)]));
 }
 
-export type Alignment = "left" | "centre" | "right" | "top" | "middle" | "bottom";
-
-type Centres = Map<string, readonly [number, number]>;
-
-/** New centres that bring one side or the middles of the nodes into one line. */
-export function aligned(nodes: readonly Placed[], how: Alignment): Centres {
-  const lefts = nodes.map((node) => node.x - node.width / 2);
-  const rights = nodes.map((node) => node.x + node.width / 2);
-  const tops = nodes.map((node) => node.y - node.height / 2);
-  const bottoms = nodes.map((node) => node.y + node.height / 2);
-  const [left, right, top, bottom] = [Math.min(...lefts), Math.max(...rights), Math.min(...tops), Math.max(...bottoms)];
-  const place = ({ x, y, width, height }: Placed): [number, number] => {
-    switch (how) {
-      case "left":
-        return [left + width / 2, y];
-      case "right":
-        return [right - width / 2, y];
-      case "centre":
-        return [(left + right) / 2, y];
-      case "top":
-        return [x, top + height / 2];
-      case "bottom":
-        return [x, bottom - height / 2];
-      case "middle":
-        return [x, (top + bottom) / 2];
-    }
-  };
-  return new Map(nodes.map((node) => [node.name, place(node)]));
-}
-
-/** New centres with equal gaps between neighbours; the outermost nodes stay. */
-export function distributed(nodes: readonly Placed[], axis: "x" | "y"): Centres {
-  const size = axis === "x" ? "width" : "height";
-  const sorted = [...nodes].sort((a, b) => a[axis] - b[axis]);
+/** New centres with equal gaps between neighbours; the outermost boxes stay. */
+export function distributed(boxes: readonly NamedBox[], axis: "x" | "y"): Map<string, Point> {
+  const [start, size, place] = axis === "x" ? (["left", "width", 0] as const) : (["top", "height", 1] as const);
+  const sorted = [...boxes].sort((a, b) => middleOf(a)[place] - middleOf(b)[place]);
   const [first, last] = [sorted[0], sorted.at(-1)];
-  if (!first || !last || sorted.length < 3) return new Map(nodes.map((node) => [node.name, [node.x, node.y]]));
-  const span = last[axis] + last[size] / 2 - (first[axis] - first[size] / 2);
-  const gap = (span - sorted.reduce((sum, node) => sum + node[size], 0)) / (sorted.length - 1);
-  let next = first[axis] - first[size] / 2;
+  if (!first || !last) return new Map();
+  const span = last[start] + last[size] - first[start];
+  const gap = (span - sorted.reduce((sum, box) => sum + box[size], 0)) / (sorted.length - 1);
+  let next = first[start];
   return new Map(
-    sorted.map((node) => {
-      const at = next + node[size] / 2;
-      next += node[size] + gap;
-      return [node.name, axis === "x" ? [at, node.y] : [node.x, at]];
+    sorted.map((box) => {
+      const at = next + box[size] / 2;
+      next += box[size] + gap;
+      return [box.name, axis === "x" ? [at, middleOf(box)[1]] : [middleOf(box)[0], at]];
     }),
   );
 }

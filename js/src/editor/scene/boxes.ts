@@ -1,7 +1,7 @@
 import type { EdgeState } from "../../protocol";
 import { nodeOf } from "../document/document";
 import type { Card } from "./card";
-import { type Box, insideAt } from "./geometry";
+import { type Box, insideAt, overlaps } from "./geometry";
 import type { Point } from "./placement";
 import { centreOf, extentOf, type ShownScene, sizeOf } from "./scene";
 import { STILL, type ViewState } from "./view";
@@ -19,6 +19,14 @@ export function centre(card: Card, [x, y]: Point): [number, number] {
   return [x + card.geometry.width / 2, y + card.geometry.height / 2];
 }
 
+export function middleOf({ left, top, width, height }: Box): Point {
+  return [left + width / 2, top + height / 2];
+}
+
+export function holds({ left, top, width, height }: Box, [x, y]: Point): boolean {
+  return x >= left && y >= top && x <= left + width && y <= top + height;
+}
+
 const resting = new WeakMap<ShownScene, NodeBox[]>();
 
 /** The place of every node; worked out once per scene as long as nothing moves. */
@@ -31,7 +39,6 @@ export function boxesOf(scene: ShownScene, moving: ViewState["moving"]): NodeBox
   return boxes;
 }
 
-/** The place of one card. */
 export function boxOf(scene: ShownScene, name: string, moving: ViewState["moving"] = STILL): NodeBox | undefined {
   const card = scene.cards.get(name);
   if (!card) return undefined;
@@ -48,12 +55,8 @@ function endOf(scene: ShownScene, name: string): NodeBox | undefined {
 /** The box at which the edges of each node end: those of nodes without a card end at the card that stands for them. */
 export function endsOf(scene: ShownScene, boxes: readonly NodeBox[]): ReadonlyMap<string, NodeBox> {
   const ends = new Map(boxes.map((box) => [box.name, box]));
-  for (const [name, head] of scene.folds.heads) {
-    const box = ends.get(head);
-    if (box) ends.set(name, box);
-  }
-  for (const [name, giver] of scene.inlined.picks) {
-    const box = ends.get(giver);
+  for (const [name, shown] of [...scene.folds.heads, ...scene.inlined.picks]) {
+    const box = ends.get(shown);
     if (box) ends.set(name, box);
   }
   return ends;
@@ -70,11 +73,8 @@ export function endsOfEdges(scene: ShownScene, edges: readonly EdgeState[]): Rea
 }
 
 /** The topmost node under a point. */
-export function nodeAt(boxes: readonly NodeBox[], [x, y]: Point): string | null {
-  const hit = boxes.findLast(
-    (box) => x >= box.left && y >= box.top && x <= box.left + box.width && y <= box.top + box.height,
-  );
-  return hit?.name ?? null;
+export function nodeAt(boxes: readonly NodeBox[], point: Point): string | null {
+  return boxes.findLast((box) => holds(box, point))?.name ?? null;
 }
 
 /** No card of a large graph that is not made yet reaches further from its centre. */
@@ -93,11 +93,8 @@ export function cardAt(scene: ShownScene, [x, y]: Point, moving: ViewState["movi
 
 /** Nodes that touch the rectangle between two points. */
 export function nodesBetween(boxes: readonly NodeBox[], [x1, y1]: Point, [x2, y2]: Point): string[] {
-  const [left, right] = [Math.min(x1, x2), Math.max(x1, x2)];
-  const [top, bottom] = [Math.min(y1, y2), Math.max(y1, y2)];
-  return boxes
-    .filter((box) => box.left < right && box.top < bottom && box.left + box.width > left && box.top + box.height > top)
-    .map((box) => box.name);
+  const area = { left: Math.min(x1, x2), top: Math.min(y1, y2), width: Math.abs(x2 - x1), height: Math.abs(y2 - y1) };
+  return boxes.filter((box) => overlaps(box, area)).map((box) => box.name);
 }
 
 /** One of the graphs that are drawn: the outermost one, or that of a block which is open in place. */
@@ -131,10 +128,7 @@ export function layersOf(root: ShownScene, moving: ViewState["moving"] = STILL, 
 }
 
 /** The area of an open block on the canvas, its frame included. */
-export function frameOf(outer: Layer, name: string): Box | null {
-  const card = outer.scene.cards.get(name);
-  if (!card) return null;
-  const [left, top] = topLeft(card, centreOf(outer.scene, name, STILL));
-  const { width, height } = card.geometry;
-  return { left: outer.at[0] + left, top: outer.at[1] + top, width, height };
+export function frameOf({ scene, at }: Layer, name: string): Box | null {
+  const box = boxOf(scene, name);
+  return box ? { ...box, left: at[0] + box.left, top: at[1] + box.top } : null;
 }

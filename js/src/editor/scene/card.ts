@@ -77,7 +77,6 @@ export interface Step {
   readonly written: Written | undefined;
 }
 
-/** What decides how a node looks. */
 export function categoryOf(node: NodeState, type: NodeTypeState | undefined): Category {
   return node.type === "Subgraph" ? BLOCK : (type?.category ?? UNKNOWN);
 }
@@ -92,10 +91,9 @@ export function cardOf(
   const [{ node, type }] = steps as readonly [Step];
   const chain = steps.length > 1 ? steps.map((step) => step.node.name) : null;
   const told = steps.map(({ node, type, resolved, written }) => partsOf(node, type, resolved, written));
-  const lines = chain
-    ? steps.flatMap((step, place) => linesOf([stepPart(step, told[place] ?? [])]))
-    : linesOf(node.type === "Subgraph" ? promoted : (told[0] ?? []));
-  const summary = wordsOf(chain ? steps.map((step, place) => stepPart(step, told[place] ?? [])) : (told[0] ?? []));
+  const parts = chain ? steps.map((step, place) => stepPart(step, told[place] ?? [])) : (told[0] ?? []);
+  const lines = chain ? parts.flatMap((part) => linesOf([part])) : linesOf(node.type === "Subgraph" ? promoted : parts);
+  const summary = wordsOf(parts);
   const errors = diagnostics.filter((diagnostic) => diagnostic.severity !== "info").length;
   const collapsed = node.collapsed ?? false;
   const shown = uses > 1 ? `, shown ${uses} times` : "";
@@ -185,7 +183,7 @@ const MANY_CARDS = 2_000;
 const USUAL: Size = { width: NODE_WIDTH, height: HEADER_HEIGHT + SUMMARY_HEIGHT };
 
 /** The cards of a graph by name, each made when it is first asked for. */
-export class Cards implements ReadonlyMap<string, Card> {
+export class Cards {
   private readonly made = new Map<string, Card>();
 
   constructor(
@@ -234,20 +232,12 @@ export class Cards implements ReadonlyMap<string, Card> {
     return this.names.keys();
   }
 
-  *entries(): MapIterator<[string, Card]> {
-    for (const name of this.names.keys()) yield [name, this.get(name) as Card];
-  }
-
   *values(): MapIterator<Card> {
-    for (const [, card] of this.entries()) yield card;
+    for (const name of this.names.keys()) yield this.get(name) as Card;
   }
 
-  [Symbol.iterator](): MapIterator<[string, Card]> {
-    return this.entries();
-  }
-
-  forEach(visit: (card: Card, name: string, cards: ReadonlyMap<string, Card>) => void): void {
-    for (const [name, card] of this) visit(card, name, this);
+  *[Symbol.iterator](): MapIterator<[string, Card]> {
+    for (const card of this.values()) yield [card.name, card];
   }
 }
 

@@ -84,7 +84,6 @@ export const CLEARLY_DOWN = 60;
 
 /** Zooms from each of which on, texts of a size on the canvas have nine pixels on the screen. */
 const LEGIBLE = [0.82, 0.7, 0.6, 0.5, 0.42, 0.36, 0.3, 0.25, 0.22];
-/** Zoom from which a card can be read. */
 export const READABLE_ZOOM = 0.82;
 /** From here on, all of a card can be read in larger letters; further away, its name alone. */
 const ALL_FROM = 0.7;
@@ -123,7 +122,6 @@ function needsLabels(ports: readonly PortView[], plain: string): boolean {
   return ports.length > 1 || (ports.length === 1 && ports[0]?.name !== plain);
 }
 
-/** How high the lines are that say something of a node. */
 export function linesHeight(lines: number): number {
   return lines === 0 ? 0 : SUMMARY_HEIGHT + (lines - 1) * LINE_HEIGHT;
 }
@@ -156,7 +154,6 @@ export function geometryOf(ports: Ports, lines: number, collapsed = false, acros
   return { width, height, handles, across, above, below };
 }
 
-/** A point that an edge leads through. */
 export function dotGeometry(across: boolean): Geometry {
   const handle = (port: "input" | "output", along: number): HandlePlace => {
     const [x, y] = across ? [along, DOT / 2] : [DOT / 2, along];

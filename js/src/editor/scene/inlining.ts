@@ -288,7 +288,6 @@ class Reader {
 
 /** Beyond so many steps, a card would be a list. */
 const MOST_STEPS = 4;
-/** Most letters of an expression. */
 const MOST_LETTERS = 60;
 
 /** Whether a name says more than its type: `conv2` is what a `Conv2d` is called by itself, `stem` is not. */

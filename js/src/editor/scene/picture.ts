@@ -19,6 +19,8 @@ const NAME_SIZE = 13;
 const SMALL_SIZE = 11;
 /** Rough width of a letter, in its size: long texts are cut as on the card. */
 const LETTER = 0.58;
+const BOLD = ' font-weight="600"';
+const MONOSPACE = ' font-family="monospace"';
 
 /** The graph that a view shows as a picture of its own, in the colours of the theme. */
 export function pictureOf(scene: ShownScene, shapes: ReadonlyMap<string, TensorShape>, root: HTMLElement): string {
@@ -54,7 +56,7 @@ function layerPicture(scene: ShownScene, shapes: ReadonlyMap<string, TensorShape
     const { at, side } = labelPlace(points);
     const breadth = label.length * SMALL_SIZE * 0.6;
     const x = at[0] + (scene.across ? -breadth / 2 : side < 0 ? -7 - breadth : 7);
-    if (label) parts.push(text(x, at[1] + (scene.across ? -6 : 3.5), label, SMALL_SIZE, color("muted"), "monospace"));
+    if (label) parts.push(text(x, at[1] + (scene.across ? -6 : 3.5), label, SMALL_SIZE, color("muted"), MONOSPACE));
   }
   for (const box of boxes) if (!isOpen(box.card)) parts.push(cardPicture(box, color));
   return parts.join("");
@@ -67,18 +69,8 @@ function framePicture({ box, title = "", text: words = "", colour = "grey" }: Fr
   return [
     `<rect x="${left}" y="${top}" width="${width}" height="${height}" rx="12" fill="${ink}" fill-opacity="0.07" `,
     `stroke="${ink}" stroke-opacity="0.55"/>`,
-    text(
-      left + 14,
-      top + 19,
-      cut(title, Math.floor((width - 28) / (NAME_SIZE * LETTER))),
-      NAME_SIZE,
-      ink,
-      "inherit",
-      600,
-    ),
-    ...lines.map((line, row) =>
-      text(left + 14, top + FRAME_TITLE_HEIGHT + 13 + 17 * row, line, 12, color("muted"), "inherit"),
-    ),
+    text(left + 14, top + 19, cut(title, Math.floor((width - 28) / (NAME_SIZE * LETTER))), NAME_SIZE, ink, BOLD),
+    ...lines.map((line, row) => text(left + 14, top + FRAME_TITLE_HEIGHT + 13 + 17 * row, line, 12, color("muted"))),
   ].join("");
 }
 
@@ -90,7 +82,7 @@ function cardPicture({ card, left, top, width, height }: NodeBox, color: Colours
   const times = timesOf(card);
   const room = Math.floor((width - 54 - 8 * times.length) / (NAME_SIZE * LETTER));
   const count = (y: number) =>
-    times ? text(left + width - 10 - 7 * times.length, y, times, 12, color("muted"), "inherit", 600) : "";
+    times ? text(left + width - 10 - 7 * times.length, y, times, 12, color("muted"), BOLD) : "";
   const ports = card.geometry.handles.map(
     (handle) =>
       `<circle cx="${left + handle.x}" cy="${top + handle.y}" r="4" fill="${color("card")}" ` +
@@ -103,49 +95,45 @@ function cardPicture({ card, left, top, width, height }: NodeBox, color: Colours
   const icon = (x: number, y: number, scale: number) =>
     `<path transform="translate(${x},${y}) scale(${scale})" d="${look.icon}" fill="none" stroke="${color("card")}" ` +
     `stroke-width="1.6" stroke-linecap="round" stroke-linejoin="round"/>`;
+  const group = (...parts: readonly string[]) =>
+    `<g aria-label="${escaped(card.label)}">${[...parts, ...ports].join("")}</g>`;
   if (card.type === REROUTE) {
     const [x, y] = [left + width / 2, top + height / 2];
-    const circle = `<circle cx="${x}" cy="${y}" r="${width / 2}" fill="${color("card")}" stroke="${color("line-strong")}"/>`;
-    return `<g aria-label="${escaped(card.label)}">${circle}${ports.join("")}</g>`;
+    return group(
+      `<circle cx="${x}" cy="${y}" r="${width / 2}" fill="${color("card")}" stroke="${color("line-strong")}"/>`,
+    );
   }
   if (card.collapsed) {
     const middle = top + COLLAPSED_HEIGHT / 2;
-    return [
-      `<g aria-label="${escaped(card.label)}">${paper}`,
+    return group(
+      paper,
       `<rect x="${left + 7}" y="${middle - 9}" width="18" height="18" rx="5" fill="${swatch}"/>`,
       icon(left + 11, middle - 5, 0.63),
-      text(left + 32, middle + 4.5, cut(card.title, room), NAME_SIZE, color("fg"), "inherit", 600),
+      text(left + 32, middle + 4.5, cut(card.title, room), NAME_SIZE, color("fg"), BOLD),
       count(middle + 4.5),
-      ...ports,
-      "</g>",
-    ].join("");
+    );
   }
-  return [
-    `<g aria-label="${escaped(card.label)}">`,
+  return group(
     paper,
     `<rect x="${left + 10}" y="${top + shift + 9}" width="28" height="28" rx="7" fill="${swatch}"/>`,
     icon(left + 17, top + shift + 16, 0.9),
     count(top + shift + 27),
-    text(left + 47, top + shift + (card.kind ? 20 : 28), cut(card.title, room), NAME_SIZE, color("fg"), "inherit", 600),
-    text(left + 47, top + shift + 35, cut(card.kind, room), SMALL_SIZE, color("muted"), "inherit"),
+    text(left + 47, top + shift + (card.kind ? 20 : 28), cut(card.title, room), NAME_SIZE, color("fg"), BOLD),
+    text(left + 47, top + shift + 35, cut(card.kind, room), SMALL_SIZE, color("muted")),
     ...card.lines.map((line, row) => {
       const y = top + shift + HEADER_HEIGHT + 15 + row * LINE_HEIGHT;
-      return text(left + 10, y, wordsOf(line), SMALL_SIZE, color("muted"), "monospace");
+      return text(left + 10, y, wordsOf(line), SMALL_SIZE, color("muted"), MONOSPACE);
     }),
     ...labels.map((handle) => {
       const isInput = handle.side === "input";
       const y = across ? top + handle.y + 3.5 : isInput ? top + 17 : top + height - 9;
       const x = left + handle.x + (across ? (isInput ? 11 : -11) : 0);
       const anchor = across ? (isInput ? "start" : "end") : "middle";
-      const words = text(x, y, cut(handle.port, 9), 10.5, color("muted"), "inherit");
-      return words.replace("<text ", `<text text-anchor="${anchor}" `);
+      return text(x, y, cut(handle.port, 9), 10.5, color("muted"), ` text-anchor="${anchor}"`);
     }),
-    ...ports,
-    "</g>",
-  ].join("");
+  );
 }
 
-/** Saves the picture as a file, as SVG or PNG. */
 export async function savePicture(svg: string, name: string, format: "svg" | "png"): Promise<void> {
   const vector = new Blob([svg], { type: "image/svg+xml" });
   const blob = format === "svg" ? vector : await rasterized(vector);
@@ -178,16 +166,8 @@ function coloursOf(root: HTMLElement): Colours {
   const probe = document.createElement("i");
   root.append(probe);
   const known = new Map<string, string>();
-  for (const token of [
-    "fg",
-    "muted",
-    "faint",
-    "wire",
-    "line-strong",
-    "canvas",
-    "card",
-    ...FRAME_COLOURS.map((colour) => `frame-${colour}`),
-  ]) {
+  const frames = FRAME_COLOURS.map((colour) => `frame-${colour}`);
+  for (const token of ["fg", "muted", "faint", "wire", "line-strong", "canvas", "card", ...frames]) {
     probe.style.color = `var(--pn-${token})`;
     known.set(token, getComputedStyle(probe).color);
   }
@@ -196,9 +176,8 @@ function coloursOf(root: HTMLElement): Colours {
   return (token) => known.get(token) ?? "";
 }
 
-function text(x: number, y: number, words: string, size: number, fill: string, font: string, weight = 400): string {
-  const family = font === "inherit" ? "" : ` font-family="${font}"`;
-  return `<text x="${x}" y="${y}" font-size="${size}" font-weight="${weight}" fill="${fill}"${family}>${escaped(words)}</text>`;
+function text(x: number, y: number, words: string, size: number, fill: string, look = ""): string {
+  return `<text x="${x}" y="${y}" font-size="${size}" fill="${fill}"${look}>${escaped(words)}</text>`;
 }
 
 function cut(words: string, most: number): string {

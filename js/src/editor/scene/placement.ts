@@ -1,5 +1,4 @@
-import type { Graph } from "../document/document";
-import { nodeOf } from "../document/document";
+import { type Graph, nodeOf } from "../document/document";
 import { wiringOf } from "../document/wiring";
 import { HEADER_HEIGHT, NODE_WIDTH, SUMMARY_HEIGHT } from "./geometry";
 

@@ -1,7 +1,7 @@
 import type { EdgeState, Op } from "../../protocol";
 import { nodeOf } from "../document/document";
 import { type FrameBox, held } from "../document/frame";
-import { boxesOf, centre, endsOf } from "./boxes";
+import { boxesOf, endsOf, middleOf } from "./boxes";
 import { NODE_WIDTH, type Size } from "./geometry";
 import { type Point, STEP_RIGHT } from "./placement";
 import { centreOf, type ShownScene, settledAt } from "./scene";
@@ -45,7 +45,7 @@ export function roomFor(scene: ShownScene, edge: EdgeState, at: Point, size: Siz
   const lacking = from + size[length] + 2 * gap - target[start];
   for (const box of boxes) {
     if (box[start] < target[start] || box.name === name) continue;
-    const [x, y] = centre(box.card, [box.left, box.top]);
+    const [x, y] = middleOf(box);
     moves.set(box.name, scene.across ? [x + lacking, y] : [x, y + lacking]);
   }
   for (const { name: frame, box } of scene.frames.values()) {

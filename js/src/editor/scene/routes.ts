@@ -114,7 +114,6 @@ export function curvesThrough(points: readonly Point[], across = false): Curve[]
   });
 }
 
-/** The SVG path through points that are passed vertically. */
 export function pathThrough(points: readonly Point[], across = false): string {
   const [start] = points;
   return `M${start}${curvesThrough(points, across)

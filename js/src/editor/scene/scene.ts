@@ -1,8 +1,7 @@
 import type { Diagnostic, EdgeState, Frame, NodeState, NodeTypeState } from "../../protocol";
 import type { Scene } from "../document/connection";
 import { definitionOf, usesOf } from "../document/definitions";
-import type { Graph, GraphDocument } from "../document/document";
-import { graphAt, nodeOf, splitPort } from "../document/document";
+import { type Graph, type GraphDocument, graphAt, nodeOf, splitPort } from "../document/document";
 import { type Ports, type PortView, portsOf } from "../document/ports";
 import { haveSameRuns, type Run, runsOf } from "../document/repeats";
 import { type Columns, columnsOf, UNWIRED, wiringOf } from "../document/wiring";
@@ -47,20 +46,10 @@ export interface ShownScene extends Scene {
 interface Made {
   readonly card: Card;
   readonly made: readonly unknown[];
-  /** What it was made of, where that is all in one node; null for a card of several, or one that more depends on. */
-  readonly alone: Alone | null;
+  /** What it was made of, where that is all of one node; null for a card of several, or one that more depends on. */
+  readonly alone: readonly unknown[] | null;
   /** What was the same for all cards then. */
   readonly common: readonly unknown[];
-}
-
-/** Everything on which an ordinary node's card depends, besides the input that all cards share. */
-interface Alone {
-  readonly node: NodeState;
-  readonly type: NodeTypeState | undefined;
-  readonly into: unknown;
-  readonly outOf: unknown;
-  readonly resolved: unknown;
-  readonly found: unknown;
 }
 
 /** Most cards of deleted nodes that are kept. */
@@ -94,27 +83,17 @@ export class SceneMaker {
   ): ShownScene | null {
     const document = state.sync?.shown;
     if (!document) return null;
-    const { diagnostics, resolved } = state.derived;
-    const inputs = [
-      document,
-      diagnostics,
-      resolved,
-      state.catalog,
-      path.join("."),
-      shownPorts,
-      folded,
-      outlined,
-      opened,
-    ];
+    const { diagnostics: found, resolved: inferred } = state.derived;
+    const options = [shownPorts, folded, outlined, opened];
+    const inputs = [document, found, inferred, state.catalog, path.join("."), ...options];
     if (this.last && same(this.last.inputs, inputs)) return this.last.scene;
     const graphId = graphAt(document, path) ?? "";
     const graph = document.graphs.get(graphId) as Graph;
     const types: ReadonlyMap<string, NodeTypeState> = state.catalog?.types ?? new Map();
     const prefix = path.map((name) => `${name}.`).join("");
-    const exposed = new Set(
-      [...shownPorts].filter((port) => port.startsWith(prefix)).map((port) => port.slice(prefix.length)),
-    );
-    const { diagnostics: found, resolved: inferred } = state.derived;
+    const own = (paths: ReadonlySet<string>) =>
+      [...paths].filter((each) => each.startsWith(prefix)).map((each) => each.slice(prefix.length));
+    const exposed = new Set(own(shownPorts));
     const resolvedAt = (name: string) => inferred.get(prefix + name);
     const before = this.runs;
     const runs = once(() =>
@@ -128,15 +107,9 @@ export class SceneMaker {
       ? runs().filter(([head]) => folded.has(prefix + head))
       : [];
     const inFolds = toFold.flat();
-    const own = (paths: ReadonlySet<string>) =>
-      [...paths].filter((each) => each.startsWith(prefix)).map((each) => each.slice(prefix.length));
     const inlined = outlined === "all" ? NOTHING_INLINED : inliningOf(graph, new Set([...inFolds, ...own(outlined)]));
-    const folds = foldsOf(
-      graph,
-      toFold,
-      inlined.chains,
-      (name) => graph.nodes.get(name)?.position ?? provisional.get(name) ?? null,
-    );
+    const positionOf = (name: string) => graph.nodes.get(name)?.position ?? provisional.get(name) ?? null;
+    const folds = foldsOf(graph, toFold, inlined.chains, positionOf);
     const wiring = wiringOf(graph);
     const usual = once(() => (outlined === "all" ? inliningOf(graph, NOTHING) : inlined));
     const across = isAcross(graph, usual());
@@ -162,34 +135,25 @@ export class SceneMaker {
     const make = (name: string): Card => {
       const node = graph.nodes.get(name) as NodeState;
       const full = prefix + name;
-      const alone = {
-        node,
-        type: types.get(node.type),
-        into: wiring.into.get(name),
-        outOf: wiring.outOf.get(name),
-        resolved: inferred.get(full),
-        found: found.get(full),
-      };
+      const [type, into] = [types.get(node.type), wiring.into.get(name)];
+      // Everything on which an ordinary node's card depends, besides what all cards share.
+      const alone = [node, type, into, wiring.outOf.get(name), inferred.get(full), found.get(full)];
       const earlier = made.get(name);
       const isSimple = earlier?.common === shared && shared[3] && shared[4];
-      if (isSimple && earlier.alone && sameFields(earlier.alone, alone)) return earlier.card;
+      if (isSimple && earlier.alone && same(earlier.alone, alone)) return earlier.card;
       const inside = sizeOf(open.get(name));
       const run = folds.runs.get(name) ?? null;
       const chain = folds.chains.get(name);
       const steps = (chain ?? [name]).map((name): Step => {
-        const step = graph.nodes.get(name) as NodeState;
-        return {
-          node: step,
-          type: types.get(step.type),
-          resolved: inferred.get(prefix + name),
-          written: inlined.written.get(name),
-        };
+        const node = graph.nodes.get(name) as NodeState;
+        const [type, resolved] = [types.get(node.type), inferred.get(prefix + name)];
+        return { node, type, resolved, written: inlined.written.get(name) };
       });
       const last = steps.at(-1)?.node as NodeState;
-      const { into } = alone;
       const outOf = wiring.outOf.get(last.name);
       const picks = picksOf(inlined, graph, last.name);
-      const spoken = [...(run ?? chain ?? [name]), ...steps.flatMap(({ written }) => givers(written))];
+      const givers = steps.flatMap(({ written }) => [...(written?.values() ?? [])].map(({ from }) => from));
+      const spoken = [...(run ?? chain ?? [name]), ...givers];
       const diagnostics = gathered(spoken.map((name) => found.get(prefix + name)));
       const asPorts = exposed.size === 0 ? "" : [...exposed].filter((port) => nodeOf(port) === name).join();
       const uses = counts.get(definitionOf(node) ?? "") ?? 0;
@@ -213,7 +177,7 @@ export class SceneMaker {
           : cardOf(
               full,
               portsShown(
-                portsOf(document, node, types.get(node.type), into, last === node ? outOf : [], exposed),
+                portsOf(document, node, type, into, last === node ? outOf : [], exposed),
                 last === node ? null : portsOf(document, last, types.get(last.type), UNWIRED, outOf),
                 inlined.written.get(name),
                 picks,
@@ -249,25 +213,16 @@ export class SceneMaker {
         ? []
         : [...cards].map(([name, { closed, geometry }]) => ({
             name,
-            centre: shownAt(folds, graph.nodes.get(name)?.position ?? provisional.get(name) ?? [0, 0]),
+            centre: shownAt(folds, positionOf(name) ?? [0, 0]),
             closed,
             open: open.has(name) ? geometry : null,
           })),
       across,
     );
     const frames = pushedFrames(graph.frames, pushed);
+    const absorbs = () => usual() !== NOTHING_INLINED;
     const shown = { document, graph, types, graphId, prefix, path, cards, across, exposed, provisional };
-    const scene = {
-      ...shown,
-      runs,
-      folds,
-      open,
-      pushed,
-      frames,
-      inlined,
-      wires,
-      absorbs: () => usual() !== NOTHING_INLINED,
-    };
+    const scene = { ...shown, runs, folds, open, pushed, frames, inlined, wires, absorbs };
     this.last = { inputs, scene };
     return scene;
   }
@@ -307,15 +262,8 @@ function portsShown(first: Ports, last: Ports | null, written: Written | undefin
   const inputs = written ? first.inputs.filter(({ name }) => !written.has(name)) : first.inputs;
   const outputs = (last ?? first).outputs;
   if (picks.length === 0) return { inputs, outputs };
-  const part = (name: string): PortView => ({
-    name,
-    kind: "tensor",
-    optional: false,
-    wired: true,
-    doc: "",
-    address: `${name}.output`,
-  });
-  return { inputs, outputs: picks.map(part) };
+  const part = { kind: "tensor", optional: false, wired: true, doc: "" } as const;
+  return { inputs, outputs: picks.map((name): PortView => ({ ...part, name, address: `${name}.output` })) };
 }
 
 /** The parts that nodes take of what a node gives, in their order: its outputs on screen. */
@@ -323,10 +271,6 @@ function picksOf({ picks }: Inlining, { nodes }: Graph, giver: string): readonly
   if (picks.size === 0) return [];
   const index = (name: string) => Number(nodes.get(name)?.properties?.index);
   return [...picks].flatMap(([name, of]) => (of === giver ? [name] : [])).sort((a, b) => index(a) - index(b));
-}
-
-function givers(written: Written | undefined): string[] {
-  return written ? [...written.values()].map(({ from }) => from) : [];
 }
 
 function textsOf(written: Written | undefined): string {
@@ -442,17 +386,6 @@ function once<T>(make: () => T): () => T {
     made ??= { value: make() };
     return made.value;
   };
-}
-
-function sameFields(a: Alone, b: Alone): boolean {
-  return (
-    a.node === b.node &&
-    a.type === b.type &&
-    a.into === b.into &&
-    a.outOf === b.outOf &&
-    a.resolved === b.resolved &&
-    a.found === b.found
-  );
 }
 
 function same(a: readonly unknown[], b: readonly unknown[]): boolean {

@@ -5,81 +5,6 @@ import type { Point } from "./placement";
 
 export type Direction = NonNullable<Arrange["direction"]>;
 
-/** What belongs to one view in one browser and never to the document. */
-export interface ViewState {
-  /** Names of the Subgraph nodes that were entered, outermost first. */
-  readonly path: readonly string[];
-  readonly nodes: ReadonlySet<string>;
-  readonly edges: ReadonlySet<string>;
-  readonly frames: ReadonlySet<string>;
-  /** Whether there is too little width for panels beside the graph: they then cover it, one at a time. */
-  readonly narrow: boolean;
-  /** Whether the palette has no room when the source is shown beside the graph. */
-  readonly snug: boolean;
-  /** Whether the wheel zooms: from the first click inside until a click outside or Escape. */
-  readonly active: boolean;
-  readonly palette: boolean;
-  readonly properties: boolean;
-  readonly problems: boolean;
-  readonly source: boolean;
-  /** Whether the dialog for exporting is open. */
-  readonly exporting: boolean;
-  /** What colours nodes while it is. */
-  readonly lens: Lens | null;
-  /** Centres of nodes that are being dragged or nudged, before the gesture ends. */
-  readonly moving: ReadonlyMap<string, Point>;
-  /** Boxes of frames that are being dragged or resized, likewise. */
-  readonly boxes: ReadonlyMap<string, FrameBox>;
-  readonly connecting: Connecting | null;
-  /** The edge whose end is being dragged elsewhere. */
-  readonly reconnecting: EdgeState | null;
-  /** Id of the edge that a node would go into if it were dropped now. */
-  readonly dropEdge: string | null;
-  /** The stroke that cuts edges, in the canvas's pixels; empty: the next drag is one. */
-  readonly stroke: readonly Point[] | null;
-  /** Ids of the edges that it crosses. */
-  readonly crossed: ReadonlySet<string>;
-  /** The search that is open over the canvas. */
-  readonly quick: Quick | null;
-  readonly snap: boolean;
-  /** Whether a drag over the canvas selects what its box touches, instead of moving the view. */
-  readonly dragSelects: boolean;
-  /** Whether a block opens in place when it is zoomed into, and closes when it is small again. */
-  readonly zoomOpens: boolean;
-  /** Addresses of properties that are shown as ports although nothing feeds them, as full paths. */
-  readonly exposed: ReadonlySet<string>;
-  /** Full paths of the first nodes of the runs that are folded into one card each. */
-  readonly folded: ReadonlySet<string>;
-  /** Ids of the graphs whose rows of equal blocks were folded when they were first seen. */
-  readonly foldedOnce: ReadonlySet<string>;
-  /** Full paths of values and steps that are drawn although a card has them written on it; or all of them are. */
-  readonly outlined: ReadonlySet<string> | "all";
-  /** Full paths of the blocks that are open in place, each as a frame around what is inside. */
-  readonly opened: ReadonlySet<string>;
-  /** The directions in which the user arranged graphs, by their ids. */
-  readonly directions: ReadonlyMap<string, Direction>;
-  /** The node that the keyboard is at. */
-  readonly current: string | null;
-  /** The node whose values are edited on its card, and the one to begin with. */
-  readonly inline: { readonly node: string; readonly property: string | null } | null;
-  /** The node whose name is edited on its card. */
-  readonly renaming: string | null;
-  /** The menu for the selection, at a place. */
-  readonly menu: OverCanvas | null;
-  /** Whether the list of all gestures is open. */
-  readonly sheet: boolean;
-  /** Whether the list of what was done is open. */
-  readonly history: boolean;
-  /** The block whose inside is shown beside it. */
-  readonly peek: string | null;
-  /** The output that an example is run to, as a full path, and the card beside which it is shown. */
-  readonly seen: { readonly card: string; readonly port: string } | null;
-  /** Where keys go: to the graph, to the notebook after one more Escape, or to the notebook. */
-  readonly keys: "here" | "leaving" | "left";
-  /** The text for a screen reader. */
-  readonly said: string;
-}
-
 export interface OverCanvas {
   /** Pixels from the canvas's corner. */
   readonly left: number;
@@ -96,9 +21,7 @@ export type Quick =
       readonly edge: EdgeState | null;
     })
   | (OverCanvas & { readonly kind: "find" })
-  | (OverCanvas & { readonly kind: "connect"; readonly node: string })
-  | (OverCanvas & { readonly kind: "edges"; readonly node: string })
-  | (OverCanvas & { readonly kind: "type"; readonly node: string })
+  | (OverCanvas & { readonly kind: "connect" | "edges" | "type"; readonly node: string })
   | (OverCanvas & { readonly kind: "reconnect"; readonly edge: EdgeState });
 
 /** A connection being drawn. */
@@ -111,48 +34,79 @@ export const NOTHING: ReadonlySet<string> = new Set();
 export const STILL: ReadonlyMap<string, Point> = new Map();
 export const SETTLED: ReadonlyMap<string, FrameBox> = new Map();
 
-export const FIRST_VIEW: ViewState = {
-  path: [],
+/** What belongs to one view in one browser and never to the document, as it is at first. */
+export const FIRST_VIEW = {
+  /** Names of the Subgraph nodes that were entered, outermost first. */
+  path: [] as readonly string[],
   nodes: NOTHING,
   edges: NOTHING,
   frames: NOTHING,
+  /** Whether there is too little width for panels beside the graph: they then cover it, one at a time. */
   narrow: false,
+  /** Whether the palette has no room when the source is shown beside the graph. */
   snug: false,
+  /** Whether the wheel zooms: from the first click inside until a click outside or Escape. */
   active: false,
   palette: true,
   properties: true,
   problems: false,
   source: false,
+  /** Whether the dialog for exporting is open. */
   exporting: false,
-  lens: null,
+  /** What colours nodes while it is. */
+  lens: null as Lens | null,
+  /** Centres of nodes that are being dragged or nudged, before the gesture ends. */
   moving: STILL,
+  /** Boxes of frames that are being dragged or resized, likewise. */
   boxes: SETTLED,
-  connecting: null,
-  reconnecting: null,
-  dropEdge: null,
-  stroke: null,
+  connecting: null as Connecting | null,
+  /** The edge whose end is being dragged elsewhere. */
+  reconnecting: null as EdgeState | null,
+  /** Id of the edge that a node would go into if it were dropped now. */
+  dropEdge: null as string | null,
+  /** The stroke that cuts edges, in the canvas's pixels; empty: the next drag is one. */
+  stroke: null as readonly Point[] | null,
+  /** Ids of the edges that it crosses. */
   crossed: NOTHING,
-  quick: null,
+  quick: null as Quick | null,
   snap: false,
+  /** Whether a drag over the canvas selects what its box touches, instead of moving the view. */
   dragSelects: false,
+  /** Whether a block opens in place when it is zoomed into, and closes when it is small again. */
   zoomOpens: false,
+  /** Addresses of properties that are shown as ports although nothing feeds them, as full paths. */
   exposed: NOTHING,
+  /** Full paths of the first nodes of the runs that are folded into one card each. */
   folded: NOTHING,
+  /** Ids of the graphs whose rows of equal blocks were folded when they were first seen. */
   foldedOnce: NOTHING,
-  outlined: NOTHING,
+  /** Full paths of values and steps that are drawn although a card has them written on it; or all of them are. */
+  outlined: NOTHING as ReadonlySet<string> | "all",
+  /** Full paths of the blocks that are open in place, each as a frame around what is inside. */
   opened: NOTHING,
-  directions: new Map(),
-  current: null,
-  inline: null,
-  renaming: null,
-  menu: null,
+  /** The directions in which the user arranged graphs, by their ids. */
+  directions: new Map() as ReadonlyMap<string, Direction>,
+  /** The node that the keyboard is at. */
+  current: null as string | null,
+  /** The node whose values are edited on its card, and the one to begin with. */
+  inline: null as { readonly node: string; readonly property: string | null } | null,
+  renaming: null as string | null,
+  menu: null as OverCanvas | null,
+  /** Whether the list of all gestures is open. */
   sheet: false,
+  /** Whether the list of what was done is open. */
   history: false,
-  peek: null,
-  seen: null,
-  keys: "here",
+  /** The block whose inside is shown beside it. */
+  peek: null as string | null,
+  /** The output that an example is run to, as a full path, and the card beside which it is shown. */
+  seen: null as { readonly card: string; readonly port: string } | null,
+  /** Where keys go: to the graph, to the notebook after one more Escape, or to the notebook. */
+  keys: "here" as "here" | "leaving" | "left",
+  /** The text for a screen reader. */
   said: "",
 };
+
+export type ViewState = Readonly<typeof FIRST_VIEW>;
 
 /** The graph that is drawn as a whole: the innermost one of the path that is not open in place in the one around it. */
 export function rootOf({ path, opened }: Pick<ViewState, "path" | "opened">): readonly string[] {

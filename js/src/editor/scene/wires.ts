@@ -99,7 +99,6 @@ function pairs(points: readonly Point[]): (readonly [Point, Point])[] {
   return points.slice(1).map((point, place) => [points[place] as Point, point]);
 }
 
-/** Whether two lines from point to point cross. */
 function doCross(a: Point, b: Point, c: Point, d: Point): boolean {
   const side = ([px, py]: Point, [qx, qy]: Point, [x, y]: Point) => (qx - px) * (y - py) - (qy - py) * (x - px);
   return side(a, b, c) > 0 !== side(a, b, d) > 0 && side(c, d, a) > 0 !== side(c, d, b) > 0;

@@ -1,7 +1,8 @@
 import { type Catalog, type CatalogEntry, type NodeTypeState, UNKNOWN } from "../../protocol";
 import { fromState, type GraphDocument } from "../document/document";
+import { onPage } from "./model";
 
-/** The node types, loaded once per page: every editor on it is its own module instance, so the page itself keeps them. */
+/** The node types, loaded once per page. */
 export interface LoadedCatalog {
   readonly key: string;
   readonly types: ReadonlyMap<string, NodeTypeState>;
@@ -11,14 +12,8 @@ export interface LoadedCatalog {
 
 const NO_TEMPLATES: GraphDocument = { name: "templates", graphs: new Map() };
 
-const PAGE_CACHE = Symbol.for("pnne_nb.catalogs");
-
-type Page = { [PAGE_CACHE]?: Map<string, LoadedCatalog> };
-
 function pageCache(): Map<string, LoadedCatalog> {
-  const page = globalThis as Page;
-  page[PAGE_CACHE] ??= new Map();
-  return page[PAGE_CACHE];
+  return onPage("pnne_nb.catalogs");
 }
 
 export function cachedCatalog(key: unknown): LoadedCatalog | null {

@@ -1,22 +1,16 @@
 import type { Derived, Diagnostic, NodeCost, TensorShape } from "../../protocol";
 
-/** What Python has worked out, by full path. */
-export interface DerivedState {
-  readonly shapes: ReadonlyMap<string, TensorShape>;
-  readonly resolved: ReadonlyMap<string, Readonly<Record<string, unknown>>>;
-  readonly diagnostics: ReadonlyMap<string, readonly Diagnostic[]>;
-  readonly costs: ReadonlyMap<string, NodeCost>;
+export const NOTHING_DERIVED = {
+  shapes: new Map() as ReadonlyMap<string, TensorShape>,
+  resolved: new Map() as ReadonlyMap<string, Readonly<Record<string, unknown>>>,
+  diagnostics: new Map() as ReadonlyMap<string, readonly Diagnostic[]>,
+  costs: new Map() as ReadonlyMap<string, NodeCost>,
   /** The symbolic sizes that the costs are for. */
-  readonly example: Readonly<Record<string, number>>;
-}
-
-export const NOTHING_DERIVED: DerivedState = {
-  shapes: new Map(),
-  resolved: new Map(),
-  diagnostics: new Map(),
-  costs: new Map(),
-  example: {},
+  example: {} as Readonly<Record<string, number>>,
 };
+
+/** What Python has worked out, by full path. */
+export type DerivedState = Readonly<typeof NOTHING_DERIVED>;
 
 /** Takes over a delta; maps without changes keep their identity. */
 export function applyDerived(state: DerivedState, delta: Derived): DerivedState {

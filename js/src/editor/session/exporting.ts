@@ -3,30 +3,6 @@ import type { GraphDocument } from "../document/document";
 import { numberText } from "../values/amounts";
 import { type Lens, withBlocks } from "./marks";
 
-export const NO_EXPORT: ExportState = {
-  message: "exportState",
-  state: "idle",
-  format: "",
-  path: "",
-  seconds: 0,
-  cancellable: true,
-  stale: false,
-  error: "",
-  diagnostics: [],
-  result: null,
-  id: null,
-  client: null,
-};
-export const NO_CHECK: ExportCheck = {
-  message: "exportCheck",
-  state: "off",
-  format: "",
-  findings: [],
-  error: "",
-  id: null,
-  client: null,
-};
-
 /** What colours nodes: how well the exported file agrees at each, or what an export would do to each. */
 export type LensKind = "error" | "check";
 
@@ -34,8 +10,8 @@ export type LensKind = "error" | "check";
 const NEAR = 0.5;
 
 /** Nodes by error ÷ tolerance; null where there is no result, or it is of another graph than the one that is drawn. */
-export function errorLens(state: ExportState): Lens | null {
-  if (!state.result || state.stale) return null;
+export function errorLens(state: ExportState | null): Lens | null {
+  if (!state?.result || state.stale) return null;
   return withBlocks(new Map(state.result.nodes.map((node) => [node.node, errorMark(node)])));
 }
 
@@ -50,8 +26,8 @@ function errorMark({ error, ratio, ok, note }: NodeError): NodeMark {
 }
 
 /** Nodes by what an export would do to them; null while none is watched. */
-export function checkLens(check: ExportCheck, nodes: Iterable<string>): Lens | null {
-  if (check.state === "off" || check.state === "failed") return null;
+export function checkLens(check: ExportCheck | null, nodes: Iterable<string>): Lens | null {
+  if (!check || check.state === "off" || check.state === "failed") return null;
   const found = new Map<string, Diagnostic[]>();
   for (const each of check.findings ?? []) if (each.node) found.set(each.node, [...(found.get(each.node) ?? []), each]);
   const lens = new Map<string, NodeMark>();

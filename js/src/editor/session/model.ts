@@ -14,6 +14,15 @@ interface KernelConnection {
   requestListSubshell?(content: object): { readonly done: Promise<unknown> };
 }
 
+/** A map that all editors of the page share: each is a module instance of its own. */
+export function onPage<T>(name: string): Map<string, T> {
+  const page = globalThis as { [key: symbol]: Map<string, T> | undefined };
+  const key = Symbol.for(name);
+  const map = page[key] ?? new Map();
+  page[key] = map;
+  return map;
+}
+
 /** The part of anywidget's model that the editor uses. */
 export interface Model {
   get(name: string): unknown;
@@ -25,9 +34,4 @@ export interface Model {
   // biome-ignore lint/suspicious/noExplicitAny: each event has its own arguments
   off(event: string, listener: (...parts: any[]) => void): void;
   readonly widget_manager?: { readonly kernel?: KernelConnection | null };
-}
-
-/** How many bytes the text of a message has. */
-export function sizeOf(content: unknown): number {
-  return new TextEncoder().encode(JSON.stringify(content)).length;
 }

@@ -19,10 +19,9 @@ import { Refusal } from "../document/reduce";
 import { bytesText } from "../values/amounts";
 import { cachedCatalog, type LoadedCatalog, loadCatalog, withType } from "./catalog";
 import { applyDerived, type DerivedState, NOTHING_DERIVED } from "./derived";
-import { NO_CHECK, NO_EXPORT } from "./exporting";
 import { heartbeat, watchKernel } from "./kernel";
 import { type Lens, withBlocks } from "./marks";
-import { type Model, sizeOf } from "./model";
+import type { Model } from "./model";
 import type { Notice, Offer } from "./notices";
 import { Store } from "./store";
 import { changes, committed, edited, fromSnapshot, type PendingEdit, type SyncState, without } from "./sync";
@@ -55,12 +54,11 @@ export interface SessionState {
   /** The blocks that this person has made: the Subgraph nodes of the outermost graph. */
   readonly blocks: GraphDocument;
   readonly readOnly: boolean;
-  /** A training of this graph, while one is shown. */
   readonly training: LiveTraining | null;
   /** What Python marks nodes with, by path. */
   readonly marks: Lens;
-  readonly exporting: ExportState;
-  readonly exportCheck: ExportCheck;
+  readonly exporting: ExportState | null;
+  readonly exportCheck: ExportCheck | null;
   readonly notices: readonly Notice[];
   /** What Python did last for this page that was no edit of its own: undo, arrange, group …; new with every one. */
   readonly done: { readonly label: string; readonly ops: readonly Op[] } | null;
@@ -101,8 +99,8 @@ export class Session {
       readOnly: model.get("read_only") === true,
       training: null,
       marks: new Map(),
-      exporting: NO_EXPORT,
-      exportCheck: NO_CHECK,
+      exporting: null,
+      exportCheck: null,
       notices: [],
       done: null,
     });
@@ -168,10 +166,8 @@ export class Session {
   }
 
   group(nodes: readonly string[], graph: string): void {
-    this.command(
-      { message: "group", nodes, graph },
-      `Group ${nodes.length === 1 ? nodes[0] : `${nodes.length} nodes`}`,
-    );
+    const what = nodes.length === 1 ? nodes[0] : `${nodes.length} nodes`;
+    this.command({ message: "group", nodes, graph }, `Group ${what}`);
   }
 
   ungroup(node: string, graph: string): void {
@@ -189,10 +185,7 @@ export class Session {
 
   /** What a port, given by its full path, gives for one example; rejects with Python's reason. A run may take long. */
   runToHere(port: string): Promise<SeenTensor> {
-    return new Promise((resolve, reject) => {
-      const asked = { resolve: (answer: Event) => resolve(answer as SeenTensor), reject };
-      this.questions.set(this.tell({ message: "runToHere", port }), asked);
-    });
+    return this.answer(this.tell({ message: "runToHere", port })) as Promise<SeenTensor>;
   }
 
   /** What can be taken back and brought back, in the order in which it was done; rejects with Python's reason. */
@@ -264,7 +257,11 @@ export class Session {
   }
 
   private ask(request: Unaddressed<Request>): Promise<Event> {
-    return new Promise((resolve, reject) => this.questions.set(this.request(request), { resolve, reject }));
+    return this.answer(this.request(request));
+  }
+
+  private answer(id: number): Promise<Event> {
+    return new Promise((resolve, reject) => this.questions.set(id, { resolve, reject }));
   }
 
   /** Withdraws offers for an earlier graph: after Undo, a repair would change a graph without the fault. */
@@ -417,7 +414,7 @@ export class Session {
 
   /** Whether a message can hold this; says so if not. */
   private canSend(content: unknown, what: string): boolean {
-    const size = sizeOf(content);
+    const size = new TextEncoder().encode(JSON.stringify(content)).length;
     if (size <= LARGEST_MESSAGE) return true;
     const sizes = `${bytesText(size)}, and at most ${bytesText(LARGEST_MESSAGE)} can be sent`;
     this.notify(`${what} is too large: ${sizes}. Make it in smaller steps, or from Python.`);
@@ -425,10 +422,10 @@ export class Session {
   }
 
   private refused(id: number | null, error: string, diagnostics: readonly Diagnostic[]): void {
-    const waiting = id === null ? undefined : this.questions.get(id);
-    if (waiting && id !== null) {
+    const waiting = this.questions.get(id ?? -1);
+    if (waiting) {
       waiting.reject(new Error(error));
-      this.questions.delete(id);
+      this.questions.delete(id ?? -1);
       return;
     }
     const { sync } = this.store.get();

@@ -16,8 +16,4 @@ export class Store<T> {
     this.value = value;
     for (const listener of [...this.listeners]) listener();
   }
-
-  update(change: (value: T) => T): void {
-    this.set(change(this.value));
-  }
 }

@@ -1,6 +1,5 @@
 import type { Ailment, LayerState, Training } from "../../protocol";
 
-/** A training that is shown on the graph. */
 export interface LiveTraining {
   readonly tick: number;
   readonly step: number;

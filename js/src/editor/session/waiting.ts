@@ -39,7 +39,6 @@ export class Waiting {
     return lost;
   }
 
-  /** When the oldest was sent. */
   oldest(): number {
     return this.since.values().next().value ?? Number.POSITIVE_INFINITY;
   }

@@ -1,16 +1,16 @@
 // Large numbers as a person reads them at a glance.
 
 const STEPS = ["", " k", " M", " G", " T", " P"];
-const SIZES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+const SIZES = [" B", " KiB", " MiB", " GiB", " TiB", " PiB"];
 
 /** A count with three significant digits: `86.4 k`. */
 export function countText(count: number): string {
-  return scaled(count, 1000, (text, step) => `${text}${STEPS[step]}`);
+  return scaled(count, 1000, STEPS);
 }
 
 /** A number of bytes: `241 KiB`. */
 export function bytesText(bytes: number): string {
-  return scaled(bytes, 1024, (text, step) => `${text} ${SIZES[step]}`);
+  return scaled(bytes, 1024, SIZES);
 }
 
 /** A count with every digit: `61,706`. */
@@ -34,9 +34,9 @@ export function numberText(value: number | null | undefined): string {
   return String(Number(value.toPrecision(size >= 100 ? 3 : 2)));
 }
 
-function scaled(amount: number, base: number, write: (text: string, step: number) => string): string {
+function scaled(amount: number, base: number, units: readonly string[]): string {
   let [value, step] = [amount, 0];
   // What would be rounded up to the next step is written in it: 1 M, not 1000 k.
-  while (value >= base - 0.5 && step < STEPS.length - 1) [value, step] = [value / base, step + 1];
-  return write(step === 0 ? String(value) : String(Number(value.toPrecision(3))), step);
+  while (value >= base - 0.5 && step < units.length - 1) [value, step] = [value / base, step + 1];
+  return `${step === 0 ? value : Number(value.toPrecision(3))}${units[step]}`;
 }

@@ -26,8 +26,9 @@ export function check(kind: PropertyType, value: JsonValue): Checked {
     case "enum":
       return accept(typeof value === "string" && kind.choices.includes(value), value);
     case "dtype": {
-      const name = torchName(value)?.replace(/^torch\./, "");
-      return accept((DTYPES as readonly string[]).includes(name ?? ""), name);
+      const given = typeof value === "string" ? value : tagged(value, "$torch");
+      const name = String(given).replace(/^torch\./, "");
+      return accept((DTYPES as readonly string[]).includes(name), name);
     }
     case "device":
       return accept(typeof value === "string" && DEVICE.test(value), value);
@@ -138,23 +139,15 @@ function elements(value: JsonValue): { value: JsonValue; shape: string } | null 
   return { value: found.map((row) => row.value), shape: `${rows.length},${found[0]?.shape ?? ""}` };
 }
 
-function asFloat(value: JsonValue): number | null {
-  if (typeof value === "number") return value;
-  switch (tagged(value, "$float")) {
-    case "inf":
-      return Number.POSITIVE_INFINITY;
-    case "-inf":
-      return Number.NEGATIVE_INFINITY;
-    case "nan":
-      return Number.NaN;
-    default:
-      return null;
-  }
-}
+/** The floats that JSON has no numbers for. */
+const SPECIAL: ReadonlyMap<unknown, number> = new Map([
+  ["inf", Infinity],
+  ["-inf", -Infinity],
+  ["nan", Number.NaN],
+]);
 
-function torchName(value: JsonValue): string | undefined {
-  const name = typeof value === "string" ? value : tagged(value, "$torch");
-  return typeof name === "string" ? name : undefined;
+function asFloat(value: JsonValue): number | null {
+  return typeof value === "number" ? value : (SPECIAL.get(tagged(value, "$float")) ?? null);
 }
 
 function isSize(size: JsonValue): boolean {

@@ -61,15 +61,6 @@ function numberText(value: number): string {
   return value.toExponential().replace(/e([+-])(\d)$/, "e$10$2");
 }
 
-function prefersText(kind: PropertyType): boolean {
-  switch (kind.type) {
-    case "string":
-    case "enum":
-    case "nodeRef":
-    case "dtype":
-    case "device":
-      return true;
-    default:
-      return false;
-  }
+function prefersText({ type }: PropertyType): boolean {
+  return /^(string|enum|nodeRef|dtype|device)$/.test(type);
 }
