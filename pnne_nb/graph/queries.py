@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Self
 
@@ -250,13 +251,13 @@ class ReadableGraph:
                 at them; the document stays as it is.
         """
         with self._ledger.lock:
-            state = json_format.state_of(self._content)
+            state = self.frozen()()
             return with_places(state, self._content, self._types) if arranged else state
 
     def frozen(self) -> Callable[[], DocumentState]:
-        """Return what gives the document as it is now, as `state`, at any later time."""
+        """Return a function that gives the document as it is now, as `state`, at any later time: most are never called."""
         with self._ledger.lock:
-            return json_format.frozen(self._content)
+            return partial(json_format.state, self._content.name, self._content.parts())
 
     def to_json(self) -> str:
         """Return the text of a graph file: the same for equal documents, a line for each node and edge."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pnne_nb.compiler.ir.call_properties import CHOOSE
 from pnne_nb.compiler.ir.identifiers import is_identifier
 from pnne_nb.compiler.ir.literals import emit, emit_index
-from pnne_nb.compiler.ir.program import Argument, Attribute, Call, Constant, Ref, Sequence
+from pnne_nb.compiler.ir.program import Argument, Attribute, Call, Constant, Inside, Ref, Sequence
 from pnne_nb.compiler.ir.python_operators import (
     BINARY,
     GETATTR,
@@ -20,6 +20,7 @@ from pnne_nb.compiler.ir.python_operators import (
 )
 from pnne_nb.compiler.ir.text import Bracketed, Text
 from pnne_nb.errors import CompileError
+from pnne_nb.graph.schema.structural import CONTEXTS, Context
 
 Write = Callable[[Argument], str]
 """Writes an argument as an expression that needs no parentheses as an argument."""
@@ -39,6 +40,16 @@ _ATOM = 8
 
 _SHORT = re.compile(r"-?\w+(\.\w+)*")
 _NAME_OR_NUMBER = re.compile(r"(-?\w+)?")
+
+
+def context_calls(names: Inside) -> tuple[Text, ...]:
+    """Return the calls that make contexts, for a ``with`` statement."""
+    return tuple(_context(CONTEXTS[name]) for name in names)
+
+
+def _context(context: Context) -> str:
+    keywords = (f"{name}={emit(value)}" for name, value in context.keywords)
+    return f"{context.target}({', '.join((*map(emit, context.arguments), *keywords))})"
 
 
 def notation(call: Call, write: Write) -> Text | None:

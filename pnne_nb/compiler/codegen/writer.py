@@ -28,13 +28,15 @@ from pnne_nb.compiler.codegen.custom_source import CustomSource, import_line
 from pnne_nb.compiler.codegen.expressions import ITSELF, Expressions, takes_device
 from pnne_nb.compiler.codegen.prelude import CHECKPOINTED, EQUIPPED, REMADE, WHOLE
 from pnne_nb.compiler.codegen.source_map import Generated, NodeLine, Section, SourcePart
+from pnne_nb.compiler.codegen.syntax import context_calls
 from pnne_nb.compiler.ir.call_properties import CHOOSE, Branch, branches
 from pnne_nb.compiler.ir.identifiers import camel, is_dotted, is_identifier, parameter_name, unique
 from pnne_nb.compiler.ir.literals import emit
-from pnne_nb.compiler.ir.node_settings import NOWHERE, Inside, written
 from pnne_nb.compiler.ir.program import (
+    NOWHERE,
     Call,
     Chain,
+    Inside,
     Layer,
     Member,
     Nested,
@@ -459,7 +461,7 @@ class _Writer:
         margin = "            " if wanted else "        "
         if inside and (inside != self._inside or wanted != branch):
             self._expressions.used.add("torch")
-            contexts = written(inside)
+            contexts = context_calls(inside)
             plain = f"with {', '.join(map(str, contexts))}:"
             fits = len(margin + plain) <= WIDTH
             self._lines += laid_out(plain if fits else Bracketed("with (", contexts, "):"), margin)

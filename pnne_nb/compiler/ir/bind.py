@@ -5,9 +5,12 @@ Generated source and shape inference both use this, so what is inferred is what 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 
 import msgspec
+import torch
+from torch import nn
 
 from pnne_nb.catalog.custom import is_autograd_function
 from pnne_nb.compiler.ir.literals import TensorLiteral
@@ -76,6 +79,16 @@ def with_element_type(node: Node) -> Mapping[str, Value]:
     if node.origin is None or node.origin.dtype is None or ELEMENT in node.properties:
         return node.properties
     return {**node.properties, ELEMENT: check(DtypeType(), node.origin.dtype)}
+
+
+def element_type(module: nn.Module) -> str:
+    """Return the element type of a layer that was constructed with it; empty for the usual one."""
+    kinds = {parameter.dtype for parameter in module.parameters()}
+    if len(kinds) != 1 or kinds == {torch.float32}:
+        return ""
+    if not isinstance(module, nn.RNNBase) and ELEMENT not in inspect.signature(type(module)).parameters:
+        return ""
+    return str(kinds.pop()).removeprefix("torch.")
 
 
 def construct(spec: NodeSpec, values: Mapping[str, Value]) -> Construction:

@@ -15,6 +15,11 @@ import msgspec
 
 from pnne_nb.graph.schema.spec import Returns
 
+Inside: TypeAlias = tuple[str, ...]
+"""Names of the contexts that a node runs in, the outermost first (autocast, no_grad)."""
+
+NOWHERE: Inside = ()
+
 
 class Ref(msgspec.Struct, frozen=True, gc=False):
     """The value at an output port of a node of the same definition."""
@@ -162,7 +167,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
         again: Whether training computes a member's call again for the backward pass instead of keeping what is
             inside: ``"plain"``, or ``"restored"``, after which its buffers are put back, for they count once.
         variables: Under which names a person keeps what it gives, by output port, as far as that is known.
-        inside: Names of the contexts that it runs in, the outermost first.
+        inside: The contexts that it runs in.
     """
 
     node: str
@@ -174,7 +179,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     single: bool = True
     again: Literal["", "plain", "restored"] = ""
     variables: tuple[tuple[str, str], ...] = ()
-    inside: tuple[str, ...] = ()
+    inside: Inside = NOWHERE
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):

@@ -13,8 +13,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from pnne_nb.compiler.shapes.abstract import Meta, Seen
-from pnne_nb.compiler.shapes.symbolic import Trials
+from pnne_nb.compiler.shapes.symbolic import Meta, Seen, Trials
 
 
 def _recurrent_flops(inputs: torch.Tensor, by_input: torch.Tensor, by_state: torch.Tensor, *_: Any, **__: Any) -> int:

@@ -18,11 +18,10 @@ import torch
 from pnne_nb.compiler.ir.bind import ELEMENT, with_element_type
 from pnne_nb.compiler.ir.program import Ref
 from pnne_nb.compiler.ir.snapshot import NO_WIRES, GraphSnapshot, passed_on
-from pnne_nb.compiler.shapes.abstract import Abstract, Meta
 from pnne_nb.compiler.shapes.available_devices import missing_device
 from pnne_nb.compiler.shapes.cost import Cost, total
 from pnne_nb.compiler.shapes.mismatch import NodeFinding
-from pnne_nb.compiler.shapes.symbolic import SymbolicSize, number, symbol
+from pnne_nb.compiler.shapes.symbolic import Abstract, Meta, SymbolicSize, number, symbol
 from pnne_nb.compiler.shapes.trial import NOTHING, Outcome, attempt
 from pnne_nb.errors import Diagnostic, Fix
 from pnne_nb.graph.model.node import Node, ablated, inside

@@ -9,7 +9,7 @@ Subgraph node's definition exists, never contains itself, and has a port for eac
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from pnne_nb.errors import GraphError, UnknownFrameError, UnknownGraphError, UnknownNodeError, near, shown
 from pnne_nb.graph.model.annotation import Frame
@@ -17,6 +17,9 @@ from pnne_nb.graph.model.node import Edge, Node, split_port
 from pnne_nb.graph.schema.spec import NodeSpec, Port
 
 T = TypeVar("T")
+
+Parts: TypeAlias = dict[str, tuple[list[Node], list[Edge], dict[str, Frame]]]
+"""Nodes in their order, edges in theirs, and frames by name, by graph id."""
 
 
 class GraphIndex:
@@ -223,6 +226,13 @@ class Content:
         other.graphs = {id: graph.copy() for id, graph in self.graphs.items()}
         other.users = {id: users.copy() for id, users in self.users.items()}
         return other
+
+    def parts(self) -> Parts:
+        """Return the nodes, edges and frames of each graph as they are now: they never change, they are only replaced."""
+        return {
+            id: ([graph.nodes[name] for name in graph.order], list(graph.edges.values()), graph.frames.copy())
+            for id, graph in self.graphs.items()
+        }
 
     def require(self, id: object) -> GraphIndex:
         """Return the graph of that id.

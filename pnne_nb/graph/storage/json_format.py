@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -22,7 +22,7 @@ import msgspec
 from pnne_nb.errors import GraphError, GraphFileAccessError, GraphFileError, GraphFileNotFoundError, expect, shown
 from pnne_nb.graph.edits.apply import apply_op, check_ends, check_free, make_node
 from pnne_nb.graph.model.annotation import Frame
-from pnne_nb.graph.model.content import Content, GraphIndex, topological_order
+from pnne_nb.graph.model.content import Content, GraphIndex, Parts, topological_order
 from pnne_nb.graph.model.lint import MAX_NODES, extent
 from pnne_nb.graph.model.node import Edge, Node, split_port
 from pnne_nb.graph.model.ops import AddFrame, AddGraph, AddNode, RenameDocument
@@ -81,24 +81,14 @@ _T = TypeVar("_T")
 
 def state_of(content: Content) -> DocumentState:
     """Return a document as plain data, values in their JSON form."""
-    return frozen(content)()
+    return state(content.name, content.parts())
 
 
-def frozen(content: Content) -> Callable[[], DocumentState]:
-    """Return what gives the document as it is now, as `state_of`, whenever it is called: most never are."""
-    name = content.name
-    # Nodes, edges and frames are never changed, only replaced.
-    parts = {
-        id: ([graph.nodes[name] for name in graph.order], list(graph.edges.values()), dict(graph.frames))
-        for id, graph in content.graphs.items()
-    }
-
-    def state() -> DocumentState:
-        with without_collections():
-            graphs = {id: _graph_state(*part) for id, part in parts.items()}
-        return DocumentState(format=FORMAT, format_version=FORMAT_VERSION, name=name, graphs=graphs)
-
-    return state
+def state(name: str, parts: Parts) -> DocumentState:
+    """Return a document of that name and these parts as plain data."""
+    with without_collections():
+        graphs = {id: _graph_state(*part) for id, part in parts.items()}
+    return DocumentState(format=FORMAT, format_version=FORMAT_VERSION, name=name, graphs=graphs)
 
 
 def node_state(node: Node) -> NodeState:

@@ -12,8 +12,18 @@ from typing import final
 import msgspec
 
 from pnne_nb.compiler.ir.call_properties import CHOOSE, gives_number, numbers
-from pnne_nb.compiler.ir.node_settings import NOWHERE, Inside
-from pnne_nb.compiler.ir.program import Argument, Attribute, Call, Constant, Program, Ref, Sequence, references
+from pnne_nb.compiler.ir.program import (
+    NOWHERE,
+    Argument,
+    Attribute,
+    Call,
+    Constant,
+    Inside,
+    Program,
+    Ref,
+    Sequence,
+    references,
+)
 from pnne_nb.compiler.ir.python_operators import BINARY, GETITEM, STATEMENTS
 
 _LONGEST = 70
