@@ -14,6 +14,8 @@ from torch import nn
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from pnne_nb.compiler.analysis.nested_values import tensor_leaves
+
 _aten = torch.ops.aten
 
 _FRESH = (_aten.empty, _aten.empty_like, _aten.empty_permuted, _aten.empty_strided, _aten.new_empty,
@@ -140,9 +142,8 @@ class Digests:
     def forget(self, args: Any) -> None:
         """Forget what is kept of the tensors among the arguments of an operator that writes."""
         if self._kept:
-            for leaf in pytree.tree_leaves(args):
-                if isinstance(leaf, torch.Tensor) and _is_plain(leaf):
-                    self._kept.pop(_memory(leaf), None)
+            for tensor in filter(_is_plain, tensor_leaves(args)):
+                self._kept.pop(_memory(tensor), None)
 
 
 def _memory(tensor: torch.Tensor) -> int:
@@ -236,7 +237,7 @@ def has_large_products(module: nn.Module, inputs: Any) -> bool:
     """Return whether digests of the products of a module may be worth their time, and can be taken."""
     if any(isinstance(part, torch.jit.ScriptModule) or "_orig_mod" in part._modules for part in module.modules()):
         return False  # what is compiled would be compiled again
-    numbers = sum(leaf.numel() for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor))
+    numbers = sum(tensor.numel() for tensor in tensor_leaves(inputs))
     return numbers >= MANY_INPUTS or sum(each.numel() for each in module.parameters()) >= MANY_PARAMETERS
 
 

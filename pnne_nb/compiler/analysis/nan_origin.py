@@ -24,6 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pnne_nb.compiler import generated as parent
 from pnne_nb.compiler.analysis.interpreter import current_node
+from pnne_nb.compiler.analysis.nested_values import tensor_leaves
 
 Stage: TypeAlias = Literal["data", "weights", "forward", "loss", "backward"]
 """Where a bad value comes from: what the step was given (`data`, `weights`), or what it has computed."""
@@ -209,7 +210,7 @@ class OriginTrace(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
     ) -> Any:
         """Run an operation, and remember who made its result if that is bad."""
         del types
-        given = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        given = tensor_leaves((args, kwargs))
         bad_before = [tensor for tensor in given if _bad(tensor)]
         differentiated: Any = torch._C._current_autograd_node()
         name = str(func.overloadpacket.__name__)
@@ -220,7 +221,7 @@ class OriginTrace(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
             () if bad_before and not self._all_meant(bad_before) else tuple(map(_operand, filter(_is_float, given)))
         )
         result = func(*args, **(kwargs or {}))
-        made = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
+        made = tensor_leaves(result)
         addresses = {_address(tensor) for tensor in given}
         writes = func._schema.is_mutable
         bad = []
@@ -410,13 +411,9 @@ class OriginTrace(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
         return NanOrigin(stage, place.node, _spoken(event.operation), source, outside=outside, **event.told)
 
 
-def found(tensor: Tensor) -> str:
-    """Say what of a tensor is not finite: ``"3 NaN and 1 infinite of 64 values"``; nothing if all of it is.
-
-    Shape:
-        - tensor: any.
-    """
-    if not _bad(tensor):
+def found(tensor: object) -> str:
+    """Say what of a tensor is not finite: ``"3 NaN and 1 infinite of 64 values"``; nothing of one that is, or no tensor."""
+    if not isinstance(tensor, Tensor) or not _bad(tensor):
         return ""
     counts = {"NaN": int(tensor.isnan().sum()), "infinite": int(tensor.isinf().sum())}
     said = " and ".join(f"{count} {what}" for what, count in counts.items() if count)

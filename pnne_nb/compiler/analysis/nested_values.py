@@ -113,6 +113,11 @@ def _same(mine: torch.Tensor, theirs: torch.Tensor) -> bool:
     )
 
 
+def tensor_leaves(value: Any) -> list[torch.Tensor]:
+    """Return the tensors in nested tuples, lists and dictionaries; `tensors_in` also looks into objects."""
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
 def has_nan(results: Any) -> bool:
     """Return whether results have a NaN, which would hide a difference of what it was computed from."""
     kept = (each for each in tensors_in(results) if each.layout == torch.strided and not each.is_meta)

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Any, final
 
 import torch
-from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pnne_nb.compiler.analysis.interpreter import current_node
+from pnne_nb.compiler.analysis.nested_values import tensor_leaves
 
 
 @final
@@ -69,11 +69,11 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch doe
         self.nodes.append(node)
         if torch.Tag.nondeterministic_seeded in func.tags:
             self.random.add(node)
-        given = [self._kept(tensor) for tensor in _tensors((args, kwargs))]
+        given = [self._kept(tensor) for tensor in tensor_leaves((args, kwargs))]
         result = func(*args, **(kwargs or {}))
         for kept in given:
             kept.users.add(node)
-        for tensor in _tensors(result):
+        for tensor in tensor_leaves(result):
             self._kept(tensor, node).users.add(node)
         for tensor in _written(func, args, kwargs or {}):
             users = self._kept(tensor).users
@@ -119,13 +119,9 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch doe
             del self._by_storage[storage]
 
 
-def _tensors(values: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
-
-
 def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
     """Yield the arguments that an operation changes in place."""
     for position, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             value = args[position] if position < len(args) else kwargs.get(argument.name)
-            yield from _tensors(value)
+            yield from tensor_leaves(value)

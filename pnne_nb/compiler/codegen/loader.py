@@ -24,7 +24,7 @@ from torch import nn
 
 from pnne_nb.compiler import generated as parent
 from pnne_nb.compiler.codegen.input_check import Expected
-from pnne_nb.compiler.codegen.source_map import Generated
+from pnne_nb.compiler.codegen.source_map import Generated, NodeLine
 from pnne_nb.errors import CompileError
 from pnne_nb.graph.storage.json_format import DocumentState
 from pnne_nb.process.fork import fork_safe
@@ -121,6 +121,12 @@ def find(key: str) -> Loaded | None:
     """Return the class with that key, or with that file name in tracebacks, or None."""
     with _lock:
         return _loaded.get(key.removeprefix("<").removesuffix(">"))
+
+
+def line_at(filename: str, number: int) -> NodeLine | None:
+    """Return the node of a line of generated source; None for other files and lines."""
+    loaded = find(filename)
+    return None if loaded is None else loaded.generated.lines.get(number)
 
 
 def loaded_from(model: nn.Module) -> Loaded | None:

@@ -300,6 +300,15 @@ class Unit(msgspec.Struct, frozen=True, dict=True):  # dict: for what is derived
         return inside[""]
 
 
+def ports_in(results: Returns) -> Iterator[str]:
+    """Yield the output ports of a result, however it is taken apart."""
+    for item in results:
+        if isinstance(item, str):
+            yield item
+        else:
+            yield from ports_in(item)
+
+
 def references(call: Call) -> Iterator[Ref]:
     """Yield the values that a call reads, as often as it reads them."""
     for argument in call.arguments:

@@ -325,12 +325,9 @@ class _Facts:
         self.diagnostics.set(path, found or None)
 
     def drop(self, path: str) -> None:
-        """Forget a node."""
-        self.resolved.set(path, None)
-        self.costs.set(path, None)
-        self.findings.set(path, None)
-        self.lint.set(path, None)
-        self.diagnostics.set(path, None)
+        """Forget a node; its shapes have the paths of ports."""
+        for table in (self.resolved, self.costs, self.findings, self.lint, self.diagnostics):
+            table.set(path, None)
 
     def clear(self) -> None:
         """Forget everything."""

@@ -12,6 +12,7 @@ from pnne_nb.compiler.passes.equivalence import Promise
 from pnne_nb.compiler.passes.graph_pass import Pass, PassSubject, Rewrite
 from pnne_nb.compiler.passes.report import Change
 from pnne_nb.compiler.pipeline.compile import program_of
+from pnne_nb.compiler.shapes.available_devices import available_devices
 from pnne_nb.errors import PassError, expect
 
 
@@ -64,11 +65,5 @@ def check_device(node: str, name: str) -> None:
         raise
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise PassError(
-            f"{node} cannot be on {name!r}: this machine has {', '.join(_available())}. ({str(error).splitlines()[0]})"
+            f"{node} cannot be on {name!r}: this machine has {', '.join(available_devices())}. ({str(error).splitlines()[0]})"
         ) from error
-
-
-def _available() -> list[str]:
-    found = ["cpu"]
-    found += [f"cuda:{index}" for index in range(torch.cuda.device_count())]
-    return found + (["mps"] if torch.backends.mps.is_available() else [])
