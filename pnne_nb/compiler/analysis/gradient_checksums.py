@@ -29,14 +29,7 @@ def parameter_bytes(module: nn.Module) -> int:
 def collected(
     one: nn.Module, other: nn.Module, *, whole: bool, few: bool = False
 ) -> Iterator[tuple[Gradients, Gradients]]:
-    """Collect the gradients of two modules in this block: copies that nobody else uses.
-
-    Args:
-        one: The first.
-        other: The second.
-        whole: Whether all are kept as they are, rather than large ones as checksums.
-        few: Whether they come from `DigestedProducts`, which repeat few numbers in large ones.
-    """
+    """Collect the gradients of two modules in this block (`Gradients`)."""
     found = Gradients(one, whole=whole, few=few), Gradients(other, whole=whole, few=few)
     try:
         yield found

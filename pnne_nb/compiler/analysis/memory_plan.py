@@ -182,12 +182,7 @@ def measure_memory(
 ) -> MemoryPlan:
     """Run a compiled model on fake tensors, and return the memory that it would use.
 
-    Args:
-        model: From ``pn.compile``; it is not changed.
-        args: Positional inputs; only their shapes and types matter.
-        kwargs: Those by name.
-        training: Whether to run a training step, forward and backward, rather than a forward pass for inference.
-        data: Whether to run it on copies with their data, for a model that looks at it; that does take the memory.
+    With `data`, a copy runs with its data, for a model that looks at them; that does take the memory.
     """
     tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     inputs = tensor_leaves((args, dict(kwargs)))

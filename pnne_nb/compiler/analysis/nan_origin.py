@@ -133,11 +133,7 @@ class NanOrigin(msgspec.Struct, frozen=True):
     outside: bool = False
 
     def rows(self, examples: int) -> tuple[int, ...]:
-        """Return the examples of a batch whose values are bad, where a dimension of the result tells.
-
-        Args:
-            examples: Size of the batch.
-        """
+        """Return the examples of a batch whose values are bad, where a dimension of the result tells."""
         for dimension, size in enumerate(self.shape[:2]):
             if size == examples:
                 return self.bad[dimension]
@@ -236,11 +232,7 @@ class OriginTrace(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
         return result
 
     def origin(self, results: Iterable[Tensor]) -> NanOrigin | None:
-        """Tell where the first bad value behind `results` was made; None if all of them are finite, or nobody knows.
-
-        Args:
-            results: The loss or the gradients, any shapes.
-        """
+        """Tell where the first bad value behind `results` was made; None if all of them are finite, or nobody knows."""
         ends: list[_Event] = []
         for tensor in results:
             if _bad(tensor):

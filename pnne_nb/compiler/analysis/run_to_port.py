@@ -65,12 +65,7 @@ def compile_to_port(graph: NodeGraph, port: str, reuse: nn.Module | None = None)
 
 
 def run_fragment(fragment: Fragment, args: Sequence[Any]) -> Any:
-    """Return what the port gives, without gradients.
-
-    Args:
-        fragment: From `compile_to_port`.
-        args: Values of its Inputs; tensors are copied, and moved to the model's device.
-    """
+    """Return what the port gives, without gradients, for copies of its inputs on the model's device."""
     device = next((tensor.device for tensor in _tensors(fragment.model).values()), None)
 
     def own(value: Any) -> Any:

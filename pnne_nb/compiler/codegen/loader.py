@@ -69,11 +69,7 @@ class Loaded:
         return model
 
     def empty(self, own: type[nn.Module] | None = None) -> nn.Module:
-        """Return a model without parameters or submodules, for unpickling.
-
-        Args:
-            own: The class that it has beside its generated one (`own_class`).
-        """
+        """Return a model without parameters or submodules, for unpickling."""
         cls = self.cls if own is None else self.module.__dict__["joined"](self.cls, own)
         model: nn.Module = object.__new__(cls)
         self.instances[model] = ()

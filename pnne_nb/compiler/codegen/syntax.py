@@ -55,10 +55,6 @@ def _context(context: Context) -> str:
 def notation(call: Call, write: Write) -> Text | None:
     """Return a function call in Python's own syntax, or None if it has none.
 
-    Args:
-        call: Of kind function.
-        write: For its arguments.
-
     Raises:
         CompileError: If it cannot be written.
     """

@@ -64,11 +64,7 @@ def bind(
 ) -> BoundCall:
     """Bind the call of a module, function or method node to its arguments.
 
-    Args:
-        spec: Its type.
-        properties: The values that were set explicitly.
-        wires: What arrives at its input ports, variadic ports as ``tensors_0``, ``tensors_1`` …
-        resolved: Values of the properties that are ``"auto"``.
+    `resolved` are the values of ``"auto"`` properties. The wires of a variadic port are ``tensors_0``, ``tensors_1`` …
     """
     arguments, keywords = passed(spec, {**properties, **resolved} if resolved else properties, wires)
     return BoundCall(arguments, keywords, *spec.taken_apart(properties))

@@ -66,9 +66,7 @@ def numbers(program: Program) -> set[str]:
 def gives_number(call: Call, known: Container[str]) -> bool:
     """Return whether a call returns numbers, tuples of numbers, or an attribute of a tensor such as its dtype.
 
-    Args:
-        call: The call.
-        known: The nodes before it of which that is so.
+    `known` are the nodes before it whose calls do.
     """
     if call.keywords:
         return False

@@ -40,10 +40,6 @@ _EXACT = frozenset(
 def emit(value: object, depth: int = 0) -> str:
     """Return `value` as a Python expression that evaluates to an equal value of the same type.
 
-    Args:
-        value: One of the constants of ``graph.schema.values``.
-        depth: How deep `value` is nested inside the constant that is written.
-
     Raises:
         CompileError: If `value` is not one of these constants, or is nested too deep.
     """

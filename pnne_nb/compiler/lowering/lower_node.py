@@ -56,14 +56,9 @@ def lower_node(
     context: LoweringContext,
     constructions: dict[str, Construction],
 ) -> tuple[Member | None, Call | None]:
-    """Return the member of a node in its class, and its call in ``forward``.
+    """Return the member of a node in its class, and its call in ``forward``; add a new construction to `constructions`.
 
-    Args:
-        node: Of any type but Input, Output and Constant, which are neither held nor called.
-        spec: Its type.
-        wires: What arrives at its inputs.
-        context: What else it depends on.
-        constructions: Those that were made so far, by what they are made from; a new one is added.
+    Nodes of the types Input, Output and Constant have neither.
     """
     member: Member | None = None
     if spec.kind == "structural" and node.type in _HOLDING:
@@ -190,15 +185,9 @@ def automatic_sizes(
     resolved: Resolved,
     diagnostics: list[Diagnostic],
 ) -> Mapping[str, Value]:
-    """Return inferred values of ``"auto"`` properties, which must be the same for every use of the definition.
+    """Return inferred values of ``"auto"`` properties.
 
-    Args:
-        node: Whose they are.
-        names: The properties.
-        snapshot: The definition that it is in.
-        uses: Paths of the uses of that definition, with a dot after each.
-        resolved: What was inferred for each use.
-        diagnostics: What is not known, or differs from use to use, is added to it.
+    A value that is not known, or differs between `uses` of the definition, is added to `diagnostics`.
     """
     sizes: dict[str, Value] = {}
     for name in names:

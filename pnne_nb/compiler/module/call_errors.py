@@ -205,11 +205,6 @@ def inside_box(box: object, part: object) -> list[str]:
 def constructed(loaded: loader.Loaded, opaque: Sequence[nn.Module], expected: tuple[Expected, ...] = ()) -> nn.Module:
     """Construct a model; errors name the node.
 
-    Args:
-        loaded: Its class.
-        opaque: The modules that its constructor takes.
-        expected: What the document's Input nodes say.
-
     Raises:
         CompileError: If a node is placed on a device that is not here, or the constructor of a layer refuses its
             properties; the node is named.

@@ -176,13 +176,7 @@ def _run(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
 
 
 def rewire(subject: PassSubject, graph: str, sources: dict[str, str]) -> None:
-    """Connect all consumers of an output to another output.
-
-    Args:
-        subject: Whose graph to edit.
-        graph: The graph that holds the nodes.
-        sources: New outputs (``"node.port"``) by old ones.
-    """
+    """Connect all consumers of outputs (``"node.port"``, the keys of `sources`) to other outputs."""
     ops: list[Op] = []
     for source, target in subject.graph.graphs[graph].edges:
         if source in sources:

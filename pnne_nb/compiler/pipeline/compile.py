@@ -237,11 +237,6 @@ def require_finished(
 ) -> None:
     """Raise if lint finds an error in a document, or after an edit, in what the edit affects.
 
-    Args:
-        graph: The document.
-        snapshots: Its graphs now.
-        before: Its graphs when nothing was wrong; empty if that is not known.
-
     Raises:
         CompileError: If it is unfinished or wrong; ``diagnostics`` lists every reason.
     """

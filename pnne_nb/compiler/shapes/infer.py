@@ -75,10 +75,6 @@ def infer_shapes(graph: NodeGraph) -> dict[str, TensorSpec]:
 def infer(graph: NodeGraph, snapshots: dict[str, GraphSnapshot] | None = None) -> Shapes:
     """Return all shapes that can be inferred, and the diagnostics.
 
-    Args:
-        graph: The document.
-        snapshots: Its graphs, if they have been read already.
-
     Raises:
         ArgumentError: If `graph` is no graph.
     """

@@ -179,9 +179,7 @@ def mark(graph: NodeGraph) -> int:
 def former_paths(graph: NodeGraph, model: nn.Module) -> Former:
     """Return the paths that the modules of nodes have in an older model, by their paths now, if any have moved.
 
-    Args:
-        graph: The document as it is now.
-        model: Made of it, or any other: that may have the names from before the document was changed.
+    A model that was not made of the document may have names from before the document was changed.
     """
     track = _track(graph)
     known, since = _made.get(model, (None, 0))

@@ -22,12 +22,7 @@ _Slot = tuple[tuple[int, ...], int, str]
 
 
 def unified(programs: Mapping[str, Program], comments: Comments) -> tuple[dict[str, Program], Comments]:
-    """Return the merged classes, and the comments that apply to every class that was merged.
-
-    Args:
-        programs: Every class by definition.
-        comments: As of the classes apart.
-    """
+    """Return the merged classes, and the comments that apply to every class that was merged."""
     return _Merging(dict(programs), comments).run()
 
 

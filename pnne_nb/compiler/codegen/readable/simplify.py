@@ -24,13 +24,7 @@ from pnne_nb.graph.document import NodeGraph
 
 
 def tidied(unit: Unit, comments: Comments, parts: Mapping[str, PartCounts]) -> tuple[Unit, Comments]:
-    """Return a program in its readable form, and the comments that still apply.
-
-    Args:
-        unit: The lowered document.
-        comments: What to say at the end of each node's line, by definition and node.
-        parts: How many parts values have, by definition.
-    """
+    """Return a program in its readable form, and the comments that still apply."""
     programs = {id: inlined(program) for id, program in unit.programs.items()}
     chains = {
         id for id, program in programs.items() if id and is_chain(program) and not _holds_opaque(program, programs)
