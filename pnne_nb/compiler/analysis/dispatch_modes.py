@@ -25,21 +25,21 @@ LEAST_PRODUCTS = 2**21
 """Multiplications from which on an operator takes longer than the digest of its operands."""
 
 LEAST_SHARE = 24
-"""Multiplications for each number that is read or written from which on it does."""
+"""Multiplications per number that is read or written from which on that holds."""
 
 _TABLE = 2**17
-"""Random numbers that results are made of."""
+"""Number of random numbers that results are made of."""
 
 _FEW, _STEP = 2**17, 61
-"""Numbers from which on the gradient of a weight repeats few of them, and after how many each of its rows begins anew."""
+"""Elements from which on the gradient of a weight repeats few numbers, and the step between the starts of its rows."""
 
 _DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 _READS = (_aten.is_nonzero, _aten.nonzero, _aten.masked_select)
-"""Operators whose result is a number, or has a shape, that goes by values; torch tags most, but not all of them."""
+"""Operators whose result is a number, or has a shape, that depends on values; torch tags most of them, but not all."""
 
 MANY_PARAMETERS, MANY_INPUTS = 2**20, 2**14
-"""Numbers below which no product of a module is large, as a rule."""
+"""Numbers of elements below which a module usually has no large product."""
 
 
 @final
@@ -68,7 +68,7 @@ class ReadsError(Exception):
 
 
 class Digest(NamedTuple):
-    """What a tensor holds, in short.
+    """Digest of a tensor's content.
 
     Attributes:
         crc: Of its bytes, in the order in which they lie.
@@ -162,8 +162,8 @@ class DigestedProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]  # t
         digests: Of operands.
 
     Attributes:
-        is_certain: Whether that follows: False once code reads values, by which it may go on, which raises `ReadsError`;
-            or once a NaN occurs, which hides what it was computed from.
+        is_certain: Whether equal results prove that: not after code reads values, on which it may depend (`ReadsError`), nor
+            after a NaN occurs, which hides what it was computed from.
     """
 
     def __init__(self, digests: Digests) -> None:
@@ -298,7 +298,7 @@ def _writes(func: Any) -> bool:
 
 
 def _has_mask(args: tuple[Any, ...]) -> bool:
-    """Return whether the result of an indexing has a shape that goes by values."""
+    """Return whether the shape of an indexing's result depends on values."""
     return any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1])
 
 

@@ -65,7 +65,7 @@ class Gradients:
                     self._hooks.append(parameter.register_hook(before))  # type: ignore[no-untyped-call]  # torch does not say
 
     def close(self) -> None:
-        """Add nothing from now on; Python's garbage collection does not find a module that has such hooks."""
+        """Remove the hooks: Python's garbage collection does not find a module that has them."""
         for hook in self._hooks:
             hook.remove()
 

@@ -143,8 +143,8 @@ def plan_memory(
     """Plan the memory of a forward pass or of a training step: lifetimes, and the peak with its node.
 
     The model runs on tensors without data, so this costs no memory itself, and works for a model that would not fit.
-    Counted is what tensors hold, on all devices together and, in ``devices``, on each; what kernels use inside for a
-    moment is not.
+    It counts what tensors hold, on all devices together and, in ``devices``, on each, but not what kernels use inside
+    for a moment.
 
     Args:
         model: A document, or a model compiled from one.

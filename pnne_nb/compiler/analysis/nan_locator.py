@@ -37,7 +37,7 @@ def detect_anomaly(model: nn.Module) -> Iterator[None]:
             loss_fn(model(x), y).backward()
 
     A node *makes* one if its inputs are free of it; what only passes on is not named. An infinity that a node has
-    among its own properties (a mask filled with ``-inf``) is meant, and so is what comes of infinite inputs. An infinity
+    among its own properties (a mask filled with ``-inf``) is intended, and so is what comes of infinite inputs. An infinity
     that is absorbed on the way, as by a softmax, does no harm; one that reaches the model's output is named there.
 
     Costs nothing outside the ``with`` block. Inside, each node's result is looked at, and the model is traced

@@ -88,7 +88,8 @@ def notation(call: Call, write: Write) -> Text | None:
             raise CompileError(f"{name!r} cannot be the name of an attribute.")
         return f"{operand(operands[0], write)}.{name}"
     if is_operator(call.target, len(operands)):
-        return _binary(call, write) if len(operands) == 2 else _unary(call, write)
+        unary = len(operands) == 1 and f"{UNARY[call.target][0]}{operand(operands[0], write, _binding(call))}"
+        return unary or _binary(call, write)
     return None
 
 
@@ -124,10 +125,6 @@ def _binary(call: Call, write: Write) -> str:
     right = operand(call.arguments[1], write, own + (symbol != "**"))
     hugged = symbol == "**" and _SHORT.fullmatch(left) and _SHORT.fullmatch(right)
     return f"{left}**{right}" if hugged else f"{left} {symbol} {right}"
-
-
-def _unary(call: Call, write: Write) -> str:
-    return f"{UNARY[call.target][0]}{operand(call.arguments[0], write, _binding(call))}"
 
 
 def _index(index: Argument, write: Write) -> str:

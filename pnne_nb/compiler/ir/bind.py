@@ -32,7 +32,7 @@ from pnne_nb.graph.schema.spec import AUTO, NodeSpec, Port, Returns
 from pnne_nb.graph.schema.values import DTYPES, MEMORY_FORMATS, TorchConstant, Value
 
 ELEMENT = "dtype"
-"""Argument of torch's layers by which they are made of another element type; no property of any node."""
+"""Argument of torch's layers that sets their element type; it is no property of a node."""
 
 
 class BoundCall(msgspec.Struct, frozen=True):

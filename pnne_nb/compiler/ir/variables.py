@@ -13,7 +13,7 @@ from pnne_nb.compiler.ir.python_operators import GETATTR, GETITEM
 from pnne_nb.graph.schema.spec import Returns
 
 GENERIC = ("x", "out", "h", "y", "z", "u", "v", "w")
-"""What values are called that go through several nodes, and what may be overwritten."""
+"""Names of values that pass through several nodes; they may be overwritten."""
 
 _PLUMBING = frozenset(
     {
@@ -25,7 +25,7 @@ _PLUMBING = frozenset(
 
 _BUILTINS = frozenset(dir(builtins))
 _NAMED_CHAIN = 3
-"""As many values in a row may have the name of the layer that they begin with."""
+"""So many values in a row may have the name of the layer that makes the first."""
 
 
 @final

@@ -15,11 +15,6 @@ from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.graph.schema.structural import INSIDE
 from pnne_nb.graph.schema.values import Value
 
-AuthorVariables = tuple[tuple[str, str], ...]
-"""Variables by output port."""
-
-NO_VARIABLES: AuthorVariables = ()
-
 Resolved = Mapping[str, Mapping[str, Value]]
 """Values of properties that are ``"auto"``, by node path and property."""
 
@@ -33,10 +28,10 @@ class LoweringContext(msgspec.Struct, frozen=True, gc=False):  # a tree, and one
     """Inputs of the lowering of a node, beside the node and its wires.
 
     Attributes:
-        path: Of the attribute that holds its module.
-        owner: Of the one that is called: another node's, if it shares that.
-        inputs: Of the graph that it shows.
-        outputs: Of the graph that it shows.
+        path: Path of the attribute that holds its module.
+        owner: Path of the module that is called: another node's, if it shares that.
+        inputs: Inputs of the graph that it shows.
+        outputs: Outputs of that graph.
         holds: Class of the content of an opaque module (`Program.holds`).
         sizes: Values of its ``"auto"`` properties.
     """
@@ -77,7 +72,7 @@ def lower_node(
         return member, call
     if is_uncalled(node) and not wires:
         return member, None
-    variables, around = author_variables(node, spec), inside(node)
+    variables, around = _variables(node, spec), inside(node)
     if variables or around:
         call = msgspec.structs.replace(call, variables=variables, inside=around)
     return member, call
@@ -163,18 +158,14 @@ def _weight(spec: NodeSpec, node: Node, path: str) -> Weight:
     )
 
 
-def author_variables(node: Node, spec: NodeSpec) -> AuthorVariables:
-    """Return the variables that the author of an imported module uses for the outputs of a node."""
-    found = tuple(node.origin.variables.items()) if node.origin is not None else NO_VARIABLES
-    if spec.kind in ("function", "method") and len(found) == 1 and _is_named(node, found[0][1]):
-        return ((found[0][0], node.name),)
+def _variables(node: Node, spec: NodeSpec) -> tuple[tuple[str, str], ...]:
+    """Return the variables that the author of an imported module uses for the outputs of a node, by port."""
+    found = tuple(node.origin.variables.items()) if node.origin is not None else ()
+    if spec.kind in ("function", "method") and len(found) == 1:
+        plain = node.name.rstrip("0123456789").rstrip("_")
+        if plain not in (node.type.rstrip("_"), node.type.removeprefix("operator_")):  # a person has named it
+            return ((found[0][0], node.name),)
     return found
-
-
-def _is_named(node: Node, variable: str) -> bool:
-    """Return whether a person has given a function's node a name that is neither the variable's nor its type's."""
-    plain = node.name.rstrip("0123456789").rstrip("_")
-    return node.name != variable and plain not in (node.type.rstrip("_"), node.type.removeprefix("operator_"))
 
 
 def automatic_sizes(

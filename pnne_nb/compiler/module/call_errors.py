@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from traceback import walk_tb
 from types import CodeType, TracebackType
-from typing import Any, final
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -35,7 +35,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 _CALLING = tuple(
     code for call in (nn.Module._wrapped_call_impl, nn.Module._call_impl) for code in _codes(call.__code__)
 )
-"""What calls the ``forward`` of a module."""
+"""Code of torch that calls the ``forward`` of a module."""
 
 
 def _shorten(error: BaseException, around: CodeType) -> None:
@@ -51,7 +51,9 @@ def _shorten(error: BaseException, around: CodeType) -> None:
     steps: list[TracebackType] = []
     step = error.__traceback__
     while step is not None:
-        if not _hides(step, around):
+        frame = step.tb_frame
+        # A frame that only calls the next one is torch's, or says so itself, as pytest's do.
+        if frame.f_code not in (*_CALLING, around) and frame.f_locals.get("__tracebackhide__") is not True:
             steps.append(step)
         step = step.tb_next
     modules = [str(step.tb_frame.f_globals.get("__name__", "")).split(".") for step in steps]
@@ -65,23 +67,16 @@ def _shorten(error: BaseException, around: CodeType) -> None:
     error.__traceback__ = following
 
 
-def _hides(step: TracebackType, around: CodeType) -> bool:
-    """Return whether a frame only calls the next one: it is torch's, or says so itself, as pytest's frames do."""
-    frame = step.tb_frame
-    return frame.f_code in (*_CALLING, around) or frame.f_locals.get("__tracebackhide__") is True
-
-
 NOT_FINITE = "not-finite"
-"""Code of what ``compiler.analysis.nan_locator`` finds."""
+"""Code of the diagnostics of ``compiler.analysis.nan_locator``."""
 
 _MODULE_CALL = nn.Module.__call__
 
 _around: dict[int, Callable[[], AbstractContextManager[None]]] = {}
-"""In what each model runs that is followed now, by its identity: in whichever thread it is called."""
+"""Context in which each followed model runs, in every thread, by its identity."""
 
 
-@final
-class Failure:
+class Failure(NamedTuple):
     """The place in generated code where an exception was raised.
 
     Attributes:
@@ -89,9 +84,8 @@ class Failure:
         inputs: Its inputs in words, by variable.
     """
 
-    def __init__(self, node: str, inputs: dict[str, str]) -> None:
-        self.node = node
-        self.inputs = inputs
+    node: str
+    inputs: dict[str, str]
 
 
 def blame(error: BaseException) -> str | None:

@@ -61,7 +61,7 @@ def make(graph: NodeGraph, lowered: Lowered, loaded: Loaded, reuse: nn.Module | 
     whole = next((module for path, module in pairs if not path and path not in loaded.generated.boxes), nn.Module())
     ready = {id(tensor) for tensor in (*whole.parameters(), *whole.buffers())}
     require_room(lowered.unit, lambda: loaded.cls(*opaque), absent)
-    with _Undrawn() if proof else nullcontext():
+    with _Undrawn() if proof else nullcontext():  # type: ignore[no-untyped-call]  # torch does not say
         model = constructed(loaded, opaque, expected)
     carried: dict[str, str] = {}
     if reuse is not None and source is not None:
@@ -86,10 +86,7 @@ def make(graph: NodeGraph, lowered: Lowered, loaded: Loaded, reuse: nn.Module | 
 
 @final
 class _Undrawn(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not say
-    """During a ``with`` block, weights are not drawn: memory that nobody writes to is none."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # torch does not say
+    """During a ``with`` block, weights are not drawn: memory that nobody writes to costs nothing."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

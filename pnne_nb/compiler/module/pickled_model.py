@@ -30,7 +30,7 @@ class PickledModel(msgspec.Struct, frozen=True):
 
 
 _restored: weakref.WeakValueDictionary[str, Loaded] = weakref.WeakValueDictionary()
-"""What classes of other processes are here, by their keys there: these differ where registered objects are used."""
+"""Classes that came from other processes, by their keys there: keys differ where registered objects are used."""
 
 
 def forget() -> None:

@@ -6,6 +6,7 @@ import copy
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
 import torch
@@ -84,10 +85,8 @@ class PassSubject:
 
     def is_called_by_code(self, id: str) -> bool:
         """Return whether opaque code calls a graph, so that its inputs and outputs are fixed."""
-        users = [
-            snapshot.id for snapshot in self._all.values() for node in snapshot.nodes.values() if node.definition == id
-        ]
-        return any(user not in self.snapshots for user in users)
+        boxes = [snapshot for snapshot in self._all.values() if snapshot.id not in self.snapshots]
+        return any(node.definition == id for snapshot in boxes for node in snapshot.nodes.values())
 
     def module(self, path: str) -> nn.Module:
         """Return the module of a node, its own or a shared one."""
@@ -115,6 +114,7 @@ class PassSubject:
 
 
 @final
+@dataclass(eq=False, repr=False)
 class Rewrite:
     """The changes of a pass to a graph.
 
@@ -125,11 +125,10 @@ class Rewrite:
         tensors: New parameters and buffers of the new model, by name.
     """
 
-    def __init__(self) -> None:
-        self.changes: list[Change] = []
-        self.skipped: dict[str, str] = {}
-        self.gains: list[Gain] = []
-        self.tensors: dict[str, torch.Tensor] = {}
+    changes: list[Change] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    gains: list[Gain] = field(default_factory=list)
+    tensors: dict[str, torch.Tensor] = field(default_factory=dict)
 
 
 class Pass(ABC):

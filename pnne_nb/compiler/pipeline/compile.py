@@ -223,7 +223,7 @@ def _finished(graph: NodeGraph, before: Lowered | None = None) -> dict[str, Grap
 
 
 def _finish(graph: NodeGraph, lowered: Lowered) -> Unit:
-    """Do what nodes ask for: devices, and computing again instead of keeping."""
+    """Apply what nodes ask for: recomputation, and devices."""
     return place(recompute(lowered.unit, lowered.snapshots), lowered.snapshots, graph)
 
 

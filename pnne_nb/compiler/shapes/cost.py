@@ -34,10 +34,10 @@ _FORMULAS: dict[Any, Any] = {
 }
 
 PIECES = 10_000
-"""A tensor is cut into so many at most while a node is tried: a graph file may ask for a hundred million."""
+"""Most pieces that a trial cuts a tensor into: a graph file may ask for a hundred million."""
 
 OPERATIONS = 30_000
-"""A trial of a node makes so many at most; ``tensor_split`` makes one for each piece."""
+"""Most operations of a trial; ``tensor_split`` makes one for each piece."""
 
 
 class TooManyPiecesError(ValueError):
@@ -62,8 +62,8 @@ class MultiplyAdds(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
     slow down a training in another thread, and count it. This counts in its own thread only.
 
     Args:
-        pieces: That a tensor may be cut into: a graph file, which is tried unasked, must not take all memory.
-        operations: That there may be. What a person runs has no bounds, `math.inf`.
+        pieces: Most pieces of a tensor: a graph file, which is tried unasked, must not take all memory.
+        operations: Most operations; `math.inf` for what a person runs.
 
     Attributes:
         count: Multiply-adds so far.

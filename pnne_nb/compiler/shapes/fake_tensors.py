@@ -34,16 +34,13 @@ def imitation(model: nn.Module, inputs: Any) -> Iterator[tuple[nn.Module, Any]]:
     memo: dict[int, Any] = {id(tensor): fake(tensor) for tensor in tensors}
     twin = without_counting(copy.deepcopy(model, memo))
     given = pytree.tree_map(lambda leaf: fake(leaf) if isinstance(leaf, torch.Tensor) else leaf, inputs)
-    with unlogged(), mode, _OneCpu():
+    with unlogged(), mode, _OneCpu():  # type: ignore[no-untyped-call]  # nor here
         yield twin, given
 
 
 @final
 class _OneCpu(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not say
-    """Has fake tensors of ``cpu:0`` on ``cpu``: those with data are told apart by nothing, and fake ones could not be mixed."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # torch does not say
+    """Puts fake tensors of ``cpu:0`` on ``cpu``: operations mix real tensors of both, but refuse to mix fake ones."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -59,22 +59,15 @@ def dtype_findings(spec: NodeSpec, inputs: Mapping[str, Abstract]) -> Iterator[N
             continue
         integer = value.dtype in _INTEGER
         floating = value.dtype.startswith(("float", "bfloat", "complex"))
+        given = f"{value} {value.dtype}"
         if port.dtypes == "floating" and not floating:
-            yield NodeFinding(
-                "dtype-mismatch",
-                f"{spec.type} computes with floating-point numbers, but {port.name} is {value} {value.dtype}.",
-                port.name,
-                "Convert it first, or set the dtype of the Input it comes from to 'float32'.",
-                dtype="float32",
-            )
+            dtype, said = "float32", f"{spec.type} computes with floating-point numbers, but {port.name} is {given}."
         elif port.dtypes == "integer" and not integer:
-            yield NodeFinding(
-                "dtype-mismatch",
-                f"{spec.type} needs integers at {port.name}, and gets {value} {value.dtype}.",
-                port.name,
-                "Convert it first, or set the dtype of the Input it comes from to 'int64'.",
-                dtype="int64",
-            )
+            dtype, said = "int64", f"{spec.type} needs integers at {port.name}, and gets {given}."
+        else:
+            continue
+        hint = f"Convert it first, or set the dtype of the Input it comes from to {dtype!r}."
+        yield NodeFinding("dtype-mismatch", said, port.name, hint, dtype=dtype)
 
 
 def inferred_sizes(

@@ -65,8 +65,6 @@ class Scope:
         self._symbols: Symbols = {}
         self._unfinished: set[str] = set()  # nodes that are still to be tried: the last update was given up
         self._rank: dict[str, int] = {name: index for index, name in enumerate(self.snapshot.order)}
-        self._sharers: dict[str, set[str]] = {}  # by owner; some may share no more
-        self._note_sharers(self.snapshot.nodes)
 
     def redraw(self, snapshot: GraphSnapshot) -> set[str]:
         """Update the snapshot, and return the nodes that are new or have other wires."""
@@ -82,25 +80,15 @@ class Scope:
         dirty = {name for name, node in snapshot.nodes.items() if known.get(name) is not node}
         if old.wires is not snapshot.wires:
             wires = old.wires
-            dirty |= {name for name, own in snapshot.wires.items() if _differ(wires.get(name), own)}
+            # Most are the very same object: comparing what they hold would take longer than everything else.
+            renewed = [(name, own) for name, own in snapshot.wires.items() if wires.get(name) is not own]
+            dirty |= {name for name, own in renewed if (wires.get(name) or NO_WIRES) != own}
             dirty |= {name for name in wires.keys() - snapshot.wires.keys() if wires[name] and name in snapshot.nodes}
-        self._note_sharers(dirty)
-        dirty |= {
-            sharer
-            for name in dirty & self._sharers.keys()
-            for sharer in self._sharers[name]
-            if sharer in snapshot.nodes and snapshot.nodes[sharer].shares == name
-        }
+        dirty |= {name for name, node in snapshot.nodes.items() if node.shares in dirty} if dirty else set()
         self.edited |= dirty
         for name in dirty:
             self.edited.update(snapshot.followers.get(name, ()))
         return dirty
-
-    def _note_sharers(self, names: Iterable[str]) -> None:
-        for name in names:
-            owner = self.snapshot.nodes[name].shares
-            if owner is not None:
-                self._sharers.setdefault(owner, set()).add(name)
 
     def update(
         self,
@@ -194,7 +182,7 @@ class Scope:
             if node.shares is not None:
                 # Its parameters are the owner's, and are counted there.
                 cost = replace(outcome.cost, parameters=0, memory=0)
-                return Outcome(outcome.outputs, None, outcome.findings, cost)
+                return Outcome(outcome.outputs, {}, outcome.findings, cost)
             return outcome
         match node.type:
             case "Input":
@@ -294,11 +282,6 @@ class Scope:
             return diagnostic
         fix = Fix(source.node, "dtype", finding.dtype, f"Set dtype of {source.node} to {finding.dtype}")
         return msgspec.structs.replace(diagnostic, fix=fix)
-
-
-def _differ(one: Mapping[str, Ref] | None, other: Mapping[str, Ref] | None) -> bool:
-    # Most are the very same object: comparing what they hold would take longer than everything else.
-    return one is not other and (one or NO_WIRES) != (other or NO_WIRES)
 
 
 def _not_ablated(why: str, instead: str) -> NodeFinding:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any, final
 
+import msgspec
 import torch
 from torch import nn
 from torch.func import functional_call
@@ -47,7 +48,7 @@ CACHED = 20_000
 
 
 @final
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, eq=False):
     """What a trial of a node found.
 
     Attributes:
@@ -57,19 +58,10 @@ class Outcome:
         cost: What it costs, as far as it could be run.
     """
 
-    __slots__ = ("cost", "findings", "outputs", "resolved")
-
-    def __init__(
-        self,
-        outputs: Mapping[str, Abstract],
-        resolved: Mapping[str, Value] | None = None,
-        findings: tuple[NodeFinding, ...] = (),
-        cost: Cost = FREE,
-    ) -> None:
-        self.outputs = outputs
-        self.resolved = resolved or {}
-        self.findings = findings
-        self.cost = cost
+    outputs: Mapping[str, Abstract]
+    resolved: Mapping[str, Value] = {}
+    findings: tuple[NodeFinding, ...] = ()
+    cost: Cost = FREE
 
 
 NOTHING = Outcome({})
@@ -100,7 +92,7 @@ def attempt(
         inside: The contexts that it runs in.
     """
     inside = inside if inside and casts(inside) else ()  # the others change no shape and no element type
-    key = (id(spec), tuple((name, _key(value)) for name, value in properties.items()), tuple(inputs.items()), inside)
+    key = (id(spec), tuple((name, repr(value)) for name, value in properties.items()), tuple(inputs.items()), inside)
     found = _outcomes.get(key)
     if found is not None:
         _outcomes.move_to_end(key)
@@ -191,14 +183,13 @@ class _Trial:
         return max((len(value.trials) for value in self._inputs.values()), default=1)
 
     def _connected(self) -> bool:
-        for port in self._spec.inputs:
-            if port.optional or port.name in self._properties:
-                continue
-            if port.variadic and variadic_items(port, self._inputs):
-                continue
-            if port.name not in self._inputs:
-                return False
-        return True
+        return all(
+            port.optional
+            or port.name in self._properties
+            or port.name in self._inputs
+            or (port.variadic and variadic_items(port, self._inputs))
+            for port in self._spec.inputs
+        )
 
     def _call(self, bound: BoundCall, trial: int, changed: tuple[Trials, int] | None = None) -> Seen:
         def value(argument: Argument) -> object:
@@ -279,14 +270,12 @@ def without_counting(module: nn.Module) -> nn.Module:
 
 
 def _constant(argument: Argument) -> object:
-    match argument:
-        case Constant(value):
-            return _live(value)
-        case Construction(target, arguments, keywords):
-            cls: Any = getattr(nn, target.removeprefix("torch.nn."))
-            return cls(*map(_constant, arguments), **{name: _constant(value) for name, value in keywords})
-        case _:
-            raise TypeError(f"{argument} is no constant")
+    if isinstance(argument, Construction):
+        cls: Any = getattr(nn, argument.target.removeprefix("torch.nn."))
+        keywords = {name: _constant(value) for name, value in argument.keywords}
+        return cls(*map(_constant, argument.arguments), **keywords)
+    assert isinstance(argument, Constant), "a layer is made of constants, and of layers"
+    return _live(argument.value)
 
 
 def _live(value: object) -> object:
@@ -359,7 +348,3 @@ def _flat(values: list[object]) -> Iterator[object]:
             yield from _flat(list(value))
         else:
             yield value
-
-
-def _key(value: Value) -> str:
-    return repr(value)

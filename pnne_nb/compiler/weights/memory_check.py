@@ -14,7 +14,6 @@ from torch import nn
 
 from pnne_nb.compiler.ir.program import (
     Argument,
-    Chain,
     Constant,
     Construction,
     Layer,
@@ -112,8 +111,6 @@ def _bound_of(member: Member, inside: Mapping[str, int], layers: dict[int, int])
             return 8 * prod(shape)
         case Nested(definition=definition) | Opaque(definition=definition) if definition:
             return inside[definition]
-        case Chain(members=members):
-            return sum(_bound_of(each, inside, layers) for each in members)
     return 0
 
 

@@ -261,11 +261,9 @@ def _paths(graph: NodeGraph, id: str, above: tuple[_Step, ...]) -> Iterator[tupl
 
 
 def _written(path: tuple[_Step, ...]) -> str:
-    return ".".join(filter(None, (step.held if step.held or _is_whole(step) else step.name for step in path)))
-
-
-def _is_whole(step: _Step) -> bool:
-    return step.graph == "" and step.held == ""
+    # An empty text in the outermost graph is the whole model.
+    held = (step.held if step.held or (step.graph, step.held) == ("", "") else step.name for step in path)
+    return ".".join(filter(None, held))
 
 
 def _is_new(path: tuple[_Step, ...], changes: Sequence[_Change]) -> bool:

@@ -104,9 +104,6 @@ class _Merging:
         for index, id in enumerate(ids):
             own = {name: row[index] for name, row in given.items() if Constant(row[index]) != usual[name]}
             self._merged[id] = ids[0], {name: own[name] for name, *_ in parameters if name in own}
-        self._keep_comments(ids)
-
-    def _keep_comments(self, ids: list[str]) -> None:
         for place in [place for place in self._comments if place[0] == ids[0]]:
             if len({self._comments.get((id, place[1])) for id in ids}) > 1:
                 del self._comments[place]
@@ -168,7 +165,7 @@ def _defaults(member: Member) -> dict[str, object]:
 def _signature(target: str) -> dict[str, inspect.Parameter]:
     cls: Any = getattr(nn, target.rpartition(".")[2], None)
     try:
-        return dict(list(inspect.signature(cls).parameters.items()))
+        return dict(inspect.signature(cls).parameters)
     except (TypeError, ValueError):
         return {}
 

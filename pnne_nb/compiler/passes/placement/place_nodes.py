@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import final
 
 import torch
@@ -43,11 +43,16 @@ class PlaceNodes(Pass):
             subject.graph.set(node, device=device)
             check_device(node, device)
             done.changes.append(Change("placed", (node,), device))
-        for transfer in transfers(program_of(subject.graph)):
-            paths = subject.paths(transfer.definition, transfer.node)
-            where = transfer.device or "where the inputs of the model are"
-            done.changes.append(Change("moved", tuple(f"{path}.{transfer.port}" for path in paths), f"to {where}"))
+        done.changes += moved(subject)
         return done
+
+
+def moved(subject: PassSubject) -> Iterator[Change]:
+    """Yield the transfers of values between the devices of the subject's graph."""
+    for transfer in transfers(program_of(subject.graph)):
+        paths = subject.paths(transfer.definition, transfer.node)
+        where = transfer.device or "where the inputs of the model are"
+        yield Change("moved", tuple(f"{path}.{transfer.port}" for path in paths), f"to {where}")
 
 
 def check_device(node: str, name: str) -> None:
