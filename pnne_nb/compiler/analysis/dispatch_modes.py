@@ -249,40 +249,23 @@ def _counts() -> dict[Any, Callable[..., int]]:
         rows = one.numel()
         return rows * other.shape[-1] if other.dim() > 1 else rows
 
-    def added(_added: torch.Tensor, one: torch.Tensor, other: torch.Tensor, *_: Any) -> int:
-        return product(one, other)
-
-    def linear(one: torch.Tensor, weight: torch.Tensor, *_: Any) -> int:
-        return one.numel() * weight.shape[0]
-
     def convolved(one: torch.Tensor, weight: torch.Tensor, _bias: Any = None, stride: Any = (1,), *_: Any) -> int:
         places = one.numel() // max(one.shape[1 - weight.dim()], 1)
         steps: int = math.prod(stride)
         return places * weight.numel() // steps
 
-    def convolved_backward(given: torch.Tensor, _one: torch.Tensor, weight: torch.Tensor, *_: Any) -> int:
-        return 2 * given.numel() * weight.numel() // weight.shape[0]
-
-    def attended(query: torch.Tensor, key: torch.Tensor, *_: Any) -> int:
-        return 2 * query.numel() * key.shape[-2]
-
-    def attended_backward(_given: torch.Tensor, query: torch.Tensor, key: torch.Tensor, *_: Any) -> int:
-        return 5 * query.numel() * key.shape[-2]
-
+    attention = _aten._scaled_dot_product_flash_attention_for_cpu
+    attention_backward = _aten._scaled_dot_product_flash_attention_for_cpu_backward
     return {
-        _aten.mm: product,
-        _aten.bmm: product,
-        _aten.matmul: product,
-        _aten.addmm: added,
-        _aten.baddbmm: added,
-        _aten.linear: linear,
-        _aten.convolution: convolved,
-        _aten.conv1d: convolved,
-        _aten.conv2d: convolved,
-        _aten.conv3d: convolved,
-        _aten.convolution_backward: convolved_backward,
-        _aten._scaled_dot_product_flash_attention_for_cpu: attended,
-        _aten._scaled_dot_product_flash_attention_for_cpu_backward: attended_backward,
+        **dict.fromkeys((_aten.mm, _aten.bmm, _aten.matmul), product),
+        **dict.fromkeys((_aten.addmm, _aten.baddbmm), lambda _added, one, other, *_: product(one, other)),
+        _aten.linear: lambda one, weight, *_: one.numel() * weight.shape[0],
+        **dict.fromkeys((_aten.convolution, _aten.conv1d, _aten.conv2d, _aten.conv3d), convolved),
+        _aten.convolution_backward: lambda given, _one, weight, *_: (
+            2 * given.numel() * weight.numel() // weight.shape[0]
+        ),
+        attention: lambda query, key, *_: 2 * query.numel() * key.shape[-2],
+        attention_backward: lambda _given, query, key, *_: 5 * query.numel() * key.shape[-2],
     }
 
 

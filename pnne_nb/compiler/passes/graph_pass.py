@@ -65,23 +65,20 @@ class PassSubject:
 
     def module_path(self, path: str) -> str:
         """Return the path of a node's module or tensor in the model; for a shared one, that of its owner."""
-        names: list[str] = []
-        snapshot = self.snapshots[""]
-        for name in path.split("."):
-            node = snapshot.nodes[name]
-            names.append(self._attributes[snapshot.id][node.shares or name])
-            snapshot = self._all[node.definition or ""]
+        names = (self._attributes[id][node.shares or node.name] for id, node in self._along(path))
         return ".".join(filter(None, names))
 
     def owns(self, path: str) -> bool:
         """Return whether a node owns its module or tensor, rather than sharing it."""
+        return all(node.shares is None for _, node in self._along(path))
+
+    def _along(self, path: str) -> Iterator[tuple[str, Node]]:
+        """Yield the graphs and nodes along a path."""
         snapshot = self.snapshots[""]
         for name in path.split("."):
             node = snapshot.nodes[name]
-            if node.shares is not None:
-                return False
+            yield snapshot.id, node
             snapshot = self._all[node.definition or ""]
-        return True
 
     def is_called_by_code(self, id: str) -> bool:
         """Return whether opaque code calls a graph, so that its inputs and outputs are fixed."""

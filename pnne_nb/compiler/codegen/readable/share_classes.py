@@ -90,12 +90,8 @@ class _Merging:
                 names[_exact(row)] = name
         given: dict[str, list[object]] = {names[_exact(row)]: row for row in varying.values()}
         usual = {name: _usual(row) for name, row in given.items()}
-        parameters = tuple(
-            sorted(
-                ((name, _kind(given[name]), usual[name]) for name in given),
-                key=lambda parameter: parameter[2] is not None,
-            )
-        )
+        listed = [(name, _kind(row), usual[name]) for name, row in given.items()]
+        parameters = tuple(sorted(listed, key=lambda parameter: parameter[2] is not None))
         places = {slot: Given(names[_exact(row)]) for slot, row in varying.items()}
         whole = {slot: places.get(slot, Constant(row[0])) for slot, row in rows.items()}
         first = self._programs[ids[0]]
