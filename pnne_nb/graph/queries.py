@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 from pnne_nb.errors import ArgumentError, Diagnostic, GraphError, answers_misuse, expect, no_attribute, shown
 from pnne_nb.graph.edits.notify import Observer
-from pnne_nb.graph.edits.transactions import Ledger
-from pnne_nb.graph.edits.undo_stack import Step
+from pnne_nb.graph.edits.transactions import Ledger, Step
 from pnne_nb.graph.layout.arrange_graph import arranged as with_places
 from pnne_nb.graph.layout.cards import NONE_RESOLVED, Resolved
 from pnne_nb.graph.model.content import Content
@@ -67,19 +66,19 @@ class ReadableGraph:
     def undo_label(self) -> str | None:
         """What `undo` would take back, or None."""
         with self._ledger.lock:
-            return self._ledger.history.undo_label
+            return self._ledger.undo_label
 
     @property
     def redo_label(self) -> str | None:
         """What `redo` would bring back, or None."""
         with self._ledger.lock:
-            return self._ledger.history.redo_label
+            return self._ledger.redo_label
 
     def step_labels(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return what `undo` and `redo` would do one by one, each in the order in which it was done."""
         with self._ledger.lock:
-            history = self._ledger.history
-            return tuple(step.label for step in history.done), tuple(step.label for step in history.undone)
+            done, undone = self._ledger.done, reversed(self._ledger.undone)
+            return tuple(step.label for step in done), tuple(step.label for step in undone)
 
     def __getitem__(self, path: str) -> Node:
         """Return the node at a path.
@@ -279,7 +278,7 @@ class ReadableGraph:
     def steps(self) -> tuple[Step, ...]:
         """What has been done since the document was made or loaded, in order, without what was taken back."""
         with self._ledger.lock:
-            return self._ledger.history.done
+            return tuple(self._ledger.done)
 
     @contextmanager
     def reading(self) -> Iterator[Self]:

@@ -27,7 +27,7 @@ from pnne_nb.errors import (
 from pnne_nb.graph.model import ops
 from pnne_nb.graph.model.annotation import Frame, checked_frame
 from pnne_nb.graph.model.content import Content, GraphIndex
-from pnne_nb.graph.model.node import Edge, Node, split_port
+from pnne_nb.graph.model.node import Edge, Node, adding, split_port
 from pnne_nb.graph.model.ops import Op
 from pnne_nb.graph.model.origin import Origin
 from pnne_nb.graph.schema.names import check_identifier, check_name
@@ -192,7 +192,7 @@ def _remove_node(content: Content, op: ops.RemoveNode) -> list[Op]:
         graph.drop_edge(edge)
     graph.drop_node(node.name)
     content.unuse(graph.id, node)
-    restored: list[Op] = [_restoring(node, graph.id, index)]
+    restored: list[Op] = [adding(node, graph.id, index)]
     restored += [ops.Connect(edge.source, edge.target, graph.id) for edge in edges]
     restored += [ops.Connect(edge.source, edge.target, other.id) for other, edge in outer]
     return restored
@@ -310,12 +310,6 @@ def _change_frames(graph: GraphIndex, op: ops.AddFrame | ops.ChangeFrame | ops.R
             return [ops.AddFrame(old.name, old.box, old.title, old.text, old.colour, graph.id)]
         case _:
             assert_never(op)
-
-
-def _restoring(node: Node, graph: str, index: int) -> ops.AddNode:
-    return ops.AddNode(
-        node.name, node.type, dict(node.properties), node.position, graph, index, node.origin, node.collapsed
-    )
 
 
 def _with_property(node: Node, name: str, value: object) -> Node:

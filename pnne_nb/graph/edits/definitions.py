@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec.structs import asdict, replace
+
 from pnne_nb.graph.model.content import Content, GraphIndex
-from pnne_nb.graph.model.node import Node
-from pnne_nb.graph.model.ops import (
-    AddFrame,
-    AddGraph,
-    AddNode,
-    Connect,
-    Op,
-    ResetProperty,
-    SetProperty,
-)
+from pnne_nb.graph.model.node import Node, adding
+from pnne_nb.graph.model.ops import AddFrame, AddGraph, Connect, Op, ResetProperty, SetProperty
 from pnne_nb.graph.schema.names import free_name
 
 
@@ -86,15 +80,13 @@ def _copy(graph: GraphIndex, id: str, ids: Mapping[str, str]) -> list[Op]:
     for name in graph.order:
         node = graph.nodes[name]
         properties = {key: value for key, value in _properties(node, ids).items() if key != "shares"}
-        ops.append(AddNode(name, node.type, properties, node.position, id, None, node.origin, node.collapsed))
+        ops.append(replace(adding(node, id), properties=properties))
     # A node can share only with one that is there.
     ops += [
         SetProperty(name, "shares", node.shares, id) for name, node in graph.nodes.items() if node.shares is not None
     ]
     ops += [Connect(edge.source, edge.target, id) for edge in graph.edges.values()]
-    for frame in graph.frames.values():
-        ops.append(AddFrame(frame.name, frame.box, frame.title, frame.text, frame.colour, id))
-    return ops
+    return [*ops, *(AddFrame(**asdict(frame), graph=id) for frame in graph.frames.values())]
 
 
 def _reads(graph: GraphIndex, ids: Mapping[str, str]) -> object:

@@ -9,7 +9,7 @@ from typing import NamedTuple, final
 import msgspec
 
 from pnne_nb.errors import shown
-from pnne_nb.graph.model.ops import Op
+from pnne_nb.graph.model.ops import AddNode, Op
 from pnne_nb.graph.model.origin import Origin
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
@@ -143,6 +143,12 @@ def whole_of(nodes: Mapping[str, Node]) -> str:
 
 def _is_whole(node: Node) -> bool:
     return node.type == "Module" and node.shares is None and node.origin is not None and node.origin.held == ""
+
+
+def adding(node: Node, graph: str, index: int | None = None) -> AddNode:
+    """Return the op that adds an equal node to a graph, by its id."""
+    properties, origin = dict(node.properties), node.origin
+    return AddNode(node.name, node.type, properties, node.position, graph, index, origin, node.collapsed)
 
 
 class Edge(NamedTuple):
