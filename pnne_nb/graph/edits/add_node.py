@@ -73,8 +73,8 @@ def addition(
     graph = enter(content, prefix)
     if name is None:
         stem = stem_of(spec.type)
-        last = numbered(stem, graph.nodes, graph.next_number(stem))
-        graph.used_number(stem, int(last.rpartition(stem)[2]))
+        last = numbered(stem, graph.nodes, graph.numbers.get(stem, 1))
+        graph.numbers[stem] = int(last.rpartition(stem)[2])
     return AddNode(last, spec.type, {**read, **given}, position, graph.id), f"{prefix}{dot}{last}"
 
 

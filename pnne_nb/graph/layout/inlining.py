@@ -20,31 +20,12 @@ from pnne_nb.graph.model.repeats import Run
 SIZES_OF_TENSORS: Final = ("size", "dim", "numel", "len")
 """Types that give a number, or several, of whatever tensor they take."""
 LITERALS: Final = ("Constant", "slice", "dtype")
-COMPUTED_VALUES: Final = (
-    "getitem",
-    "tuple",
-    "list",
-    "math_sqrt",
-    "math_floor",
-    "math_ceil",
-    "math_trunc",
-    "operator_add",
-    "operator_sub",
-    "operator_mul",
-    "operator_truediv",
-    "operator_floordiv",
-    "operator_mod",
-    "operator_pow",
-    "operator_neg",
-    "operator_pos",
-    "operator_abs",
-    "operator_eq",
-    "operator_ne",
-    "operator_lt",
-    "operator_le",
-    "operator_gt",
-    "operator_ge",
-    "choose",
+COMPUTED_VALUES: Final = tuple(
+    """
+    getitem tuple list math_sqrt math_floor math_ceil math_trunc operator_add operator_sub operator_mul
+    operator_truediv operator_floordiv operator_mod operator_pow operator_neg operator_pos operator_abs operator_eq
+    operator_ne operator_lt operator_le operator_gt operator_ge choose
+    """.split()
 )
 """Types that give no tensor if they take none."""
 COMPARISONS: Final = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -53,55 +34,22 @@ VALUE_ATTRIBUTES: Final = ("shape", "ndim", "dtype", "device")
 """Attributes of a tensor that are no tensors."""
 SPLITS: Final = ("chunk", "split", "tensor_split", "unbind", "hsplit", "vsplit", "dsplit", "unsafe_chunk")
 """Types that give tensors as one value, of which nodes of type ``getitem`` take the parts."""
-RESHAPES: Final = (
-    "reshape",
-    "flatten",
-    "unflatten",
-    "squeeze",
-    "unsqueeze",
-    "transpose",
-    "permute",
-    "t",
-    "swapaxes",
-    "swapdims",
-    "movedim",
-    "moveaxis",
-    "view",
-    "expand",
+RESHAPES: Final = tuple(
+    """
+    reshape flatten unflatten squeeze unsqueeze transpose permute t swapaxes swapdims movedim moveaxis view expand
+    """.split()
 )
 CASTS: Final = ("to", "float", "double", "half", "bfloat16", "long", "int", "short", "bool", "contiguous", "detach")
 PRODUCTS: Final = ("matmul", "bmm", "einsum")
 """Types that an expression of imported code may begin with, whatever they take."""
-ARITHMETIC: Final = (
-    "add",
-    "sub",
-    "mul",
-    "div",
-    "pow",
-    "neg",
-    "sqrt",
-    "rsqrt",
-    "exp",
-    "mean",
-    "clamp",
-    "masked_fill",
-    "where",
-    "softmax",
-)
+ARITHMETIC: Final = tuple("add sub mul div pow neg sqrt rsqrt exp mean clamp masked_fill where softmax".split())
 """Types that are steps of an expression in imported code, if they take one thing that is drawn."""
-TABLES: Final = (
-    "SIZES_OF_TENSORS",
-    "LITERALS",
-    "COMPUTED_VALUES",
-    "COMPARISONS",
-    "VALUE_ATTRIBUTES",
-    "SPLITS",
-    "RESHAPES",
-    "CASTS",
-    "PRODUCTS",
-    "ARITHMETIC",
+TABLES: Final = tuple(
+    """
+    SIZES_OF_TENSORS LITERALS COMPUTED_VALUES COMPARISONS VALUE_ATTRIBUTES SPLITS RESHAPES CASTS PRODUCTS ARITHMETIC
+    """.split()
 )
-"""What the browser is told of these."""
+"""Names of the tables that the browser needs."""
 
 _BINARY: Final = {
     "operator_add": (" + ", 2),

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from pnne_nb.graph.model.node import Node
-from pnne_nb.graph.schema.property_types import OptionalType, PropertyType, TupleType, UnionType
+from pnne_nb.graph.schema.property_types import OptionalType, PropertyType, TupleType, UnionType, is_number
 from pnne_nb.graph.schema.spec import NodeSpec, Property, Required
 from pnne_nb.graph.schema.structural import PROMOTED
 from pnne_nb.graph.schema.values import TorchConstant
@@ -32,17 +32,12 @@ _ELLIPSIS = 0.7
 _SIZE = re.compile(r"[\w.]+")
 
 
-def summary(node: Node, spec: NodeSpec | None, resolved: Mapping[str, object]) -> str:
-    """Return the few values of a node that matter: ``"1→6 · 5×5 · stride 2"``."""
-    return BETWEEN.join(parts(node, spec, resolved))
-
-
 def parts(
     node: Node, spec: NodeSpec | None, resolved: Mapping[str, object], written: Mapping[str, str] = MappingProxyType({})
 ) -> list[str]:
-    """Return what a card says of its node, piece by piece.
+    """Return the few values of a node that its card shows, piece by piece: ``["1→6", "5×5", "stride 2"]``.
 
-    The browser says the same (``js/src/editor/scene/summary.ts``); ``tests/cases/cards.json`` is replayed by both.
+    The browser does the same (``js/src/editor/scene/summary.ts``); ``tests/cases/cards.json`` is replayed by both.
 
     Args:
         node: The node.
@@ -50,9 +45,7 @@ def parts(
         resolved: Values of properties that are ``"auto"``.
         written: What is written for ports that hidden nodes feed (``inlining.py``), by port.
     """
-    told = [
-        text if port in PLAIN or port[-1:].isdigit() else f"{_brief(port)} {text}" for port, text in written.items()
-    ]
+    told = [_written(port, text) for port, text in written.items()]
     if node.type == "Subgraph":
         return told if node.definition is None or node.definition == node.name else [node.definition, *told]
     if node.type == "Module":
@@ -78,17 +71,17 @@ def promoted(node: Node, spec: NodeSpec | None) -> list[str]:
     if spec is None or not isinstance(names, tuple):
         return []
     found = (spec.property_named(str(name)) for name in names)
-    return [f"{node.name} {_always(prop, _value(prop, node, {}))}" for prop in found if prop is not None]
-
-
-def _always(prop: Property, value: object) -> str:
-    return _window(prop, value) if prop.name == "kernel_size" else _told(prop.name, value)
+    shown = ((prop, _value(prop, node, {})) for prop in found if prop is not None)
+    return [
+        f"{node.name} {_window(prop, value) if prop.name == 'kernel_size' else _told(prop.name, value)}"
+        for prop, value in shown
+    ]
 
 
 def _window(prop: Property, value: object) -> str:
     """Write the size of a window in every dimension: 5 in a two-dimensional layer is ``5×5``."""
     length = _length(prop.type)
-    return "×".join([_number(value)] * length) if _is_number(value) and length else _short(value)
+    return "×".join([_number(value)] * length) if is_number(value) and length else _short(value)
 
 
 def lines(told: Sequence[str]) -> list[str]:
@@ -176,7 +169,7 @@ def _short(value: object) -> str:
     if any(isinstance(item, slice) for item in items):
         return f"[{', '.join(map(subscript, items))}]"[:MAX_VALUE]
     if isinstance(value, (tuple, list)) and value:
-        if all(_is_number(item) for item in value):
+        if all(is_number(item) for item in value):
             return "×".join(map(_number, value))
         if len(value) > 1:
             return ", ".join(map(inner, value))[:MAX_VALUE]
@@ -199,11 +192,7 @@ def inner(value: object) -> str:
         return "..."
     if isinstance(value, complex):
         return repr(value).strip("()")
-    return _number(value) if _is_number(value) else repr(value)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return _number(value) if is_number(value) else repr(value)
 
 
 def _number(value: object) -> str:

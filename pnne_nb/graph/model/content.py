@@ -8,7 +8,7 @@ Subgraph node's definition exists, never contains itself, and has a port for eac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TypeVar
 
 from pnne_nb.errors import GraphError, UnknownFrameError, UnknownGraphError, UnknownNodeError, near, shown
@@ -33,7 +33,7 @@ class GraphIndex:
         self.sharers: dict[str, dict[str, None]] = {}  # node -> nodes whose `shares` names it
         self.shown: dict[str, int] = {}  # definition -> how many Subgraph nodes here show it
         self._next_edge = 0
-        self._numbers: dict[str, int] = {}
+        self.numbers: dict[str, int] = {}  # stem of automatic names -> the number from which to look for a free one
         self._interface: tuple[tuple[str, ...], tuple[str, ...]] | None = None
 
     def copy(self) -> GraphIndex:
@@ -189,14 +189,6 @@ class GraphIndex:
                     backward.append(node)
         return False
 
-    def next_number(self, stem: str) -> int:
-        """Return the number from which to look for a free name under `stem`."""
-        return self._numbers.get(stem, 1)
-
-    def used_number(self, stem: str, number: int) -> None:
-        """Remember that names under `stem` up to `number` are taken."""
-        self._numbers[stem] = number
-
     def _refer(self, node: Node, *, add: bool) -> None:
         target = node.shares
         if target is None:
@@ -279,7 +271,7 @@ def topological_order(graph: GraphIndex) -> tuple[list[str], list[str]]:
     waiting = {name: len({split_port(edge.source)[0] for edge in graph.edges_into(name)}) for name in graph.order}
     ready = [name for name in graph.order if not waiting[name]]
     for name in ready:
-        for follower in _distinct(split_port(edge.target)[0] for edge in graph.edges_out_of(name)):
+        for follower in dict.fromkeys(split_port(edge.target)[0] for edge in graph.edges_out_of(name)):
             waiting[follower] -= 1
             if not waiting[follower]:
                 ready.append(follower)
@@ -291,10 +283,6 @@ def _kept(things: Mapping[str, T], name: object, error: type[GraphError], what: 
     if found is None:
         raise error(f"There is no {what} {shown(name)}{where}.{near(name, things)}")
     return found
-
-
-def _distinct(names: Iterable[str]) -> Iterable[str]:
-    return dict.fromkeys(names)
 
 
 OWN_PORTS = ("Subgraph", "Module")

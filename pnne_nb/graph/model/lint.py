@@ -43,8 +43,8 @@ def lint(content: Content, types: Types) -> list[Diagnostic]:
     if total > MAX_NODES:
         return [
             Diagnostic(
-                code="too-large",
-                message=f"With every use of its definitions counted, the graph has {total} nodes; the limit is {MAX_NODES}.",
+                "too-large",
+                f"With every use of its definitions counted, the graph has {total} nodes; the limit is {MAX_NODES}.",
                 hint="Use definitions less often inside each other.",
             )
         ]
@@ -167,23 +167,17 @@ class _Linter:
             if spec is None:
                 message = f"There is no node type {shown(node.type)}.{near(node.type, self._types)}"
                 hint = "Register it with pn.register_node, or replace the node."
-                self.found.append(Diagnostic(code="unknown-type", message=message, node=path, hint=hint))
+                self._report("unknown-type", message, path, hint)
                 return
             approved = self._approved[node.type] = _Approved(spec)
         self._properties(graph, node, approved, path)
         if boxed:
-            self.found += _lint_held(graph, node, approved.spec, path)
+            self._held(graph, node, approved.spec, path)
         else:
             self._inputs(graph, node, approved, path)
         if node.type == "Subgraph" and (inner := node.definition) and not self._content.graphs[inner].interface[1]:
-            self.found.append(
-                Diagnostic(
-                    code="no-output",
-                    message="The nested graph has no output, so it computes nothing.",
-                    node=path,
-                    hint="Enter it and add an Output node.",
-                )
-            )
+            message = "The nested graph has no output, so it computes nothing."
+            self._report("no-output", message, path, "Enter it and add an Output node.")
 
     def _properties(self, graph: GraphIndex, node: Node, approved: _Approved, path: str) -> None:
         spec = approved.spec
@@ -192,40 +186,23 @@ class _Linter:
                 continue
             prop = spec.property_named(name)
             if prop is None:
-                names = [known.name for known in spec.properties]
-                self.found.append(
-                    Diagnostic(
-                        code="unknown-property",
-                        message=f"{node.type} has no property {shown(name)}.{near(name, names)}",
-                        node=path,
-                        hint="Reset the property.",
-                    )
+                message = (
+                    f"{node.type} has no property {shown(name)}.{near(name, (known.name for known in spec.properties))}"
                 )
+                self._report("unknown-property", message, path, "Reset the property.")
                 continue
             try:
                 check(prop.type, value)
             except ValueError as error:
-                self.found.append(
-                    Diagnostic(
-                        code="bad-value",
-                        message=f"{name} cannot be {shown(value)}: it must be {error}.",
-                        node=path,
-                        hint=f"Set {name} to a value that fits.",
-                    )
-                )
+                message = f"{name} cannot be {shown(value)}: it must be {error}."
+                self._report("bad-value", message, path, f"Set {name} to a value that fits.")
             else:
                 if type(value) is int:
                     approved.numbers.add((name, value))
         if SHARES.name in node.properties and node.shares is not None:
             if reason := sharing_fault(graph, node.name, node.type, node.shares):
-                self.found.append(
-                    Diagnostic(
-                        code="bad-sharing",
-                        message=f"shares cannot be {node.shares!r}: {reason}",
-                        node=path,
-                        hint="Choose another node to share with, or reset shares.",
-                    )
-                )
+                message = f"shares cannot be {node.shares!r}: {reason}"
+                self._report("bad-sharing", message, path, "Choose another node to share with, or reset shares.")
             # The shared module is built from its owner's properties.
             return
         for prop in spec.required:
@@ -235,7 +212,7 @@ class _Linter:
             if not wirable or graph.feeding(node.name, prop.name) is None:
                 hint = f"Set {prop.name}{' or connect it' if wirable else ''}{_explained(prop.doc)}."
                 message = f"{prop.name} is not set, and has no default."
-                self.found.append(Diagnostic(code="missing-property", message=message, node=path, hint=hint))
+                self._report("missing-property", message, path, hint)
 
     def _inputs(self, graph: GraphIndex, node: Node, approved: _Approved, path: str) -> None:
         fed: set[str] = set()
@@ -261,9 +238,7 @@ class _Linter:
                 if approved.needed is not None and origin.type not in OWN_PORTS and not start.when:
                     approved.joints[joint] = end.name
                 continue
-            self.found.append(
-                Diagnostic(code="bad-edge", message=message, node=path, port=name, hint="Remove the edge.")
-            )
+            self._report("bad-edge", message, path, "Remove the edge.", name)
         needed = approved.needed
         if not fed and is_uncalled(node):
             return
@@ -273,16 +248,29 @@ class _Linter:
             if port in fed:
                 continue
             hint, fix = _function_or_layer(approved.spec, path, port, self._types)
-            self.found.append(
-                Diagnostic(
-                    code="unconnected-input",
-                    message=f"Input{'' if port == 'input' else f' {port}'} is not connected.",
-                    node=path,
-                    port=port,
-                    hint=hint,
-                    fix=fix,
-                )
+            message = f"Input{'' if port == 'input' else f' {port}'} is not connected."
+            self._report("unconnected-input", message, path, hint, port, fix)
+
+    def _held(self, graph: GraphIndex, node: Node, spec: NodeSpec, path: str) -> None:
+        """Find what has no effect at a node inside a Module node, whose own code runs it."""
+        if node.type not in _HELD and spec.kind != "module":
+            message = (
+                f"A {node.type} is never run here: the module around it runs code of its own, which calls layers "
+                "and blocks by their names."
             )
+            self._report("box-never-runs", message, path, "Remove it, or put it into a block that the code calls.")
+        for edge in graph.edges_into(node.name):
+            message = f"The edge from {edge.source} is not followed: the module around it runs code of its own."
+            self._report("box-edge", message, path, "Remove the edge.", edge.target.partition(".")[2])
+        for name in ("checkpoint", "device", "inside", "ablate"):
+            if node.properties.get(name):
+                message = f"{name} has no effect here: the module around it runs code of its own."
+                self._report("box-property", message, path, f"Reset {name} here, and set it on the module around it.")
+
+    def _report(
+        self, code: str, message: str, path: str, hint: str, port: str | None = None, fix: Retype | None = None
+    ) -> None:
+        self.found.append(Diagnostic(code, message, path, port, hint, fix=fix))
 
 
 def _needed(spec: NodeSpec, ports: Iterable[Port]) -> tuple[str, ...]:
@@ -305,31 +293,3 @@ def _explained(doc: str) -> str:
     text = doc.strip().rstrip(".")
     lowered = text[:1].lower() + text[1:] if text[1:2].islower() else text
     return f": {lowered}" if text else ""
-
-
-def _lint_held(graph: GraphIndex, node: Node, spec: NodeSpec, path: str) -> Iterator[Diagnostic]:
-    """Say what has no effect at a node that is only held: what calls it is not drawn."""
-    if node.type not in _HELD and spec.kind != "module":
-        yield Diagnostic(
-            code="box-never-runs",
-            message=f"A {node.type} is never run here: the module around it runs code of its own, which calls layers "
-            "and blocks by their names.",
-            node=path,
-            hint="Remove it, or put it into a block that the code calls.",
-        )
-    for edge in graph.edges_into(node.name):
-        yield Diagnostic(
-            code="box-edge",
-            message=f"The edge from {edge.source} is not followed: the module around it runs code of its own.",
-            node=path,
-            port=edge.target.partition(".")[2],
-            hint="Remove the edge.",
-        )
-    for name in ("checkpoint", "device", "inside", "ablate"):
-        if node.properties.get(name):
-            yield Diagnostic(
-                code="box-property",
-                message=f"{name} has no effect here: the module around it runs code of its own.",
-                node=path,
-                hint=f"Reset {name} here, and set it on the module around it.",
-            )

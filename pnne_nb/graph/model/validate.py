@@ -7,7 +7,6 @@ registered left behind must stay movable, removable and restorable.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import assert_never
 
 import msgspec
 
@@ -44,8 +43,7 @@ def checked(content: Content, op: Op, types: Types) -> Op:
         case ops.AddNode():
             graph = content.require(op.graph)
             spec = require_type(types, op.type)
-            values = _checked_values(graph, op, spec)
-            return msgspec.structs.replace(op, properties=values)
+            return msgspec.structs.replace(op, properties=_checked_values(graph, op, spec))
         case ops.SetProperty():
             graph = content.require(op.graph)
             node = graph.require(op.node)
@@ -60,26 +58,8 @@ def checked(content: Content, op: Op, types: Types) -> Op:
             return op
         case ops.Connect():
             return _checked_edge(content, op, types)
-        case (
-            ops.RemoveNode()
-            | ops.RenameNode()
-            | ops.MoveNode()
-            | ops.CollapseNode()
-            | ops.SetOrigin()
-            | ops.Disconnect()
-        ):
-            return op
-        case (
-            ops.AddGraph()
-            | ops.RemoveGraph()
-            | ops.AddFrame()
-            | ops.ChangeFrame()
-            | ops.RemoveFrame()
-            | ops.RenameDocument()
-        ):
-            return op
         case _:
-            assert_never(op)
+            return op  # the catalogue says nothing about the others
 
 
 def _checked_values(graph: GraphIndex, op: ops.AddNode, spec: NodeSpec) -> dict[str, object]:

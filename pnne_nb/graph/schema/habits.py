@@ -81,25 +81,10 @@ METHODS: Final = {
     **dict.fromkeys(("delete", "remove_node", "pop"), 'graph.remove("a")'),
     **dict.fromkeys(("forward", "predict"), "pn.compile(graph)(x)"),
     **dict.fromkeys(
-        (
-            "build",
-            "children",
-            "cpu",
-            "cuda",
-            "eval",
-            "load_state_dict",
-            "model",
-            "modules",
-            "named_children",
-            "named_modules",
-            "named_parameters",
-            "parameters",
-            "state_dict",
-            "to",
-            "to_model",
-            "to_module",
-            "to_torch",
-        ),
+        """
+        build children cpu cuda eval load_state_dict model modules named_children named_modules
+        named_parameters parameters state_dict to to_model to_module to_torch
+        """.split(),
         "model = pn.compile(graph), which is an nn.Module",
     ),
     **dict.fromkeys(

@@ -172,27 +172,14 @@ def _graph_state(nodes: Iterable[Node], edges: Iterable[Edge], frames: Mapping[s
 
 
 def _graph_text(id: str, graph: GraphState) -> str:
-    nodes = [_line(_lean(node)) for node in graph.nodes]
-    edges = [_line({"source": edge.source, "target": edge.target}) for edge in graph.edges]
+    nodes = [_line(msgspec.to_builtins(node)) for node in graph.nodes]
+    edges = [_line(msgspec.to_builtins(edge)) for edge in graph.edges]
     # An input takes one edge, so its target identifies an edge.
     edges.sort(key=lambda line: line.partition('"target": ')[2])
     lists = f'"nodes": {_lines(nodes)},\n      "edges": {_lines(edges)}'
     if graph.frames:
         lists += f',\n      "frames": {_lines([_line(_lean_frame(frame)) for frame in graph.frames])}'
     return f"    {_line(id)}: {{\n      {lists}\n    }}"
-
-
-def _lean(node: NodeState) -> dict[str, object]:
-    fields: dict[str, object] = {"name": node.name, "type": node.type}
-    if node.properties:
-        fields["properties"] = node.properties
-    if node.position is not None:
-        fields["position"] = node.position
-    if node.origin is not None:
-        fields["origin"] = msgspec.to_builtins(node.origin)
-    if node.collapsed:
-        fields["collapsed"] = True
-    return fields
 
 
 def _lean_frame(frame: Frame) -> dict[str, object]:
