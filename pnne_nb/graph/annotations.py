@@ -9,7 +9,6 @@ from pnne_nb.errors import GraphError, expect
 from pnne_nb.graph.edits.transactions import Ledger
 from pnne_nb.graph.layout.arrange_graph import arrangement, drawn_right
 from pnne_nb.graph.layout.cards import faces
-from pnne_nb.graph.layout.geometry import Point
 from pnne_nb.graph.layout.inlining import Inlining, inlining
 from pnne_nb.graph.model.annotation import Box, Frame, Held, around, held
 from pnne_nb.graph.model.content import GraphIndex
@@ -160,7 +159,7 @@ class Frames(Mapping[str, Frame]):
 
     def _around(self, graph: GraphIndex, nodes: Sequence[Node]) -> Box:
         boxes: list[Box] = []
-        across = drawn_right(graph, _centres(graph))
+        across = drawn_right(graph)
         inlined = inlining(graph)
         shown = faces(self._ledger.content, graph, self._types, inlined, across=across)
         if not any(node.name in shown for node in nodes):
@@ -176,8 +175,4 @@ class Frames(Mapping[str, Frame]):
 
 
 def _held(graph: GraphIndex, frame: Frame) -> Held:
-    return held(frame, _centres(graph), graph.frames.values())
-
-
-def _centres(graph: GraphIndex) -> dict[str, Point]:
-    return {name: node.position for name, node in graph.nodes.items() if node.position is not None}
+    return held(frame, graph.places(), graph.frames.values())

@@ -19,8 +19,8 @@ from pnne_nb.graph.edits.apply import apply_op
 from pnne_nb.graph.edits.autoconnect import connection, edges_between, loose_end
 from pnne_nb.graph.edits.definitions import own_definition
 from pnne_nb.graph.edits.transactions import Ledger
-from pnne_nb.graph.layout import Direction
 from pnne_nb.graph.layout.arrange_graph import CELL_OF_A_NOTEBOOK, View, arrangement
+from pnne_nb.graph.layout.layered import Direction
 from pnne_nb.graph.model.content import Content
 from pnne_nb.graph.model.node import Edge, Node, Transaction
 from pnne_nb.graph.model.ops import (

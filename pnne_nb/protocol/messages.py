@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from pnne_nb.errors import Diagnostic
-from pnne_nb.graph.layout import Direction
+from pnne_nb.graph.layout.layered import Direction
 from pnne_nb.graph.model.ops import Op
 from pnne_nb.graph.schema.categories import Category
 from pnne_nb.graph.schema.property_types import PropertyType

@@ -81,8 +81,7 @@ def _extent(nodes: Iterable[Node], along: int) -> tuple[float, float, float] | N
 
 def _places_without(graph: GraphIndex, nodes: Iterable[Node]) -> dict[str, Position]:
     gone = {node.name for node in nodes}
-    placed = ((name, node.position) for name, node in graph.nodes.items() if name not in gone)
-    return {name: position for name, position in placed if position is not None}
+    return {name: place for name, place in graph.places().items() if name not in gone}
 
 
 def _moves(

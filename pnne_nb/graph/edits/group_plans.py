@@ -238,7 +238,7 @@ def _runs_right(graph: GraphIndex, edges: Iterable[Edge]) -> bool:
 
 def _frames_of(graph: GraphIndex, nodes: set[str]) -> list[Frame]:
     """Return the frames in which some of the nodes stand and no others."""
-    centres = {name: node.position for name, node in graph.nodes.items() if node.position is not None}
+    centres = graph.places()
     found = [(graph.frames[name], held(graph.frames[name], centres, ()).nodes) for name in sorted(graph.frames)]
     return [frame for frame, inside in found if inside and nodes.issuperset(inside)]
 

@@ -6,9 +6,3 @@ graphs get equal pictures, and a small edit moves little, because ties are broke
 The steps are Sugiyama's: ranks by longest path, chains of dummy vertices through the ranks that an edge
 skips, sweeps of barycentres against crossings, and coordinates that keep chosen paths straight.
 """
-
-from __future__ import annotations
-
-from pnne_nb.graph.layout.layered import RANK_GAP, Direction, LayeredEdge, Size, arrange
-
-__all__ = ["RANK_GAP", "Direction", "LayeredEdge", "Size", "arrange"]

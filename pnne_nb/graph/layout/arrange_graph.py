@@ -5,17 +5,18 @@ A frame keeps what stands in it: its nodes are arranged among themselves, and th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from pnne_nb.graph.layout import RANK_GAP, Direction, LayeredEdge, Size, arrange
 from pnne_nb.graph.layout.cards import faces
 from pnne_nb.graph.layout.columns import CELL, Cell, columns, fitting_scale
 from pnne_nb.graph.layout.folds import closed
 from pnne_nb.graph.layout.geometry import HEADER_HEIGHT, SUMMARY_HEIGHT, WIDTH, Geometry, Point, runs_right
 from pnne_nb.graph.layout.inlining import Inlining, inlining
+from pnne_nb.graph.layout.layered import RANK_GAP, Direction, LayeredEdge, Size, arrange
 from pnne_nb.graph.model.annotation import Box, Frame, around, held
 from pnne_nb.graph.model.content import Content, GraphIndex, topological_order
 from pnne_nb.graph.model.node import split_port
@@ -88,14 +89,15 @@ def arrangement(
     """
     index = content.require(graph)
     inlined = Inlining() if values else inlining(index)
+    draw = partial(_drawing, content, index, types, inlined, view.cell)
     if nodes:
         chosen = frozenset(inlined.heads.get(name, name) for name in nodes)
         if direction == "auto":
-            direction = "right" if drawn_right(index, _centres(index, chosen)) else "down"
-        drawing = _drawing(content, index, types, inlined, direction, view.cell, chosen)
-        places, boxes = _where_they_stood(drawing.places, _centres(index, drawing.places)), dict[str, Box]()
+            direction = "right" if drawn_right(index, chosen) else "down"
+        drawing = draw(direction, chosen)
+        places, boxes = _where_they_stood(drawing.places, index.places(drawing.places)), dict[str, Box]()
     else:
-        drawing = _chosen(content, index, types, inlined, direction, view)
+        drawing = _largest(draw, index, view) if direction == "auto" else draw(direction)
         places, boxes = dict(drawing.places), dict(drawing.boxes)
         places |= _beside(index, places, drawing.sizes, inlined)
     moves = [
@@ -105,10 +107,6 @@ def arrangement(
     ]
     frames = [ChangeFrame(name, box=box, graph=graph) for name, box in boxes.items() if index.frames[name].box != box]
     return (*moves, *frames)
-
-
-def _centres(index: GraphIndex, names: Collection[str]) -> dict[str, Point]:
-    return {name: place for name in names if (place := index.nodes[name].position) is not None}
 
 
 def _where_they_stood(places: Mapping[str, Point], before: Mapping[str, Point]) -> dict[str, Point]:
@@ -124,28 +122,18 @@ def _where_they_stood(places: Mapping[str, Point], before: Mapping[str, Point]) 
     return {name: (float(round(x + dx)), float(round(y + dy))) for name, (x, y) in places.items()}
 
 
-def _chosen(
-    content: Content,
-    index: GraphIndex,
-    types: Mapping[str, NodeSpec],
-    inlined: Inlining,
-    direction: Direction,
-    view: View,
-) -> _Drawing:
-    """Arrange a graph in a direction, or in the one that makes it largest."""
-    cell = view.cell
-    if direction != "auto":
-        return _drawing(content, index, types, inlined, direction, cell)
+def _largest(draw: Callable[[Direction], _Drawing], index: GraphIndex, view: View) -> _Drawing:
+    """Arrange a graph down if it can be read so, or in the direction that makes it largest."""
     runs = [run for run in view.folded if all(name in index.nodes for name in run)]
-    best = _drawing(content, index, types, inlined, "down", cell)
-    scale = _seen_scale(best, runs, cell)
+    best = draw("down")
+    scale = _seen_scale(best, runs, view.cell)
     if scale >= READABLE:
         return best
     largest = scale * _WORTH
     others: Sequence[Direction] = ("right", "columns") if len(best.places) <= _MANY else ("columns",)
     for other in others:
-        tried = _drawing(content, index, types, inlined, other, cell)
-        scale = _seen_scale(tried, runs, cell)
+        tried = draw(other)
+        scale = _seen_scale(tried, runs, view.cell)
         if scale > largest:
             best, largest = tried, scale
     return best
@@ -163,8 +151,8 @@ def _drawing(
     index: GraphIndex,
     types: Mapping[str, NodeSpec],
     inlined: Inlining,
-    direction: Direction,
     cell: Cell,
+    direction: Direction,
     only: Collection[str] = (),
 ) -> _Drawing:
     """Arrange the cards of a graph, or `only` some of them and no frames, in one direction."""
@@ -182,7 +170,7 @@ def _drawing(
     sizes = {name: Size(shape.width, shape.height) for name, shape in shapes.items()}
     framed = {} if only else index.frames
     direct: Direction = "right" if direction == "right" else "down"
-    places, boxes = _arranged(sizes, links, _centres(index, sizes), framed, direct)
+    places, boxes = _arranged(sizes, links, index.places(sizes), framed, direct)
     if direction == "columns" and not framed and places:
         places = columns(places, sizes, links, cell)
     return _Drawing(places, boxes, sizes)
@@ -212,8 +200,9 @@ def _beside(
     return beside
 
 
-def drawn_right(index: GraphIndex, places: Mapping[str, Point]) -> bool:
-    """Return whether a graph with nodes at `places` is drawn from left to right; nodes without a place do not count."""
+def drawn_right(index: GraphIndex, nodes: Iterable[str] | None = None) -> bool:
+    """Return whether a graph, or some of its nodes, is drawn from left to right; nodes without a place do not count."""
+    places = index.places(nodes)
     inlined = inlining(index)
     away, heads = inlined.hidden - inlined.picks.keys(), inlined.heads
     pairs = ((inlined.giver(edge.source)[0], split_port(edge.target)[0]) for edge in index.edges.values())

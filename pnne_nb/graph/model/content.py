@@ -8,7 +8,7 @@ Subgraph node's definition exists, never contains itself, and has a port for eac
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from pnne_nb.errors import GraphError, UnknownFrameError, UnknownGraphError, UnknownNodeError, near, shown
@@ -145,6 +145,11 @@ class GraphIndex:
             source, target = self.edges[key]
             if split_port(source)[1] == old:
                 self.edges[key] = Edge(f"{node}.{new}", target)
+
+    def places(self, names: Iterable[str] | None = None) -> dict[str, tuple[float, float]]:
+        """Return the centres of the nodes that have a place, of all nodes or of some."""
+        nodes = self.nodes.values() if names is None else (self.nodes[name] for name in names)
+        return {node.name: node.position for node in nodes if node.position is not None}
 
     def edges_into(self, name: str) -> list[Edge]:
         return [self.edges[key] for key in self.incoming[name].values()]

@@ -134,9 +134,7 @@ def scene(
     index = enter(content, within)
     prefix = f"{within}." if within else ""
     known = {name: resolved.get(f"{prefix}{name}", {}) for name in index.nodes}
-    across = drawn_right(
-        index, {name: node.position for name, node in index.nodes.items() if node.position is not None}
-    )
+    across = drawn_right(index)
     inlined = inlining(index)
     shown = faces(content, index, types, inlined, across=across, resolved=known)
     centres = _centres(content, index, types, shown)
@@ -252,7 +250,7 @@ def _centres(
 ) -> dict[str, tuple[float, float]]:
     """Return the centres of cards; those without a place stand below what feeds them, or all are arranged."""
     sizes = {name: face.geometry for name, face in shown.items()}
-    placed = {name: place for name in shown if (place := index.nodes[name].position) is not None}
+    placed = index.places(shown)
     if not placed:
         # A node that stands at the origin already is not moved.
         ops = arrangement(content, index.id, types)
