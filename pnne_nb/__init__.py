@@ -9,7 +9,42 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from pnne_nb.errors import near
+from pnne_nb.errors import (
+    ArgumentError,
+    BadValueError,
+    CheckpointError,
+    CompileError,
+    CycleError,
+    Diagnostic,
+    ExecutionError,
+    ExportError,
+    GraphError,
+    GraphFileAccessError,
+    GraphFileError,
+    GraphFileNotFoundError,
+    IllegalNameError,
+    InspectionError,
+    KindMismatchError,
+    LayerNotFoundError,
+    NameTakenError,
+    PassError,
+    PnneError,
+    PortTakenError,
+    ProtocolError,
+    RegistrationError,
+    ShapeError,
+    StaleVersionError,
+    TargetError,
+    TrainingError,
+    UnknownFrameError,
+    UnknownGraphError,
+    UnknownNodeError,
+    UnknownPortError,
+    UnknownPropertyError,
+    UnknownSeriesError,
+    UnknownTypeError,
+    near,
+)
 from pnne_nb.graph.schema.analysis_hook import GraphAnalysis, install_analysis
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
@@ -39,41 +74,6 @@ if TYPE_CHECKING:
     from pnne_nb.compiler import compile as compile  # the name of the contract
     from pnne_nb.debugging.trainer_callbacks import hugging_face_callback, lightning_callback
     from pnne_nb.debugging.training_monitor import TrainingMonitor
-    from pnne_nb.errors import (
-        ArgumentError,
-        BadValueError,
-        CheckpointError,
-        CompileError,
-        CycleError,
-        Diagnostic,
-        ExecutionError,
-        ExportError,
-        GraphError,
-        GraphFileAccessError,
-        GraphFileError,
-        GraphFileNotFoundError,
-        IllegalNameError,
-        InspectionError,
-        KindMismatchError,
-        LayerNotFoundError,
-        NameTakenError,
-        PassError,
-        PnneError,
-        PortTakenError,
-        ProtocolError,
-        RegistrationError,
-        ShapeError,
-        StaleVersionError,
-        TargetError,
-        TrainingError,
-        UnknownFrameError,
-        UnknownGraphError,
-        UnknownNodeError,
-        UnknownPortError,
-        UnknownPropertyError,
-        UnknownSeriesError,
-        UnknownTypeError,
-    )
     from pnne_nb.export.export_report import ExportReport
     from pnne_nb.export.exporter import export_model as export  # the package itself is the function, as below
     from pnne_nb.export.package.load import load
@@ -218,13 +218,6 @@ _MODULES = {
         "infer_shapes optimize_for_inference passes plan_memory to_source transform verify"
     ),
     "catalog": "register_node",
-    "errors": (
-        "ArgumentError BadValueError CheckpointError CompileError CycleError Diagnostic ExecutionError ExportError "
-        "GraphError GraphFileAccessError GraphFileError GraphFileNotFoundError IllegalNameError InspectionError "
-        "KindMismatchError LayerNotFoundError NameTakenError PassError PnneError PortTakenError ProtocolError "
-        "RegistrationError ShapeError StaleVersionError TargetError TrainingError UnknownFrameError UnknownGraphError "
-        "UnknownNodeError UnknownPortError UnknownPropertyError UnknownSeriesError UnknownTypeError"
-    ),
     "export.preflight": "check_export",
     "export.package.load": "load",
     "export.package.save": "save",
@@ -379,8 +372,6 @@ class _Plots:
         return imported_late("pnne_nb.widgets.plots.inspector_plot").draw_layer(view)
 
 
-registry.provide(_torch_types)
-registry.find(_unlisted_type)
-registry.read(_read_layer)
+registry.provide(_torch_types, _unlisted_type, _read_layer)
 install_analysis(GraphAnalysis(_shapes, _summary))
 install_plots(_Plots())

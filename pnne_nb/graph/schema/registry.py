@@ -51,23 +51,20 @@ class Registry(Mapping[str, NodeSpec]):
             self._loaded()
             return self._revision
 
-    def provide(self, provider: Provider) -> None:
-        """Have `provider` called once, the first time that any type is looked up."""
+    def provide(self, provider: Provider, finder: Finder | None = None, reader: Reader | None = None) -> None:
+        """Install the functions that know torch.
+
+        Args:
+            provider: Returns the listed types; called once, at the first lookup of any type.
+            finder: Returns a type that is not listed by its name. A registered type of that name comes first.
+            reader: Returns the type and the properties of a layer.
+        """
         with self._lock:
             self._providers.append(provider)
-
-    def find(self, finder: Finder) -> None:
-        """Have `finder` asked for types that nobody lists: they are known by name, and make way for registered ones."""
-        with self._lock:
-            self._finder = finder
-
-    def read(self, reader: Reader) -> None:
-        """Have `reader` asked which type and properties a layer that somebody has made stands for."""
-        with self._lock:
-            self._reader = reader
+            self._finder, self._reader = finder or self._finder, reader or self._reader
 
     def of_layer(self, layer: object) -> tuple[str, Mapping[str, object]] | None:
-        """Return the type and the properties of a layer that somebody has made, or None if it is of no type."""
+        """Return the type and the properties of a layer, or None if it is of no type."""
         return None if self._reader is None else self._reader(layer)
 
     def listed(self, type: str) -> NodeSpec | None:
