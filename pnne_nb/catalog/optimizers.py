@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import ModuleType
-from typing import TypeVar
 
 import msgspec
 from torch import optim
@@ -16,8 +15,6 @@ from pnne_nb.catalog.layers import URL
 from pnne_nb.catalog.tables import overrides
 from pnne_nb.graph.schema.property_types import EnumType
 from pnne_nb.graph.schema.spec import NodeSpec, Port, Property
-
-_Class = TypeVar("_Class")
 
 _PARAMETERS = Port(
     "parameters",
@@ -63,7 +60,7 @@ def specs() -> Iterator[NodeSpec]:
         yield msgspec.structs.replace(spec, properties=(*spec.properties, interval))
 
 
-def _classes(module: ModuleType, base: type[_Class]) -> Iterator[type[_Class]]:
+def _classes(module: ModuleType, base: type[object]) -> Iterator[type[object]]:
     """Yield every public optimizer or learning rate scheduler of a module."""
     for name, value in vars(module).items():
         if isinstance(value, type) and issubclass(value, base) and name not in _BASES:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 from pnne_nb.errors import ArgumentError, Diagnostic, GraphError, answers_misuse, expect, no_attribute, shown
 from pnne_nb.graph.edits.notify import Observer
-from pnne_nb.graph.edits.transactions import Ledger
+from pnne_nb.graph.edits.transactions import Ledger, Step
 from pnne_nb.graph.layout.arrange_graph import arranged as with_places
 from pnne_nb.graph.layout.cards import NONE_RESOLVED, Resolved
 from pnne_nb.graph.model.content import Content
@@ -273,6 +273,12 @@ class ReadableGraph:
         replace_file(path, self.to_json())
 
     # Looking on
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The changes since the document was made or loaded, in order, without those that were undone."""
+        with self._ledger.lock:
+            return tuple(self._ledger.done)
 
     @contextmanager
     def reading(self) -> Iterator[Self]:

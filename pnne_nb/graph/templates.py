@@ -46,9 +46,7 @@ def resnet_block() -> NodeGraph:
         ("Conv2d", {"name": "conv2", "out_channels": 64, "kernel_size": 3, "padding": 1, "bias": False}),
         ("BatchNorm2d", {"name": "bn2"}),
     )
-    graph.add("add", name="sum")
-    graph.connect("bn2.output", "sum.input")
-    graph.connect("x.output", "sum.other")
+    _added(graph, "sum", "bn2", "x")
     graph.add("ReLU", name="relu2")
     return _ended(graph, "sum", "relu2")
 
