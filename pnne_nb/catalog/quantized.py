@@ -23,13 +23,14 @@ Kind = Literal["static", "dynamic", "weight_only", "bfloat16", "float16"]
 ``"weight_only"``: int8 weights, float inputs; ``"bfloat16"``, ``"float16"``: all of the layer in 16 bits."""
 
 
+# Source that stands alone copies these classes, and can copy no alias: the literals are written out.
 class _Quantized(nn.Module):
     """A layer with a low-precision weight, and for int8 one scale for each index of the weight's first axis."""
 
     bias: torch.Tensor | None
 
     def _set_up(
-        self, shape: tuple[int, ...], kind: Kind, scale: float = 1.0, zero_point: int = 0, *, bias: bool = False
+        self, shape: tuple[int, ...], kind: str, scale: float = 1.0, zero_point: int = 0, *, bias: bool = False
     ) -> None:
         import torch.ao.quantization.fx._decomposed  # noqa: PLC0415  # defines the operators
 
@@ -85,7 +86,7 @@ class QuantizedLinear(_Quantized):
         in_features: int,
         out_features: int,
         bias: bool = True,
-        kind: Kind = "weight_only",
+        kind: Literal["static", "dynamic", "weight_only", "bfloat16", "float16"] = "weight_only",
         scale: float = 1.0,
         zero_point: int = 0,
     ) -> None:
@@ -124,7 +125,7 @@ class QuantizedConv1d(_Quantized):
         dilation: tuple[int] = (1,),
         groups: int = 1,
         bias: bool = True,
-        kind: Kind = "weight_only",
+        kind: Literal["static", "dynamic", "weight_only", "bfloat16", "float16"] = "weight_only",
         scale: float = 1.0,
         zero_point: int = 0,
     ) -> None:
@@ -150,7 +151,7 @@ class QuantizedConv2d(_Quantized):
         dilation: tuple[int, int] = (1, 1),
         groups: int = 1,
         bias: bool = True,
-        kind: Kind = "weight_only",
+        kind: Literal["static", "dynamic", "weight_only", "bfloat16", "float16"] = "weight_only",
         scale: float = 1.0,
         zero_point: int = 0,
     ) -> None:

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Self
 
+import msgspec
+
 from pnne_nb.errors import ArgumentError, Diagnostic, GraphError, answers_misuse, expect, no_attribute, shown
 from pnne_nb.graph.edits.notify import Observer
 from pnne_nb.graph.edits.transactions import Ledger, Step
@@ -17,7 +19,7 @@ from pnne_nb.graph.model.lint import lint, lint_at
 from pnne_nb.graph.model.node import Edge, Node
 from pnne_nb.graph.model.paths import find_node, paths_in
 from pnne_nb.graph.model.validate import Types
-from pnne_nb.graph.model.views import Graphs, Nodes, at_path
+from pnne_nb.graph.model.views import Graphs, Nodes
 from pnne_nb.graph.render.html import figure
 from pnne_nb.graph.render.import_report import ImportReport, import_report
 from pnne_nb.graph.render.scene import NO_SHAPES, Scene, Shapes
@@ -217,12 +219,9 @@ class ReadableGraph:
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         """Show the picture in a notebook cell with the shapes on its edges, and keep it there when the kernel is gone."""
         shapes, resolved = installed().shapes(self)
-        html = self.to_html(shapes=shapes, resolved=resolved)
-        return {
-            "text/plain": repr(self),
-            "text/html": html,
-            "image/svg+xml": self.to_svg(shapes=shapes, resolved=resolved),
-        }
+        scene = self._scene("", shapes, resolved, fold=False)
+        picture = svg(scene, "auto")
+        return {"text/plain": repr(self), "text/html": figure(scene, picture), "image/svg+xml": picture}
 
     @answers_misuse("graph.summary()", input_size="pn.summary(graph, args=(x,)); the Input nodes have the shapes")
     def summary(self) -> object:
@@ -302,7 +301,7 @@ class ReadableGraph:
     def _at(self, path: str, within: str = "") -> Node:
         with self._ledger.lock:
             _, node, prefix = find_node(self._content, path, within)
-            return at_path(node, prefix)
+            return msgspec.structs.replace(node, path=f"{prefix}{node.name}") if prefix else node
 
     @property
     def _content(self) -> Content:

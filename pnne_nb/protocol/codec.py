@@ -75,13 +75,13 @@ def _refuse_oversized(content: object) -> None:
         )
 
 
-def decode_ops(ops: Sequence[Op], at: str = "$.ops") -> tuple[Op, ...]:
+def decode_ops(ops: Sequence[Op]) -> tuple[Op, ...]:
     """Return ops with their values decoded from JSON form to constants.
 
     Raises:
         ProtocolError: If a value is not the JSON form of a constant.
     """
-    return tuple(_converted(op, _constant, f"{at}[{place}]") for place, op in enumerate(ops))
+    return tuple(_converted(op, _constant, f"$.ops[{place}]") for place, op in enumerate(ops))
 
 
 def encode_ops(ops: Sequence[Op]) -> tuple[Op, ...]:

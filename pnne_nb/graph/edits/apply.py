@@ -80,9 +80,9 @@ def apply_op(content: Content, op: Op, *, restoring: bool = False) -> list[Op]: 
             check_ends(content, graph, edge)
             # Before the taken port: with a loop, freeing the port would not help.
             if not restoring and graph.reaches(split_port(op.target)[0], split_port(op.source)[0]):
-                raise CycleError(
-                    f"Connecting {op.source} to {op.target} would close a loop{graph.where}: {_depends(op)}"
-                )
+                (source, _), (target, _) = split_port(op.source), split_port(op.target)
+                why = f"{source} " + ("is the same node" if source == target else f"already depends on {target}")
+                raise CycleError(f"Connecting {op.source} to {op.target} would close a loop{graph.where}: {why}.")
             check_free(graph, edge)
             graph.insert_edge(edge)
             return [ops.Disconnect(op.source, op.target, op.graph)]
@@ -165,11 +165,6 @@ def check_free(graph: GraphIndex, edge: Edge) -> None:
             f"{edge.target}{graph.where} is fed by {fed.source} already, and an input takes one edge. "
             "Disconnect that one first."
         )
-
-
-def _depends(op: ops.Connect) -> str:
-    source, target = split_port(op.source)[0], split_port(op.target)[0]
-    return f"{source} is the same node." if source == target else f"{source} already depends on {target}."
 
 
 def _add_node(content: Content, op: ops.AddNode) -> list[Op]:

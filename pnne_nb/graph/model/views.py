@@ -6,8 +6,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import final
 
-import msgspec
-
 from pnne_nb.graph.model.content import Content, GraphIndex, input_ports, output_ports, topological_order
 from pnne_nb.graph.model.node import Edge, Node, split_port
 from pnne_nb.graph.model.paths import path_of
@@ -161,11 +159,6 @@ class Graphs(Mapping[str, GraphView]):
     def __len__(self) -> int:
         with self._lock:
             return len(self._content().graphs)
-
-
-def at_path(node: Node, prefix: str) -> Node:
-    """Return a node as seen from the root, through the Subgraph nodes of `prefix` (``"block."``)."""
-    return msgspec.structs.replace(node, path=f"{prefix}{node.name}") if prefix else node
 
 
 def _place(port: str) -> tuple[str, int]:

@@ -10,8 +10,8 @@ from itertools import islice
 from typing import Final
 
 from pnne_nb.errors import PnneError
-from pnne_nb.graph.model.annotation import Frame, held
-from pnne_nb.graph.render.scene import Card, Scene
+from pnne_nb.graph.model.annotation import held
+from pnne_nb.graph.render.scene import Scene
 from pnne_nb.graph.render.svg import card_text, describe
 
 _FONTS = "'DejaVu Sans','Liberation Sans','Noto Sans',sans-serif"
@@ -77,12 +77,8 @@ def lines(scene: Scene) -> Iterable[str]:
     for card in scene.cards:
         sources = feeding.get(card.name)
         yield f"{card_text(card)}{', from ' + ', '.join(sources) if sources else ''}"
+    centres = {card.name: (card.x + card.geometry.width / 2, card.y + card.geometry.height / 2) for card in scene.cards}
     for frame in scene.frames:
-        inside = [card.name for card in scene.cards if _holds(frame, card)]
+        inside = held(frame, centres, ()).nodes
         words = " ".join(filter(None, (frame.title, frame.text)))
         yield f"Frame: {words or frame.name}{', around ' + ', '.join(inside) if inside else ''}"
-
-
-def _holds(frame: Frame, card: Card) -> bool:
-    centre = (card.x + card.geometry.width / 2, card.y + card.geometry.height / 2)
-    return bool(held(frame, {card.name: centre}, ()).nodes)

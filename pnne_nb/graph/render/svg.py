@@ -195,32 +195,42 @@ def _card(root: Element, card: Card, look: str) -> None:
     if card.type == REROUTE:
         at = {"cx": number(width / 2), "cy": number(height / 2), "r": number(width / 2)}
         SubElement(group, "circle", {"class": "card", **at})
-        _ports(group, card)
-        return
-    if card.uses or card.run:
-        SubElement(group, "rect", {"class": "card", **_box(4, 4, width, height), "rx": "9"})
-    SubElement(group, "rect", {"class": "shade", **_box(0, 1.5, width, height), "rx": "9"})
-    SubElement(group, "rect", {"class": "card" if card.known else "card odd", **_box(0, 0, width, height), "rx": "9"})
+    else:
+        if card.uses or card.run:
+            SubElement(group, "rect", {"class": "card", **_box(4, 4, width, height), "rx": "9"})
+        SubElement(group, "rect", {"class": "shade", **_box(0, 1.5, width, height), "rx": "9"})
+        look = "card" if card.known else "card odd"
+        SubElement(group, "rect", {"class": look, **_box(0, 0, width, height), "rx": "9"})
+        _face(group, card)
+    _ports(group, card)
+
+
+def _face(group: Element, card: Card) -> None:
+    """Draw the pictogram and the words of a card: if it is collapsed, the name alone, in one line."""
+    width, head, times = card.geometry.width, card.geometry.above, card.times
     if card.collapsed:
-        _collapsed(group, card)
-        return
-    head = card.geometry.above
-    SubElement(group, "rect", {"class": "tint", **_box(10, head + 9, 28, 28), "rx": "7"})
-    icon = {"class": "ink", "transform": f"translate(16,{number(head + 15)})", "d": category_named(card.category).icon}
-    SubElement(group, "path", icon)
-    times = card.times
-    room = width - 57 - 8 * len(times)
-    _text(group, "name", 47, head + (20.5 if card.kind else 27.5), fitted(card.title, room, 13))
-    if card.kind:
+        middle = COLLAPSED_HEIGHT / 2
+        place, start = f"translate(9,{number(middle - 7)}) scale(0.875)", 29
+        name_at = times_at = middle + 4.5
+    else:
+        SubElement(group, "rect", {"class": "tint", **_box(10, head + 9, 28, 28), "rx": "7"})
+        place, start = f"translate(16,{number(head + 15)})", 47
+        name_at, times_at = head + (20.5 if card.kind else 27.5), head + 27
+    icon = category_named(card.category).icon
+    SubElement(group, "path", {"class": "ink", "transform": place, "d": icon})
+    room = width - start - 10 - 8 * len(times)
+    _text(group, "name", start, name_at, fitted(card.title, room, 13))
+    if card.kind and not card.collapsed:
         _text(group, "type", 47, head + 34.5, fitted(card.kind, room, 11))
     if times:
-        _text(group, "times", width - 10, head + 27, times)
+        _text(group, "times", width - 10, times_at, times)
+    if card.collapsed:
+        return
     line = head + HEADER_HEIGHT
     if card.lines:
         SubElement(group, "path", {"class": "rule", "d": f"M10,{number(line + 0.5)}H{number(width - 10)}"})
     for row, text in enumerate(card.lines):
         _text(group, "code", 10, line + 16.5 + row * LINE_HEIGHT, fitted(text, width - 20, 11, code=True))
-    _ports(group, card)
 
 
 def _ports(group: Element, card: Card) -> None:
@@ -244,22 +254,6 @@ def _ports(group: Element, card: Card) -> None:
                 word = fitted(name, shape.width / len(places) - 4, 10.5)
                 place = (x, 16.5 if plain == "input" else shape.height - 9.5, "port-name")
             _text(group, place[2], place[0], place[1], word)
-
-
-def _collapsed(group: Element, card: Card) -> None:
-    """Only the pictogram and the name, in one line."""
-    middle = COLLAPSED_HEIGHT / 2
-    icon = {
-        "class": "ink",
-        "transform": f"translate(9,{number(middle - 7)}) scale(0.875)",
-        "d": category_named(card.category).icon,
-    }
-    SubElement(group, "path", icon)
-    times = card.times
-    _text(group, "name", 29, middle + 4.5, fitted(card.title, card.geometry.width - 39 - 8 * len(times), 13))
-    if times:
-        _text(group, "times", card.geometry.width - 10, middle + 4.5, times)
-    _ports(group, card)
 
 
 def _overview(root: Element, scene: Scene, names: dict[str, str]) -> None:

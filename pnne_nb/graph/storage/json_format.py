@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -89,13 +89,20 @@ def frozen(content: Content) -> Callable[[], DocumentState]:
     name = content.name
     # Nodes, edges and frames are never changed, only replaced.
     parts = {
-        id: ([graph.nodes[name] for name in graph.order], list(graph.edges.values()), dict(graph.frames))
+        id: (
+            [graph.nodes[name] for name in graph.order],
+            list(graph.edges.values()),
+            tuple(graph.frames[name] for name in sorted(graph.frames)),
+        )
         for id, graph in content.graphs.items()
     }
 
     def state() -> DocumentState:
         with without_collections():
-            graphs = {id: _graph_state(*part) for id, part in parts.items()}
+            graphs = {
+                id: GraphState(tuple(map(node_state, nodes)), tuple(EdgeState(*edge) for edge in edges), frames)
+                for id, (nodes, edges, frames) in parts.items()
+            }
         return DocumentState(format=FORMAT, format_version=FORMAT_VERSION, name=name, graphs=graphs)
 
     return state
@@ -166,11 +173,6 @@ def read(text: str | bytes) -> Content:
     return content
 
 
-def _graph_state(nodes: Iterable[Node], edges: Iterable[Edge], frames: Mapping[str, Frame]) -> GraphState:
-    shown = tuple(frames[name] for name in sorted(frames))
-    return GraphState(tuple(map(node_state, nodes)), tuple(EdgeState(*edge) for edge in edges), shown)
-
-
 def _graph_text(id: str, graph: GraphState) -> str:
     nodes = [_line(msgspec.to_builtins(node)) for node in graph.nodes]
     edges = [_line(msgspec.to_builtins(edge)) for edge in graph.edges]
@@ -178,14 +180,11 @@ def _graph_text(id: str, graph: GraphState) -> str:
     edges.sort(key=lambda line: line.partition('"target": ')[2])
     lists = f'"nodes": {_lines(nodes)},\n      "edges": {_lines(edges)}'
     if graph.frames:
-        lists += f',\n      "frames": {_lines([_line(_lean_frame(frame)) for frame in graph.frames])}'
+        frames = (
+            {key: value for key, value in msgspec.structs.asdict(frame).items() if value} for frame in graph.frames
+        )
+        lists += f',\n      "frames": {_lines(list(map(_line, frames)))}'
     return f"    {_line(id)}: {{\n      {lists}\n    }}"
-
-
-def _lean_frame(frame: Frame) -> dict[str, object]:
-    fields: dict[str, object] = {"name": frame.name, "box": frame.box}
-    words = {"title": frame.title, "text": frame.text, "colour": frame.colour}
-    return fields | {name: text for name, text in words.items() if text}
 
 
 def _lines(items: list[str]) -> str:
