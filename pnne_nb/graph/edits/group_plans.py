@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 from pnne_nb.errors import CycleError, GraphError
 from pnne_nb.graph.edits.gaps import Position, closed_gap, opened_gap
 from pnne_nb.graph.model.annotation import Frame, held
-from pnne_nb.graph.model.content import Content, GraphIndex, output_ports
+from pnne_nb.graph.model.content import Content, GraphIndex, detour, output_ports
 from pnne_nb.graph.model.node import Edge, Node, adding, split_port
 from pnne_nb.graph.model.ops import AddFrame, AddGraph, AddNode, Connect, Op, RemoveFrame, RemoveGraph, RemoveNode
 from pnne_nb.graph.model.paths import NodeRef, find_node
@@ -252,20 +252,9 @@ def _refuse_border_crossers(graph: GraphIndex, nodes: Iterable[Node], inside: se
         for sharer, owner in pairs:
             if (sharer in inside) != (owner in inside):
                 raise GraphError(f"{sharer} shares the module of {owner}: group both or neither.")
-    outside = {split_port(e.target)[0] for name in inside for e in graph.edges_out_of(name)} - inside
-    seen: set[str] = set()
-    pending = list(outside)
-    while pending:
-        name = pending.pop()
-        if name in inside:
-            continue
-        for edge in graph.edges_out_of(name):
-            follower = split_port(edge.target)[0]
-            if follower in inside:
-                raise CycleError(f"A path leaves the group and comes back through {name!r}: group that too.")
-            if follower not in seen:
-                seen.add(follower)
-                pending.append(follower)
+    on_the_way = detour(inside, lambda name: [split_port(edge.target)[0] for edge in graph.edges_out_of(name)])
+    if on_the_way is not None:
+        raise CycleError(f"A path leaves the group and comes back through {on_the_way!r}: group that too.")
 
 
 def _rejoined(graph: GraphIndex, block: str, inner: GraphIndex, names: dict[str, str]) -> list[Edge]:

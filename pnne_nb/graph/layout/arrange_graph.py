@@ -18,7 +18,7 @@ from pnne_nb.graph.layout.geometry import HEADER_HEIGHT, SUMMARY_HEIGHT, WIDTH, 
 from pnne_nb.graph.layout.inlining import Inlining, inlining
 from pnne_nb.graph.layout.layered import RANK_GAP, Direction, LayeredEdge, Size, arrange
 from pnne_nb.graph.model.annotation import Box, Frame, around, held
-from pnne_nb.graph.model.content import Content, GraphIndex, topological_order
+from pnne_nb.graph.model.content import Content, GraphIndex, detour, topological_order
 from pnne_nb.graph.model.node import split_port
 from pnne_nb.graph.model.ops import ChangeFrame, MoveNode
 from pnne_nb.graph.model.repeats import Run
@@ -264,11 +264,13 @@ def _arranged(
         members = held(frame, inside, ()).nodes
         if not members:
             continue
-        rest = _outside(links, members)
-        if rest is None:
+        followers: dict[str, list[str]] = {}
+        for link in links:
+            followers.setdefault(link.source, []).append(link.target)
+        if detour(members, lambda name, after=followers: after.get(name, [])) is not None:
             loose.append((frame, tuple(node for member in members for node in wholes[member].places)))
             continue
-        whole, links = _framed(frame, {member: wholes.pop(member) for member in members}, links, rest, direction)
+        whole, links = _framed(frame, {member: wholes.pop(member) for member in members}, links, direction)
         for member in members:
             del inside[member]
         # No node can be called so.
@@ -288,43 +290,25 @@ def _laid_out(things: Mapping[str, _Whole], links: list[LayeredEdge], direction:
     return arrange(sizes, links, direction, GAP_RIGHT if direction == "right" else RANK_GAP)
 
 
-def _outside(links: list[LayeredEdge], members: tuple[str, ...]) -> set[str] | None:
-    """Return the things that links join to members; None if a path leaves the members and comes back."""
-    inside = set(members)
-    pending = [link.target for link in links if link.source in inside and link.target not in inside]
-    followers: dict[str, list[str]] = {}
-    for link in links:
-        followers.setdefault(link.source, []).append(link.target)
-    seen: set[str] = set()
-    while pending:
-        name = pending.pop()
-        if name in inside:
-            return None
-        if name not in seen:
-            seen.add(name)
-            pending += followers.get(name, ())
-    return inside
-
-
 def _framed(
-    frame: Frame, members: Mapping[str, _Whole], links: list[LayeredEdge], inside: set[str], direction: Direction
+    frame: Frame, members: Mapping[str, _Whole], links: list[LayeredEdge], direction: Direction
 ) -> tuple[_Whole, list[LayeredEdge]]:
     """Return a frame as one thing, and the links with their ends at it."""
-    own = [link for link in links if link.source in inside and link.target in inside]
+    own = [link for link in links if link.source in members and link.target in members]
     placed = _laid_out(members, own, direction)
     places, boxes = _unpacked(members, placed)
     left, top, width, height = around(_box(placed[name], whole.size) for name, whole in members.items())
     middle = (float(round(left + width / 2)), float(round(top + height / 2)))
-    key = f"frame {frame.name}"
+    across = 0 if direction == "down" else 1
 
     def end(name: str, offset: float) -> tuple[str, float]:
-        shift = placed[name][0] - middle[0] if direction == "down" else placed[name][1] - middle[1]
-        return key, offset + shift
+        if name not in members:
+            return name, offset
+        return f"frame {frame.name}", offset + (placed[name][across] - middle[across])
 
     outer: list[LayeredEdge] = []
     for link in links:
-        source, leaves = end(link.source, link.leaves) if link.source in inside else (link.source, link.leaves)
-        target, arrives = end(link.target, link.arrives) if link.target in inside else (link.target, link.arrives)
+        (source, leaves), (target, arrives) = end(link.source, link.leaves), end(link.target, link.arrives)
         if source != target:
             outer.append(LayeredEdge(source, target, leaves, arrives))
     shifted = {name: (x - middle[0], y - middle[1]) for name, (x, y) in places.items()}

@@ -8,7 +8,7 @@ Subgraph node's definition exists, never contains itself, and has a port for eac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 
 from pnne_nb.errors import GraphError, UnknownFrameError, UnknownGraphError, UnknownNodeError, near, shown
@@ -283,6 +283,21 @@ def topological_order(graph: GraphIndex) -> tuple[list[str], list[str]]:
     return ready, [name for name in graph.order if waiting[name]]
 
 
+def detour(inside: Collection[str], followers: Callable[[str], Iterable[str]]) -> str | None:
+    """Return the last node of a path that leaves some nodes and comes back to them, or None."""
+    pending = [name for start in inside for name in followers(start) if name not in inside]
+    seen = set(pending)
+    while pending:
+        name = pending.pop()
+        for follower in followers(name):
+            if follower in inside:
+                return name
+            if follower not in seen:
+                seen.add(follower)
+                pending.append(follower)
+    return None
+
+
 def _kept(things: Mapping[str, T], name: object, error: type[GraphError], what: str, where: str = "") -> T:
     found = things.get(name) if isinstance(name, str) else None
     if found is None:
@@ -291,7 +306,7 @@ def _kept(things: Mapping[str, T], name: object, error: type[GraphError], what: 
 
 
 OWN_PORTS = ("Subgraph", "Module")
-"""Types whose nodes have ports of their own; those of all others have the ports that their type says."""
+"""Types whose nodes have ports of their own; a node of another type has the ports of its type."""
 
 KEYWORDS = "*"
 """Among the inputs that a Module lists: those after it are passed by keyword, as in a signature. No port."""
@@ -299,45 +314,42 @@ KEYWORDS = "*"
 
 def input_ports(content: Content, node: Node, types: Mapping[str, NodeSpec]) -> tuple[Port, ...] | None:
     """Return the inputs of a node in the order of the call; None if its type is not registered."""
-    spec = types.get(node.type)
-    return None if spec is None else _ports(content, node, spec, outputs=False)
+    return _ports(content, node, types, outputs=False)
 
 
 def output_ports(content: Content, node: Node, types: Mapping[str, NodeSpec]) -> tuple[Port, ...] | None:
     """Return the outputs of a node; None if its type is not registered."""
-    spec = types.get(node.type)
-    return None if spec is None else _ports(content, node, spec, outputs=True)
+    return _ports(content, node, types, outputs=True)
 
 
 def find_input(content: Content, node: Node, name: str, types: Mapping[str, NodeSpec]) -> Port | None:
     """Return the input that `name` addresses, or None; see `NodeSpec.input_named`.
 
-    A node of an unregistered type has whatever ports its edges say.
+    A node of an unregistered type has the ports that its edges name.
     """
     spec = types.get(node.type)
-    if spec is None:
+    own = None if spec is None else _own_names(content, node, spec, outputs=False)
+    if spec is None or (own is not None and name in own):
         return Port(name=name, kind="value")
-    own = _own_names(content, node, spec, outputs=False)
-    if own is not None:
-        return Port(name=name, kind="value") if name in own else None
-    return spec.input_named(name)
+    return spec.input_named(name) if own is None else None
 
 
 def find_output(content: Content, node: Node, name: str, types: Mapping[str, NodeSpec]) -> Port | None:
-    """Return the output of that name, or None; a node of an unregistered type has whatever ports its edges say."""
+    """Return the output of that name, or None; a node of an unregistered type has the ports that its edges name."""
     spec = types.get(node.type)
-    if spec is None:
+    own = None if spec is None else _own_names(content, node, spec, outputs=True)
+    if spec is None or (own is not None and name in own):
         return Port(name=name, kind="value")
-    own = _own_names(content, node, spec, outputs=True)
-    if own is not None:
-        return Port(name=name, kind="value") if name in own else None
-    for port in spec.present_outputs(node.properties):  # asked twice for every edge: a generator would take longer
+    for port in spec.present_outputs(node.properties) if own is None else ():  # for every edge: faster than a generator
         if port.name == name:
             return port
     return None
 
 
-def _ports(content: Content, node: Node, spec: NodeSpec, *, outputs: bool) -> tuple[Port, ...]:
+def _ports(content: Content, node: Node, types: Mapping[str, NodeSpec], *, outputs: bool) -> tuple[Port, ...] | None:
+    spec = types.get(node.type)
+    if spec is None:
+        return None
     own = _own_names(content, node, spec, outputs=outputs)
     if own is not None:
         return tuple(Port(name=name, kind="value") for name in own)
@@ -345,17 +357,13 @@ def _ports(content: Content, node: Node, spec: NodeSpec, *, outputs: bool) -> tu
 
 
 def _own_names(content: Content, node: Node, spec: NodeSpec, *, outputs: bool) -> tuple[str, ...] | None:
-    """Return the names of the ports that a node has of its own, which may be thousands; None if its type says them."""
+    """Return the names of a node's own ports, which may be thousands; None if it has those of its type."""
     if node.type == "Subgraph":
         return content.graphs[node.definition].interface[outputs] if node.definition is not None else ()
-    if node.type == "Module":
-        return _listed(spec, node, "outputs" if outputs else "inputs")
-    return None
-
-
-def _listed(spec: NodeSpec, node: Node, prop: str) -> tuple[str, ...]:
-    """Return the port names that a property lists; a damaged file may have anything there."""
-    declared = spec.property_named(prop)
-    names = node.properties.get(prop, declared.default if declared is not None else ())
+    if node.type != "Module":
+        return None
+    declared = spec.property_named(side := "outputs" if outputs else "inputs")
+    names = node.properties.get(side, declared.default if declared is not None else ())
+    # A damaged file may have anything there.
     listed = names if isinstance(names, tuple) else ()
     return tuple(name for name in listed if isinstance(name, str) and name != KEYWORDS)
