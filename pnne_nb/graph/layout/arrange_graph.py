@@ -5,6 +5,7 @@ A frame keeps what stands in it: its nodes are arranged among themselves, and th
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -264,10 +265,10 @@ def _arranged(
         members = held(frame, inside, ()).nodes
         if not members:
             continue
-        followers: dict[str, list[str]] = {}
+        followers = defaultdict[str, list[str]](list)
         for link in links:
-            followers.setdefault(link.source, []).append(link.target)
-        if detour(members, lambda name, after=followers: after.get(name, [])) is not None:
+            followers[link.source].append(link.target)
+        if detour(members, followers.__getitem__) is not None:
             loose.append((frame, tuple(node for member in members for node in wholes[member].places)))
             continue
         whole, links = _framed(frame, {member: wholes.pop(member) for member in members}, links, direction)

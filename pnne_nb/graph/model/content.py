@@ -1,4 +1,4 @@
-"""The document's content, indexed so that every op costs what it changes, and the ports that a node has in it.
+"""The document's content, indexed so that an op costs only what it changes, and the ports of its nodes.
 
 Mutable and private to ``graph``: only ``edits.apply`` (ops) and ``storage.json_format`` (loading) write to it.
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class GraphIndex:
-    """One graph: nodes in their order, edges in theirs, and who is joined to whom."""
+    """One graph: its nodes and edges, each in their order, and the edges at each node."""
 
     def __init__(self, id: str) -> None:
         self.id = id
@@ -37,7 +37,7 @@ class GraphIndex:
         self._interface: tuple[tuple[str, ...], tuple[str, ...]] | None = None
 
     def copy(self) -> GraphIndex:
-        """Return a graph that holds the same, and changes no more with this one."""
+        """Return an independent copy of the graph."""
         other = GraphIndex(self.id)
         for name, kept in vars(self).items():
             setattr(other, name, kept.copy() if isinstance(kept, dict | list) else kept)
@@ -48,7 +48,7 @@ class GraphIndex:
 
     @property
     def where(self) -> str:
-        """How messages name this graph: nothing for the root."""
+        """The name of this graph in messages: nothing for the root."""
         return f" in definition {self.id!r}" if self.id else ""
 
     @property
@@ -90,24 +90,24 @@ class GraphIndex:
         self._interface = None if node.type in ("Input", "Output") else self._interface
 
     def index_of(self, name: str) -> int:
-        # Undoing a large addition removes from the end: do not search for that.
+        # Undoing a large addition removes from the end: that needs no search.
         return len(self.order) - 1 if self.order[-1] == name else self.order.index(name)
 
     def drop_node(self, name: str) -> None:
-        """Remove a node that no edge touches any more."""
+        """Remove a node that has no edges any more."""
         node = self.nodes.pop(name)
         del self.order[self.index_of(name)], self.incoming[name], self.outgoing[name]
         self._refer(node, add=False)
         self._interface = None if node.type in ("Input", "Output") else self._interface
 
     def replace_node(self, node: Node) -> None:
-        """Put another snapshot of the node of that name in its place."""
+        """Replace the node of the same name."""
         self._refer(self.nodes[node.name], add=False)
         self.nodes[node.name] = node
         self._refer(node, add=True)
 
     def rename_node(self, old: str, node: Node) -> None:
-        """Put `node`, the same under a new name, in the place of `old`; edges follow."""
+        """Replace the node `old` by `node`, its copy with a new name; edges follow."""
         edges = [(edge, False) for edge in self.outgoing[old]] + [(edge, True) for edge in self.incoming[old].values()]
         self._refer(self.nodes.pop(old), add=False)
         self.order[self.index_of(old)] = node.name
@@ -136,7 +136,7 @@ class GraphIndex:
         del self.edges[key], self.outgoing[split_port(edge.source)[0]][key]
 
     def rename_port(self, node: str, old: str, new: str) -> None:
-        """Have the edges at port `old` of a node, input or output, end at `new`."""
+        """Move the edges at port `old` of a node, input or output, to `new`."""
         if old in self.incoming[node]:
             key = self.incoming[node].pop(old)
             self.incoming[node][new] = key
@@ -158,7 +158,7 @@ class GraphIndex:
         return [self.edges[key] for key in self.outgoing[name]]
 
     def edges_at(self, name: str) -> list[Edge]:
-        """Return every edge at a node, in the order of edges."""
+        """Return every edge at a node, in the order of the edges."""
         return [self.edges[key] for key in sorted((*self.incoming[name].values(), *self.outgoing[name]))]
 
     def feeding(self, node: str, port: str) -> Edge | None:
@@ -169,8 +169,8 @@ class GraphIndex:
     def reaches(self, start: str, goal: str) -> bool:
         """Return whether a path leads from `start` to `goal`.
 
-        Searches from both ends in turn, so that the shorter side decides the cost: a new node at the end
-        of a long chain costs one step.
+        It searches from both ends in turn, so the shorter side determines the cost: one step for a new node at the end of
+        a long chain.
         """
         if start == goal:
             return True
@@ -207,7 +207,7 @@ class GraphIndex:
 
 
 class Content:
-    """A whole document: its graphs by id, and which Subgraph nodes show which definition."""
+    """A whole document: its graphs by id, and the Subgraph nodes that show each definition."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -215,7 +215,7 @@ class Content:
         self.users: dict[str, dict[tuple[str, str], None]] = {}  # definition -> (graph, node)
 
     def copy(self) -> Content:
-        """Return a document that holds the same, and changes no more with this one."""
+        """Return an independent copy of the document."""
         other = Content(self.name)
         other.graphs = {id: graph.copy() for id, graph in self.graphs.items()}
         other.users = {id: users.copy() for id, users in self.users.items()}
@@ -238,8 +238,8 @@ class Content:
         return [(graph, name) for graph, name in self.users_of(definition) if graph.nodes[name].type == "Subgraph"]
 
     def is_box(self, definition: str) -> bool:
-        """Return whether a graph holds what is inside a Module node, whose own code runs it."""
-        graph, name = next(iter(self.users.get(definition, {})), ("", ""))  # lint says if others are of another kind
+        """Return whether a graph is the inside of a Module node, whose own code runs it."""
+        graph, name = next(iter(self.users.get(definition, {})), ("", ""))  # lint reports users of another kind
         return bool(name) and self.graphs[graph].nodes[name].is_box
 
     def use(self, graph: str, node: Node) -> None:
@@ -272,7 +272,7 @@ class Content:
 
 
 def topological_order(graph: GraphIndex) -> tuple[list[str], list[str]]:
-    """Return the names in an order in which every edge points forward, and the names that are on or after a loop."""
+    """Return the names in an order in which every edge points forward, and the names on or after a loop."""
     waiting = {name: len({split_port(edge.source)[0] for edge in graph.edges_into(name)}) for name in graph.order}
     ready = [name for name in graph.order if not waiting[name]]
     for name in ready:

@@ -1,4 +1,4 @@
-"""Finds what is unfinished or does not fit in a document, without torch."""
+"""Finds faults and unfinished parts of a document, without torch."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ MAX_NODES = 200_000
 
 
 MAX_NESTED = 50
-"""Graphs inside each other, the outermost included. Torch and Python need several frames for each, of about a thousand."""
+"""Depth of nested graphs, the outermost included. Torch and Python need several of about a thousand stack frames for each."""
 
 _HELD = ("Subgraph", "Module", "Parameter", "Buffer")
-"""Types that may stand inside a Module node beside layers: it runs code of its own on them."""
+"""Types of nodes that may be inside a Module node beside layers: its own code uses them."""
 
 _WEIGHTS = ("weight", "running_mean", "running_var")
-"""Inputs of functions that the layers of their names hold."""
+"""Inputs of functions that are weights of the layers of the same name."""
 
 TOO_DEEP = Diagnostic(
     code="too-deep",
@@ -36,7 +36,7 @@ TOO_DEEP = Diagnostic(
 
 
 def lint(content: Content, types: Types) -> list[Diagnostic]:
-    """Return every finding: first those about whole graphs, then by node, nested ones at each place of use."""
+    """Return all findings: first those about whole graphs, then those at nodes, nested ones at each place of use."""
     total, depth = extent(content)
     if depth > MAX_NESTED:
         return [TOO_DEEP]
@@ -55,7 +55,7 @@ def lint(content: Content, types: Types) -> list[Diagnostic]:
 
 
 def extent(content: Content) -> tuple[int, int]:
-    """Count the nodes of the document, each use of a definition counted, and its graphs inside each other."""
+    """Return the number of nodes, with every use of a definition counted, and the depth of nested graphs."""
     sizes: dict[str, int] = {}
     depths: dict[str, int] = {}
     pending = [""]
@@ -72,12 +72,12 @@ def extent(content: Content) -> tuple[int, int]:
 
 
 def lint_graph(content: Content, types: Types) -> Iterator[Diagnostic]:
-    """Find what the document as a whole lacks."""
+    """Find what is missing in the document as a whole."""
     root = content.graphs[""]
     inputs, outputs = root.interface
     if inputs and outputs:
         return
-    # A graph of training nodes (dataset, model, loss …) has no inputs of its own.
+    # A graph of training nodes (dataset, model, loss …) has no Input nodes.
     if any(spec.kind == "training" for node in root.nodes.values() if (spec := types.get(node.type)) is not None):
         return
     if not inputs:
@@ -95,7 +95,7 @@ def lint_graph(content: Content, types: Types) -> Iterator[Diagnostic]:
 
 
 def lint_at(content: Content, paths: Iterable[str], types: Types) -> dict[str, list[Diagnostic]]:
-    """Find what is wrong at some nodes only, and under ``""`` what the whole lacks; see `NodeGraph.diagnostics_at`."""
+    """Find faults at some nodes only, and under ``""`` those of the whole; see `NodeGraph.diagnostics_at`."""
     found = {"": list(lint_graph(content, types))}
     linter = _Linter(content, types)
     for path in paths:
@@ -110,14 +110,13 @@ def lint_at(content: Content, paths: Iterable[str], types: Types) -> dict[str, l
 
 @final
 class _Approved:
-    """What is right at every node of one type, or was found to be right at one of them: that is not asked again.
+    """The results of checks that hold for every node of one type, so that they are not repeated.
 
     Attributes:
         spec: The type.
-        needed: The inputs that each node must have; None where the nodes have ports of their own.
-        numbers: Properties with a whole number that fits.
-        joints: The input at which an edge ends, by the port that the edge names, the type that it comes from and the
-            output there.
+        needed: The inputs that each node must have; None if the nodes have ports of their own.
+        numbers: Pairs of a property and a whole number that fits.
+        joints: The input at the end of an edge, by the port that the edge names, the type of its source and the output there.
     """
 
     def __init__(self, spec: NodeSpec) -> None:
@@ -129,11 +128,10 @@ class _Approved:
 
 @final
 class _Linter:
-    """Finds what is wrong at nodes.
+    """Finds faults of nodes.
 
     Attributes:
-        found: What was found. It is appended to instead of yielded: every compilation asks about every node, and seldom
-            is anything wrong.
+        found: The findings. A list, not a generator: every compilation checks every node, and faults are rare.
     """
 
     def __init__(self, content: Content, types: Types) -> None:
@@ -143,7 +141,7 @@ class _Linter:
         self._approved: dict[str, _Approved] = {}
 
     def graph(self, id: str, prefix: str) -> None:
-        """Find what is wrong at the nodes of a graph, and inside those that show graphs."""
+        """Find faults at the nodes of a graph, and inside those that show graphs."""
         graph = self._content.graphs[id]
         boxed = bool(id) and self._content.is_box(id)
         for name in graph.order:
@@ -153,13 +151,13 @@ class _Linter:
                 self.graph(node.definition, f"{prefix}{name}.")
 
     def node(self, graph: GraphIndex, node: Node, path: str, *, boxed: bool) -> None:
-        """Find what is wrong at one node, shown at `path`, or with the nested graph that it shows as a whole.
+        """Find faults of one node, or of the nested graph that it shows as a whole.
 
         Args:
-            graph: The graph that holds it.
+            graph: The graph of the node.
             node: The node.
             path: Its path from the root.
-            boxed: Whether the graph is what a Module node holds, whose own code runs it.
+            boxed: Whether the graph is inside a Module node, whose own code runs it.
         """
         approved = self._approved.get(node.type)
         if approved is None:
@@ -252,7 +250,7 @@ class _Linter:
             self._report("unconnected-input", message, path, hint, port, fix)
 
     def _held(self, graph: GraphIndex, node: Node, spec: NodeSpec, path: str) -> None:
-        """Find what has no effect at a node inside a Module node, whose own code runs it."""
+        """Find what has no effect at a node inside a Module node, whose own code uses it."""
         if node.type not in _HELD and spec.kind != "module":
             message = (
                 f"A {node.type} is never run here: the module around it runs code of its own, which calls layers "
@@ -274,13 +272,13 @@ class _Linter:
 
 
 def _needed(spec: NodeSpec, ports: Iterable[Port]) -> tuple[str, ...]:
-    """Return the inputs at which something must arrive: those that are neither optional nor typed in (``add.other``)."""
-    call = {prop.name for prop in spec.passed}  # the absence of one is a missing property
+    """Return the inputs that must be connected: those that are neither optional nor typed in (``add.other``)."""
+    call = {prop.name for prop in spec.passed}  # a missing one is a missing property
     return tuple(port.name for port in ports if not port.optional and port.name not in call)
 
 
 def _function_or_layer(spec: NodeSpec, path: str, port: str, types: Types) -> tuple[str, Retype | None]:
-    """Say what to do about an input without an edge; a weight that a layer would have may mean that the layer is meant."""
+    """Return the hint and the fix for an input without an edge: for a weight, the layer may have been meant."""
     layers = layers_of(spec, types) if port in _WEIGHTS and spec.kind == "function" else []
     if not layers:
         return "Connect an output to it.", None
@@ -289,7 +287,7 @@ def _function_or_layer(spec: NodeSpec, path: str, port: str, types: Types) -> tu
 
 
 def _explained(doc: str) -> str:
-    """Return a description as the end of a sentence: torch's differ in their first letter and their full stop."""
+    """Return a description as the end of a sentence: in lower case, and without the full stop."""
     text = doc.strip().rstrip(".")
     lowered = text[:1].lower() + text[1:] if text[1:2].islower() else text
     return f": {lowered}" if text else ""

@@ -1,7 +1,7 @@
 """Checks ops against the catalogue before they are applied: types, properties, values, ports, kinds.
 
-Only new requests of a person or a program are checked. Undo and files are not: what a type that is no longer
-registered left behind must stay movable, removable and restorable.
+Only new requests are checked. Undo and files are not, so that nodes of a type that is no longer registered can be moved,
+removed and restored.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def checked_value(graph: GraphIndex, node: str, spec: NodeSpec, name: str, value
 
 
 def sharing_fault(graph: GraphIndex, name: str, type: str, target: str) -> str:
-    """Say why a node cannot use the module of `target`, or return an empty string."""
+    """Return why a node cannot use the module of `target`; empty if it can."""
     owner = graph.nodes.get(target)
     if target == name:
         return "a node cannot share its own module."
@@ -140,7 +140,7 @@ def _checked_edge(content: Content, op: ops.Connect, types: Types) -> ops.Connec
 
 
 def _next_index(graph: GraphIndex, node: Node, port: str, types: Types) -> str:
-    """Turn the bare name of a variadic input into its next free place: ``"tensors"`` into ``"tensors_2"``."""
+    """Return the next free place of a variadic input for its bare name: ``"tensors_2"`` for ``"tensors"``."""
     spec = types.get(node.type)
     if spec is None or not any(known.variadic and known.name == port for known in spec.inputs):
         return port

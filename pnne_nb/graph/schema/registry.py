@@ -1,8 +1,6 @@
-"""Holds the set of node types: other rooms fill it, all read it.
+"""Holds the set of node types; ``pnne_nb`` installs the functions that fill it from torch on first use.
 
-The core knows no torch, so it cannot fill the set itself; ``pnne_nb`` installs a provider that does
-so on first use. A document can therefore be opened without importing torch, and one of structural nodes
-alone be edited without it.
+A document can therefore be opened without importing torch, and a document of structural nodes can be edited without it.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ class Registry(Mapping[str, NodeSpec]):
 
     @property
     def revision(self) -> int:
-        """Rises whenever the set of types changes."""
+        """A number that rises with every change of the set of types."""
         with self._lock:
             self._loaded()
             return self._revision
@@ -95,7 +93,7 @@ class Registry(Mapping[str, NodeSpec]):
     def _loaded(self) -> dict[str, NodeSpec]:
         with self._lock:
             while self._providers:
-                # Popped only once it has succeeded: a failed import is reported again, not forgotten.
+                # Popped only after it has succeeded: a failed import is reported again.
                 for spec in self._providers[0]():
                     self._specs.setdefault(spec.type, _whole(spec))
                 self._providers.pop(0)
@@ -117,7 +115,7 @@ class Registry(Mapping[str, NodeSpec]):
     def get(self, type: object, /, default: _Default) -> NodeSpec | _Default: ...
 
     def get(self, type: object, /, default: object = None) -> object:
-        """Return the spec of a type, or `default`; asked for every node, so without a lock for a type that is there."""
+        """Return the spec of a type, or `default`; called for every node, so a known type is returned without a lock."""
         if not isinstance(type, str):
             return default
         found = self._specs.get(type) or self._loaded().get(type) or self._unlisted(type)
@@ -149,7 +147,7 @@ class Registry(Mapping[str, NodeSpec]):
 
 
 def _whole(spec: NodeSpec) -> NodeSpec:
-    """Return a spec with what every node that is a call has."""
+    """Return a spec with the properties that every call has."""
     if spec.kind not in ("function", "method"):
         return spec
     missing = tuple(prop for prop in CALL_PROPERTIES if spec.property_named(prop.name) is None)
