@@ -875,7 +875,7 @@ export interface Port {
   readonly doc?: string;
 }
 
-/** A whole document, exactly as a `.pnne.json` file holds it. */
+/** A whole document, as in a `.pnne.json` file. */
 export interface DocumentState {
   readonly format: string;
   readonly formatVersion: number;
@@ -891,7 +891,7 @@ export interface GraphState {
   readonly frames?: readonly Frame[];
 }
 
-/** A node as the file has it; property values in their JSON form. */
+/** A node in a file; property values are in their JSON form. */
 export interface NodeState {
   readonly name: string;
   readonly type: string;

@@ -1,4 +1,4 @@
-"""`Frames`: the frames of a document, as code reads and edits them."""
+"""`Frames`: reads and edits the frames of a document."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Frames(Mapping[str, Frame]):
 
     Args:
         ledger: The document's changes.
-        types: The catalogue, which decides how large nodes are.
+        types: The catalogue, which determines the sizes of nodes.
     """
 
     def __init__(self, ledger: Ledger, types: Types) -> None:
@@ -70,19 +70,19 @@ class Frames(Mapping[str, Frame]):
         colour: str = "grey",
         name: str | None = None,
     ) -> Frame:
-        """Add a frame around nodes, or at a place.
+        """Add a frame around nodes, or with a box.
 
         Args:
             title: A line at its top.
-            around: Nodes of one graph; if one of them has no place yet, that graph is arranged first.
+            around: Nodes of one graph. If one of them has no place yet, the graph is arranged first.
             box: Left, top, width and height in the editor's pixels, instead of `around`.
-            text: What is written under the title.
+            text: The text under the title.
             colour: ``"grey"``, ``"blue"``, ``"green"``, ``"yellow"``, ``"red"`` or ``"purple"``.
             name: Its name, or the path of a new frame in a nested graph; numbered if None.
 
         Raises:
-            GraphError: If it is neither put around nodes nor given a box, or the nodes are in several graphs.
-            UnknownNodeError, NameTakenError, IllegalNameError, BadValueError: If that does not fit.
+            GraphError: If there are neither nodes nor a box, or the nodes are in several graphs.
+            UnknownNodeError, NameTakenError, IllegalNameError, BadValueError: If an argument does not fit.
         """
         expect(around, (str, Node, Iterable), "around", "nodes of the graph, or their names")
         expect(title, str, "title", "a text")
@@ -163,7 +163,7 @@ class Frames(Mapping[str, Frame]):
         inlined = inlining(graph)
         shown = faces(self._ledger.content, graph, self._types, inlined, across=across)
         if not any(node.name in shown for node in nodes):
-            # All of them are written on other cards: it is around them as they are when they are drawn.
+            # All of them are written on other cards: use the cards that they have when they are drawn.
             shown = faces(self._ledger.content, graph, self._types, Inlining(), across=across)
         for node in nodes:
             if node.name not in shown:

@@ -1,7 +1,7 @@
 """Networks to begin with, offered in the palette of every editor: each compiles as it is.
 
-The library is a document with one Subgraph node for each template, as that of a person's own blocks is: in an empty
-graph, a template is drawn node by node; beside others, it is one block.
+The library is a document with one Subgraph node for each template, like the library of the user's blocks. In an empty graph, a
+template is inserted node by node; beside other nodes, as one block.
 """
 
 from __future__ import annotations
@@ -137,12 +137,12 @@ TEMPLATES: Final[dict[str, Callable[[], NodeGraph]]] = {
     "GPT_block": gpt_block,
     "LSTM_classifier": lstm_classifier,
 }
-"""What draws each template, by the name of its block."""
+"""The function that draws each template, by the name of its block."""
 
 
 @cache
 def template_library() -> DocumentState:
-    """Return the document of all templates, arranged; made once, from the catalogue of this process."""
+    """Return the document of all templates, arranged; it is made once in a process."""
     blocks: list[NodeState] = []
     graphs: dict[str, GraphState] = {}
     for name, draw in TEMPLATES.items():

@@ -1,4 +1,4 @@
-"""Plans the ops that move nodes into a nested graph, and those that put them back."""
+"""Plans the ops that move nodes into a nested graph, and those that move them back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BESIDE = 220.0
 """Pixels between the nodes of a new nested graph and its Input and Output nodes, where edges run right."""
 
 _ABOVE = 140.0
-"""The same where edges run down."""
+"""The same if edges run down."""
 
 
 class GroupPlan(msgspec.Struct, frozen=True):
@@ -30,7 +30,7 @@ class GroupPlan(msgspec.Struct, frozen=True):
 
     Attributes:
         name: The Subgraph node's name.
-        paths: Paths of the nodes that result.
+        paths: Paths of the resulting nodes.
     """
 
     ops: tuple[Op, ...]
@@ -103,7 +103,7 @@ def plan_ungroup(content: Content, ref: NodeRef, within: str = "") -> GroupPlan:
     )
     shift, moves = opened_gap(graph, block, nodes, across=_runs_right(inner, between))
     ops: list[Op] = [*moves, RemoveNode(block.name, graph.id)]
-    around = block.properties.get(INSIDE.name)  # what is inside it goes on running there
+    around = block.properties.get(INSIDE.name)  # the nodes still run inside these contexts
     for place, node in enumerate(nodes):
         added = adding(node, graph.id, index + place)
         if node.shares in names:
@@ -122,19 +122,19 @@ def plan_ungroup(content: Content, ref: NodeRef, within: str = "") -> GroupPlan:
         ops.append(AddFrame(**asdict(frame), graph=graph.id))
     ops += [Connect(edge.source, edge.target, graph.id) for edge in _rejoined(graph, block.name, inner, names)]
     if len(content.users_of(inner.id)) == 1:
-        # `discarding` looks at the document as it is before these ops, so the one user is this block.
+        # `discarding` reads the document before these ops: this block is its one user.
         ops += discarding(content, inner.id, users=1, emptied=True)
     return GroupPlan(tuple(ops), block.name, tuple(prefix + names[node.name] for node in nodes))
 
 
 def discarding(content: Content, definition: str, users: int = 0, *, emptied: bool = False) -> list[Op]:
-    """Return the ops that remove a definition which at most `users` nodes show, and what only it showed.
+    """Return the ops that remove a definition with at most `users` users, and the definitions that only it showed.
 
     Args:
         content: The document.
-        definition: The definition to remove; nothing is done if more nodes show it.
-        users: How many uses of it do not count.
-        emptied: Whether the graphs that it shows go on being shown, because its nodes have moved elsewhere.
+        definition: The definition to remove; it stays if more nodes show it.
+        users: The number of uses that do not count.
+        emptied: Whether its nodes have moved elsewhere, and still show their definitions.
     """
     if len(content.users_of(definition)) > users:
         return []
@@ -154,7 +154,7 @@ def discarding(content: Content, definition: str, users: int = 0, *, emptied: bo
 
 
 class _Border:
-    """The edges between a group and the rest, and the ports that they become."""
+    """The edges between a group and the rest, and the ports for them."""
 
     def __init__(self, content: Content, graph: GraphIndex, nodes: Iterable[Node], inside: set[str]) -> None:
         self.internal: list[Edge] = []
@@ -179,7 +179,7 @@ class _Border:
                     if edge.source not in self.outputs:
                         self.outputs[edge.source] = _claim("output", taken)
         for node in nodes:
-            # What nothing takes yet is a result: without an Output, nobody outside could connect it any more.
+            # An unused output is a result: without an Output node, it could not be connected from outside.
             ports = output_ports(content, node, registry)
             if ports and not any(graph.edges_out_of(node.name)):
                 self.outputs[f"{node.name}.{ports[0].name}"] = _claim("output", taken)
@@ -207,7 +207,7 @@ class _Border:
     ) -> Iterator[tuple[str, Position | None]]:
         """Yield names with their places in a row across the edges: before the nodes (side -1), or after them (1).
 
-        They stand in the order of the nodes that they are connected to, so that their edges do not cross.
+        They are in the order of their neighbours, so that their edges do not cross.
         """
         placed = {node.name: node.position for node in nodes if node.position is not None}
         along = 0 if self._across else 1
@@ -226,7 +226,7 @@ class _Border:
 
 
 def _runs_right(graph: GraphIndex, edges: Iterable[Edge]) -> bool:
-    """Return whether edges lead further to the right than down."""
+    """Return whether edges go further right than down."""
     right = down = 0.0
     for edge in edges:
         start, end = (graph.nodes[split_port(port)[0]].position for port in (edge.source, edge.target))
@@ -237,7 +237,7 @@ def _runs_right(graph: GraphIndex, edges: Iterable[Edge]) -> bool:
 
 
 def _frames_of(graph: GraphIndex, nodes: set[str]) -> list[Frame]:
-    """Return the frames in which some of the nodes stand and no others."""
+    """Return the frames that contain some of the nodes and no others."""
     centres = graph.places()
     found = [(graph.frames[name], held(graph.frames[name], centres, ()).nodes) for name in sorted(graph.frames)]
     return [frame for frame, inside in found if inside and nodes.issuperset(inside)]

@@ -1,6 +1,6 @@
-"""Changes a document by transactions: staged, committed whole or not at all, numbered, and undone.
+"""Changes a document by transactions, which are staged, committed as a whole or not at all, numbered, and undone.
 
-Every change goes through a `Ledger`, under its lock; there is no other way to change a document's content.
+Every change of a document's content goes through its `Ledger`, under its lock.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Ledger:
     Args:
         content: The initial content of the document.
         types: The catalogue to check against.
-        describe: Names the document in the log.
+        describe: Returns the name of the document for the log.
     """
 
     def __init__(self, content: Content, types: Types, describe: Callable[[], str]) -> None:
@@ -82,9 +82,9 @@ class Ledger:
 
     @contextmanager
     def editing(self) -> Iterator[None]:
-        """Hold the lock; when the outermost edit of this thread has let go of it, tell the observers.
+        """Hold the lock, and notify the observers when the outermost edit of this thread has released it.
 
-        Never with the lock held: an observer in another thread may be waiting for it.
+        Observers are not called with the lock held: an observer in another thread may be waiting for it.
         """
         try:
             with self.lock:
@@ -100,7 +100,7 @@ class Ledger:
 
     @contextmanager
     def asked_by(self, client: str | None, request: int | None) -> Iterator[None]:
-        """Have what is committed in the ``with`` block say who asked. See `NodeGraph.asked_by`."""
+        """Note the client and the request in the transactions of the ``with`` block. See `NodeGraph.asked_by`."""
         with self.editing():
             outer, self._asker = self._asker, (client, request)
             try:
@@ -119,8 +119,8 @@ class Ledger:
     ) -> Transaction:
         """Apply ops, all of them or none; only while `editing`. See `NodeGraph.apply`.
 
-        With `keeps_proofs`, the same is computed after it, however it looks: nodes move into a group, or out of it.
-        Without `undoable`, it is no step of undo: it must change only what no other op restores, such as places.
+        With `keeps_proofs`, the ops do not change what is computed: nodes move into a group, or out of it.
+        Without `undoable`, undo skips them: they must change only what no other op restores, such as places.
         """
         expect(base, (int, NoneType), "base", "a version of the document")
         if base is not None and base > self.version:
@@ -140,7 +140,7 @@ class Ledger:
 
     @contextmanager
     def transaction(self, label: str) -> Iterator[None]:
-        """Make one change of all changes in the ``with`` block. See `NodeGraph.transaction`."""
+        """Combine the changes in the ``with`` block to one. See `NodeGraph.transaction`."""
         with self.editing():
             steps: list[Step] = []
             outer, self._staged = self._staged, steps
@@ -166,11 +166,11 @@ class Ledger:
             self._commit(whole.ops, whole.label)
 
     def undo(self) -> Transaction:
-        """Take back the last change. See `NodeGraph.undo`."""
+        """Revert the last change. See `NodeGraph.undo`."""
         return self._restore("undo", self.done, self.undone)
 
     def redo(self) -> Transaction:
-        """Bring back the change that was taken back last. See `NodeGraph.redo`."""
+        """Apply the change again that was reverted last. See `NodeGraph.redo`."""
         return self._restore("redo", self.undone, self.done)
 
     def _record(self, step: Step) -> None:
@@ -196,7 +196,7 @@ class Ledger:
         faults: list[GraphError] = []
         try:
             for op in ops:
-                # After a refused value, the other values are looked at too; anything else may fail for want of it.
+                # After a refused value, the other values are checked too; other ops may depend on it.
                 if faults and not isinstance(op, SetProperty):
                     break
                 expect(op, Op, "An op", "one of pnne_nb.graph.model.ops")

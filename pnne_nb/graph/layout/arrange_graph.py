@@ -1,6 +1,6 @@
-"""Arranges one graph of a document automatically, and returns the ops that do it.
+"""Arranges one graph of a document automatically, and returns the ops for it.
 
-A frame keeps what stands in it: its nodes are arranged among themselves, and the frame as a whole among the rest.
+A frame keeps its contents: its nodes are arranged among themselves, and the frame as a whole among the other nodes.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.graph.storage.json_format import DocumentState
 
 _ROW = HEADER_HEIGHT + SUMMARY_HEIGHT + 44.0
-"""From one node beside the drawing to the next below it."""
+"""Pixels from one node beside the drawing to the next one below."""
 GAP_RIGHT = 96.0
-"""Pixels between nodes from left to right: the shape stands along the edge, not beside it."""
+"""Pixels between nodes from left to right: the shape is written along the edge, not beside it."""
 
 
 READABLE = 0.82
 """The scale at which the smallest text of a card has nine pixels."""
 _WORTH = 1.15
-"""How much larger a drawing must become to be turned or broken into columns."""
+"""A drawing is turned or broken into columns if it becomes larger by this factor."""
 _MANY = 400
-"""Cards: so many never become largest from left to right."""
+"""Number of cards above which a drawing from left to right is never the largest."""
 
 
 class View(NamedTuple):
-    """What a graph is seen in.
+    """The view of a graph.
 
     Attributes:
         cell: Width and height in pixels.
-        folded: Rows of nodes that are seen as one card each.
+        folded: Rows of nodes that are shown as one card each.
     """
 
     cell: Cell
@@ -56,7 +56,7 @@ CELL_OF_A_NOTEBOOK = View(CELL)
 
 
 class _Drawing(NamedTuple):
-    """A graph's cards as they are arranged in one direction."""
+    """The cards of a graph, arranged in one direction."""
 
     places: Mapping[str, Point]
     boxes: Mapping[str, Box]
@@ -73,17 +73,17 @@ def arrangement(
     values: bool = False,
     view: View = CELL_OF_A_NOTEBOOK,
 ) -> tuple[MoveNode | ChangeFrame, ...]:
-    """Return the ops that arrange a graph; none for a node that already stands where it should.
+    """Return the ops that arrange a graph; none for a node that is already in its place.
 
     Args:
         content: The document; its lock is held.
         graph: Id of the graph.
         types: The catalogue.
-        direction: Where edges run.
-        nodes: The nodes to arrange, where they stand; empty for all, with the frames.
-        values: Whether sizes, constants and steps of an expression are drawn as nodes. Otherwise they are placed
-            beside the drawing, out of the way of the cards that they are written on.
-        view: Where the drawing is to fit, for ``"auto"`` and ``"columns"``.
+        direction: The direction of edges.
+        nodes: The nodes to arrange, around their present places; empty for all, with the frames.
+        values: Whether sizes, constants and steps of an expression have their own cards. Otherwise they are written on other
+            cards, and placed beside the drawing.
+        view: The view that the drawing should fit into, for ``"auto"`` and ``"columns"``.
 
     Raises:
         GraphError: If there is no such graph.
@@ -111,7 +111,7 @@ def arrangement(
 
 
 def _where_they_stood(places: Mapping[str, Point], before: Mapping[str, Point]) -> dict[str, Point]:
-    """Shift an arrangement so that its middle is where it was."""
+    """Shift an arrangement so that its middle stays in its place."""
     if not before:
         return dict(places)
 
@@ -141,7 +141,7 @@ def _largest(draw: Callable[[Direction], _Drawing], index: GraphIndex, view: Vie
 
 
 def _seen_scale(drawing: _Drawing, runs: Sequence[Run], cell: Cell) -> float:
-    """Return the scale at which a drawing fits into a cell with each run as one card."""
+    """Return the scale at which a drawing fits into a cell, with each run as one card."""
     drawn = [run for run in runs if drawing.places.keys() >= set(run)]
     places = closed(drawing.places, drawn) if drawn and not drawing.boxes else drawing.places
     return fitting_scale(places, drawing.sizes, cell)
@@ -180,7 +180,7 @@ def _drawing(
 def _beside(
     index: GraphIndex, places: Mapping[str, Point], sizes: Mapping[str, Size], inlined: Inlining
 ) -> dict[str, Point]:
-    """Place nodes that have no card of their own: left of the drawing, about as high as what they lead to."""
+    """Place nodes without their own card: left of the drawing, about as high as their consumers."""
     beside: dict[str, Point] = {}
     if not inlined.hidden and not inlined.chains:
         return beside
@@ -216,12 +216,12 @@ def drawn_right(index: GraphIndex, nodes: Iterable[str] | None = None) -> bool:
 
 
 def _middle(shape: Geometry) -> float:
-    """Half of the side that ports stand on."""
+    """Return half of the length of the side with the ports."""
     return (shape.height if shape.across else shape.width) / 2
 
 
 def arranged(state: DocumentState, content: Content, types: Mapping[str, NodeSpec]) -> DocumentState:
-    """Return a document's plain data with the places that arranging would give to graphs that have none at all."""
+    """Return a document's plain data, with graphs without any places arranged."""
     graphs = {}
     for id, graph in state.graphs.items():
         if any(node.position is not None for node in graph.nodes):
@@ -237,11 +237,11 @@ def arranged(state: DocumentState, content: Content, types: Mapping[str, NodeSpe
 
 
 class _Whole(NamedTuple):
-    """A frame with what stands in it, which is arranged as one thing.
+    """A node, or a frame with its contents, which is arranged as one node.
 
     Attributes:
-        places: Centres of the nodes in it, from its own centre.
-        boxes: The boxes of the frames in it, itself included, likewise.
+        places: Centres of its nodes, relative to its own centre.
+        boxes: The boxes of its frames, itself included, likewise.
     """
 
     size: Size
@@ -260,7 +260,7 @@ def _arranged(
     wholes: dict[str, _Whole] = {name: _Whole(size, {name: (0.0, 0.0)}, {}) for name, size in sizes.items()}
     inside = dict(centres)
     loose: list[tuple[Frame, tuple[str, ...]]] = []
-    # Inner frames first: a frame that stands in another one is one of its things.
+    # Inner frames first: a frame inside another one is one of its members.
     for frame in sorted(frames.values(), key=lambda frame: (frame.box[2] * frame.box[3], frame.name)):
         members = held(frame, inside, ()).nodes
         if not members:
@@ -274,7 +274,7 @@ def _arranged(
         whole, links = _framed(frame, {member: wholes.pop(member) for member in members}, links, direction)
         for member in members:
             del inside[member]
-        # No node can be called so.
+        # No node can have this name.
         key = f"frame {frame.name}"
         wholes[key] = whole
         left, top, width, height = frame.box
@@ -294,7 +294,7 @@ def _laid_out(things: Mapping[str, _Whole], links: list[LayeredEdge], direction:
 def _framed(
     frame: Frame, members: Mapping[str, _Whole], links: list[LayeredEdge], direction: Direction
 ) -> tuple[_Whole, list[LayeredEdge]]:
-    """Return a frame as one thing, and the links with their ends at it."""
+    """Return a frame as one node, and the links with their ends at it."""
     own = [link for link in links if link.source in members and link.target in members]
     placed = _laid_out(members, own, direction)
     places, boxes = _unpacked(members, placed)

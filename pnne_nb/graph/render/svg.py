@@ -1,7 +1,6 @@
-"""Writes a scene as SVG: text that can be read, found and selected, and nothing that could run.
+"""Writes a scene as SVG with selectable text and without scripts.
 
-Everything that comes from the document goes through ElementTree, which escapes it; what XML cannot say at all
-is replaced.
+ElementTree escapes all texts of the document; characters that are not legal in XML are replaced.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ _WRITTEN = {
     "html": "write_text(graph.to_html())",
     "png": "write_bytes(editor.to_png())",
 }
-"""How a picture becomes a file, by the ending of its name."""
+"""The call that writes a picture to a file, by the ending of its name."""
 
 MARGIN = 28.0
 NAMED = 2000
-"""Above so many nodes, not even their names are drawn."""
+"""Above this number of nodes, not even their names are drawn."""
 
 LETTER = 6.4
 """Width of a letter of an edge's label."""
@@ -47,7 +46,7 @@ def require_theme(theme: object) -> None:
     """Refuse anything but the name of a theme.
 
     Raises:
-        ArgumentError: If it is none; of the name of a file, the message says how a picture is written to one.
+        ArgumentError: If it is none; for the name of a file, the message says how to write a picture to a file.
     """
     ending = theme.rpartition(".")[2] if isinstance(theme, str) else ""
     if isinstance(theme, str) and ending in _WRITTEN:
@@ -59,8 +58,8 @@ def svg(scene: Scene, theme: ThemeName) -> str:
     """Return the picture of a scene: the same text for the same scene.
 
     Args:
-        scene: What to draw.
-        theme: Whose colours; ``"auto"`` follows the reader's system, and is light where nothing is known.
+        scene: The scene.
+        theme: The colours; ``"auto"`` follows the reader's system, and is light if that is unknown.
 
     Raises:
         ArgumentError: If `theme` is none of them.
@@ -86,7 +85,7 @@ def svg(scene: Scene, theme: ThemeName) -> str:
             breathe()
             _card(root, card, names[card.category])
         _labels(root, scene.wires)
-    # Named by its content: pictures on one page must not share ids, and equal ones are equal texts.
+    # Named by its content: different pictures on one page have different ids, and equal ones are equal texts.
     key = hashlib.blake2s(tostring(root) + theme.encode(), digest_size=5).hexdigest()
     me = f"pnne-{key}"
     root.attrib.update(
@@ -109,7 +108,7 @@ def svg(scene: Scene, theme: ThemeName) -> str:
 
 
 def describe(scene: Scene) -> str:
-    """Say in a sentence what the picture shows."""
+    """Return a description of the picture."""
     nodes, edges = len(scene.cards), len(scene.wires)
     return (
         f"A graph of {nodes} node{'' if nodes == 1 else 's'} and {edges} edge{'' if edges == 1 else 's'}. "
@@ -118,7 +117,7 @@ def describe(scene: Scene) -> str:
 
 
 def card_text(card: Card) -> str:
-    """Say what a card shows: ``"conv1, Conv2d, 1→6 · 5×5"``."""
+    """Return a card as text: ``"conv1, Conv2d, 1→6 · 5×5"``."""
     name = f"{card.run[0]} to {card.run[-1]}, {len(card.run)} equal nodes in a row" if card.run else card.name
     uses = f"shown {card.uses} times" if card.uses > 1 else ""
     return ", ".join(filter(None, (name, card.type, card.summary, uses)))
@@ -273,7 +272,7 @@ def _overview(root: Element, scene: Scene, names: dict[str, str]) -> None:
 
 
 def _blocks(root: Element, scene: Scene, names: dict[str, str]) -> None:
-    """Only boxes, all of one category as one shape: a saved notebook must not hold megabytes that nobody can read."""
+    """Draw only boxes, those of one category as one shape, so that a saved notebook stays small."""
     boxes: dict[str, list[str]] = {}
     for card in scene.cards:
         width, height = number(card.geometry.width), number(card.geometry.height)
