@@ -184,14 +184,5 @@ def _spec(
 
 
 def _sequence(name: str, function: Callable[..., Any], doc: str) -> NodeSpec:
-    return NodeSpec(
-        type=name,
-        category=CATEGORY,
-        kind="function",
-        target=name,
-        inputs=(Port("items", kind="value", variadic=True),),
-        outputs=(_VALUE,),
-        positional=("items",),
-        doc=doc,
-        torch=function,
-    )
+    items = Port("items", kind="value", variadic=True)
+    return replace(_spec(name, name, function, doc, items=None), inputs=(items,))
