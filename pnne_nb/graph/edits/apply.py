@@ -230,16 +230,15 @@ def _change_property(content: Content, op: ops.SetProperty | ops.ResetProperty) 
         if op.property in old.properties
         else [ops.ResetProperty(op.node, op.property, op.graph)]
     )
-    if node.definition != old.definition:
+    if op.property == "definition":
         _check_definition(content, graph, node)
+    if node.definition != old.definition:
         lost = _lost_edges(content, graph, node) if node.type == "Subgraph" else []
         for edge in lost:
             graph.drop_edge(edge)
         undo += [ops.Connect(edge.source, edge.target, graph.id) for edge in lost]
         content.unuse(graph.id, old)
         content.use(graph.id, node)
-    elif op.property == "definition":
-        _check_definition(content, graph, node)
     graph.replace_node(node)
     return undo
 
