@@ -29,14 +29,11 @@ def place(layering: Layering, rows: list[list[int]], sizes: Sequence[float], gap
         for vertex in row:
             centres[vertex] = edge + sizes[vertex] / 2
             edge += sizes[vertex] + gap
-    for _ in range(SWEEPS):
-        for row in rows:
-            _settle(row, [_wanted_from_before(layering, centres, v) for v in row], layering, centres, sizes, gap)
-        for row in reversed(rows):
-            _settle(row, [_wanted_from_after(layering, centres, v) for v in row], layering, centres, sizes, gap)
-    for row in rows:
-        # Once more downwards, without regard to later ranks: straight chains end straight.
-        _settle(row, [_wanted_from_before(layering, centres, v) for v in row], layering, centres, sizes, gap)
+    down, up = (_wanted_from_before, rows), (_wanted_from_after, rows[::-1])
+    # The last sweep goes down, without regard to later ranks: straight chains end straight.
+    for wanted, order in (*(down, up) * SWEEPS, down):
+        for row in order:
+            _settle(row, [wanted(layering, centres, vertex) for vertex in row], layering, centres, sizes, gap)
     return centres
 
 
