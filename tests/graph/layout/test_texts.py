@@ -54,3 +54,7 @@ def test_what_does_not_fit_is_cut() -> None:
 @pytest.mark.parametrize("case", CASES["lines"], ids=lambda case: str(case["parts"]))
 def test_lines(case: dict[str, Any]) -> None:
     assert lines(case["parts"]) == case["lines"]
+
+
+def test_a_computed_index_is_written_in_brackets() -> None:
+    assert parts(Node("part", "getitem"), None, {}, {"index": ":, :T"}) == ["[:, :T]"]
