@@ -102,8 +102,10 @@ def _of_outputs(loss: Any, output: Tensor, target: Any, value: float) -> Iterato
                 (("first loss", value), ("loss of guessing", math.log(output.shape[1]))),
             )
     whole = isinstance(target, Tensor) and not target.is_floating_point() and target.dtype != torch.bool
-    frequent = Counter(target.flatten()[:1000].tolist() if whole and isinstance(loss, _DISTANCES) else ())
-    if 0 < len(frequent) <= _TOUCHED:
+    if not whole or not isinstance(loss, _DISTANCES):
+        return
+    frequent = Counter(target.flatten()[:1000].tolist())
+    if len(frequent) <= _TOUCHED:
         yield (
             "classes-under-distance",
             None,

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal, assert_never, final
 
-from pnne_nb.graph.layout import Direction, LayeredEdge, Size, arrange
+from pnne_nb.graph.layout.layered import Direction, LayeredEdge, Size, arrange
 from pnne_nb.graph.schema.categories import Category, category_named
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.inspector.tools.dataflow import INPUT, JOIN, OUTPUT, Flow, FlowLayer, Shape
