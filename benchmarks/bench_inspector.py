@@ -22,7 +22,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import nn
 
-from benchmarks.models import MODELS, transformer
+from benchmarks.budgets import Budgets
+from benchmarks.models import ALL
 from benchmarks.paired import Blocks, Comparison, Cost, compare
 from pnne_nb.inspector.capture.live import LiveProbe
 from pnne_nb.inspector.statistics.patterns import leaf_layers
@@ -36,7 +37,6 @@ MARGIN = 0.01
 BUDGETS = (0.01, 0.02, 0.05)
 SECONDS = 30.0
 """For each comparison."""
-MADE = {**MODELS, "transformer": transformer}
 SPAN = 2
 """Steps in a block: the observed one, and the one after it, which finds other data in the caches."""
 
@@ -76,7 +76,7 @@ class Watching:
     """
 
     def __init__(self, name: str, budget: float) -> None:
-        self.net, self.x, self.y = MADE[name]()
+        self.net, self.x, self.y = ALL[name]()
         self.cadence, self.clock = Cadence(hz=10, budget=budget), Clock()
         self.frames = 0
         self._steps = self._blocks = 0
@@ -178,24 +178,21 @@ def _together(made: Sequence[Watching]) -> Overhead:
 def main() -> None:
     """Print the figures; raise `SystemExit` if watching costs more than the budget."""
     torch.set_num_threads(1)
-    over = []
-    for name, budget in itertools.product(sys.argv[1:] or MADE, BUDGETS):
+    budgets = Budgets()
+    for name, budget in itertools.product(sys.argv[1:] or ALL, BUDGETS):
         torch.manual_seed(0)
         found, rate, share, shown = measure(name, budget)
         most = 1 + budget + MARGIN
-        verdict = found.verdict(most)
+        verdict = budgets.judge(name, found, most)
         print(
             f"{name:11} budget {budget:.0%}: watched / bare {found}, {found.rounds} rounds: {verdict} (≤ {most:.2f})   bare"
             f" step {1e3 * found.bare:.2f} ms CPU, {rate:.1f} frames/s, cost shown {shown}, paid for"
             f" {share:.1%}, which is {1e3 * share / rate:.2f} ms a frame",
             flush=True,
         )
-        if verdict == "broken":
-            over.append(f"{name} ({found.ratio})")
         if share > budget:
-            over.append(f"{name} by its own account ({share:.1%} > {budget:.0%})")
-    if over:
-        raise SystemExit(f"Watching costs more than its budget: {', '.join(over)}.")
+            budgets.fail(f"{name} by its own account ({share:.1%} > {budget:.0%})")
+    budgets.end()
 
 
 if __name__ == "__main__":
