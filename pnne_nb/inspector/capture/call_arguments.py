@@ -23,9 +23,7 @@ def as_arguments(args: object) -> tuple[object, ...]:
 
 
 def call_arguments(args: object) -> tuple[tuple[object, ...], dict[str, object]]:
-    """Return positional and keyword arguments from a tuple, a mapping of keywords, None (no argument) or the only argument."""
-    if args is None:
-        return (), {}
+    """Return positional and keyword arguments from a tuple, a mapping of keywords, or the only argument."""
     if isinstance(args, Mapping):
         return (), {str(name): value for name, value in args.items()}
     return as_arguments(args), {}

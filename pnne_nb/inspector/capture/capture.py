@@ -98,6 +98,7 @@ class Recorder:
 
     def __init__(self, model: nn.Module, watched: Mapping[str, tuple[Quantity, ...]]) -> None:
         self.calls: Counter[str] = Counter()
+        self._model = model
         self._modules = dict(model.named_modules())
         self._watched = watched
         self._records: list[_Record] = []
@@ -108,9 +109,8 @@ class Recorder:
 
     def attach(self, hooks: HookOwner) -> None:
         """Attach hooks to every layer: all count calls, those of watched layers also record."""
-        for name, module in self._modules.items():
-            hooks.on_inputs(module, partial(self._enter, name))
-            hooks.on_output(module, partial(self._leave, name, hooks))
+        self._hooks = hooks
+        hooks.on_calls(self._model, self._enter, self._leave)
 
     def backward_begins(self) -> None:
         """Record gradients from now on, but not those that the model or its loss computed in the forward pass."""
@@ -153,7 +153,7 @@ class Recorder:
             for label, tensor in inputs:
                 self._take(name, "inputs", self.calls[name], "" if only else label, tensor)
 
-    def _leave(self, name: str, hooks: HookOwner, output: object) -> None:
+    def _leave(self, name: str, output: object) -> None:
         quantities = self._watched.get(name, ())
         again = in_backward()
         call = self.calls[name]
@@ -170,7 +170,7 @@ class Recorder:
             if "gradients" in quantities:
                 # A reentrant checkpoint has gradients only in its recomputation, whose calls are not counted again.
                 # Gradients arrive in reverse order of the calls, which gives the call's number.
-                hooks.on_gradient(tensor, partial(self._take_gradient, name, max(call - again, 0), label))
+                self._hooks.on_gradient(tensor, partial(self._take_gradient, name, max(call - again, 0), label))
 
     def _take_gradient(self, name: str, call: int, label: str, gradient: Tensor) -> None:
         if self._backward:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import final
 
 from torch import Tensor, nn
@@ -37,9 +36,8 @@ class _Running:
 
     def __init__(self, model: nn.Module, hooks: HookOwner) -> None:
         self._stack: list[tuple[str, nn.Module, list[Tensor]]] = []
-        for name, module in model.named_modules():
-            hooks.on_inputs(module, partial(self._enter, name, module))
-            hooks.on_output(module, self._leave)
+        self._modules = dict(model.named_modules())
+        hooks.on_calls(model, self._enter, self._leave)
 
     def why(self) -> str | None:
         if not self._stack:
@@ -52,11 +50,11 @@ class _Running:
         owns = f"; its parameters are on {', '.join(devices)}" if devices else ""
         return f"While inspecting, {where}, which received {received or 'no tensor'}{owns}."
 
-    def _enter(self, name: str, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+    def _enter(self, name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         if not in_backward():
-            self._stack.append((name, module, [tensor for _, tensor in tensors_in((args, kwargs))]))
+            self._stack.append((name, self._modules[name], [tensor for _, tensor in tensors_in((args, kwargs))]))
 
-    def _leave(self, _output: object) -> None:
+    def _leave(self, _name: str, _output: object) -> None:
         if not in_backward():
             self._stack.pop()
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from pnne_nb.errors import InspectionError
+from pnne_nb.inspector.capture.hooks import HookOwner
 from pnne_nb.process.random_state import preserved_random_state
 
 
@@ -44,6 +45,26 @@ def preserved(*modules: nn.Module) -> Iterator[None]:
                     _put_back(buffer, copies[id(buffer)])
             for module, mode in modes:
                 module.training = mode
+
+
+@contextmanager
+def hooked_run(model: nn.Module, *, grad: bool) -> Iterator[HookOwner]:
+    """Run `model` in this block layer by layer, uncompiled and with hooks; it is restored afterwards, see `preserved`.
+
+    Args:
+        model: The module.
+        grad: Whether autograd records the run.
+
+    Raises:
+        InspectionError: If a lazy layer has no parameters yet.
+    """
+    with (
+        preserved(model),
+        torch.set_grad_enabled(grad),
+        torch.compiler.set_stance("force_eager"),
+        HookOwner() as hooks,
+    ):
+        yield hooks
 
 
 def refuse_lazy(model: nn.Module) -> None:

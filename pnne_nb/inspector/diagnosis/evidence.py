@@ -180,34 +180,25 @@ def _values(row: Mapping[str, object], units: UnitCounts | None) -> dict[str, fl
     return values
 
 
-def first_layer(evidence: Evidence, quantity: Quantity, names: Sequence[str]) -> StatisticsFrame | None:
-    """Return the earliest frame in which one of the counts is not 0; within a step, that of the model's first such layer.
+def earliest_frame(evidence: Evidence, quantity: Quantity, *, backwards: bool) -> StatisticsFrame | None:
+    """Return the earliest frame with NaN or infinite values; within a step, that of the model's first such layer.
 
     A container comes after the layers inside it, because it returns their tensor later.
+
+    Args:
+        evidence: The frames.
+        quantity: The quantity of the frame.
+        backwards: Whether the model's last such layer comes first, which the backward pass reaches first.
     """
-    order = list(evidence.kinds)
-    found = _innermost(evidence, quantity, names)
-    return min(found, key=lambda frame: (frame.step, order.index(frame.layer)), default=None)
-
-
-def last_layer(evidence: Evidence, quantity: Quantity, names: Sequence[str]) -> StatisticsFrame | None:
-    """Return the earliest frame in which one of the counts is not 0; within a step, that of the model's last such layer.
-
-    The backward pass reaches that layer first.
-    """
-    order = list(evidence.kinds)
-    found = _innermost(evidence, quantity, names)
-    return min(found, key=lambda frame: (frame.step, -order.index(frame.layer)), default=None)
-
-
-def _innermost(evidence: Evidence, quantity: Quantity, names: Sequence[str]) -> list[StatisticsFrame]:
+    order = list(evidence.kinds)[:: -1 if backwards else 1]
     found = [
         frame
         for layer in evidence.layers(quantity)
         for frame in evidence.statistics[layer, quantity]
-        if any(frame.values.get(name, 0.0) > 0 for name in names)
+        if frame.values.get("nan", 0.0) > 0 or frame.values.get("inf", 0.0) > 0
     ]
-    return [frame for frame in found if not any(other.layer.startswith(f"{frame.layer}.") for other in found)]
+    innermost = [frame for frame in found if not any(other.layer.startswith(f"{frame.layer}.") for other in found)]
+    return min(innermost, key=lambda frame: (frame.step, order.index(frame.layer)), default=None)
 
 
 class Finding(msgspec.Struct, frozen=True):

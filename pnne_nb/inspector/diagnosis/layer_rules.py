@@ -17,9 +17,8 @@ from pnne_nb.inspector.diagnosis.evidence import (
     Evidence,
     Finding,
     beginning,
+    earliest_frame,
     ends,
-    first_layer,
-    last_layer,
     median,
 )
 from pnne_nb.telemetry.frames import Evidence as Numbers
@@ -32,7 +31,7 @@ class NotFinite:
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
         """Check activations in the model's order, then gradients in reverse order, then the loss."""
-        frame = first_layer(evidence, "activations", ("nan", "inf"))
+        frame = earliest_frame(evidence, "activations", backwards=False)
         if frame is not None:
             return [
                 Finding(
@@ -55,7 +54,7 @@ class NotFinite:
                     "Look at the target, and at what the loss takes the log or the root of, or divides by.",
                 )
             ]
-        gradients = last_layer(evidence, "gradients", ("nan", "inf"))
+        gradients = earliest_frame(evidence, "gradients", backwards=True)
         if gradients is not None:
             return [_bad_gradient(gradients.layer, f"has {_count(gradients.values)}", gradients.step)]
         bad = [norms for norms in evidence.norms if not math.isfinite(norms.total)]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import torch
@@ -16,7 +17,7 @@ from torch.autograd.gradcheck import GradcheckError
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.overrides import TorchFunctionMode
 
-from pnne_nb.compiler.analysis.nan_origin import OriginTrace
+from pnne_nb.compiler.analysis.nan_origin import NanOrigin, OriginTrace
 from pnne_nb.errors import ArgumentError, InspectionError, expect
 from pnne_nb.inspector.capture.call_arguments import as_arguments, as_keywords
 from pnne_nb.inspector.capture.compiled import uncompiled
@@ -219,7 +220,8 @@ def check_numerics(
         if not _finite(tensor)
     ]
     watched: dict[str, tuple[Quantity, ...]] = dict.fromkeys(layers(model), ("activations", "gradients"))
-    inspection = run_once(model, watched, data, target, loss_fn)
+    run = partial(run_once, model, watched, data, target, loss_fn)
+    inspection = run()
     masks = _absorbed_masks(inspection)
     seen = dataclasses.replace(inspection, captures=tuple(one for one in inspection.captures if one.layer not in masks))
     found = NotFinite().find(gather(model, frames_of(seen)))
@@ -236,7 +238,7 @@ def check_numerics(
             )
         ]
     elif found and all(map(_finite, outputs)):
-        found = _made_backward(model, watched, data, target, loss_fn) or found
+        found = _made_backward(model, run) or found
     elif not (findings or all(map(_finite, outputs))) and all(
         _finite(one.tensor) for one in inspection.captures if one.quantity == "activations"
     ):
@@ -247,13 +249,7 @@ def check_numerics(
 
 def _made_by_itself(model: nn.Module, data: object) -> Finding:
     """Run forward once more and name the operation of the model's own code that is not finite; all layers' outputs are."""
-    trace, origin = OriginTrace(model), None
-    try:
-        with trace:
-            again = run_once(model, {}, data, None, None)
-        origin = trace.origin(tensor for _, tensor in tensors_in(again.output))
-    except Exception:  # noqa: BLE001  # a module that cannot be traced has been looked at without
-        origin = None
+    origin = _origin(model, lambda: (tensor for _, tensor in tensors_in(run_once(model, {}, data).output)))
     by = "the model's own code made them" if origin is None else f"{origin.operation} made {origin.made}"
     source = "" if origin is None or origin.source is None else f" At {origin.source}."
     return Finding(
@@ -264,21 +260,9 @@ def _made_by_itself(model: nn.Module, data: object) -> Finding:
     )
 
 
-def _made_backward(
-    model: nn.Module,
-    watched: Mapping[str, tuple[Quantity, ...]],
-    data: object,
-    target: object,
-    loss_fn: Callable[..., Tensor] | None,
-) -> list[Finding]:
+def _made_backward(model: nn.Module, run: Callable[[], Inspection]) -> list[Finding]:
     """Run once more and name the operation whose gradient is not finite; hooks see it only at the layer before."""
-    trace = OriginTrace(model)
-    try:
-        with trace:
-            again = run_once(model, watched, data, target, loss_fn)
-    except Exception:  # noqa: BLE001  # a module that cannot be traced has been looked at without
-        return []
-    origin = trace.origin(capture.tensor for capture in again.captures if capture.quantity == "gradients")
+    origin = _origin(model, lambda: (one.tensor for one in run().captures if one.quantity == "gradients"))
     if origin is None or origin.stage != "backward":
         return []
     where = " The loss calls it, or other code outside of the model." if origin.outside else ""
@@ -291,6 +275,17 @@ def _made_backward(
             "Check its inputs: a root or a logarithm at 0, or a division by 0; clamp that, or add a small number.",
         )
     ]
+
+
+def _origin(model: nn.Module, run: Callable[[], Iterable[Tensor]]) -> NanOrigin | None:
+    """Return where the first value that is not finite in the tensors of a run comes from, or None if it is unknown."""
+    trace = OriginTrace(model)
+    try:
+        with trace:
+            tensors = run()
+        return trace.origin(tensors)
+    except Exception:  # noqa: BLE001  # a module that cannot be traced has been looked at without
+        return None
 
 
 def _absorbed_masks(inspection: Inspection) -> set[str]:

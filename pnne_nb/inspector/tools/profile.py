@@ -112,14 +112,19 @@ def profile(
             the arguments.
         ArgumentError: If an argument is of the wrong kind.
     """
-    expect(warmup, int, "warmup", "a number of calls")
-    if warmup < 0:
-        raise ArgumentError(f"warmup must be a number of calls, at least 0, not {warmup}.")
-    expect(repeats, int, "repeats", "a number of calls")
-    if repeats < 1:
-        raise ArgumentError(f"repeats must be a number of calls, at least 1, not {repeats}.")
+    for name, number, least in (("warmup", warmup, 0), ("repeats", repeats, 1)):
+        expect(number, int, name, "a number of calls")
+        if number < least:
+            raise ArgumentError(f"{name} must be a number of calls, at least {least}, not {number}.")
     if trace is not None:
-        _check_writable(Path(trace))
+        # Checked first: the profiler would measure, and then only log that it could not write.
+        try:
+            Path(trace).open("ab").close()
+        except OSError as error:
+            raise InspectionError(
+                f"The trace {str(trace)!r} cannot be written: {error.strerror}. Give the path of a file in a directory"
+                " that exists."
+            ) from error
     if not _one_at_a_time.acquire(blocking=False):
         raise InspectionError("Another profile is running in this process: wait until it is done.")
     try:
@@ -206,9 +211,7 @@ def _measure(model: nn.Module, run: Callable[[], None], accelerator: str | None,
         torch_profile(profile_memory=True, acc_events=True) as profiler,
     ):
         marks: list[record_function] = []
-        for name, module in model.named_modules():
-            hooks.on_inputs(module, partial(_enter, marks, name))
-            hooks.on_output(module, partial(_leave, marks))
+        hooks.on_calls(model, partial(_enter, marks), partial(_leave, marks))
         run()
     if trace is not None:
         profiler.export_chrome_trace(str(trace))
@@ -272,17 +275,6 @@ def _medians(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     if "type" in tables[0]:
         middle.insert(0, "type", together["type"].first())
     return middle  # type: ignore[no-any-return]  # pandas' stubs do not follow groupby
-
-
-def _check_writable(trace: Path) -> None:
-    # Checked first: the profiler would measure, and then only log that it could not write.
-    try:
-        trace.open("ab").close()
-    except OSError as error:
-        raise InspectionError(
-            f"The trace {str(trace)!r} cannot be written: {error.strerror}. Give the path of a file in a directory that"
-            " exists."
-        ) from error
 
 
 def _on_cpu(event: FunctionEvent) -> bool:
@@ -363,6 +355,6 @@ def _enter(marks: list[record_function], name: str, _args: tuple[object, ...], _
         marks.append(mark)
 
 
-def _leave(marks: list[record_function], _output: object) -> None:
+def _leave(marks: list[record_function], _name: str, _output: object) -> None:
     if not in_backward():
         marks.pop().__exit__(None, None, None)
