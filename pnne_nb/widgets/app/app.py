@@ -16,7 +16,7 @@ from pnne_nb.graph.document import NodeGraph
 from pnne_nb.inference.inference_engine import InferenceEngine
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.widgets.host.comms import answer_while_busy
-from pnne_nb.widgets.host.displays import Displays, close_parts
+from pnne_nb.widgets.host.displays import close_parts
 from pnne_nb.widgets.host.images import picture
 from pnne_nb.widgets.host.static_picture import KeptPicture, Page
 from pnne_nb.widgets.plots.palette import PALETTE
@@ -99,7 +99,6 @@ class ModelApp(ipywidgets.VBox):
         return f"ModelApp({', '.join(self._pictures)})"
 
     def _ipython_display_(self, **_: object) -> None:
-        Displays.here().shown(self)
         self._kept.show_under(self)
 
     def _display_(self) -> Page:

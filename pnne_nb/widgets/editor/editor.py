@@ -362,8 +362,7 @@ class GraphEditor(anywidget.AnyWidget):
             for part in reversed(widget_tree(self)):
                 part.open()
             self._follow()
-        Displays.here().shown(self, lambda widget: isinstance(widget, GraphEditor) and widget.views > 0)
-        self._kept.show_under(self)
+        self._kept.show_under(self, lambda widget: isinstance(widget, GraphEditor) and widget.views > 0)
 
     # From the browser, on any thread
 

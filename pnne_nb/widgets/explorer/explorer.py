@@ -27,7 +27,7 @@ from pnne_nb.widgets.explorer.style import style
 from pnne_nb.widgets.explorer.view import MAX_ELEMENTS, Colouring, ExplorerPicture, draw, first_open
 from pnne_nb.widgets.host.cell_events import watch_cells
 from pnne_nb.widgets.host.comms import answer_while_busy
-from pnne_nb.widgets.host.displays import Displays, close_parts
+from pnne_nb.widgets.host.displays import close_parts
 from pnne_nb.widgets.host.static_picture import KeptPicture, Pictured, Still
 
 MAX_HITS = 50
@@ -142,7 +142,6 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
         return "ModuleExplorer()"
 
     def _ipython_display_(self, **_: object) -> None:
-        Displays.here().shown(self)
         self._kept.show_under(self)
 
     def still(self) -> Still:

@@ -103,6 +103,12 @@ class Pump:
             self._closed = True
             self._condition.notify_all()
 
+    def release(self, *removals: Callable[[], None]) -> None:
+        """Close the pump, then call each of `removals`."""
+        self.close()
+        for remove in removals:
+            remove()
+
     def join(self, timeout: float | None = None) -> bool:
         """Wait for the end of the thread; return whether it has ended."""
         with self._condition:

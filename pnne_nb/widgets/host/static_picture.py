@@ -16,6 +16,7 @@ from pnne_nb.graph.render.html import image_with_text, png
 from pnne_nb.graph.render.svg import ThemeName
 from pnne_nb.process.fork import fork_safe
 from pnne_nb.process.idle import OutOfDateError, idle_work
+from pnne_nb.widgets.host.displays import Displays
 
 _NOTE: Final = "<p><small>This is a picture. Run the cell to work with the widget.</small></p>"
 """Note under the picture where the widget is not live: in a saved notebook, or a host that cannot load widgets."""
@@ -176,8 +177,14 @@ class KeptPicture:
         self._report = html
         self.changed()
 
-    def show_under(self, widget: Any) -> None:
-        """Show a widget and its picture in the running cell; the pictures in other cells are redrawn too."""
+    def show_under(self, widget: Any, in_view: Callable[[Any], bool] | None = None) -> None:
+        """Show a widget and its picture in the running cell; the pictures in other cells are redrawn too.
+
+        Args:
+            widget: The widget.
+            in_view: As for `Displays.shown`.
+        """
+        Displays.here().shown(widget, in_view)
         shown = widget._repr_mimebundle_() or {}
         bundle, metadata = shown if isinstance(shown, tuple) else (shown, {})  # anywidget gives both
         display(bundle, metadata=metadata, raw=True)  # type: ignore[no-untyped-call]  # IPython's

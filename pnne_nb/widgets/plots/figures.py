@@ -15,7 +15,7 @@ import ipywidgets
 import numpy as np
 from numpy.typing import NDArray
 
-from pnne_nb.widgets.host.displays import Displays, close_parts
+from pnne_nb.widgets.host.displays import close_parts
 from pnne_nb.widgets.plots.curves import Floats
 from pnne_nb.widgets.plots.palette import PALETTE
 from pnne_nb.widgets.plots.ticks import linear_ticks, log_ticks
@@ -100,14 +100,7 @@ class NumberAxis:
 
 
 class Figure(bqplot.Figure):
-    """A figure that closes its marks, scales, axes and layout too, unlike bqplot's.
-
-    One that a cell shows by itself is closed when the cell is run again and shows something else.
-    """
-
-    def _repr_mimebundle_(self, **options: Any) -> Any:
-        Displays.here().shown(self)
-        return super()._repr_mimebundle_(**options)
+    """A figure that closes its marks, scales, axes and layout too, unlike bqplot's."""
 
     def close(self) -> None:
         """Close it here and in the browser."""

@@ -26,7 +26,7 @@ from pnne_nb.protocol.messages import NodeMark
 from pnne_nb.runtime.data.open_data import Array, Data
 from pnne_nb.widgets.editor.editor import GraphEditor
 from pnne_nb.widgets.host.comms import answer_while_busy
-from pnne_nb.widgets.host.displays import Displays, close_parts
+from pnne_nb.widgets.host.displays import close_parts
 from pnne_nb.widgets.host.static_picture import KeptPicture, Page
 from pnne_nb.widgets.plots.palette import PALETTE
 
@@ -164,7 +164,6 @@ class QuantizationEditor(ipywidgets.HBox):
             return self._changed.wait_for(lambda: not self._at_work, timeout)
 
     def _ipython_display_(self, **_: object) -> None:
-        Displays.here().shown(self)
         self._kept.show_under(self)
 
     def _display_(self) -> Page:

@@ -61,7 +61,7 @@ def test_a_cell_that_is_run_again_leaves_one_figure(monkeypatch: pytest.MonkeyPa
     open_before = set(ipywidgets.widgets.widget._instances)
     counts = []
     for _ in range(3):
-        draw_layer(view(torch.tensor([0.0, 1.0])))._repr_mimebundle_()
+        draw_layer(view(torch.tensor([0.0, 1.0])))._ipython_display_()
         counts.append(len(set(ipywidgets.widgets.widget._instances) - open_before))
     assert counts[0] > 1
     assert counts == counts[:1] * 3
