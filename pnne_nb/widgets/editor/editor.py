@@ -172,9 +172,7 @@ class GraphEditor(anywidget.AnyWidget):
             None if module is None or input_size is not None else call_arguments(args, kwargs)
         )
         editor = weakref.ref(self)
-        self._tasks = BackgroundTasks(
-            graph, lambda: lent_model(editor), weakly(self._show_export), self._kept.add_report
-        )
+        self._tasks = BackgroundTasks(graph, lambda: lent_model(editor), weakly(self._show_export))
         self._bursts = Bursts(weakly(self._catch_up))
         super().__init__(height=height, read_only=read_only, theme=theme, bundle_key=key_of(front_end))
         self.on_msg(self._views.receive)
@@ -464,8 +462,10 @@ class GraphEditor(anywidget.AnyWidget):
         self._picture = picture if picture.layers else None
         self._views.tell(lambda: picture)
 
-    def _show_export(self, event: ExportState | ExportCheck) -> None:
+    def _show_export(self, event: ExportState | ExportCheck, report: str = "") -> None:
         self._views.tell(lambda: event)
+        if report:
+            self._kept.add_report(report)
 
     def _type_added(self, spec: NodeSpec) -> None:
         self._views.tell(lambda: NodeTypeAdded(node_type_state(spec)))

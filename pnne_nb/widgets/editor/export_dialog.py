@@ -56,6 +56,9 @@ class Lent(NamedTuple):
 
 Lend = Callable[[], AbstractContextManager[Lent]]
 
+TellExport = Callable[[ExportState | ExportCheck, str], None]
+"""Takes an event, and the report of an export that has ended as HTML; else an empty text."""
+
 
 def format_states() -> tuple[ExportFormatState, ...]:
     """Return every format, as a dialog offers it."""
@@ -83,21 +86,13 @@ class ExportDialog:
     Args:
         graph: The document.
         lend: Gives the model to export, and data to prove the file on.
-        tell: Sends events to every view.
-        report: Takes the report of an export as HTML.
+        tell: Takes events, and the report of an export that has ended.
     """
 
-    def __init__(
-        self,
-        graph: NodeGraph,
-        lend: Lend,
-        tell: Callable[[ExportState | ExportCheck], None],
-        report: Callable[[str], None],
-    ) -> None:
+    def __init__(self, graph: NodeGraph, lend: Lend, tell: TellExport) -> None:
         self._graph = graph
         self._lend = lend
         self._tell = tell
-        self._report = report
         self._changed = threading.Condition(fork_safe(threading.Lock()))  # guards what follows
         self._state = ExportState()
         self._check = ExportCheck()
@@ -188,7 +183,7 @@ class ExportDialog:
                 self._check = msgspec.structs.replace(self._check, state="checking", error="")
                 told.append(self._check)
         for each in told:
-            self._tell(each)
+            self._tell(each, "")
 
     def close(self) -> None:
         """Cancel what is running."""
@@ -226,9 +221,7 @@ class ExportDialog:
                 result=answer.result,
             )
             state = self._state
-        self._tell(state)
-        if answer.html:
-            self._report(answer.html)
+        self._tell(state, answer.html)
 
     def _exported_apart(self, task: Task) -> Answer:
         with tempfile.TemporaryDirectory(prefix="pnne-weights-") as folder:
@@ -284,7 +277,7 @@ class ExportDialog:
                     if edits != self._edits:
                         continue
                     self._check = found
-                self._tell(found)
+                self._tell(found, "")
 
     def _checked(self, process: _Process, format: str) -> ExportCheck:
         try:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, final
-from weakref import ReferenceType, ref
 
 import ipywidgets
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from pnne_nb.inspector.capture.compiled import uncompiled
 from pnne_nb.inspector.inspector import Inspector
 from pnne_nb.inspector.tools.dataflow import Flow
 from pnne_nb.process.fork import fork_safe
+from pnne_nb.process.subscribers import weakly
 from pnne_nb.protocol.control_messages import Move, PageTheme
 from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.widgets.explorer.canvas import Canvas, identities, paint
@@ -96,13 +97,11 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
             layout=ipywidgets.Layout(width="auto", margin="0 8px", flex="0 0 auto", flex_flow="row nowrap"),
         )  # fmt: skip
         self._colour.add_class("pnne-colours")
-        self._open_button = ipywidgets.Button(description="Open", disabled=True, layout=ipywidgets.Layout(width="84px"))
-        self._all_button = ipywidgets.Button(description="Close all", layout=ipywidgets.Layout(width="84px"))
-        self._again_button = ipywidgets.Button(
-            description="Refresh",
-            tooltip="Read weights and run the input again",
-            layout=ipywidgets.Layout(width="84px"),
+        self._open_button, self._all_button, self._again_button = (
+            ipywidgets.Button(description=text, layout=ipywidgets.Layout(width="84px"))
+            for text in ("Open", "Close all", "Refresh")
         )
+        self._again_button.tooltip = "Read weights and run the input again"
         self._example = ipywidgets.BoundedIntText(
             value=0, min=0, max=max(0, _examples(args) - 1), description="Example",
             layout=ipywidgets.Layout(width="150px", display="" if _examples(args) > 1 else "none"),
@@ -364,7 +363,8 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
             captures, attention = runs.captures(path), runs.attention(path)
         except ModelInUseError as error:
             note = str(error)
-            cells.at_end(partial(_show_again, ref(self)))
+            # It could not be run during the cell.
+            cells.at_end(weakly(self._show))
         except Exception as error:  # noqa: BLE001  the model's own errors are shown where they were provoked
             note = f"The model failed on this input: {type(error).__name__}: {error}"
         findings = [found for found in runs.findings() if found.layer == path]
@@ -395,7 +395,7 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
             self.select(hit)
 
     def _say(self, text: str) -> None:
-        self._said.value = f'<span class="pnne-quiet" role="status">{_escaped(text)}</span>' if text else ""
+        self._said.value = f'<span class="pnne-quiet" role="status">{html.escape(text, quote=False)}</span>' if text else ""
 
     def _require(self, path: str) -> None:
         self._alive()
@@ -416,13 +416,6 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
             child.close()
 
 
-def _show_again(explorer: ReferenceType[ModuleExplorer]) -> None:
-    """Show the module after the end of a cell, during which it could not be run."""
-    alive = explorer()
-    if alive is not None:
-        alive._show()
-
-
 def _colourings(flow: Flow) -> list[tuple[str, Colouring]]:
     """Return the available colourings; times exist only after a run."""
     found: list[tuple[str, Colouring]] = [("type", "type"), ("time", "time"), ("parameters", "parameters")]
@@ -433,7 +426,3 @@ def _examples(args: object) -> int:
     """Return the number of examples in the input: the first dimension of its first tensor."""
     values = args.values() if isinstance(args, dict) else args if isinstance(args, tuple) else (args,)
     return next((len(value) for value in values if isinstance(value, Tensor) and value.dim() > 1), 1)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;")

@@ -100,25 +100,9 @@ class NumberAxis:
 
 
 class Figure(bqplot.Figure):
-    """A figure that closes its marks, scales, axes and layout too, unlike bqplot's."""
+    """A figure in the common style: quiet grid, labelled axes, no title, as wide as its place.
 
-    def close(self) -> None:
-        """Close it here and in the browser."""
-        close_parts(self)
-        super().close()
-
-
-def figure(
-    marks: Sequence[bqplot.Mark], axes: Sequence[bqplot.Axis], *, left: int = 62, height: int = HEIGHT
-) -> Figure:
-    """Return a figure in the common style."""
-    return Figure(**figure_style(marks, axes, left=left, height=height))
-
-
-def figure_style(
-    marks: Sequence[bqplot.Mark], axes: Sequence[bqplot.Axis], *, left: int = 62, height: int = HEIGHT
-) -> dict[str, Any]:
-    """Return the traits of a figure in the common style: quiet grid, labelled axes, no title, as wide as its place.
+    Unlike bqplot's, it closes its marks, scales, axes and layout too.
 
     Args:
         marks: What is drawn.
@@ -126,15 +110,24 @@ def figure_style(
         left: Margin for the labels of the vertical axis, in pixels.
         height: In pixels.
     """
-    return {
-        "marks": list(marks),
-        "axes": list(axes),
-        "fig_margin": {"top": 8, "bottom": 42, "left": left, "right": 16},
-        "background_style": {"fill": "transparent"},
-        "padding_y": 0.0,
-        "display_toolbar": False,
-        "layout": ipywidgets.Layout(width="100%", min_width="0", height=f"{height}px", margin="0"),
-    }
+
+    def __init__(
+        self, marks: Sequence[bqplot.Mark], axes: Sequence[bqplot.Axis], *, left: int = 62, height: int = HEIGHT
+    ) -> None:
+        super().__init__(
+            marks=list(marks),
+            axes=list(axes),
+            fig_margin={"top": 8, "bottom": 42, "left": left, "right": 16},
+            background_style={"fill": "transparent"},
+            padding_y=0.0,
+            display_toolbar=False,
+            layout=ipywidgets.Layout(width="100%", min_width="0", height=f"{height}px", margin="0"),
+        )
+
+    def close(self) -> None:
+        """Close it here and in the browser."""
+        close_parts(self)
+        super().close()
 
 
 def heading_html(title: str, keys: Iterable[tuple[str, str]] = (), note: str = "") -> str:

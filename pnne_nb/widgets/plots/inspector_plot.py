@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from collections.abc import Sequence
+from typing import final
 
 import bqplot
 import numpy as np
 
 from pnne_nb.inspector.capture.capture import LayerView
 from pnne_nb.widgets.host.static_picture import KeptPicture, Pictured, Still
-from pnne_nb.widgets.plots.figures import Figure, NumberAxis, figure_style
+from pnne_nb.widgets.plots.figures import Figure, NumberAxis
 from pnne_nb.widgets.plots.palette import PALETTE
 from pnne_nb.widgets.plots.svg_chart import Chart, ChartLine, Panel
 
@@ -23,10 +24,11 @@ class LayerFigure(Figure, Pictured):
     """
 
     instead = "It holds all that the widget shows."
-    chart: Chart
 
-    def __init__(self, **traits: Any) -> None:
-        super().__init__(**traits)
+    def __init__(self, mark: bqplot.Mark, axes: Sequence[bqplot.Axis], chart: Chart) -> None:
+        super().__init__([mark], axes, height=280)
+        self.chart = chart
+        self.fig_margin = {**self.fig_margin, "top": 42}
         self.add_class("pnne-figure")
         self._kept = KeptPicture(lambda: "a histogram", self.to_html)
 
@@ -62,12 +64,10 @@ def draw_layer(view: LayerView) -> LayerFigure:
         fill_colors=[PALETTE[2]],
         fill_opacities=[0.6],
     )
-    drawn = LayerFigure(**figure_style([steps], [x.axis, y.axis], height=280))
-    drawn.fig_margin = {**drawn.fig_margin, "top": 42}
-    drawn.title = _title(view)
     outline = ChartLine("", edges.repeat(2)[1:-1], counts.repeat(2), PALETTE[2], filled=True)
     panel = Panel(y.axis.label, x.axis.label, [outline], counts=False, log_x=histogram.log, zero=True)
-    drawn.chart = Chart(_quantity(view), [panel], _facts(view))
+    drawn = LayerFigure(steps, [x.axis, y.axis], Chart(_quantity(view), [panel], _facts(view)))
+    drawn.title = _title(view)
     return drawn
 
 

@@ -16,9 +16,9 @@ from pnne_nb.widgets.plots.figures import (
     TRAINING,
     UNMEASURED,
     VALIDATION,
+    Figure,
     NumberAxis,
     dotted,
-    figure,
     heading,
     heading_html,
     lines,
@@ -74,7 +74,7 @@ class MetricPlot(Plot):
             for split, (_, colour) in zip(self._curves, (TRAINING, VALIDATION), strict=True)
         }
         self._heading = heading("Metric by epoch")
-        self.figure = figure(list(self._lines.values()), [self._x.axis, self._y.axis])
+        self.figure = Figure(list(self._lines.values()), [self._x.axis, self._y.axis])
         self.view = panel(self._heading, self.figure)
         self._changed = False
         self.metric = metric
@@ -158,7 +158,7 @@ class NormPlot(Plot):
         if len(layers) <= MAX_LINES:
             shown = list(layers)
             self._lines = lines({"x": self._steps.scale, "y": self._norm.scale}, list(PALETTE))
-            self.figure = figure([self._lines], [self._steps.axis, self._norm.axis])
+            self.figure = Figure([self._lines], [self._steps.axis, self._norm.axis])
             self._title, self._keys = (
                 "Gradient norm",
                 [(layer or ROOT, colour) for layer, colour in zip(layers, PALETTE, strict=False)],
@@ -180,7 +180,7 @@ class NormPlot(Plot):
             )
             left = 20 + LETTER * max(map(len, short))
             height = 60 + ROW * len(shown)
-            self.figure = figure([self._dots], [self._norm.axis, rows], left=left, height=height)
+            self.figure = Figure([self._dots], [self._norm.axis, rows], left=left, height=height)
             part = "" if len(shown) == len(layers) else f", {len(shown)} of {len(layers)} layers"
             self._title, self._keys = f"Gradient norm by layer{part}", []
         self._heading = heading(self._title, self._keys, UNMEASURED)
@@ -233,10 +233,10 @@ class HistogramPlot(Plot):
     """The distribution of one quantity at one layer.
 
     Args:
-        above: The heading; None for one that says what is shown.
+        above: The heading.
     """
 
-    def __init__(self, above: ipywidgets.Widget | None = None) -> None:
+    def __init__(self, above: ipywidgets.Widget) -> None:
         self._x = NumberAxis("value")
         self._y = NumberAxis("sampled elements", vertical=True, zero=True)
         self._bars = bqplot.Bars(
@@ -248,9 +248,8 @@ class HistogramPlot(Plot):
             stroke=None,
             opacities=[0.85],
         )
-        self._own_heading = heading("Histogram") if above is None else None
-        self.figure = figure([self._bars], [self._x.axis, self._y.axis])
-        self.view = panel(self._own_heading if above is None else above, self.figure)
+        self.figure = Figure([self._bars], [self._x.axis, self._y.axis])
+        self.view = panel(above, self.figure)
         self.latest: HistogramFrame | None = None
         self.log = False  # may be set from any thread, for the next drawing
         self._drawn_log = False
@@ -284,9 +283,6 @@ class HistogramPlot(Plot):
         with self._bars.hold_sync():
             self._bars.x = (edges[:-1] + edges[1:]) / 2
             self._bars.y = counts
-        if self._own_heading is not None:
-            what = frame.quantity.replace("_", " ")
-            self._own_heading.value = heading_html(f"{what[0].upper()}{what[1:]} of {frame.layer}")
 
 
 def _spread(layers: Sequence[str]) -> list[str]:

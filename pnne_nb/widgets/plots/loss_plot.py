@@ -16,9 +16,9 @@ from pnne_nb.widgets.plots.figures import (
     TRAINING,
     VALIDATION,
     WORDS,
+    Figure,
     NumberAxis,
     dotted,
-    figure,
     heading,
     heading_html,
     lines,
@@ -68,7 +68,7 @@ class LossPlot(Plot):
         marks = [*self._shown.marks, self._edit_lines, *other.marks]
         below = [words(why)] if why else []
         height = HEIGHT - WORDS * len(below)
-        self.figure = figure(marks, [self._x.axis, self._shown.y.axis, other.y.axis], height=height)
+        self.figure = Figure(marks, [self._x.axis, self._shown.y.axis, other.y.axis], height=height)
         above = self._heading if switch is None else ipywidgets.HBox([self._heading, switch])
         self.view = panel(above, self.figure, *below)
 

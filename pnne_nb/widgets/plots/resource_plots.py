@@ -14,12 +14,13 @@ from pnne_nb.widgets.plots.figures import (
     GRID,
     UNMEASURED,
     WORDS,
+    Figure,
     NumberAxis,
-    drawable,
-    figure,
     heading,
     heading_html,
+    lines,
     panel,
+    set_line,
     words,
 )
 from pnne_nb.widgets.plots.palette import PALETTE
@@ -49,9 +50,9 @@ class MemoryPlot(Plot):
         self._steps = NumberAxis("step", whole=True)
         self._memory = NumberAxis("GiB", vertical=True, zero=True)
         scales = {"x": self._steps.scale, "y": self._memory.scale}
-        self._lines = bqplot.Lines(x=[], y=[], scales=scales, colors=list(PALETTE), stroke_width=1.8)
+        self._lines = lines(scales, list(PALETTE))
         self._heading = heading("Memory")
-        self.figure = figure([self._lines], [self._steps.axis, self._memory.axis], height=HEIGHT)
+        self.figure = Figure([self._lines], [self._steps.axis, self._memory.axis], height=HEIGHT)
         self.view = panel(self._heading, self.figure)
         self._table: CurveTable | None = None
         self._peaks = ""
@@ -80,9 +81,7 @@ class MemoryPlot(Plot):
         self._heading.value = heading_html(title, list(zip(self._table.names, PALETTE, strict=False)))
         self._steps.fit(np.append(steps[-1:], np.float32(0)))
         self._memory.fit(used)
-        with self._lines.hold_sync():
-            self._lines.x = drawable(steps)
-            self._lines.y = drawable(used)
+        set_line(self._lines, steps, used)
 
 
 @final
@@ -104,7 +103,7 @@ class TimePlot(Plot):
             opacities=[0.85],
         )
         stages = bqplot.Axis(scale=names, side="left", grid_lines="none", grid_color=GRID)
-        self.figure = figure([self._bars], [percent.axis, stages], left=76, height=HEIGHT - WORDS)
+        self.figure = Figure([self._bars], [percent.axis, stages], left=76, height=HEIGHT - WORDS)
         self.words = words(f"{UNMEASURED.capitalize()}.")
         self.view = panel(heading("Where the time goes, by the clock"), self.figure, self.words)
         self._latest: TimeFrame | None = None
