@@ -62,15 +62,8 @@ class HandWrittenBlock(nn.Module):
 
 
 def mlp() -> pn.NodeGraph:
-    graph = pn.NodeGraph("mlp")
-    graph.add("Input", "x", shape=("N", 8))
-    graph.add("Linear", "fc1", in_features=8, out_features=16)
-    graph.add("ReLU", "act1")
-    graph.add("Linear", "fc2", in_features=16, out_features=16)
-    graph.add("ReLU", "act2")
-    graph.add("Linear", "fc3", in_features=16, out_features=4)
-    graph.add("Output", "y")
-    return connect(graph, "x fc1 act1 fc2 act2 fc3 y")
+    layers = nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4)
+    return pn.sequential(*layers, input=("N", 8), name="mlp")
 
 
 def block() -> pn.NodeGraph:
@@ -92,18 +85,18 @@ def block() -> pn.NodeGraph:
 def chain(count: int, name: str = "chain") -> pn.NodeGraph:
     """Return a chain of `count` layers: convolutions, norms, activations. A name of its own gives a class of its own."""
     graph = pn.NodeGraph(name)
+    properties = {
+        "Conv2d": {"in_channels": 8, "out_channels": 8, "kernel_size": 3, "padding": 1},
+        "BatchNorm2d": {"num_features": 8},
+        "ReLU": {},
+    }
     with graph.transaction():
         graph.add("Input", "x", shape=("N", 8, 16, 16))
         last = "x"
         for index in range(count):
             kind = ("Conv2d", "BatchNorm2d", "ReLU")[index % 3]
             name = f"node{index}"
-            properties = {
-                "Conv2d": {"in_channels": 8, "out_channels": 8, "kernel_size": 3, "padding": 1},
-                "BatchNorm2d": {"num_features": 8},
-                "ReLU": {},
-            }[kind]
-            graph.add(kind, name, **properties)
+            graph.add(kind, name, **properties[kind])
             graph.connect(f"{last}.output", f"{name}.input")
             last = name
         graph.add("Output", "y")
@@ -139,15 +132,12 @@ def after_edits(graph: pn.NodeGraph, node: str, rounds: int = 9) -> tuple[float,
 
 def constructors() -> list[nn.Module]:
     """Make the layers of `chain(100)` and keep them, as a model does: what is dropped at once reuses warm memory."""
-    layers: list[nn.Module] = []
-    for index in range(100):
-        if index % 3 == 0:
-            layers.append(nn.Conv2d(8, 8, 3, padding=1))
-        elif index % 3 == 1:
-            layers.append(nn.BatchNorm2d(8))
-        else:
-            layers.append(nn.ReLU())
-    return layers
+    kinds: tuple[Callable[[], nn.Module], ...] = (
+        lambda: nn.Conv2d(8, 8, 3, padding=1),
+        lambda: nn.BatchNorm2d(8),
+        nn.ReLU,
+    )
+    return [kinds[index % 3]() for index in range(100)]
 
 
 def connect(graph: pn.NodeGraph, names: str) -> pn.NodeGraph:
@@ -178,7 +168,7 @@ def train_step(model: nn.Module, x: torch.Tensor) -> Callable[[], object]:
     return step
 
 
-def ratio(ours: Callable[[], object], theirs: Callable[[], object], rounds: int = 400, calls: int = 20) -> float:
+def ratio(ours: Callable[[], object], theirs: Callable[[], object], rounds: int, calls: int = 20) -> float:
     """Return the median over interleaved pairs of (time of ours / time of theirs)."""
     for _ in range(20):
         ours(), theirs()
@@ -257,15 +247,9 @@ def main() -> None:
         ("residual block", block(), HandWrittenBlock(), torch.randn(1, 4, 8, 8)),
     ):
         model = pn.compile(graph)
-        budgets.report(
-            f"{name}: compiled forward / hand-written", ratio(forward_step(model, x), forward_step(hand, x)), 1.02, "x"
-        )
-        budgets.report(
-            f"{name}: compiled train step / hand-written",
-            ratio(train_step(model, x), train_step(hand, x), 200),
-            1.02,
-            "x",
-        )
+        for what, step, rounds in (("forward", forward_step, 400), ("train step", train_step, 200)):
+            value = ratio(step(model, x), step(hand, x), rounds)
+            budgets.report(f"{name}: compiled {what} / hand-written", value, 1.02, "x")
 
     cold_compile()
     chain_1, chain_10 = chain(1_000), chain(10_000)

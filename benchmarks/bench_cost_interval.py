@@ -80,7 +80,6 @@ def resemblance(recorded: list[float]) -> float:
 
 
 def main() -> None:
-    """Print the figures; raise `SystemExit` if an interval holds the truth too seldom or too often."""
     torch.set_num_threads(1)
     held_by_all, wrong = 0, []
     names = sys.argv[1:] or list(ALL)

@@ -61,11 +61,6 @@ class Page:
         self._painting: list[tuple[float, str, int]] = []
 
     def run(self, code: str) -> None:
-        """Run a cell to its end.
-
-        Raises:
-            SystemExit: With the cell's error.
-        """
         number = self._client.execute(code)
         while True:
             message = self._next()
@@ -119,7 +114,6 @@ def _tick(data: dict[str, Any]) -> int | None:
 
 
 def cost(page: Page, name: str, budgets: Budgets) -> None:
-    """Compare, print and judge."""
     page.run(START.format(name=name, seconds=SECONDS[name]))
     awake, asleep, drawn = json.loads(page.listen_for("REPORT"))
     found = {clock: _comparison(entry) for clock, entry in awake.items()}
@@ -151,7 +145,6 @@ def _comparison(entry: dict[str, Any]) -> Comparison:
 
 
 def cell_milliseconds(page: Page) -> list[float]:
-    """Wall milliseconds of trivial cells, sorted."""
     times = []
     for _ in range(CELLS):
         began = time.perf_counter()
@@ -162,7 +155,6 @@ def cell_milliseconds(page: Page) -> list[float]:
 
 
 def main() -> None:
-    """Print the figures; raise `SystemExit` if one is over budget."""
     manager, client = start_new_kernel(kernel_name="python3", cwd=str(Path(__file__).parents[1]))
     budgets = Budgets()
     try:

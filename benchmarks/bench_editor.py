@@ -117,7 +117,6 @@ def measure(length: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Print the figures; `SystemExit` if one is over its budget."""
     print("  nodes", *BUDGETS, sep="   ")
     found = {}
     for length in (100, 1_000, LARGE):

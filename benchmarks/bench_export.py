@@ -31,7 +31,6 @@ def seconds(function: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    """Print the figures."""
     warnings.simplefilter("ignore")
     budgets = Budgets()
     with tempfile.TemporaryDirectory() as folder:

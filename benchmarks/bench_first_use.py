@@ -46,7 +46,6 @@ EXISTS = ("GraphEditor", "TrainingEngine")
 
 @contextmanager
 def kernel() -> Iterator[BlockingKernelClient]:
-    """A kernel that answers."""
     manager = KernelManager(kernel_name="python3")
     manager.start_kernel()
     client = manager.client()
@@ -61,7 +60,6 @@ def kernel() -> Iterator[BlockingKernelClient]:
 
 
 def seconds(client: BlockingKernelClient, code: str) -> float:
-    """Run a cell to its end."""
     begun = time.perf_counter()
     reply = client.execute_interactive(code, timeout=240, output_hook=lambda _: None)
     took = time.perf_counter() - begun
@@ -71,7 +69,6 @@ def seconds(client: BlockingKernelClient, code: str) -> float:
 
 
 def waited(client: BlockingKernelClient, name: str, yardstick: float) -> float:
-    """What a cell waits, in yardsticks."""
     first, again = seconds(client, USES[name]), seconds(client, USES[name])
     wait = max(0.0, first - again) / yardstick
     print(f"{name:20s} {first * 1000:6.0f} ms, again {again * 1000:6.0f} ms: waits {wait:.3f}")
@@ -79,7 +76,6 @@ def waited(client: BlockingKernelClient, name: str, yardstick: float) -> float:
 
 
 def in_turn() -> dict[str, float]:
-    """What each cell of one kernel waits."""
     with kernel() as client:
         yardstick = seconds(client, YARDSTICK)
         print(f"One after the other; import torch, the yardstick: {yardstick * 1000:.0f} ms")
@@ -109,7 +105,6 @@ def soon() -> dict[str, float]:
 
 
 def main() -> None:
-    """Print what each first use waits for; fail where one is over the budget."""
     waits = in_turn() | soon()
     name = max(waits, key=lambda name: waits[name])
     print(f"The longest wait is that of {name}: {waits[name]:.3f} of import torch, budget {BUDGET}.")

@@ -234,7 +234,6 @@ def bare_page(editor: EditorPage, front_end: Path, size: tuple[int, int] = SIZE)
 
 
 def main() -> None:
-    """Print the figures; raise `SystemExit` with those that are over their budget."""
     budgets = Budgets()
 
     def report(what: str, pages: Pages, measure: Callable[[Measured], float], rounds: int = ROUNDS) -> None:

@@ -35,8 +35,6 @@ def vgg11() -> nn.Module:
 
 
 class ViT(nn.Module):
-    """A ViT-B/16."""
-
     def __init__(self) -> None:
         super().__init__()
         self.patch = nn.Conv2d(3, 768, 16, 16)
@@ -69,7 +67,6 @@ def _resident(kind: str) -> int:
 
 
 def measure(name: str) -> None:
-    """Import one model and print what that took."""
     make, shape, _, _ = MODELS[name]
     torch.set_num_threads(1)
     pn.from_module(nn.Linear(2, 2), torch.randn(1, 2))  # imports much of torch
@@ -85,7 +82,6 @@ def measure(name: str) -> None:
 
 
 def main() -> None:
-    """Print the figures of each model, and raise `SystemExit` if one is over its budget."""
     if not Path("/proc/self/clear_refs").exists():
         print("Only Linux tells what a part of a process takes.")
         return

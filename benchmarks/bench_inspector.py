@@ -62,19 +62,11 @@ class Clock:
         return time.thread_time()
 
     def run(self, *, on: bool) -> None:
-        """Start or stop."""
         self.elapsed = self.monotonic()
         self.running_since = time.thread_time() if on else None
 
 
 class Watching:
-    """One model, trained bare and watched in turns.
-
-    Args:
-        name: Which model.
-        budget: Share of the time that watching may take.
-    """
-
     def __init__(self, name: str, budget: float) -> None:
         self.net, self.x, self.y = ALL[name]()
         self.cadence, self.clock = Cadence(hz=10, budget=budget), Clock()
@@ -99,7 +91,6 @@ class Watching:
         self.frames += any(isinstance(frame, NormsFrame) for frame in frames)
 
     def shown(self) -> Overhead:
-        """Return what a person is shown in the end."""
         return self._observers.cost(self.clock.monotonic())
 
     def _train(
@@ -117,7 +108,6 @@ class Watching:
             yield
 
     def bare(self) -> Cost:
-        """As many steps as the watched block has, bare."""
         began = time.thread_time()
         for _ in range(self._block):
             next(self._bare_steps)
@@ -176,7 +166,6 @@ def _together(made: Sequence[Watching]) -> Overhead:
 
 
 def main() -> None:
-    """Print the figures; raise `SystemExit` if watching costs more than the budget."""
     torch.set_num_threads(1)
     budgets = Budgets()
     for name, budget in itertools.product(sys.argv[1:] or ALL, BUDGETS):

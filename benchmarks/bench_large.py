@@ -114,7 +114,6 @@ def edit_ms(editor: EditorPage, measured: Measured) -> dict[str, list[float]]:
 
 
 def main() -> None:
-    """Print the figures; raise `SystemExit` with those that are over their budget."""
     budgets = Budgets()
     expect.set_options(timeout=120_000)
 

@@ -46,7 +46,6 @@ Frame = Callable[[int, Tensor], AbstractContextManager[None]]
 
 @contextmanager
 def inspector(net: nn.Module, _every: int, _place: Path) -> Iterator[Frame]:
-    """The inspector's live probe."""
     probe = LiveProbe(net, {"*": ("activations", "parameter_gradients")})
 
     @contextmanager
@@ -87,7 +86,6 @@ def wandb(net: nn.Module, every: int, place: Path) -> Iterator[Frame]:
 
 @contextmanager
 def tensorboard(net: nn.Module, _every: int, place: Path) -> Iterator[Frame]:
-    """``add_histogram`` of ``torch.utils.tensorboard``."""
     from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415  # it may not be installed
 
     writer: Any = SummaryWriter(str(place))  # type: ignore[no-untyped-call]  # torch leaves it untyped
@@ -145,12 +143,6 @@ class Activations:
 
 
 class Training:
-    """A plain loop over the CNN, block by block of one frame each.
-
-    Args:
-        every: Steps in a block; None for as many as take `FRAME` seconds.
-    """
-
     def __init__(self, every: int | None = None) -> None:
         torch.manual_seed(0)
         self.net, self._x, self._y = cnn()
@@ -159,7 +151,6 @@ class Training:
         self.every = every or self._steps_in(FRAME)
 
     def block(self, frame: Frame | None) -> Block:
-        """A block whose first step is observed by `frame`."""
 
         def run() -> Cost:
             began = time.process_time()
@@ -206,7 +197,6 @@ TOOLS: dict[str, Callable[[nn.Module, int, Path], AbstractContextManager[Frame]]
 
 
 def main() -> None:
-    """Print one line a tool."""
     torch.set_num_threads(1)
     # torchlens says once that it runs the model; it is meant to.
     warnings.filterwarnings("ignore", module="torchlens")

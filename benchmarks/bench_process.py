@@ -32,25 +32,21 @@ PAUSES = 40
 
 
 def engine() -> TrainingEngine:
-    """The smallest model, which has most to lose."""
     model, x, y = MODELS["mlp"]()
     return TrainingEngine(model, (x, y), epochs=10**9, device="cpu")
 
 
 def quiet() -> None:
-    """The kernel has nothing to do."""
     time.sleep(WINDOW)
 
 
 def pure_python() -> None:
-    """A cell of pure Python."""
     until = time.perf_counter() + WINDOW
     while time.perf_counter() < until:
         sum(range(1000))
 
 
 def cpu_of(trained: TrainingEngine) -> float:
-    """Seconds of processor time of the process that makes the steps."""
     process = trained._executor.process
     times = psutil.Process(None if process is None else process.pid).cpu_times()
     return float(times.user + times.system)
@@ -170,7 +166,6 @@ def pressing() -> tuple[float, float]:
 
 
 def main() -> None:
-    """Print the figures; raise `SystemExit` if one is over its budget."""
     torch.set_num_threads(1)
     first, again = starting()
     middle, late = halting()

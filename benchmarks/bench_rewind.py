@@ -48,7 +48,6 @@ class Keeping:
         self._bare_step = float("inf")
 
     def bare(self) -> Cost:
-        """Steps that keep nothing."""
         began = time.thread_time()
         for _ in range(SPAN):
             next(self._events)
@@ -88,7 +87,6 @@ def measure(name: str) -> tuple[Comparison, float]:
 
 
 def main() -> None:
-    """Print the figures; raise `SystemExit` if one is over its budget."""
     torch.set_num_threads(1)
     budgets = Budgets()
     for name in ("cnn", "resnet"):

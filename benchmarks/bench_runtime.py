@@ -68,7 +68,6 @@ class Clock:
         self._away = 0.0
 
     def monotonic(self) -> float:
-        """Seconds."""
         return time.monotonic() - self._away
 
     def stand_still(self) -> Iterator[None]:
@@ -163,7 +162,6 @@ def halting(make: Callable[[], Made]) -> float:
 
 
 def main() -> None:
-    """Print the figures; raise `SystemExit` if one is over its budget."""
     torch.set_num_threads(1)
     budgets = Budgets()
     for name, make in MODELS.items():

@@ -65,7 +65,6 @@ class DrawnTraining:
         self.engine.start()
 
     def bare(self) -> Cost:
-        """A block without a dashboard."""
         if self._dashboard is not None:
             self._dashboard.close()
             self._dashboard = None
@@ -73,13 +72,11 @@ class DrawnTraining:
         return self._block()
 
     def asleep(self) -> Cost:
-        """A block with one that neither observes nor draws."""
         self._open()
         self._awake = False
         return self._block()
 
     def drawn(self) -> Cost:
-        """A block with one."""
         dashboard = self._open()
         if not self._awake:
             # As if the page had gone on to answer.

@@ -26,14 +26,11 @@ class Residual(nn.Module):
         self.relu2 = nn.ReLU(inplace=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Images `[n, inputs, h, w]` to `[n, outputs, h / stride, w / stride]`."""
         out = self.bn2(self.conv2(self.relu1(self.bn1(self.conv1(x)))))
         return self.relu2(out + self.skip(x))  # type: ignore[no-any-return]  # torch types the call of a module as Any
 
 
 class Bottleneck(nn.Module):
-    """A block of a large ResNet."""
-
     def __init__(self, inputs: int, width: int, stride: int) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
@@ -49,7 +46,6 @@ class Bottleneck(nn.Module):
             self.downsample = nn.Sequential(shortcut, nn.BatchNorm2d(4 * width))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Images `[n, inputs, h, w]` to `[n, 4 width, h / stride, w / stride]`."""
         identity = x if self.downsample is None else self.downsample(x)
         x = self.relu(self.bn1(self.conv1(x)))
         x = self.relu(self.bn2(self.conv2(x)))
@@ -59,16 +55,6 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A stem, four stages of bottlenecks and a classifier.
-
-    Args:
-        stem: The first convolution.
-        pool: What follows the stem.
-        width: Inner channels of the first stage's bottlenecks; each stage has twice those of the one before.
-        counts: Bottlenecks of each stage.
-        classes: Number of scores.
-    """
-
     def __init__(self, stem: nn.Conv2d, pool: nn.Module, width: int, counts: Sequence[int], classes: int) -> None:
         super().__init__()
         inputs = stem.out_channels
@@ -84,14 +70,12 @@ class ResNet(nn.Module):
         self.fc = nn.Linear(inputs, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Images `[n, c, h, w]` to `[n, classes]`."""
         x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         return self.fc(torch.flatten(self.avgpool(x), 1))  # type: ignore[no-any-return]  # as above
 
 
 def resnet50() -> nn.Module:
-    """Return a ResNet-50."""
     return ResNet(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.MaxPool2d(3, 2, 1), 64, (3, 4, 6, 3), 1000)
 
 
@@ -109,7 +93,6 @@ class AttentionBlock(nn.Module):
         self.fc2 = nn.Linear(4 * width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Tokens `[n, t, width]` to the same shape."""
         n, t, c = x.shape
         q, k, v = self.qkv(self.norm1(x)).reshape(n, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4).unbind(0)
         weights = (q @ k.transpose(-2, -1) * (c // self.heads) ** -0.5).softmax(-1)
@@ -151,7 +134,6 @@ class Attending(nn.Module):
         self.head = nn.Linear(64, 10)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Images `[n, 28, 28]` to `[n, 10]`."""
         return self.head(self.layers(self.embed(x)).mean(1))  # type: ignore[no-any-return]  # as above
 
 

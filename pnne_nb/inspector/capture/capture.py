@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import final
+from typing import NamedTuple, final
 
 from torch import Tensor, nn
 
@@ -53,26 +53,12 @@ class Capture:
     units: UnitCounts | None = None
 
 
-@final
-@dataclass(frozen=True)
-class LayerView:
-    """What a plot of one captured tensor shows.
+class LayerView(NamedTuple):
+    """What a plot of one captured tensor shows: the tensor, the name of the layer's class, and a histogram."""
 
-    Attributes:
-        layer: Path of the layer.
-        kind: Name of the layer's class.
-        quantity: The quantity, such as ``"activations"``.
-        label: Tells several outputs, calls or parameters apart; ``""`` if there is only one.
-        histogram: Histogram of the captured tensor.
-        statistics: Statistics of all its elements.
-    """
-
-    layer: str
+    capture: Capture
     kind: str
-    quantity: Quantity
-    label: str
     histogram: Histogram
-    statistics: Statistics
 
 
 @dataclass

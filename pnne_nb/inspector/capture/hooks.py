@@ -64,43 +64,42 @@ def primary_tensor(value: object) -> Tensor | None:
     return first
 
 
-def _unwatched(_module: nn.Module, _first: object, _second: object) -> None:
-    """The hook that copies and pickles of a watched module get: it does nothing."""
+def _unwatched(_module: nn.Module, _first: object, _second: object) -> None: ...
 
 
 def _copied_hook() -> Callable[..., None]:
     return _unwatched
 
 
-@final
-class _OutputHook:
+class _Hook:
+    """A hook that calls `_receive`; copies and pickles of the module get one that does nothing."""
+
     __slots__ = ("_receive",)
 
-    def __init__(self, receive: OnOutput) -> None:
+    def __init__(self, receive: Callable[..., None]) -> None:
         self._receive = receive
+
+    def __reduce__(self) -> tuple[Callable[[], Callable[..., None]], tuple[()]]:
+        return _copied_hook, ()
+
+
+@final
+class _OutputHook(_Hook):
+    __slots__ = ()
 
     def __call__(self, _module: nn.Module, _args: object, output: object) -> None:
         # torch.compile would include the hook in its code, which would call it even after its removal.
         if not torch.compiler.is_compiling():
             self._receive(output)
 
-    def __reduce__(self) -> tuple[Callable[[], Callable[..., None]], tuple[()]]:
-        return _copied_hook, ()
-
 
 @final
-class _InputsHook:
-    __slots__ = ("_receive",)
-
-    def __init__(self, receive: OnInputs) -> None:
-        self._receive = receive
+class _InputsHook(_Hook):
+    __slots__ = ()
 
     def __call__(self, _module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         if not torch.compiler.is_compiling():
             self._receive(args, kwargs)
-
-    def __reduce__(self) -> tuple[Callable[[], Callable[..., None]], tuple[()]]:
-        return _copied_hook, ()
 
 
 def _unwrapped(tensor: Tensor) -> Tensor:

@@ -10,9 +10,9 @@ from typing import final
 from torch import Tensor, nn
 
 from pnne_nb.errors import InspectionError
-from pnne_nb.inspector.capture.compiled import why_not_hookable
 from pnne_nb.inspector.capture.hooks import HookOwner, in_backward, primary_tensor
 from pnne_nb.inspector.capture.observation import Key, Observation, Pool
+from pnne_nb.inspector.capture.preserve import why_not_hookable
 from pnne_nb.inspector.statistics.gradients import launch_norms
 from pnne_nb.inspector.statistics.patterns import leaf_layers, match_layers, own_parameters, resolve_watch
 from pnne_nb.inspector.statistics.sampling import LIVE_SAMPLE, Sampler, measurable, sample

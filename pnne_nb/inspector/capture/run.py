@@ -13,12 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from pnne_nb.errors import ArgumentError, InspectionError, shown
-from pnne_nb.inspector.capture.call_arguments import as_arguments, why_not_callable
+from pnne_nb.inspector.capture.call_arguments import as_arguments, described, placed, why_not_callable
 from pnne_nb.inspector.capture.capture import Capture, Recorder
-from pnne_nb.inspector.capture.compiled import is_compiled
-from pnne_nb.inspector.capture.error_location import described, placed
 from pnne_nb.inspector.capture.hooks import HookOwner, tensors_in
-from pnne_nb.inspector.capture.preserve import preserved
+from pnne_nb.inspector.capture.preserve import is_compiled, preserved
 from pnne_nb.inspector.statistics.gradients import GradientNorms, gradient_norms
 from pnne_nb.telemetry.frames import Quantity
 

@@ -134,21 +134,25 @@ class Evidence:
 
 def median(values: Iterable[float]) -> float | None:
     """Return the median of the finite values, or None if there is none."""
-    finite = [value for value in values if math.isfinite(value)]
-    return statistics.median(finite) if finite else None
+    return statistics.median(found) if (found := finite(values)) else None
+
+
+def finite(values: Iterable[float]) -> list[float]:
+    """Return those of `values` that are finite."""
+    return [value for value in values if math.isfinite(value)]
 
 
 def ends(losses: Sequence[float]) -> tuple[float | None, float | None]:
     """Return the medians of the first and of the last fifth of the finite losses; None if there are none."""
-    finite = [loss for loss in losses if math.isfinite(loss)]
-    width = max(1, len(finite) // 5)
-    return median(finite[:width]), median(finite[-width:])
+    known = finite(losses)
+    width = max(1, len(known) // 5)
+    return median(known[:width]), median(known[-width:])
 
 
 def beginning(losses: Sequence[float]) -> float | None:
     """Return the first finite loss, or the median of the first fifth if that is larger."""
     first, _ = ends(losses)
-    return None if first is None else max(first, next(loss for loss in losses if math.isfinite(loss)))
+    return None if first is None else max(first, finite(losses)[0])
 
 
 def gather(model: nn.Module | None, frames: Iterable[Frame]) -> Evidence:

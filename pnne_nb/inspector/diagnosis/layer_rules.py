@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import final
 
@@ -110,15 +110,14 @@ class ExplodingGradients:
         large = self.norms(evidence)
         if not large:
             return []
-        worst = max(large, key=lambda layer: large[layer])
+        (worst, norm), *_ = shown = _most(large, largest=True)
         return [
             Finding(
                 "exploding-gradients",
                 worst,
-                f"The norm of its gradient is {large[worst]:.3g}, above {self.limit:g}"
-                f"{_too(len(large) - 1, 'above it')}.",
+                f"The norm of its gradient is {norm:.3g}, above {self.limit:g}{_too(len(large) - 1, 'above it')}.",
                 "Clip gradients, lower the learning rate, scale the data, or initialise with smaller weights.",
-                (*_most(large, largest=True), ("limit", self.limit)),
+                (*_named(shown), ("limit", self.limit)),
             )
         ]
 
@@ -157,18 +156,17 @@ class VanishingGradients:
     def find(self, evidence: Evidence) -> Sequence[Finding]:
         """Report the first such layer: gradients vanish towards the input."""
         norms = self.norms(evidence)
-        small = list(norms)
-        if not small:
+        if not norms:
             return []
+        layer, norm = next(iter(norms.items()))
         return [
             Finding(
                 "vanishing-gradients",
-                small[0],
-                f"The norm of its gradient is {norms[small[0]]:.3g}, below {self.limit:g}"
-                f"{_too(len(small) - 1, 'below it')}.",
+                layer,
+                f"The norm of its gradient is {norm:.3g}, below {self.limit:g}{_too(len(norms) - 1, 'below it')}.",
                 "Use ReLU-like activations instead of saturating ones, normalisation, residual connections, or a"
                 " better initialisation; check that nothing on the way is detached.",
-                (*_most(norms, largest=False), ("limit", self.limit)),
+                (*_named(_most(norms, largest=False)), ("limit", self.limit)),
             )
         ]
 
@@ -274,20 +272,20 @@ class UpdateRatio:
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
         """Report the worst layer of each kind and the number of others; unchanged weights come first."""
-        ratios: dict[str, float] = {}
-        for layer in evidence.layers("updates"):
-            frames = evidence.statistics[layer, "updates"]
-            ratio = evidence.recent(layer, "updates", "ratio")
-            if len(frames) >= self.least and ratio is not None:
-                ratios[layer] = ratio
-        found = []
-        pace = evidence.pace
-        seen = evidence.statistics
+        seen = {layer: evidence.statistics[layer, "updates"] for layer in evidence.layers("updates")}
+        medians = {
+            layer: evidence.recent(layer, "updates", "ratio") for layer in seen if len(seen[layer]) >= self.least
+        }
+        ratios = {layer: ratio for layer, ratio in medians.items() if ratio is not None}
         still = [
             layer
             for layer in ratios
-            if pace > 0 and all(one.values.get("ratio") == 0.0 for one in seen[layer, "updates"])
+            if evidence.pace > 0 and all(one.values.get("ratio") == 0.0 for one in seen[layer])
         ]
+        low = self.low * evidence.pace
+        slow = {layer: ratio for layer, ratio in ratios.items() if ratio < low and layer not in still}
+        fast = {layer: ratio for layer, ratio in ratios.items() if ratio > self.high and self._harms(evidence, layer)}
+        found = []
         if still:
             found.append(
                 Finding(
@@ -299,30 +297,26 @@ class UpdateRatio:
                     (("layers that have not changed", len(still)), ("layers that are watched", len(ratios))),
                 )
             )
-        slow = [layer for layer, ratio in ratios.items() if ratio < self.low * pace and layer not in still]
         if slow:
-            worst = min(slow, key=lambda layer: ratios[layer])
+            (worst, ratio), *_ = shown = _most(slow, largest=False)
             found.append(
                 Finding(
                     "update-ratio-low",
                     worst,
-                    f"A step changes its weights by {ratios[worst]:.1e} of their size{_others(slow)}; about 1e-3 is"
-                    " usual.",
+                    f"A step changes its weights by {ratio:.1e} of their size{_others(slow)}; about 1e-3 is usual.",
                     "Raise the learning rate, or look for vanishing gradients.",
-                    (*_most({layer: ratios[layer] for layer in slow}, largest=False), ("usual", _USUAL)),
+                    (*_named(shown), ("usual", _USUAL)),
                 )
             )
-        fast = [layer for layer, ratio in ratios.items() if ratio > self.high and self._harms(evidence, layer)]
         if fast:
-            worst = max(fast, key=lambda layer: ratios[layer])
+            (worst, ratio), *_ = shown = _most(fast, largest=True)
             found.append(
                 Finding(
                     "update-ratio-high",
                     worst,
-                    f"A step changes its weights by {ratios[worst]:.1%} of their size{_others(fast)}; about 0.1 % is"
-                    " usual.",
+                    f"A step changes its weights by {ratio:.1%} of their size{_others(fast)}; about 0.1 % is usual.",
                     "Lower the learning rate, warm it up, or clip gradients.",
-                    (*_most({layer: ratios[layer] for layer in fast}, largest=True), ("usual", _USUAL)),
+                    (*_named(shown), ("usual", _USUAL)),
                 )
             )
         return found
@@ -356,10 +350,13 @@ class ZeroWeights:
         ]
 
 
-def _most(values: Mapping[str, float], *, largest: bool) -> Numbers:
+def _most(values: Mapping[str, float], *, largest: bool) -> list[tuple[str, float]]:
     """Return the largest or smallest of `values`, by layer."""
-    ordered = sorted(values.items(), key=lambda item: -item[1] if largest else item[1])
-    return tuple((layer or "the model", value) for layer, value in ordered[:_SHOWN])
+    return sorted(values.items(), key=lambda item: -item[1] if largest else item[1])[:_SHOWN]
+
+
+def _named(values: Sequence[tuple[str, float]]) -> Numbers:
+    return tuple((layer or "the model", value) for layer, value in values)
 
 
 def _too(others: int, where: str) -> str:
@@ -368,7 +365,7 @@ def _too(others: int, where: str) -> str:
     )
 
 
-def _others(layers: Sequence[str]) -> str:
+def _others(layers: Sized) -> str:
     others = len(layers) - 1
     return "" if not others else " (as those of another layer)" if others == 1 else f" (as those of {others} others)"
 

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from pnne_nb.inspector.capture.call_arguments import call_arguments
-from pnne_nb.inspector.capture.compiled import uncompiled
-from pnne_nb.inspector.capture.preserve import hooked_run
+from pnne_nb.inspector.capture.preserve import hooked_run, uncompiled
 
 _SOFTMAX = frozenset({F.softmax, torch.softmax, Tensor.softmax})
 

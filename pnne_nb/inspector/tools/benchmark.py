@@ -14,11 +14,9 @@ from torch.utils import _pytree as pytree
 from torch.utils.benchmark import Timer
 
 from pnne_nb.errors import ArgumentError, expect, shown
-from pnne_nb.inspector.capture.call_arguments import as_arguments, as_keywords
-from pnne_nb.inspector.capture.compiled import is_compiled
-from pnne_nb.inspector.capture.error_location import placed
+from pnne_nb.inspector.capture.call_arguments import as_arguments, as_keywords, placed
 from pnne_nb.inspector.capture.hooks import tensors_in
-from pnne_nb.inspector.capture.preserve import preserved
+from pnne_nb.inspector.capture.preserve import is_compiled, preserved
 from pnne_nb.telemetry.bar_chart import Bar, bar_chart
 
 FEWEST = 5

@@ -19,11 +19,9 @@ from torch.overrides import TorchFunctionMode
 
 from pnne_nb.compiler.analysis.nan_origin import NanOrigin, OriginTrace
 from pnne_nb.errors import ArgumentError, InspectionError, expect
-from pnne_nb.inspector.capture.call_arguments import as_arguments, as_keywords
-from pnne_nb.inspector.capture.compiled import uncompiled
-from pnne_nb.inspector.capture.error_location import placed
+from pnne_nb.inspector.capture.call_arguments import as_arguments, as_keywords, placed
 from pnne_nb.inspector.capture.hooks import tensors_in
-from pnne_nb.inspector.capture.preserve import refuse_lazy
+from pnne_nb.inspector.capture.preserve import refuse_lazy, uncompiled
 from pnne_nb.inspector.capture.run import Inspection, run_once
 from pnne_nb.inspector.diagnosis.evidence import frames_of, gather
 from pnne_nb.inspector.diagnosis.rules import Finding, NotFinite

@@ -13,11 +13,9 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from pnne_nb.inspector.capture.call_arguments import call_arguments
-from pnne_nb.inspector.capture.compiled import uncompiled
-from pnne_nb.inspector.capture.error_location import placed
+from pnne_nb.inspector.capture.call_arguments import call_arguments, placed
 from pnne_nb.inspector.capture.hooks import tensors_in
-from pnne_nb.inspector.capture.preserve import hooked_run
+from pnne_nb.inspector.capture.preserve import hooked_run, uncompiled
 from pnne_nb.inspector.statistics.patterns import own_parameters
 
 Shape = tuple[int, ...]

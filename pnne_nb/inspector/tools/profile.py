@@ -24,11 +24,9 @@ from torch.profiler import record_function
 
 from pnne_nb.compiler.analysis.example_inputs import EXAMPLES
 from pnne_nb.errors import ArgumentError, InspectionError, answers_misuse, expect
-from pnne_nb.inspector.capture.call_arguments import as_arguments, as_keywords
-from pnne_nb.inspector.capture.compiled import uncompiled
-from pnne_nb.inspector.capture.error_location import placed
+from pnne_nb.inspector.capture.call_arguments import as_arguments, as_keywords, placed
 from pnne_nb.inspector.capture.hooks import HookOwner, in_backward, tensors_in
-from pnne_nb.inspector.capture.preserve import preserved
+from pnne_nb.inspector.capture.preserve import preserved, uncompiled
 from pnne_nb.inspector.tools.benchmark import sum_of_outputs
 from pnne_nb.process.fork import fork_safe
 

@@ -18,11 +18,9 @@ from pnne_nb.compiler.analysis.example_inputs import EXAMPLES, example_inputs, n
 from pnne_nb.compiler.shapes.cost import MultiplyAdds
 from pnne_nb.errors import ArgumentError, InspectionError, answers_misuse, expect
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.inspector.capture.call_arguments import as_arguments, as_keywords
-from pnne_nb.inspector.capture.compiled import uncompiled
-from pnne_nb.inspector.capture.error_location import placed
+from pnne_nb.inspector.capture.call_arguments import as_arguments, as_keywords, placed
 from pnne_nb.inspector.capture.hooks import tensors_in
-from pnne_nb.inspector.capture.preserve import hooked_run
+from pnne_nb.inspector.capture.preserve import hooked_run, uncompiled
 from pnne_nb.inspector.tools.profile import profile
 from pnne_nb.process.byte_units import format_bytes
 

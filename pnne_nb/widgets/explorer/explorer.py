@@ -12,7 +12,7 @@ import ipywidgets
 from torch import Tensor, nn
 
 from pnne_nb.errors import InspectionError, LayerNotFoundError, expect, near
-from pnne_nb.inspector.capture.compiled import uncompiled
+from pnne_nb.inspector.capture.preserve import uncompiled
 from pnne_nb.inspector.inspector import Inspector
 from pnne_nb.inspector.tools.dataflow import Flow
 from pnne_nb.process.fork import fork_safe
@@ -395,7 +395,9 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
             self.select(hit)
 
     def _say(self, text: str) -> None:
-        self._said.value = f'<span class="pnne-quiet" role="status">{html.escape(text, quote=False)}</span>' if text else ""
+        self._said.value = (
+            f'<span class="pnne-quiet" role="status">{html.escape(text, quote=False)}</span>' if text else ""
+        )
 
     def _require(self, path: str) -> None:
         self._alive()

@@ -99,8 +99,7 @@ def widgets_of(details: Details) -> list[ipywidgets.Widget]:
         shown.append(ipywidgets.HTML(_statistics_html(details.captures)))
     some = list(details.captures)[:MAX_HISTOGRAMS]
     for capture, found in zip(some, histograms([capture.tensor for capture in some]), strict=True):
-        view = LayerView(capture.layer, details.layer.kind, capture.quantity, capture.label, found, capture.statistics)
-        figure = draw_layer(view)
+        figure = draw_layer(LayerView(capture, details.layer.kind, found))
         words = _words(capture)
         figure.title, figure.layout.height = "", "190px"
         figure.fig_margin = {**figure.fig_margin, "top": 8}

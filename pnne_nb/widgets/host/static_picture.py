@@ -28,27 +28,19 @@ _SHARE: Final = 0.05  # largest share of the time for drawing
 
 _LIVE: Final = ".pnne-editor,.pnne-dashboard,.pnne-explorer,.pnne-figure,.pnne-app,.pnne-quantization"
 
-# Hides the picture while a widget is live in the same cell, and otherwise JupyterLab's note that it found no widget.
-# Viewers that remove styles have no live widgets.
-_STYLE: Final = "".join(
-    (
-        *(
-            f"{cell}:has({_LIVE}) {part}{{display:none}}"
-            for cell, part in (
-                (".jp-OutputArea", ".jp-OutputArea-child:has(.pnne-kept)"),
-                (".output_container", ".pnne-kept"),
-                ("#output-area", ".pnne-kept"),
-            )
-        ),
-        ".jp-OutputArea:has(.pnne-kept) .jp-OutputArea-output.lm-Panel:not(:has(*)){display:none}",
-        ".pnne-kept figure{margin:0}.pnne-kept img{max-width:100%}",
-        # An image follows the theme of JupyterLab instead of the system's.
-        *(
-            f"[data-jp-theme-light={light}] .pnne-kept img{{color-scheme:{theme}}}"
-            for light, theme in (("true", "light"), ("false", "dark"))
-        ),
-    )
-)
+# Hides the picture while a widget is live in the same cell (of JupyterLab, Notebook 7's and Voila's outputs), and otherwise
+# JupyterLab's note that it found no widget. Viewers that remove styles have no live widgets. An image follows the theme of
+# JupyterLab instead of the system's.
+_STYLE: Final = f"""
+.jp-OutputArea:has({_LIVE}) .jp-OutputArea-child:has(.pnne-kept){{display:none}}
+.output_container:has({_LIVE}) .pnne-kept{{display:none}}
+#output-area:has({_LIVE}) .pnne-kept{{display:none}}
+.jp-OutputArea:has(.pnne-kept) .jp-OutputArea-output.lm-Panel:not(:has(*)){{display:none}}
+.pnne-kept figure{{margin:0}}
+.pnne-kept img{{max-width:100%}}
+[data-jp-theme-light=true] .pnne-kept img{{color-scheme:light}}
+[data-jp-theme-light=false] .pnne-kept img{{color-scheme:dark}}
+"""
 
 
 class Still(NamedTuple):

@@ -72,7 +72,7 @@ def draw_layer(view: LayerView) -> LayerFigure:
 
 
 def _facts(view: LayerView) -> list[str]:
-    numbers = view.statistics
+    numbers = view.capture.statistics
     return [
         f"{numbers.count:,} values from {numbers.min:.4g} to {numbers.max:.4g}.",
         f"Mean {numbers.mean:.4g}, standard deviation {numbers.std:.4g}, {numbers.zeros:.0%} zeros.",
@@ -81,12 +81,12 @@ def _facts(view: LayerView) -> list[str]:
 
 
 def _quantity(view: LayerView) -> str:
-    place = f"{view.layer} ({view.kind})" if view.layer else view.kind
-    what = view.quantity.replace("_", " ") + (f" {view.label}" if view.label else "")
-    return f"{place}: {what}"
+    layer, label = view.capture.layer, view.capture.label
+    place = f"{layer} ({view.kind})" if layer else view.kind
+    return f"{place}: {view.capture.quantity.replace('_', ' ')}{f' {label}' if label else ''}"
 
 
 def _title(view: LayerView) -> str:
-    numbers = view.statistics
+    numbers = view.capture.statistics
     odd = f", {numbers.nan} NaN, {numbers.inf} infinite" if numbers.nan or numbers.inf else ""
     return f"{_quantity(view)}, mean {numbers.mean:.3g}, std {numbers.std:.3g}{odd}"

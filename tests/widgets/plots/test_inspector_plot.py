@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from pnne_nb.inspector.capture.capture import LayerView
+from pnne_nb.inspector.capture.capture import Capture, LayerView
 from pnne_nb.inspector.inspector import Inspector
 from pnne_nb.inspector.statistics.histogram import histograms
 from pnne_nb.inspector.statistics.measure import statistics
@@ -23,7 +23,8 @@ pytestmark = pytest.mark.usefixtures("own_widgets")
 
 def view(tensor: torch.Tensor, *, log: bool = False) -> LayerView:
     [histogram], [found] = histograms([tensor], 4, log=log), statistics([tensor])
-    return LayerView("conv1", "Conv2d", "parameter_gradients", "weight", histogram, found)
+    capture = Capture("conv1", "parameter_gradients", "weight", tensor, sampled=False, statistics=found)
+    return LayerView(capture, "Conv2d", histogram)
 
 
 def test_the_steps_are_the_histogram() -> None:
