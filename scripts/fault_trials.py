@@ -360,7 +360,7 @@ def model_trials(seed: int) -> Iterator[Trial]:
             yield Trial(
                 f"{kind.name} drawn",
                 family,
-                lambda graph=graph: graph,
+                partial(pn.NodeGraph.from_json, graph.to_json()),
                 data,
                 options,
                 step,

@@ -31,8 +31,8 @@ class ObservableEngine(Protocol):
     def on(self, event: str, function: Callable[[Any], object]) -> Callable[[], None]:
         """Call `function` with the frame at each ``"step"``, ``"epoch"`` or ``"anomaly"``; returns how to end it."""
 
-    def paused(self) -> AbstractContextManager[nn.Module]:
-        """Return a block with the model to itself: training waits between two steps meanwhile."""
+    def paused(self) -> AbstractContextManager[object]:
+        """Hold the training between two steps."""
 
 
 _attached: weakref.WeakKeyDictionary[ObservableEngine, dict[Hashable, Callable[[], None]]] = weakref.WeakKeyDictionary()

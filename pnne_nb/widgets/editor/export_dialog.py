@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, final
 
@@ -66,9 +66,9 @@ def format_states() -> tuple[ExportFormatState, ...]:
 
 
 def _note(format: ExportFormat) -> str:
-    notes = ["Writing takes a minute or more, because a compiler runs."] if format.slow else []
-    notes += ["Opening such a file can run code that is in it."] if format.runs_code else []
-    return " ".join([*notes, format.deprecated] if format.deprecated else notes)
+    slow = "Writing takes a minute or more, because a compiler runs." if format.slow else ""
+    risky = "Opening such a file can run code that is in it." if format.runs_code else ""
+    return " ".join(filter(None, (slow, risky, format.deprecated)))
 
 
 def _missing(format: ExportFormat) -> str:
@@ -133,8 +133,7 @@ class ExportDialog:
             self._cancelled = False
             self._started = time.monotonic()
             self._state = ExportState("running", format, str(target), cancellable=_is_portable(self._graph))
-        work = threading.Thread(target=self._export, args=(overwrite, self._edits), name="pnne-export", daemon=True)
-        work.start()
+        threading.Thread(target=self._export, args=(overwrite, self._edits), name="pnne-export", daemon=True).start()
 
     def cancel(self) -> None:
         """Cancel the running export.
@@ -237,7 +236,7 @@ class ExportDialog:
             task = msgspec.structs.replace(
                 task, graph=text, weights=str(weights), state=rest.to_json(), data=str(data) if batch else None
             )
-            with _Process() as process:
+            with closing(_Process()) as process:
                 with self._changed:
                     self._process = process
                     if self._cancelled:
@@ -262,7 +261,7 @@ class ExportDialog:
         return self._graph.to_json(), compile_graph(self._graph, reuse=model)
 
     def _follow(self) -> None:
-        with _Process() as process:
+        with closing(_Process()) as process:
             while True:
                 with self._changed:
                     self._changed.wait_for(lambda: self._check.state in ("off", "checking"))
@@ -316,10 +315,7 @@ class _Process:
         self._ended = False
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the process
 
-    def __enter__(self) -> _Process:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self.end()
         self._said.close()
 

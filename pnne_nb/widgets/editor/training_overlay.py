@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol, final, runtime_checkable
 
 from torch import nn
@@ -54,6 +55,9 @@ class OverlaidTraining(ObservableEngine, Protocol):
     @property
     def state(self) -> TrainingState:
         """The state of the training."""
+
+    def paused(self) -> AbstractContextManager[nn.Module]:
+        """Return a block with the model to itself: training waits between two steps meanwhile."""
 
     def examples(self, count: int) -> Any:
         """Return the first examples of its data as one batch, or None."""
@@ -124,12 +128,12 @@ class Overlay:
                         self._evidence, self._modules = now, now.kinds
                 case StepFrame():
                     self._evidence.add(frame)
-                case NormsFrame(step=step):
+                case NormsFrame():
                     self._evidence.add(frame)
-                    self._step = step
-                case StatisticsFrame(step=step, layer=layer) if self._know(layer):
+                    self._step = frame.step
+                case StatisticsFrame() if self._know(frame.layer):
                     self._evidence.add(frame)
-                    self._step = step
+                    self._step = frame.step
                 case _:
                     pass
         self._evidence.keep_recent()
@@ -152,19 +156,16 @@ class Overlay:
         self._show(Training(tick, self._step, self._layers()))
 
     def _layers(self) -> dict[str, LayerState]:
-        evidence = self._evidence
-        norms = evidence.norms[-1].norms if evidence.norms else {}
-        wrong = ailments(evidence)
+        norms = self._evidence.norms[-1].norms if self._evidence.norms else {}
+        wrong = ailments(self._evidence)
         found: dict[str, LayerState] = {}
-        for layer in evidence.kinds:
+        for layer in self._evidence.kinds:
             output, back = self._latest(layer, "activations"), self._latest(layer, "gradients")
             path = f"{self._place}{layer}"
             if not (output or back or layer in norms) or not _is_at(self._graph, path):
                 continue
             found[path] = LayerState(
-                mean=_known(output.get("mean")),
-                std=_known(output.get("std")),
-                zeros=_known(output.get("zeros")),
+                **{name: _known(output.get(name)) for name in ("mean", "std", "zeros")},
                 weights=_known(norms.get(layer)),
                 flow=_known(back.get("norm")),
                 ailment=wrong.get(layer),

@@ -108,16 +108,23 @@ class Figure(bqplot.Figure):
         marks: What is drawn.
         axes: The horizontal axis, then the vertical one.
         left: Margin for the labels of the vertical axis, in pixels.
+        top: Margin for a title, in pixels.
         height: In pixels.
     """
 
     def __init__(
-        self, marks: Sequence[bqplot.Mark], axes: Sequence[bqplot.Axis], *, left: int = 62, height: int = HEIGHT
+        self,
+        marks: Sequence[bqplot.Mark],
+        axes: Sequence[bqplot.Axis],
+        *,
+        left: int = 62,
+        top: int = 8,
+        height: int = HEIGHT,
     ) -> None:
         super().__init__(
             marks=list(marks),
             axes=list(axes),
-            fig_margin={"top": 8, "bottom": 42, "left": left, "right": 16},
+            fig_margin={"top": top, "bottom": 42, "left": left, "right": 16},
             background_style={"fill": "transparent"},
             padding_y=0.0,
             display_toolbar=False,

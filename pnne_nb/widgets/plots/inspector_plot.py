@@ -26,9 +26,8 @@ class LayerFigure(Figure, Pictured):
     instead = "It holds all that the widget shows."
 
     def __init__(self, mark: bqplot.Mark, axes: Sequence[bqplot.Axis], chart: Chart) -> None:
-        super().__init__([mark], axes, height=280)
+        super().__init__([mark], axes, top=42, height=280)
         self.chart = chart
-        self.fig_margin = {**self.fig_margin, "top": 42}
         self.add_class("pnne-figure")
         self._kept = KeptPicture(lambda: "a histogram", self.to_html)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import threading
 from collections.abc import Collection, Mapping
-from typing import Any, Final, final
+from typing import Final, final
 
 import ipywidgets
 from torch import nn
@@ -100,9 +100,8 @@ class QuantizationEditor(ipywidgets.HBox):
         self._switches = {node.node: _switch(node) for node in self._ranked[:MAX_ROWS]}
         self._headline = ipywidgets.HTML()
         self._latency = ipywidgets.HTML()
-        reset = ipywidgets.Button(
-            description="Fewest in float32", tooltip="What the budget allows", layout=ipywidgets.Layout(width="auto")
-        )
+        auto = ipywidgets.Layout(width="auto")
+        reset = ipywidgets.Button(description="Fewest in float32", tooltip="What the budget allows", layout=auto)
         self._editor = GraphEditor(NodeGraph.from_json(self._search.given.to_json()), height=_HEIGHT, read_only=True)
         largest = self._ranked[0].damage or 0.0 if self._ranked else 0.0
         rows = [ipywidgets.HBox([self._switches[node.node], _facts(node, largest)]) for node in self._ranked[:MAX_ROWS]]
@@ -266,14 +265,13 @@ def _facts(node: QuantizedNode, largest: float) -> ipywidgets.HTML:
 
 
 def _headline(report: QuantizationReport) -> str:
-    facts = [
-        f"{report.share:.0%} of the multiply-adds converted",
-        f"{amount(report.bytes_before, 'B')} → {amount(report.bytes_after, 'B')}",
-    ]
+    facts = []
     if report.metric:
         kept = "within" if report.loss <= report.budget else "over"
-        facts.insert(0, f"{report.metric} {report.before:.4g} → {report.after:.4g}")
-        facts.insert(1, f"lost {max(report.loss, 0.0):.2f} of {report.budget:g}: {kept} the budget")
+        facts.append(f"{report.metric} {report.before:.4g} → {report.after:.4g}")
+        facts.append(f"lost {max(report.loss, 0.0):.2f} of {report.budget:g}: {kept} the budget")
+    facts.append(f"{report.share:.0%} of the multiply-adds converted")
+    facts.append(f"{amount(report.bytes_before, 'B')} → {amount(report.bytes_after, 'B')}")
     return f'<p style="line-height:1.4"><b>{html.escape("; ".join(facts))}.</b></p>'
 
 
@@ -295,10 +293,9 @@ def _marks(report: QuantizationReport) -> Mapping[str, NodeMark]:
     """Return a mark for each node: the type that it computes in, coloured by its error."""
     found = {}
     for path, node in report.nodes.items():
-        if node.precision != "float32":
+        if node.precision == "float32":
+            found[path] = NodeMark("float32", "plain" if node.damage is None else "warning", node.reason)
+        else:
             title = "" if node.sqnr is None else f"SQNR {node.sqnr:.1f} dB, worst element off by {node.worst:.2g}"
             found[path] = NodeMark(node.precision, "good", title)
-        else:
-            level: Any = "warning" if node.damage is not None else "plain"
-            found[path] = NodeMark("float32", level, node.reason)
     return found
