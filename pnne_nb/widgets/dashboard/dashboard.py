@@ -16,18 +16,7 @@ from pnne_nb.inspector.capture.live import LiveProbe
 from pnne_nb.inspector.statistics.patterns import own_parameters
 from pnne_nb.process.fork import fork_safe
 from pnne_nb.process.subscribers import weakly
-from pnne_nb.protocol.control_messages import (
-    AckMessage,
-    ChooseMessage,
-    Command,
-    CommandMessage,
-    ControlRequest,
-    DismissMessage,
-    ExportMessage,
-    RateMessage,
-    ScaleMessage,
-    ShowMessage,
-)
+from pnne_nb.protocol import control_messages
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.objective.step_logs import recorded
 from pnne_nb.runtime.session.rewind import REWOUND
@@ -346,37 +335,37 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
 
     # Messages from the browser, on any thread
 
-    def _answer(self, message: ControlRequest) -> None:
+    def _answer(self, message: control_messages.ControlRequest) -> None:
         match message:
-            case AckMessage(tick):
+            case control_messages.AckMessage(tick):
                 self._pump.acknowledge(tick)
-            case CommandMessage(_, command):
+            case control_messages.CommandMessage(_, command):
                 self._command(command)
-            case ChooseMessage(_, layer):
+            case control_messages.ChooseMessage(_, layer):
                 self._choose(layer)
-            case ScaleMessage(_, log):
+            case control_messages.ScaleMessage(_, log):
                 self._histogram.log = self._chooser.log = log
                 if not self._pump.running:
                     self._histogram.draw()
-            case RateMessage(_, rate):
+            case control_messages.RateMessage(_, rate):
                 self._apart(lambda: self._set_rate(rate))
-            case ShowMessage(_, on):
+            case control_messages.ShowMessage(_, on):
                 self.show_on_graph(on)
-            case ExportMessage(_, on):
+            case control_messages.ExportMessage(_, on):
                 self.show_export(on)
-            case DismissMessage(_, number):
+            case control_messages.DismissMessage(_, number):
                 self._findings.dismiss(number)
                 self._draw_status(self._bar.tick)
             case _:
                 assert_never(message)
 
-    def _answer_loss(self, message: ControlRequest) -> None:
-        if isinstance(message, ScaleMessage):
+    def _answer_loss(self, message: control_messages.ControlRequest) -> None:
+        if isinstance(message, control_messages.ScaleMessage):
             self._loss.log = self._loss_switch.log = message.log
             if not self._pump.running:
                 self._loss.draw()
 
-    def _command(self, command: Command) -> None:
+    def _command(self, command: control_messages.Command) -> None:
         # It must not wait: the button's thread must be free for the next click.
         match command:
             case "start":
