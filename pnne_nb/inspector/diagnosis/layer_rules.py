@@ -33,27 +33,20 @@ class NotFinite:
         """Check activations in the model's order, then gradients in reverse order, then the loss."""
         frame = earliest_frame(evidence, "activations", backwards=False)
         if frame is not None:
-            return [
-                Finding(
-                    "not-finite",
-                    frame.layer,
-                    f"Its output has {_count(frame.values)}{_at(frame.step)}, first of all layers.",
-                    "Look at its inputs: a division by zero, the log or root of a negative number, an overflow in"
-                    " half precision, or a learning rate that is too high.",
-                    _counts(frame.values),
-                )
-            ]
+            reason = f"Its output has {_count(frame.values)}{_at(frame.step)}, first of all layers."
+            hint = (
+                "Look at its inputs: a division by zero, the log or root of a negative number, an overflow in half"
+                " precision, or a learning rate that is too high."
+            )
+            return [Finding("not-finite", frame.layer, reason, hint, _counts(frame.values))]
         if evidence.not_finite is not None and evidence.observed(evidence.not_finite, "activations"):
             # Non-finite gradients are a consequence.
-            return [
-                Finding(
-                    "not-finite",
-                    None,
-                    f"The loss is NaN or infinite{_at(evidence.not_finite)}, while the outputs of the watched layers are"
-                    " finite: the value arises outside of them, most probably in the loss function.",
-                    "Look at the target, and at what the loss takes the log or the root of, or divides by.",
-                )
-            ]
+            reason = (
+                f"The loss is NaN or infinite{_at(evidence.not_finite)}, while the outputs of the watched layers are"
+                " finite: the value arises outside of them, most probably in the loss function."
+            )
+            hint = "Look at the target, and at what the loss takes the log or the root of, or divides by."
+            return [Finding("not-finite", None, reason, hint)]
         gradients = earliest_frame(evidence, "gradients", backwards=True)
         if gradients is not None:
             return [_bad_gradient(gradients.layer, f"has {_count(gradients.values)}", gradients.step)]
@@ -63,14 +56,9 @@ class NotFinite:
             # The backward pass runs in reverse order.
             return [_bad_gradient(layers[-1] if layers else None, "is NaN or infinite", bad[0].step)]
         if evidence.not_finite is not None:
-            return [
-                Finding(
-                    "not-finite",
-                    None,
-                    f"The loss is NaN or infinite from step {evidence.not_finite} on.",
-                    "Check the data and the targets for NaN, lower the learning rate, clip gradients.",
-                )
-            ]
+            reason = f"The loss is NaN or infinite from step {evidence.not_finite} on."
+            hint = "Check the data and the targets for NaN, lower the learning rate, clip gradients."
+            return [Finding("not-finite", None, reason, hint)]
         return []
 
 
@@ -203,6 +191,7 @@ class DeadReLU:
             if (zeros is None or zeros < self.zeros) and (dead is None or dead < self.dead):
                 continue
             units = f", and {dead:.0%} of its units never fire" if dead is not None else ""
+            shares = ("outputs that are 0", zeros), ("units that never fire", dead), ("all", 1.0)
             found.append(
                 Finding(
                     "dead-relu",
@@ -210,11 +199,7 @@ class DeadReLU:
                     f"{zeros or 0.0:.1%} of its outputs are 0{units}.",
                     "Lower the learning rate, check the bias and the initialisation of the layer before it,"
                     " normalise its input, or use LeakyReLU or GELU.",
-                    (
-                        *(() if zeros is None else (("outputs that are 0", zeros),)),
-                        *(() if dead is None else (("units that never fire", dead),)),
-                        ("all", 1.0),
-                    ),
+                    tuple((name, share) for name, share in shares if share is not None),
                 )
             )
         return found

@@ -83,14 +83,8 @@ class Divergence:
         # Compared with the very first loss too: a loss that fell to almost 0 at once may multiply without harm.
         if last <= self.growth * max(abs(first), abs(losses[0])) or last <= self.growth * abs(min(windows)):
             return []
-        return [
-            Finding(
-                "divergence",
-                None,
-                f"The loss has grown from {first:.4g} to {last:.4g}.",
-                "Lower the learning rate, warm it up, clip gradients, or check the data for outliers.",
-            )
-        ]
+        hint = "Lower the learning rate, warm it up, clip gradients, or check the data for outliers."
+        return [Finding("divergence", None, f"The loss has grown from {first:.4g} to {last:.4g}.", hint)]
 
 
 @final
@@ -173,14 +167,8 @@ class Oscillation:
             reason = f"The loss began at {began:.4g}, has jumped to {highest:.4g}, and is at {late[-1]:.4g}: steps overshoot."
         else:
             return []
-        return [
-            Finding(
-                "oscillation",
-                None,
-                reason,
-                "Lower the learning rate by a factor of 3 to 10, warm it up, or raise the batch size.",
-            )
-        ]
+        hint = "Lower the learning rate by a factor of 3 to 10, warm it up, or raise the batch size."
+        return [Finding("oscillation", None, reason, hint)]
 
 
 @final

@@ -203,13 +203,12 @@ def check_numerics(
     model = uncompiled(net)
     refuse_lazy(model)
     findings = [
-        Finding("not-finite", None, f"The input {label or '0'} has NaN or infinite values.", "Clean the data.")
+        _finding(None, f"The input {label or '0'} has NaN or infinite values.", "Clean the data.")
         for label, tensor in tensors_in(data)
         if not _finite(tensor)
     ]
     findings += [
-        Finding(
-            "not-finite",
+        _finding(
             name.rpartition(".")[0] or None,
             f"Its {name.rpartition('.')[2]} has NaN or infinite values.",
             "An earlier step produced them: go back to a checkpoint, lower the learning rate, clip gradients.",
@@ -227,14 +226,9 @@ def check_numerics(
     if inspection.loss is not None and not math.isfinite(inspection.loss) and all(map(_finite, outputs)):
         # Non-finite gradients are a consequence.
         name = type(loss_fn).__name__ if isinstance(loss_fn, nn.Module) else getattr(loss_fn, "__name__", "loss_fn")
-        found = [
-            Finding(
-                "not-finite",
-                None,
-                f"The loss is {inspection.loss}, while every output of the model is finite: {name} produces it.",
-                "Look at the target, and at what the loss takes the log or the root of, or divides by.",
-            )
-        ]
+        reason = f"The loss is {inspection.loss}, while every output of the model is finite: {name} produces it."
+        hint = "Look at the target, and at what the loss takes the log or the root of, or divides by."
+        found = [_finding(None, reason, hint)]
     elif found and all(map(_finite, outputs)):
         found = _made_backward(model, run) or found
     elif not (findings or all(map(_finite, outputs))) and all(
@@ -250,8 +244,7 @@ def _made_by_itself(model: nn.Module, data: object) -> Finding:
     origin = _origin(model, lambda: (tensor for _, tensor in tensors_in(run_once(model, {}, data).output)))
     by = "the model's own code made them" if origin is None else f"{origin.operation} made {origin.made}"
     source = "" if origin is None or origin.source is None else f" At {origin.source}."
-    return Finding(
-        "not-finite",
+    return _finding(
         None if origin is None else origin.node,
         f"The model's output has NaN or infinite values, while every layer's output is finite: {by}.{source}",
         "Check its inputs: a root or a logarithm of too small a number, a division by 0, or a row that is all masked.",
@@ -265,14 +258,14 @@ def _made_backward(model: nn.Module, run: Callable[[], Inspection]) -> list[Find
         return []
     where = " The loss calls it, or other code outside of the model." if origin.outside else ""
     source = "" if origin.source is None else f" At {origin.source}."
-    return [
-        Finding(
-            "not-finite",
-            origin.node,
-            f"In the backward pass, {origin.operation} made {origin.made}, while the outputs are finite.{source}{where}",
-            "Check its inputs: a root or a logarithm at 0, or a division by 0; clamp that, or add a small number.",
-        )
-    ]
+    reason = (
+        f"In the backward pass, {origin.operation} made {origin.made}, while the outputs are finite.{source}{where}"
+    )
+    hint = "Check its inputs: a root or a logarithm at 0, or a division by 0; clamp that, or add a small number."
+    return [_finding(origin.node, reason, hint)]
+
+
+_finding = partial(Finding, "not-finite")
 
 
 def _origin(model: nn.Module, run: Callable[[], Iterable[Tensor]]) -> NanOrigin | None:

@@ -320,30 +320,28 @@ def _backward_by_layer(events: Iterable[FunctionEvent], *, on_device: bool) -> d
 def _bars(layers: pd.DataFrame) -> str:
     """Return a table with a bar for each layer: the forward pass, and behind it the backward pass."""
     longest = max(float(layers["total_ms"].max()), 1e-9)
-    rows = []
+    colours = {"forward": _AHEAD, "backward": _BEHIND}
+    rows = ""
     for row in layers.itertuples():
         layer: Any = row
-        parts = "".join(
-            f'<span title="{words} {spent:.3f} ms" style="display:inline-block;height:0.8em;'
-            f'width:{100 * spent / longest:.2f}%;background:{colour}"></span>'
-            for words, spent, colour in (
-                ("forward", layer.forward_ms, _AHEAD),
-                ("backward", layer.backward_ms, _BEHIND),
-            )
+        spent = {"forward": layer.forward_ms, "backward": layer.backward_ms}
+        bar = "".join(
+            f'<span title="{words} {ms:.3f} ms" style="display:inline-block;height:0.8em;'
+            f'width:{100 * ms / longest:.2f}%;background:{colours[words]}"></span>'
+            for words, ms in spent.items()
         )
-        cells = (layer.calls, f"{layer.forward_ms:.3f}", f"{layer.backward_ms:.3f}", f"{layer.share:.1%}")
-        rows.append(
+        rows += (
             f'<tr><th style="text-align:left">{html.escape(str(layer.Index) or "(model)")}</th>'
-            f'<td style="text-align:left">{html.escape(layer.type)}</td>'
-            f"{''.join(f'<td>{cell}</td>' for cell in cells)}"
-            f'<td style="text-align:left;min-width:240px;white-space:nowrap">{parts}</td></tr>'
+            f'<td style="text-align:left">{html.escape(layer.type)}</td><td>{layer.calls}</td>'
+            f"<td>{layer.forward_ms:.3f}</td><td>{layer.backward_ms:.3f}</td><td>{layer.share:.1%}</td>"
+            f'<td style="text-align:left;min-width:240px;white-space:nowrap">{bar}</td></tr>'
         )
     keys = "".join(
         f'<span style="display:inline-block;width:0.8em;height:0.8em;background:{colour}"></span> {words} &nbsp; '
-        for words, colour in (("forward", _AHEAD), ("backward", _BEHIND))
+        for words, colour in colours.items()
     )
     head = "".join(f"<th>{name}</th>" for name in ("", "type", "calls", "forward ms", "backward ms", "share", keys))
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
 
 def _enter(marks: list[record_function], name: str, _args: tuple[object, ...], _kwargs: dict[str, object]) -> None:
