@@ -82,14 +82,12 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
         self._opened = first_open(self._flow)
         self._chosen = ""
         self._page = ExplorerPage(self._move)
-        self._page.observe(self._retint, "theme")
+        self._page.observe(self._mark, "theme")
         self._identities: dict[str, str] = {}
         self._picture = ExplorerPicture((), {})
         self._graph: Canvas | None = None
-        self._search = ipywidgets.Text(
-            placeholder=f"Search {len(self._flow.layers) - 1} layers by name or type",
-            layout=ipywidgets.Layout(width="auto", flex="1 1 auto"),
-        )
+        wide, searched = ipywidgets.Layout(width="auto", flex="1 1 auto"), len(self._flow.layers) - 1
+        self._search = ipywidgets.Text(placeholder=f"Search {searched} layers by name or type", layout=wide)
         self._hits = ipywidgets.Select(options=[], rows=6, layout=ipywidgets.Layout(width="auto", display="none"))
         self._colour = ipywidgets.ToggleButtons(
             options=_colourings(self._flow), value="type", description="Colour by",
@@ -109,16 +107,13 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
         self._said = ipywidgets.HTML("", layout=ipywidgets.Layout(margin="0"))
         self._place = ipywidgets.Box(layout=ipywidgets.Layout(flex="1 1 55%", height="600px", min_width="0"))
         self._place.add_class("pnne-explorer-graph")
-        self._panel = ipywidgets.VBox(
-            layout=ipywidgets.Layout(
-                flex="1 1 45%", height="600px", min_width="0", padding="0 0 0 14px", overflow="hidden auto"
-            )
+        inset = ipywidgets.Layout(
+            flex="1 1 45%", height="600px", min_width="0", padding="0 0 0 14px", overflow="hidden auto"
         )
+        self._panel = ipywidgets.VBox(layout=inset)
         self._panel.add_class("pnne-explorer-panel")
-        bar = ipywidgets.HBox(
-            [self._search, self._colour, self._open_button, self._all_button, self._example, self._again_button],
-            layout=ipywidgets.Layout(flex_flow="row wrap"),
-        )
+        controls = self._search, self._colour, self._open_button, self._all_button, self._example, self._again_button
+        bar = ipywidgets.HBox(controls, layout=ipywidgets.Layout(flex_flow="row wrap"))
         body = ipywidgets.HBox([self._place, self._panel], layout=ipywidgets.Layout(width="100%"))
         self._runs = runs
         self._kept = KeptPicture(lambda: "the module", self.to_html)
@@ -131,8 +126,7 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
         self._open_button.on_click(lambda _button: self.toggle(self._chosen))
         self._all_button.on_click(lambda _button: self._close_all())
         self._again_button.on_click(lambda _button: self.refresh())
-        controls = (self._search, self._hits, self._colour, self._example)
-        for control in (*controls, self._open_button, self._all_button, self._again_button):
+        for control in (*controls, self._hits):
             answer_while_busy(control)
         self._rebuild()
         self._show()
@@ -275,14 +269,11 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
         categories = dict.fromkeys(box.category for box in self._picture.boxes if box.category is not None)
         return style(theme, categories, self._identities.get(self._chosen))
 
-    def _mark(self) -> None:
-        if self._graph is not None:
-            self._graph.cytoscape_style = self._style()
-            self._kept.changed()
-
-    def _retint(self, _change: object) -> None:
+    def _mark(self, _change: object = None) -> None:
         with self._lock:
-            self._mark()
+            if self._graph is not None:
+                self._graph.cytoscape_style = self._style()
+                self._kept.changed()
 
     def _clicked(self, node: dict[str, Any]) -> None:
         key = node["data"]["key"]
@@ -369,10 +360,8 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
             note = f"The model failed on this input: {type(error).__name__}: {error}"
         findings = [found for found in runs.findings() if found.layer == path]
         total = self._flow.layers[""].seconds or 0.0
-        return Details(
-            self._flow.layers[path], runs.net.get_submodule(path), captures, attention, findings, self._example.value, note,
-            total,
-        )  # fmt: skip
+        layer, module = self._flow.layers[path], runs.net.get_submodule(path)
+        return Details(layer, module, captures, attention, findings, self._example.value, note, total)
 
     # Search and the rest
 
