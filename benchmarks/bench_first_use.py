@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from jupyter_client.blocking.client import BlockingKernelClient
-from jupyter_client.manager import KernelManager
+from jupyter_client.manager import start_new_kernel
 
 BUDGET = 0.2
 THINK = 2.0
@@ -46,12 +46,8 @@ EXISTS = ("GraphEditor", "TrainingEngine")
 
 @contextmanager
 def kernel() -> Iterator[BlockingKernelClient]:
-    manager = KernelManager(kernel_name="python3")
-    manager.start_kernel()
-    client = manager.client()
+    manager, client = start_new_kernel(kernel_name="python3", startup_timeout=120)
     try:
-        client.start_channels()
-        client.wait_for_ready(timeout=120)
         seconds(client, "1")
         yield client
     finally:

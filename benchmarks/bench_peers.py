@@ -33,6 +33,7 @@ from benchmarks.models import cnn
 from benchmarks.paired import Block, Blocks, Cost, compare
 from pnne_nb.inspector.capture import live
 from pnne_nb.inspector.capture.live import LiveProbe
+from pnne_nb.inspector.statistics.patterns import leaf_layers
 
 SECONDS = 15.0
 """For each tool."""
@@ -68,12 +69,14 @@ def wandb(net: nn.Module, every: int, place: Path) -> Iterator[Frame]:
     run = tool.init(mode="offline", dir=str(place), project="bench", settings=tool.Settings(silent=True))
     run.watch(net, log="gradients", log_freq=every)
     seen: dict[str, Any] = {}
-    hooks = Activations(net, lambda name, value: seen.__setitem__(f"activations/{name}", tool.Histogram(value.cpu())))
+
+    def receive(name: str, value: Tensor) -> None:
+        seen[f"activations/{name}"] = tool.Histogram(value.cpu())
 
     @contextmanager
     def frame(_number: int, _x: Tensor) -> Iterator[None]:
         seen.clear()
-        with hooks:
+        with activations(net, receive):
             yield
         run.log(dict(seen))
 
@@ -89,14 +92,10 @@ def tensorboard(net: nn.Module, _every: int, place: Path) -> Iterator[Frame]:
     from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415  # it may not be installed
 
     writer: Any = SummaryWriter(str(place))  # type: ignore[no-untyped-call]  # torch leaves it untyped
-    step = 0
-    hooks = Activations(net, lambda name, value: writer.add_histogram(f"activations/{name}", value, step))
 
     @contextmanager
     def frame(number: int, _x: Tensor) -> Iterator[None]:
-        nonlocal step
-        step = number
-        with hooks:
+        with activations(net, lambda name, value: writer.add_histogram(f"activations/{name}", value, number)):
             yield
         for name, parameter in net.named_parameters():
             writer.add_histogram(f"gradients/{name}", parameter.grad, number)
@@ -122,24 +121,17 @@ def torchlens(net: nn.Module, _every: int, _place: Path) -> Iterator[Frame]:
     yield frame
 
 
-class Activations:
-    """Forward hooks on every leaf layer, while it is entered."""
-
-    def __init__(self, net: nn.Module, receive: Callable[[str, Tensor], None]) -> None:
-        self._layers = {name: module for name, module in net.named_modules() if not any(module.children())}
-        self._receive = receive
-        self._stack = contextlib.ExitStack()
-
-    def __enter__(self) -> None:
-        for name, module in self._layers.items():
+@contextmanager
+def activations(net: nn.Module, receive: Callable[[str, Tensor], None]) -> Iterator[None]:
+    """Forward hooks on every leaf layer."""
+    with contextlib.ExitStack() as stack:
+        for name, module in leaf_layers(net).items():
 
             def hook(_module: nn.Module, _args: object, output: Tensor, name: str = name) -> None:
-                self._receive(name, output.detach())
+                receive(name, output.detach())
 
-            self._stack.callback(module.register_forward_hook(hook).remove)
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+            stack.callback(module.register_forward_hook(hook).remove)
+        yield
 
 
 class Training:

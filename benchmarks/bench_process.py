@@ -36,6 +36,13 @@ def engine() -> TrainingEngine:
     return TrainingEngine(model, (x, y), epochs=10**9, device="cpu")
 
 
+def started(*, process: bool) -> TrainingEngine:
+    trained = engine()
+    trained.start(process=process)
+    trained.step()
+    return trained
+
+
 def quiet() -> None:
     time.sleep(WINDOW)
 
@@ -69,9 +76,7 @@ def window(trained: TrainingEngine, beside: Callable[[], None]) -> Block:
 
 def beside_a_cell(*, process: bool) -> dict[str, Comparison]:
     """A step beside a cell of pure Python, against a quiet one; by the clock on the wall, and in processor time."""
-    trained = engine()
-    trained.start(process=process)
-    trained.step()
+    trained = started(process=process)
 
     def make() -> Blocks:
         return window(trained, quiet), window(trained, quiet), window(trained, pure_python)
@@ -84,11 +89,7 @@ def beside_a_cell(*, process: bool) -> dict[str, Comparison]:
 
 def against_the_thread() -> Comparison:
     """A step in a process against one in a thread, both quiet."""
-    thread, process = engine(), engine()
-    thread.start()
-    process.start(process=True)
-    for each in (thread, process):
-        each.step()
+    thread, process = started(process=False), started(process=True)
     try:
         blocks = window(thread, quiet), window(thread, quiet), window(process, quiet)
         return compare(lambda: blocks, seconds=SECONDS, precision=0.02)["wall"]
@@ -114,9 +115,7 @@ def starting() -> tuple[float, float]:
 
 def halting() -> tuple[float, float]:
     """Median and 95th percentile, in milliseconds, of a pause that another thread asks for beside a cell of pure Python."""
-    trained = engine()
-    trained.start(process=True)
-    trained.step()
+    trained = started(process=True)
     waits: list[float] = []
 
     def press() -> None:
@@ -150,9 +149,7 @@ def pressing() -> tuple[float, float]:
 
     Until the request is answered; the training then halts after the running step.
     """
-    trained = engine()
-    trained.start(process=True)
-    trained.step()
+    trained = started(process=True)
     with subprocess.Popen(
         [sys.executable, "-c", _PRESSES, trained.direct_buttons], stdout=subprocess.PIPE, text=True
     ) as page:

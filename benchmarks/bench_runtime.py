@@ -129,11 +129,16 @@ def ratio(name: str) -> Comparison:
         return compare(make, seconds=SECONDS[name], precision=0.002, turns=TURNS)["cpu"]
 
 
-def latency(make: Callable[[], Made]) -> tuple[float, float]:
-    """Median and 95th percentile, in milliseconds, of a trivial operation in another thread while training runs."""
+def started(make: Callable[[], Made]) -> TrainingEngine:
     model, x, y = make()
     engine = TrainingEngine(model, (x, y), epochs=10**9, device="cpu")
     engine.start()
+    return engine
+
+
+def latency(make: Callable[[], Made]) -> tuple[float, float]:
+    """Median and 95th percentile, in milliseconds, of a trivial operation in another thread while training runs."""
+    engine = started(make)
     pause = threading.Event()
     waits = []
     for _ in range(200):
@@ -148,9 +153,7 @@ def latency(make: Callable[[], Made]) -> tuple[float, float]:
 
 def halting(make: Callable[[], Made]) -> float:
     """Longest time, in milliseconds, that `pause` took to halt a running training."""
-    model, x, y = make()
-    engine = TrainingEngine(model, (x, y), epochs=10**9, device="cpu")
-    engine.start()
+    engine = started(make)
     longest = 0.0
     for _ in range(20):
         began = time.perf_counter()

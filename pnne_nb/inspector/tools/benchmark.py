@@ -150,7 +150,6 @@ def benchmark(
         InspectionError: If ``forward`` does not take the arguments, or a lazy layer has no parameters yet.
     """
     expect(model, nn.Module, "model", "an nn.Module", "pn.compile(graph) makes one of a graph.")
-
     expect(seconds, int | float, "seconds", "a number of seconds")
     if not 0 <= seconds < float("inf"):
         raise ArgumentError(f"seconds must be at least 0, not {seconds!r}.")
@@ -191,8 +190,7 @@ def _timed(
         with torch.set_grad_enabled(backward):
             output = model(*positional, **named)
             if backward:
-                loss = sum_of_outputs(output)
-                torch.autograd.backward(loss)
+                torch.autograd.backward(sum_of_outputs(output))
 
     threads = torch.get_num_threads()
     with preserved(model):

@@ -114,26 +114,22 @@ def follow(net: nn.Module, args: object = None) -> Flow:
 
 
 def _layers(model: nn.Module) -> dict[str, FlowLayer]:
-    paths = dict(model.named_modules())
     found = {
         path: FlowLayer(path, type(module).__name__, module.extra_repr().replace("\n", ", "))
-        for path, module in paths.items()
+        for path, module in model.named_modules()
     }
-    for path in paths:
+    for path in found:
         if path:
             parent = found[path.rpartition(".")[0]]
             parent.children = (*parent.children, path)
     for path, _, parameter in own_parameters(model):
         found[path].own += parameter.numel()
-        for place in _upwards(path):
-            found[place].parameters += parameter.numel()
-            found[place].trainable += parameter.numel() if parameter.requires_grad else 0
+        parts = path.split(".") if path else []
+        for end in range(len(parts) + 1):
+            around = found[".".join(parts[:end])]
+            around.parameters += parameter.numel()
+            around.trainable += parameter.numel() if parameter.requires_grad else 0
     return found
-
-
-def _upwards(path: str) -> list[str]:
-    parts = path.split(".") if path else []
-    return [".".join(parts[:end]) for end in range(len(parts), -1, -1)]
 
 
 def _sequential(model: nn.Module) -> list[tuple[str, str]]:
