@@ -65,33 +65,9 @@ def _log(h: Tensor, t: Tensor) -> Tensor:
     return h + torch.log(t)  # FAULT log
 
 
-def _sqrt(h: Tensor, t: Tensor) -> Tensor:
-    return h + torch.sqrt(t)  # FAULT sqrt
-
-
-def _divide(h: Tensor, t: Tensor) -> Tensor:
-    return h / t  # FAULT divide
-
-
 def _reciprocal(h: Tensor, t: Tensor) -> Tensor:
     scale = t.reciprocal()  # FAULT reciprocal
     return h * scale
-
-
-def _exp(h: Tensor, t: Tensor) -> Tensor:
-    return h * torch.exp(t)  # FAULT exp
-
-
-def _power(h: Tensor, t: Tensor) -> Tensor:
-    return h + t**0.5  # FAULT power
-
-
-def _rsqrt(h: Tensor, t: Tensor) -> Tensor:
-    return h * torch.rsqrt(t)  # FAULT rsqrt
-
-
-def _acos(h: Tensor, t: Tensor) -> Tensor:
-    return h + torch.acos(t)  # FAULT acos
 
 
 def _masked(h: Tensor, t: Tensor) -> Tensor:
@@ -163,13 +139,13 @@ class Kind(NamedTuple):
 KINDS: Final = (
     Kind("log", 0.0, ("log",), _log, (("log", {}),)),
     Kind("log", -1.0, ("log",), _log, (("log", {}),)),
-    Kind("sqrt", -1.0, ("sqrt",), _sqrt, (("sqrt", {}),)),
-    Kind("divide", 0.0, ("div",), _divide, (("reciprocal", {}),)),
+    Kind("sqrt", -1.0, ("sqrt",), lambda h, t: h + torch.sqrt(t), (("sqrt", {}),)),  # FAULT sqrt
+    Kind("divide", 0.0, ("div",), lambda h, t: h / t, (("reciprocal", {}),)),  # FAULT divide
     Kind("reciprocal", 0.0, ("reciprocal",), _reciprocal, (("reciprocal", {}),)),
-    Kind("exp", 1000.0, ("exp",), _exp, (("exp", {}),)),
-    Kind("power", -2.0, ("pow",), _power, (("pow", {"exponent": 0.5}),)),
-    Kind("rsqrt", 0.0, ("rsqrt",), _rsqrt, (("rsqrt", {}),)),
-    Kind("acos", 2.0, ("acos",), _acos, (("acos", {}),)),
+    Kind("exp", 1000.0, ("exp",), lambda h, t: h * torch.exp(t), (("exp", {}),)),  # FAULT exp
+    Kind("power", -2.0, ("pow",), lambda h, t: h + t**0.5, (("pow", {"exponent": 0.5}),)),  # FAULT power
+    Kind("rsqrt", 0.0, ("rsqrt",), lambda h, t: h * torch.rsqrt(t), (("rsqrt", {}),)),  # FAULT rsqrt
+    Kind("acos", 2.0, ("acos",), lambda h, t: h + torch.acos(t), (("acos", {}),)),  # FAULT acos
     Kind("masked", 0.0, ("softmax",), _masked),
     Kind("in-place", 0.0, ("log",), _in_place),
     Kind("normed", 0.0, ("div",), _normed),

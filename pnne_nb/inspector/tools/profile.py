@@ -123,10 +123,32 @@ def profile(
                 f"The trace {str(trace)!r} cannot be written: {error.strerror}. Give the path of a file in a directory"
                 " that exists."
             ) from error
+    model, positional, named = uncompiled(model), as_arguments(args), as_keywords(kwargs)
+    used = {tensor.device.type for _, tensor in tensors_in((positional, named))}
+    used |= {parameter.device.type for parameter in model.parameters()}
+    accelerator = next(iter(used - {"cpu", "meta"}), None)
+
+    def run() -> None:
+        with record_function("forward pass"):
+            output = model(*positional, **named)
+            if accelerator is not None:
+                torch.accelerator.synchronize()
+        if backward:
+            with record_function("backward pass"):
+                torch.autograd.backward(sum_of_outputs(output))
+                if accelerator is not None:
+                    torch.accelerator.synchronize()
+
     if not _one_at_a_time.acquire(blocking=False):
         raise InspectionError("Another profile is running in this process: wait until it is done.")
     try:
-        return _profile(uncompiled(model), as_arguments(args), as_keywords(kwargs), backward, warmup, repeats, trace)
+        with preserved(model), torch.set_grad_enabled(backward), torch.compiler.set_stance("force_eager"):
+            with placed(model, positional, named):
+                for _ in range(warmup):
+                    run()
+            # The last call alone is traced.
+            traces = [None] * (repeats - 1) + [trace]
+            return _median([_measure(model, run, accelerator, each) for each in traces])
     finally:
         _one_at_a_time.release()
 
@@ -154,39 +176,6 @@ def peak_allocated(run: Callable[[], object]) -> int | None:
             total += record.cpu_memory_usage()
             most = max(most, total)
     return most
-
-
-def _profile(
-    model: nn.Module,
-    args: tuple[object, ...],
-    kwargs: Mapping[str, object],
-    backward: bool,
-    warmup: int,
-    repeats: int,
-    trace: str | Path | None,
-) -> Profile:
-    used = {tensor.device.type for _, tensor in tensors_in((args, kwargs))}
-    used |= {parameter.device.type for parameter in model.parameters()}
-    accelerator = next(iter(used - {"cpu", "meta"}), None)
-
-    def run() -> None:
-        with record_function("forward pass"):
-            output = model(*args, **kwargs)
-            if accelerator is not None:
-                torch.accelerator.synchronize()
-        if backward:
-            with record_function("backward pass"):
-                torch.autograd.backward(sum_of_outputs(output))
-                if accelerator is not None:
-                    torch.accelerator.synchronize()
-
-    with preserved(model), torch.set_grad_enabled(backward), torch.compiler.set_stance("force_eager"):
-        with placed(model, args, kwargs):
-            for _ in range(warmup):
-                run()
-        # The last call alone is traced.
-        traces = [None] * (repeats - 1) + [trace]
-        return _median([_measure(model, run, accelerator, each) for each in traces])
 
 
 @contextmanager

@@ -114,9 +114,10 @@ class Summary:
 
     def _repr_html_(self) -> str:
         head = "".join(f'<th style="padding:2px 8px">{html.escape(name)}</th>' for name in self._header())
-        body = "".join(
-            f"<tr>{''.join(_cell(cell) for cell in self._cells(row, '  ' * row.depth))}</tr>" for row in self.rows
-        )
+        # Spaces before a name show how deep the layer is.
+        cell = '<td style="padding:2px 8px;white-space:pre">{}</td>'
+        cells = ([cell.format(html.escape(text)) for text in self._cells(row, "  " * row.depth)] for row in self.rows)
+        body = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
         totals = "<br>".join(html.escape(line) for line in self._totals())
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{totals}</p>"
 
@@ -277,11 +278,6 @@ class _Seen:
         self.output_bytes[name] += sum(_size(tensor) for _, tensor in tensors_in(output))
 
 
-def _cell(text: str) -> str:
-    # Spaces before a name show how deep the layer is.
-    return f'<td style="padding:2px 8px;white-space:pre">{html.escape(text)}</td>'
-
-
 def _rows(model: nn.Module, seen: _Seen) -> tuple[LayerSummary, ...]:
     known: set[int] = set()
     rows = []
@@ -309,9 +305,8 @@ def _rows(model: nn.Module, seen: _Seen) -> tuple[LayerSummary, ...]:
 
 
 def _timed(rows: tuple[LayerSummary, ...], layers: pd.DataFrame) -> tuple[LayerSummary, ...]:
-    seconds = (
-        layers[["forward_ms", "backward_ms"]].reindex([row.layer for row in rows], fill_value=0.0).to_numpy() / 1e3
-    )
+    times = layers[["forward_ms", "backward_ms"]].reindex([row.layer for row in rows], fill_value=0.0)
+    seconds = times.to_numpy() / 1e3
     return tuple(
         replace(row, forward=float(ahead), backward=float(behind))
         for row, (ahead, behind) in zip(rows, seconds, strict=True)

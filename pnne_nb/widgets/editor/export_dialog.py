@@ -202,7 +202,11 @@ class ExportDialog:
         state = self._state
         task = Task("", state.format, state.path, overwrite)
         try:
-            answer = self._exported_apart(task) if state.cancellable else self._exported_here(task)
+            if state.cancellable:
+                answer = self._exported_apart(task)
+            else:
+                with self._lend() as lent:
+                    answer = carry_out(task, self._document_of(lent.model)[1], lent.data)
         except PnneError as error:
             answer = Answer(error.diagnostics, error=error.message)
         except Exception as error:  # noqa: BLE001  # a thread of ours must not print under a cell
@@ -242,10 +246,6 @@ class ExportDialog:
                     if self._cancelled:
                         return Answer()
                 return process.ask(task)
-
-    def _exported_here(self, task: Task) -> Answer:
-        with self._lend() as lent:
-            return carry_out(task, self._document_of(lent.model)[1], lent.data)
 
     def _document_of(self, model: nn.Module | None) -> tuple[str, nn.Module]:
         """Return the graph of a model as JSON, and the model compiled from it.

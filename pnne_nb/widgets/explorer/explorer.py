@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any, final
 
@@ -180,7 +180,9 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
             around = {"", *(".".join(parts[:end]) for end in range(1, len(parts)))}
             before, self._chosen = self.shown, path
             if path and path not in before:
-                self._make_room(around)
+                # Others are closed if the graph becomes too large.
+                trial = self._opened | around
+                self._opened = trial if len(draw(self._flow, trial, path)) <= MAX_ELEMENTS else around
                 self._rebuild()
             self._mark()
             self._show()
@@ -316,12 +318,6 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
         where = f", {shown.index(self._chosen) + 1} of {len(shown)}" if self._chosen in shown else ""
         state = "" if not layer.children else ", open" if self._chosen in self._opened else ", closed"
         self._page.told = f"{self._chosen or 'The model'}, {layer.kind}{state}{where}"
-
-    def _make_room(self, around: Iterable[str]) -> None:
-        """Open the layers `around` a layer; close all others if the graph becomes too large."""
-        wanted = set(around)
-        trial = self._opened | wanted
-        self._opened = trial if len(draw(self._flow, trial, self._chosen)) <= MAX_ELEMENTS else wanted
 
     def _close_all(self) -> None:
         with self._lock:

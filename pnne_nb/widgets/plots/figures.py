@@ -78,7 +78,7 @@ class NumberAxis:
         if drawn.size == 0:
             return
         ticks = self._ticks(0.0 if self._zero else float(drawn.min()), float(drawn.max()))
-        if ticks == self._shown or (self._fitted and self._has_room_for(ticks)):
+        if ticks == self._shown or (self._fitted and self._covers(ticks)):
             return
         self._shown, self._fitted = ticks, True
         self.axis.tick_values = ticks
@@ -87,13 +87,11 @@ class NumberAxis:
             self.scale.min, self.scale.max = None, None
             self.scale.min, self.scale.max = ticks[0], ticks[-1]
 
-    def _has_room_for(self, ticks: list[float]) -> bool:
+    def _covers(self, ticks: list[float]) -> bool:
         """Return whether the shown ticks cover `ticks`, and not much more."""
-        (low, high), (wanted_low, wanted_high) = (self._ends(of) for of in (self._shown, ticks))
+        ends = (self._shown[0], self._shown[-1], ticks[0], ticks[-1])
+        low, high, wanted_low, wanted_high = map(math.log10, ends) if self._log else ends
         return low <= wanted_low and wanted_high <= high and wanted_high - wanted_low >= FILLED * (high - low)
-
-    def _ends(self, ticks: list[float]) -> tuple[float, float]:
-        return (math.log10(ticks[0]), math.log10(ticks[-1])) if self._log else (ticks[0], ticks[-1])
 
     def _ticks(self, low: float, high: float) -> list[float]:
         return log_ticks(low, high) if self._log else linear_ticks(low, high, whole=self._whole)
