@@ -11,7 +11,6 @@ import random
 import statistics
 import time
 from collections.abc import Callable
-from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -59,27 +58,6 @@ class HandWrittenBlock(nn.Module):
         x = x + y
         x = F.relu(x)
         return x  # noqa: RET504  # the lines read as the hand-written model does
-
-
-def mlp() -> pn.NodeGraph:
-    layers = nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4)
-    return pn.sequential(*layers, input=("N", 8), name="mlp")
-
-
-def block() -> pn.NodeGraph:
-    graph = pn.NodeGraph("block")
-    graph.add("Input", "x", shape=("N", 4, 8, 8))
-    for number in (1, 2):
-        graph.add("Conv2d", f"conv{number}", in_channels=4, out_channels=4, kernel_size=3, padding=1)
-        graph.add("BatchNorm2d", f"norm{number}", num_features=4)
-    graph.add("relu", "relu1")
-    graph.add("add", "sum")
-    graph.add("relu", "relu2")
-    graph.add("Output", "y")
-    connect(graph, "x conv1 norm1 relu1 conv2 norm2")
-    graph.connect("x", "sum.input")
-    graph.connect("norm2", "sum.other")
-    return connect(graph, "sum relu2 y")
 
 
 def chain(count: int, name: str = "chain") -> pn.NodeGraph:
@@ -138,13 +116,6 @@ def constructors() -> list[nn.Module]:
         nn.ReLU,
     )
     return [kinds[index % 3]() for index in range(100)]
-
-
-def connect(graph: pn.NodeGraph, names: str) -> pn.NodeGraph:
-    nodes = names.split()
-    for source, target in pairwise(nodes):
-        graph.connect(source, target)
-    return graph
 
 
 def forward_step(model: nn.Module, x: torch.Tensor) -> Callable[[], object]:
@@ -241,12 +212,12 @@ def import_resnet(rounds: int = 3) -> None:
 def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    pn.infer_shapes(mlp())  # the first operation without data imports much of torch
-    for name, graph, hand, x in (
-        ("MLP", mlp(), HandWrittenMLP(), torch.randn(4, 8)),
-        ("residual block", block(), HandWrittenBlock(), torch.randn(1, 4, 8, 8)),
+    pn.infer_shapes(chain(3))  # the first operation without data imports much of torch
+    for name, hand, x in (
+        ("MLP", HandWrittenMLP(), torch.randn(4, 8)),
+        ("residual block", HandWrittenBlock(), torch.randn(1, 4, 8, 8)),
     ):
-        model = pn.compile(graph)
+        model = pn.compile(pn.from_module(hand, (x,)))
         for what, step, rounds in (("forward", forward_step, 400), ("train step", train_step, 200)):
             value = ratio(step(model, x), step(hand, x), rounds)
             budgets.report(f"{name}: compiled {what} / hand-written", value, 1.02, "x")

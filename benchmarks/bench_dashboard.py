@@ -1,12 +1,10 @@
 """What the dashboard costs: training with it, painted and acknowledged as by a browser, against training alone.
 
-In a real kernel, whose messages a client receives, and answers as a page does that needs 20 ms to paint. Blocks with a
-dashboard at work and asleep take turns, as `paired` and `drawn_training` say, by three clocks of the training thread:
-its own CPU time; the wall without the time that it stood in the scheduler's queue because other programs had the cores,
-which is what the training loses to the drawing, waiting for Python's lock included; and the plain wall, which on a shared
-machine is an upper bound. Budget: 1.03 by the first two. Beside it: how often was drawn and observed, which threads
-worked, and what an open dashboard costs that sleeps, against none. Then the time of a trivial cell while training is
-drawn, wall milliseconds, p95 at most 100.
+It runs in a real kernel, whose client answers as a page does that needs 20 ms to paint. Blocks with a dashboard at work and
+asleep take turns, as `paired` and `drawn_training` say, by three clocks of the training thread: its own CPU time; the wall
+without the time in the scheduler's queue, which is what the training loses to the drawing; and the plain wall, on a shared
+machine an upper bound. Budget: 1.03 by the first two. Beside it stands what an open dashboard costs that sleeps, against
+none. Then comes the time of a trivial cell while training is drawn, wall milliseconds, p95 at most 100.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """What the editor costs the browser beside a bare React Flow page: renderer CPU for the first paint and per frame.
 
-The built editor in a headless Chromium, on graphs of 1,000 and 3,000 nodes, and in the same run React Flow alone
-(``js/tests/bareFlow.tsx``) with the same nodes in the same places, the same size and zoom, as its documentation starts:
-no cards, ports, shapes or minimap. The ratio of the two decides, so that a slow machine is not over the budget.
+The built editor in a headless Chromium, on graphs of 1,000 and 3,000 nodes, takes turns with React Flow alone
+(``js/tests/bareFlow.tsx``): the same nodes, places, size and zoom, without cards, ports, shapes or minimap. The ratio of the
+two decides, so that a slow machine is not over the budget.
 
-The renderer's main thread is accounted in CPU time (``threadTicks``); the moves are made inside the page, one per
-animation frame, and what an idle frame of the same loop costs is taken off. The two pages take turns, and the least of
-some rounds counts: the first also compiles the code, and a neighbour on the machine only adds. Painting in software is
-slower than on any screen with a graphics card.
+The renderer's main thread is accounted in CPU time (``threadTicks``). The moves are made inside the page, one per animation
+frame; what an idle frame of the same loop costs is taken off. The least of some rounds counts: the first also compiles the
+code, and a neighbour on the machine only adds.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 """What watching costs: every quantity of every layer and all gradient norms, ten frames a second, against the bare loop.
 
-Bare and watched training take turns, as `paired` says, in CPU time of the one thread that does both; the bare loop is the
-training that nobody watches, and asks for the time as the other does, because the clock that stands in for the machine's
-takes longer. (`bench_runtime` compares that training with a loop that knows no observers.) A watched block of the MLP is
-one frame: the steps until one is observed, and that; a bare block has as many steps. Of the others, whose steps are so long
-that asking whether one is observed costs nothing, a block is the observed step and the one after it; what it takes more
-than two bare steps is spread over all steps of a frame. Budget: what the user allows, here 1 %, 2 % and 5 %, and one point
-more; and no more than that by the tool's own account. Beside it stands the cost with the 95 % interval that a person sees,
-which `bench_cost_interval` puts to the test. Where a frame costs more than the budget allows ten times a second, there are
-fewer frames: their rate is printed.
+Bare and watched training take turns, as `paired` says, in CPU time of the one thread that does both. The bare loop is the
+training that nobody watches (`bench_runtime` compares that one with a loop that knows no observers), and it asks for the
+time as the other does. A block of the MLP is one frame: the steps until one is observed, and that. Of the others, a block
+is the observed step and the one after it; what it takes more than two bare steps is spread over all steps of a frame.
+
+Budget: what the user allows, here 1 %, 2 % and 5 %, and one point more; and no more than that by the tool's own account.
+Beside it stand the cost with the interval that a person sees, which `bench_cost_interval` puts to the test, and the rate of
+frames, which is lower where ten frames a second cost more than the budget allows.
 """
 
 from __future__ import annotations

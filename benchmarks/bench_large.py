@@ -1,11 +1,10 @@
 """What a very large graph costs: 50,000 nodes, and 1,000 nodes on a screen of 3840×2160.
 
-First paint is the CPU time of kernel and page together after the cell is run, the page's code loaded: making the editor,
-its snapshot as the page gets it, and the page's main thread until its second frame, with the cards in view at their
-places. The other cards are made afterwards, in idle pieces. Frames are measured as in `bench_front_end`, those on the
-large screen beside a bare page of React Flow: the main thread's time, without that of the threads that paint. An edit is
-measured from the press of a key, or the release of a link, until the page shows Python's answer, in CPU time of the
-page; the kernel is a test's, and `bench_editor` measures the real one.
+First paint is the CPU time of kernel and page together after the cell is run, the page's code loaded: making the editor, its
+snapshot, and the page's main thread until its second frame, with the cards in view; the others are made later, in idle
+pieces. Frames are measured as in `bench_front_end`, those on the large screen beside a bare page of React Flow. An edit is
+measured from the press of a key, or the release of a link, until the page shows Python's answer, in CPU time of the page;
+the kernel is a test's, and `bench_editor` measures the real one.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ Ratios come from interleaved pairs in one run; memory is counted by ``tracemallo
 from __future__ import annotations
 
 import gc
-import statistics
-import time
 import tracemalloc
 
 import torch
@@ -17,7 +15,7 @@ import pnne_nb as pn
 from benchmarks.bench_compiler import chain, cpu_ms, forward_step, ratio, train_step
 from benchmarks.budgets import Budgets
 from benchmarks.models import AttentionBlock, ResNet
-from pnne_nb.compiler.pipeline.compile import forget, load
+from pnne_nb.compiler.pipeline.compile import forget
 
 budgets = Budgets()
 
@@ -58,25 +56,6 @@ def compile_memory() -> None:
     tensors = sum(t.nbytes for t in (*model.parameters(), *model.buffers()))
     budgets.report("compile, 100 nodes: Python memory at the peak", peak / 1e6, 5, "MB")
     print(f"    kept afterwards, the model included {kept / 1e6:29.3f} MB, of tensors beside it {tensors / 1e6:.3f} MB")
-
-
-def caching() -> None:
-    graph = chain(1_000)
-    pn.compile(graph)
-    times = []
-    for _ in range(200):
-        start = time.perf_counter()
-        for _ in range(100):
-            load(graph)
-        times.append((time.perf_counter() - start) / 100 * 1e6)
-    budgets.report("class of an unchanged graph of 1,000 nodes", statistics.median(times), 20, "µs")
-    forget()
-    cold = cpu_ms(lambda: load(graph))
-    again = []
-    for number in range(20):
-        graph.set("node0", dilation=1 + number % 2, padding=1 + number % 2)
-        again.append(cpu_ms(lambda: load(graph)))
-    print(f"    class after one edit {statistics.median(again):41.1f} ms CPU, cold {cold:.1f}")
 
 
 def passes(graph: pn.NodeGraph, net: nn.Module, x: torch.Tensor) -> None:
@@ -120,7 +99,6 @@ def main() -> None:
     torch.manual_seed(0)
     pn.infer_shapes(chain(3))  # the first operation without data imports much of torch
     compile_memory()
-    caching()
     net, x = (
         ResNet(nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.Identity(), 8, (2, 2, 2, 2), 10),
         torch.randn(2, 3, 16, 16),

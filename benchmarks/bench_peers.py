@@ -1,13 +1,11 @@
 """The same frames from other tools: histograms of all activations and of all gradients, ten times a second.
 
-Each tool watches the same training of the same CNN, in turns with the bare loop as `paired` says: a block is one frame,
-an observed step and the steps until the next, as many for all. In CPU time of the process, its other threads
-included; of wandb's own service process nothing is counted, nor its hooks between frames, which stay on in the bare
-loop. The tools differ in what they do with a frame: wandb and
-TensorBoard write each to disk, torchlens keeps every intermediate result of the forward pass and has no gradients
-here, the inspector forgets it once it is shown. And the inspector's histograms are of samples, `SAMPLE_BUDGET` elements in
-all, those of wandb and TensorBoard of every element: ``pnne_nb, all`` is the inspector without sampling, for comparison.
-So this says what watching costs, not which tool is better.
+Each tool watches the same training of the same CNN, in turns with the bare loop as `paired` says: a block is one frame, an
+observed step and the steps until the next. Counted is the CPU time of the process, all its threads included, but not
+wandb's own service process, nor its hooks between frames. The tools do different things with a frame: wandb and TensorBoard
+write each to disk, torchlens keeps every intermediate result and has no gradients here, the inspector forgets it once it is
+shown. The inspector's histograms are of samples (`SAMPLE_BUDGET`), those of wandb and TensorBoard of every element, as in
+``pnne_nb, all``. So this says what watching costs, not which tool is better.
 
 A tool that is not installed is left out, with the reason: ``pip install -e '.[bench]' -c constraints.txt``.
 """

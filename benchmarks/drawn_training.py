@@ -1,8 +1,7 @@
 """What the dashboard's benchmark runs inside the kernel: a training that is drawn and not drawn in turns.
 
-A dashboard takes most of a second to open or to close, and a machine that others use too becomes faster or slower
-meanwhile. So what drawing and observing cost is compared within one open dashboard, which is put to sleep and woken every
-0.8 seconds; what an open one costs that sleeps, against none at all, is a comparison of its own, and slower.
+A dashboard takes most of a second to open or to close, and a shared machine becomes faster or slower meanwhile. So one open
+dashboard is put to sleep and woken every 0.8 seconds; what an open one costs that sleeps is a slower comparison of its own.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ what must never be otherwise is a contract in ``.importlinter`` or a test.
 from __future__ import annotations
 
 import ast
-import itertools
 import re
 import statistics
 import subprocess
@@ -259,15 +258,8 @@ def walks() -> None:
     import pnne_nb as pn  # noqa: PLC0415  # the same
 
     def net(features: int) -> Any:
-        graph = pn.NodeGraph("net")
-        graph.add("Input", name="x", shape=("N", 8))
-        graph.add("Linear", name="fc1", out_features=features)
-        graph.add("ReLU", name="act")
-        graph.add("Linear", name="fc2", out_features=2)
-        graph.add("Output", name="y")
-        for one, two in itertools.pairwise(("x", "fc1", "act", "fc2", "y")):
-            graph.connect(one, two)
-        return graph
+        layers = torch.nn.Linear(8, features), torch.nn.ReLU(), torch.nn.Linear(features, 2)
+        return pn.sequential(*layers, input=("N", 8))
 
     pn.compile(net(4))  # what is imported late, and read once from torch
     graph = net(5)

@@ -117,17 +117,15 @@ class Recorder:
         records = sorted(self._records, key=lambda one: (order[one.layer], one.quantity, one.call))
         measured = finish([record.launched for record in records])
         units = count_units([record.units for record in records])
-        return [
-            Capture(
-                record.layer, record.quantity, self._full_label(record), record.tensor, record.sampled, found, counted
+        captures = []
+        for record, found, counted in zip(records, measured, units, strict=True):
+            label = record.label
+            if record.quantity not in ("parameters", "parameter_gradients") and self.calls[record.layer] > 1:
+                label = f"call{record.call}{f'.{label}' if label else ''}"
+            captures.append(
+                Capture(record.layer, record.quantity, label, record.tensor, record.sampled, found, counted)
             )
-            for record, found, counted in zip(records, measured, units, strict=True)
-        ]
-
-    def _full_label(self, record: _Record) -> str:
-        if record.quantity in ("parameters", "parameter_gradients") or self.calls[record.layer] <= 1:
-            return record.label
-        return f"call{record.call}{f'.{record.label}' if record.label else ''}"
+        return captures
 
     def _enter(self, name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         if in_backward():

@@ -49,11 +49,9 @@ def preserved(*modules: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def hooked_run(model: nn.Module, *, grad: bool) -> Iterator[HookOwner]:
-    """Run `model` in this block layer by layer, uncompiled and with hooks; it is restored afterwards, see `preserved`.
+    """Run `model` in this block layer by layer, uncompiled and with hooks, and with `grad` recorded by autograd.
 
-    Args:
-        model: The module.
-        grad: Whether autograd records the run.
+    It is restored afterwards, see `preserved`.
 
     Raises:
         InspectionError: If a lazy layer has no parameters yet.

@@ -127,9 +127,11 @@ class Evidence:
         frames = self.statistics.get((layer, quantity), [])[-RECENT:]
         return median(frame.values[name] for frame in frames if name in frame.values)
 
-    def recent_norm(self, layer: str) -> float | None:
-        """Return the median of a layer's gradient norm over the last observations, or None if it was never finite."""
-        return median(frame.norms[layer] for frame in self.norms[-RECENT:] if layer in frame.norms)
+    def recent_norms(self) -> dict[str, float]:
+        """Return the median of each layer's gradient norm over the last observations, where it was ever finite."""
+        recent = self.norms[-RECENT:]
+        norms = {layer: median(one.norms[layer] for one in recent if layer in one.norms) for layer in self.kinds}
+        return {layer: norm for layer, norm in norms.items() if norm is not None}
 
 
 def median(values: Iterable[float]) -> float | None:
@@ -187,12 +189,8 @@ def _values(row: Mapping[str, object], units: UnitCounts | None) -> dict[str, fl
 def earliest_frame(evidence: Evidence, quantity: Quantity, *, backwards: bool) -> StatisticsFrame | None:
     """Return the earliest frame with NaN or infinite values; within a step, that of the model's first such layer.
 
-    A container comes after the layers inside it, because it returns their tensor later.
-
-    Args:
-        evidence: The frames.
-        quantity: The quantity of the frame.
-        backwards: Whether the model's last such layer comes first, which the backward pass reaches first.
+    With `backwards`, that of the last one, which the backward pass reaches first. A container comes after the layers inside
+    it, because it returns their tensor later.
     """
     order = list(evidence.kinds)[:: -1 if backwards else 1]
     found = [

@@ -90,8 +90,7 @@ class ExplodingGradients:
 
     def norms(self, evidence: Evidence) -> dict[str, float]:
         """Return the norms above the limit, by layer."""
-        norms = {layer: evidence.recent_norm(layer) for layer in evidence.kinds}
-        return {layer: norm for layer, norm in norms.items() if norm is not None and norm > self.limit}
+        return {layer: norm for layer, norm in evidence.recent_norms().items() if norm > self.limit}
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
         """Report only the layer with the largest norm: the others follow from it."""
@@ -138,8 +137,7 @@ class VanishingGradients:
                 limit *= min(1.0, abs(last))
                 if 0.0 < total < self.limit:
                     return {}
-        norms = {layer: evidence.recent_norm(layer) for layer in evidence.kinds}
-        return {layer: norm for layer, norm in norms.items() if norm is not None and norm < limit}
+        return {layer: norm for layer, norm in evidence.recent_norms().items() if norm < limit}
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
         """Report the first such layer: gradients vanish towards the input."""

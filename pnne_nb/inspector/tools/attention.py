@@ -83,9 +83,8 @@ class _Recorder(TorchFunctionMode):
         return result
 
     def _keep(self, weights: Tensor) -> None:
-        self.maps[self._running[-1] if self._running else ""] = (
-            weights.detach()[..., :LARGEST, :LARGEST].float().clone()
-        )
+        layer = self._running[-1] if self._running else ""
+        self.maps[layer] = weights.detach()[..., :LARGEST, :LARGEST].float().clone()
 
 
 def _weights(

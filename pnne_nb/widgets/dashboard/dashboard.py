@@ -234,7 +234,7 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
 
     def _is_chosen(self, frame: HistogramFrame) -> bool:
         """Return whether `frame` is of the chosen histogram; adds an inspector's histogram to the choices."""
-        name = _name(frame)
+        name = _named(frame.layer, frame.quantity)
         if name not in self._offered and len(self._offered) < MAX_OFFERED:
             self._offered.append(name)
         return name == self._chooser.layer
@@ -415,11 +415,6 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
         self._chooser.layer = name
 
 
-def _name(frame: HistogramFrame) -> str:
-    """Return the name of a histogram among the choices."""
-    return _named(frame.layer, frame.quantity)
-
-
 def _named(layer: str, quantity: Quantity) -> str:
     """Return the name of a layer's quantity among the choices: the path alone for activations."""
     return layer if quantity == "activations" else f"{layer} ({quantity.replace('_', ' ')})"
@@ -427,6 +422,7 @@ def _named(layer: str, quantity: Quantity) -> str:
 
 def _caption(frame: HistogramFrame, chosen: str) -> str:
     # The caption leaves out the step, because an unchanged caption is not sent again.
-    if _name(frame) != chosen:
-        return f"shows {_name(frame)} until the next step"
+    name = _named(frame.layer, frame.quantity)
+    if name != chosen:
+        return f"shows {name} until the next step"
     return "" if frame.sampled == frame.total else f"{frame.sampled:,} of {frame.total:,} values"

@@ -193,7 +193,7 @@ def _lift(end: str, opened: Collection[str], children: Mapping[str, tuple[list[s
 
 
 class _Drawn(NamedTuple):
-    """The layers to draw, those that are open, and what each of these shows; edges, and the open layers around other ends."""
+    """The layers, those that are open and what each of these shows; the edges, and the open layers around other ends."""
 
     flow: Flow
     opened: Collection[str]

@@ -170,12 +170,7 @@ class KeptPicture:
         self.changed()
 
     def show_under(self, widget: Any, in_view: Callable[[Any], bool] | None = None) -> None:
-        """Show a widget and its picture in the running cell; the pictures in other cells are redrawn too.
-
-        Args:
-            widget: The widget.
-            in_view: As for `Displays.shown`.
-        """
+        """Show a widget and its picture in the running cell; other cells' are redrawn. `in_view` is as for `Displays.shown`."""
         Displays.here().shown(widget, in_view)
         shown = widget._repr_mimebundle_() or {}
         bundle, metadata = shown if isinstance(shown, tuple) else (shown, {})  # anywidget gives both

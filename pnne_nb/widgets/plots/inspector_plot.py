@@ -66,7 +66,9 @@ def draw_layer(view: LayerView) -> LayerFigure:
     outline = ChartLine("", edges.repeat(2)[1:-1], counts.repeat(2), PALETTE[2], filled=True)
     panel = Panel(y.axis.label, x.axis.label, [outline], counts=False, log_x=histogram.log, zero=True)
     drawn = LayerFigure(steps, [x.axis, y.axis], Chart(_quantity(view), [panel], _facts(view)))
-    drawn.title = _title(view)
+    numbers = view.capture.statistics
+    odd = f", {numbers.nan} NaN, {numbers.inf} infinite" if numbers.nan or numbers.inf else ""
+    drawn.title = f"{_quantity(view)}, mean {numbers.mean:.3g}, std {numbers.std:.3g}{odd}"
     return drawn
 
 
@@ -83,9 +85,3 @@ def _quantity(view: LayerView) -> str:
     layer, label = view.capture.layer, view.capture.label
     place = f"{layer} ({view.kind})" if layer else view.kind
     return f"{place}: {view.capture.quantity.replace('_', ' ')}{f' {label}' if label else ''}"
-
-
-def _title(view: LayerView) -> str:
-    numbers = view.capture.statistics
-    odd = f", {numbers.nan} NaN, {numbers.inf} infinite" if numbers.nan or numbers.inf else ""
-    return f"{_quantity(view)}, mean {numbers.mean:.3g}, std {numbers.std:.3g}{odd}"

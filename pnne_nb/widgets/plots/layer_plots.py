@@ -152,7 +152,9 @@ class NormPlot(Plot):
                 [(layer or ROOT, colour) for layer, colour in zip(layers, PALETTE, strict=False)],
             )
         else:
-            shown = _spread(layers)
+            # Evenly spread, if there are too many.
+            count = min(len(layers), MAX_DOTS)
+            shown = [layers[round(place)] for place in np.linspace(0, len(layers) - 1, count)]
             names = bqplot.OrdinalScale(domain=shown, reverse=True)
             self._dots = bqplot.Scatter(
                 x=[],
@@ -271,12 +273,6 @@ class HistogramPlot(Plot):
         with self._bars.hold_sync():
             self._bars.x = (edges[:-1] + edges[1:]) / 2
             self._bars.y = counts
-
-
-def _spread(layers: Sequence[str]) -> list[str]:
-    """Return all of `layers`, or an evenly spaced selection if there are too many."""
-    count = min(len(layers), MAX_DOTS)
-    return [layers[round(place)] for place in np.linspace(0, len(layers) - 1, count)]
 
 
 def _metrics(frame: EpochFrame) -> list[str]:

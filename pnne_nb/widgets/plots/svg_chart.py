@@ -109,11 +109,15 @@ class Chart(Pictured):
             f'<g transform="translate({index % columns * _WIDTH} {top + index // columns * _HEIGHT})">{_panel(panel)}</g>'
             for index, panel in enumerate(self._panels)
         )
+        light, dark = (
+            ";".join(f"--{name}:{colour}" for name, colour in colours.items()) for colours in _COLOURS.values()
+        )
+        variables = f"<style>.chart{{{light}}}@media(prefers-color-scheme:dark){{.chart{{{dark}}}}}</style>"
         drawn = (
             f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{width}" height="{height}" '
             f'viewBox="0 0 {width} {height}" font-family="system-ui, sans-serif" font-size="12">'
             f"<title>{escape(self._title)}</title><desc>{escape(' '.join(self._facts))}</desc>"
-            f'{_variables() if theme == "auto" else ""}<g class="chart">'
+            f'{variables if theme == "auto" else ""}<g class="chart">'
             f'<rect width="{width}" height="{height}" fill="var(--ground)"/>{words}{body}</g></svg>'
         )
         if theme != "auto":
@@ -124,11 +128,6 @@ class Chart(Pictured):
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         return {"text/plain": repr(self), "text/html": self.to_html(), "image/svg+xml": self.to_svg()}
-
-
-def _variables() -> str:
-    light, dark = (";".join(f"--{name}:{colour}" for name, colour in colours.items()) for colours in _COLOURS.values())
-    return f"<style>.chart{{{light}}}@media(prefers-color-scheme:dark){{.chart{{{dark}}}}}</style>"
 
 
 def _words(title: str, facts: Sequence[str], width: int) -> str:

@@ -43,6 +43,10 @@ _HEIGHT: Final = 520
 _NAMES: Final = "170px"
 _BAR: Final = 72
 _LINE: Final = "line-height:1.4;white-space:nowrap"
+_HEADING: Final = (
+    f'<div style="{_LINE}"><b><span style="display:inline-block;width:{_NAMES}">Convert</span>'
+    f'<span style="display:inline-block;width:{_BAR + 8}px">damage</span>SQNR · mult-adds</b></div>'
+)
 
 
 @final
@@ -103,13 +107,13 @@ class QuantizationEditor(ipywidgets.HBox):
         auto = ipywidgets.Layout(width="auto")
         reset = ipywidgets.Button(description="Fewest in float32", tooltip="What the budget allows", layout=auto)
         self._editor = GraphEditor(NodeGraph.from_json(self._search.given.to_json()), height=_HEIGHT, read_only=True)
-        largest = self._ranked[0].damage or 0.0 if self._ranked else 0.0
+        largest = max((node.damage or 0.0 for node in self._ranked), default=0.0)
         rows = [ipywidgets.HBox([self._switches[node.node], _facts(node, largest)]) for node in self._ranked[:MAX_ROWS]]
         more = len(self._ranked) - len(rows)
         table = ipywidgets.VBox(rows, layout=ipywidgets.Layout(max_height=f"{_HEIGHT - 150}px", overflow="auto"))
         note = [ipywidgets.HTML(f"<p>{more} nodes with less damage have no switch.</p>")] if more > 0 else []
         left = ipywidgets.VBox(
-            [self._headline, self._latency, reset, _heading(), table, *note],
+            [self._headline, self._latency, reset, ipywidgets.HTML(_HEADING), table, *note],
             layout=ipywidgets.Layout(width="400px", flex="0 0 auto", margin="0 12px 0 0"),
         )
         self._editor.layout.width = "100%"
@@ -241,13 +245,6 @@ def _switch(node: QuantizedNode) -> ipywidgets.Checkbox:
         value=node.precision != "float32", description=node.node, indent=False,
         tooltip=f"Whether {node.node} is converted", layout=ipywidgets.Layout(width=_NAMES, flex="0 0 auto"),
     )  # fmt: skip
-
-
-def _heading() -> ipywidgets.HTML:
-    return ipywidgets.HTML(
-        f'<div style="{_LINE}"><b><span style="display:inline-block;width:{_NAMES}">Convert</span>'
-        f'<span style="display:inline-block;width:{_BAR + 8}px">damage</span>SQNR · mult-adds</b></div>'
-    )
 
 
 def _facts(node: QuantizedNode, largest: float) -> ipywidgets.HTML:
