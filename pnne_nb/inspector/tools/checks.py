@@ -29,6 +29,8 @@ from pnne_nb.inspector.statistics.patterns import layers
 from pnne_nb.process.random_state import private_random_state
 from pnne_nb.telemetry.frames import Quantity
 
+_finding = partial(Finding, "not-finite")
+
 
 @final
 @dataclass(frozen=True)
@@ -263,9 +265,6 @@ def _made_backward(model: nn.Module, run: Callable[[], Inspection]) -> list[Find
     )
     hint = "Check its inputs: a root or a logarithm at 0, or a division by 0; clamp that, or add a small number."
     return [_finding(origin.node, reason, hint)]
-
-
-_finding = partial(Finding, "not-finite")
 
 
 def _origin(model: nn.Module, run: Callable[[], Iterable[Tensor]]) -> NanOrigin | None:

@@ -141,11 +141,13 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
             TimePlot(),
         )
         self._known_steps = 0
+        past = past_frames(engine)
         for name in recorded(engine.history):
             for step, value in zip(*(values.tolist() for values in engine.history.points(name)), strict=True):
                 self._recorded.remember(name, step, value)
-        self.take(past_frames(engine))
-        self._known_steps = int(engine.history.steps("loss")[-1]) if len(engine.history["loss"]) else 0
+        self.take(past)
+        # The channel may have these too.
+        self._known_steps = max((frame.step for frame in past if isinstance(frame, StepFrame)), default=0)
         plots = ipywidgets.Box([plot.view for plot in self._plots])
         plots.add_class("pnne-plots")
         super().__init__([self._bar, plots])

@@ -70,7 +70,7 @@ def keep_picture(picture: KeptPicture, frame: StateFrame) -> None:
 
 
 def past_frames(engine: TrainingEngine) -> list[Frame]:
-    """Return what happened before a dashboard, as frames; a list, so that nothing is added meanwhile."""
+    """Return what happened before a dashboard, as frames, a snapshot."""
     history = engine.history
     steps, losses = (values.tolist() for values in history.points("loss"))
     # Only the latest learning rate is shown; a long history keeps losses and rates of different steps.
@@ -87,9 +87,9 @@ def past_frames(engine: TrainingEngine) -> list[Frame]:
         frames += [MemoryFrame(step, int(used), {}) for step, used in memory]
     if steps:
         frames.append(engine.progress)
-    if engine.error is not None:
-        said = f"{type(engine.error).__name__}: {engine.error}"
-        frames.append(StateFrame("failed", error=said, node=node_of(engine.error, engine.module)))
+    if (failure := engine.error) is not None:
+        said = f"{type(failure).__name__}: {failure}"
+        frames.append(StateFrame("failed", error=said, node=node_of(failure, engine.module)))
     return frames
 
 

@@ -380,9 +380,8 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
             self.select(hit)
 
     def _say(self, text: str) -> None:
-        self._said.value = (
-            f'<span class="pnne-quiet" role="status">{html.escape(text, quote=False)}</span>' if text else ""
-        )
+        said = html.escape(text, quote=False)
+        self._said.value = f'<span class="pnne-quiet" role="status">{said}</span>' if text else ""
 
     def _require(self, path: str) -> None:
         self._alive()

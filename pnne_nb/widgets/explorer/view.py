@@ -244,10 +244,9 @@ def _place(drawn: _Drawn, path: str, direction: Direction = "down") -> tuple[Siz
             boxes.append(_box(drawn.flow, key, path or None, (x, y), size, hidden))
     size = Size(right + PADDING, bottom + PADDING)
     if path:
-        layer, middle = drawn.flow.layers[path], (size.width / 2, size.height / 2)
-        boxes.insert(
-            0, Box(path, path.rpartition(".")[0] or None, "open", f"{layer.name} · {layer.kind}", middle, size)
-        )
+        layer, around = drawn.flow.layers[path], path.rpartition(".")[0] or None
+        title, middle = f"{layer.name} · {layer.kind}", (size.width / 2, size.height / 2)
+        boxes.insert(0, Box(path, around, "open", title, middle, size))
     return size, boxes
 
 
