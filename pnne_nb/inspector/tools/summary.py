@@ -214,14 +214,15 @@ def summary(
         seen.counter,
     ):
         hooks.on_calls(model, seen.enter, seen.leave)
-        try:
-            with placed(model, positional, named):
+        with placed(model, positional, named):
+            try:
                 model(*positional, **named)
-        except (TypeError, InspectionError) as error:
-            sizes = sizes_among(positional)
-            if sizes is None:
-                raise
-            raise ArgumentError(f"args are inputs, not sizes. Write pn.summary(net, input_size={sizes!r}).") from error
+            except (TypeError, InspectionError) as error:
+                sizes = sizes_among(positional)
+                if sizes is None:
+                    raise
+                way = f"pn.summary(net, input_size={sizes!r})"
+                raise ArgumentError(f"args are inputs, not sizes. Write {way}.") from error
     rows = _rows(model, seen)
     if times:
         rows = _timed(rows, profile(model, args, kwargs).layers)
