@@ -100,17 +100,13 @@ class Watch(msgspec.Struct, frozen=True):
 
     Attributes:
         layers: Quantities by layer.
-        gradient_norms: Whether to measure the norms of all gradients.
         histograms_of: Layers whose histograms are wanted; None for all.
         statistics_of: Layers whose statistics are wanted; None for all.
-        bins: Number of bins of each histogram.
     """
 
     layers: dict[str, tuple[Quantity, ...]]
-    gradient_norms: bool
     histograms_of: frozenset[str] | None
     statistics_of: frozenset[str] | None
-    bins: int
 
 
 @runtime_checkable

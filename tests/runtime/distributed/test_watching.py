@@ -16,7 +16,7 @@ from pnne_nb.telemetry.probe import Cadence, Watch
 
 
 def watch(layer: str) -> Watch:
-    return Watch({layer: ("activations",)}, True, None, None, 8)
+    return Watch({layer: ("activations",)}, None, None)
 
 
 def number_of_probes(ordered: Ordered) -> int:
