@@ -22,13 +22,7 @@ Key: TypeAlias = tuple[Any, ...]
 
 
 class _Recorded(NamedTuple):
-    """A recorded graph, with the memory that it reads and writes.
-
-    Attributes:
-        graph: The graph.
-        inputs: The tensors that it reads, in the order of the leaves of the arguments.
-        outputs: What it writes, in the form that the model returns.
-    """
+    """A recorded graph, the tensors that it reads in the order of the arguments' leaves, and the outputs that it writes."""
 
     graph: torch.cuda.CUDAGraph
     inputs: list[Tensor]
@@ -78,11 +72,7 @@ class CudaGraphs:
         return pytree.tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, recorded.outputs)
 
     def _record(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> _Recorded:
-        """Record a graph for inputs of these sizes.
-
-        Raises:
-            TrainingError: If the model does something that no graph can hold, such as looking at its data.
-        """
+        """Record a graph for inputs of these sizes, unless the model does what no graph can hold, such as looking at its data."""
         kept = pytree.tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, (inputs, dict(named)))
         cached = torch.is_autocast_cache_enabled()
         # A weight that autocast keeps in lower precision is freed at the end of the call, and a graph would read it later.

@@ -213,11 +213,9 @@ class Criterion:
             make_metrics((self._metric,), torch.device("cpu"))
 
     def value(self, run: Callable[..., Any], batches: Sequence[Batch]) -> float:
-        """Return the number for a model over all batches; NaN if there is none.
+        """Return the number for a model over all `batches`, which have targets; NaN if there is none.
 
-        Args:
-            run: Takes the inputs of a batch, and returns the model's outputs.
-            batches: With targets.
+        `run` takes the inputs of a batch, and returns the model's outputs.
         """
         if not self.name:
             return float("nan")

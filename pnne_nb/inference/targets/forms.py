@@ -34,10 +34,10 @@ Run = Callable[..., Outputs]
 
 @dataclass(frozen=True, slots=True)
 class NodeDistance:
-    """The largest distance between the values of a form and of the model.
+    """The largest distance between the values of a form and of the model, in their unit.
 
     Attributes:
-        value: The distance, in the unit of the values.
+        value: The distance.
         node: The drawn node with it; ``"output"`` where a form has no drawn nodes.
     """
 

@@ -30,13 +30,7 @@ LEAST = 3
 @final
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A figure with the interval that contains 95 % of later runs on the same machine.
-
-    Attributes:
-        value: The figure.
-        low: Lower end of the interval.
-        high: Its upper end.
-    """
+    """A figure with the ends of the interval that contains 95 % of later runs on the same machine."""
 
     value: float
     low: float
@@ -125,16 +119,10 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def _interval(value: float, resampled: Sequence[float], rounds: Sequence[float], drift: float) -> Measured:
-    """Return the interval of the figure in later runs: its spread is that of one resample divided by another.
+    """Return the interval of the figure in later runs: its spread is that of one resample divided by another, times `drift`.
 
     The median of a later run, which is made of such rounds too, is not beyond those of all rounds. Where these are far apart,
     because other programs have stopped some calls, the resamples alone would reach much further.
-
-    Args:
-        value: The figure.
-        resampled: The same of resamples of the rounds.
-        rounds: The medians of the rounds, if it is a median.
-        drift: How much further it reaches.
     """
     pairs = zip(resampled, [*resampled[1:], resampled[0]], strict=True)
     changes = sorted((one / other) ** FEW for one, other in pairs)

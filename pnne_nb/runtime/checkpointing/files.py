@@ -36,13 +36,9 @@ _UNSIGNED = "0" * (2 * _DIGEST)
 
 
 def write(path: Path, state: Mapping[str, Any]) -> None:
-    """Write `state` to `path`; a crash at any moment leaves the old file, its copy, or the new file.
+    """Write `state`, plain values and tensors, to `path`; a crash at any moment leaves the old file, its copy, or the new file.
 
     A file that was there before is kept as ``<path>.previous``.
-
-    Args:
-        path: Where to.
-        state: Plain values and tensors.
 
     Raises:
         CheckpointError: The file cannot be written, something else than a file is there, or `state` holds something else.
@@ -69,11 +65,7 @@ def content_of(state: Mapping[str, Any]) -> bytes:
 
 
 def _require_file(path: Path) -> None:
-    """Raise an error if the path is not a file: a directory or a device must not be moved away.
-
-    Raises:
-        OSError: It is none.
-    """
+    """Raise an `OSError` unless the path is a file: a directory or a device must not be moved away."""
     if path.is_dir():
         raise OSError(
             errno.EISDIR, f"it is a directory; give the path of a file in it, such as {path.name}/mine{SUFFIX}"
@@ -169,11 +161,7 @@ def _dict(state: Any) -> dict[str, Any]:
 
 
 def _understood(path: Path, stored: Stored) -> tuple[dict[str, Any], list[str]]:
-    """Return the state in the current format, and notes if it was in another one.
-
-    Raises:
-        CheckpointError: It is none.
-    """
+    """Return the state in the current format, and a note about what an older format lacks."""
     try:
         state, afresh = up_to_date(stored.state, stored.format)
     except ValueError as error:
@@ -286,7 +274,6 @@ class CheckpointDirectory:
         max_to_keep: How many of the latest are kept, so that a damaged one has predecessors; None keeps all.
 
     Attributes:
-        directory: As given.
         shared: Whether another training has been seen to write here meanwhile.
     """
 

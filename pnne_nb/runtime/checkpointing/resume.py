@@ -71,13 +71,9 @@ def read_resumption(
 
 
 def first_use_failed(error: Exception, *loaded: object) -> CheckpointError | None:
-    """Return a clearer error than `error` if it comes from an object whose state a checkpoint restored.
+    """Return a clearer error than `error` if it comes from one of the objects `loaded`, whose state a checkpoint restored.
 
-    Optimizers and schedulers take over whatever they are given; what they lack shows when they are used.
-
-    Args:
-        error: Raised when they were first used.
-        loaded: The objects.
+    Optimizers and schedulers take over whatever they are given; what they lack shows when they are first used.
     """
     frames = traceback.extract_tb(error.__traceback__)
     if isinstance(error, PnneError) or not frames:

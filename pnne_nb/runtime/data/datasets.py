@@ -157,10 +157,7 @@ class Batched(list[Any]):
 
 @final
 class ImageFolder(Dataset[Any]):
-    """Pictures in one folder for each class, as ``[3, h, w]`` from 0 to 1, and the number of the class.
-
-    Args:
-        folder: Holds the classes' folders; classes are numbered in the order of their names.
+    """Pictures in one folder for each class, as ``[3, h, w]`` from 0 to 1, and the number of the class by its name's order.
 
     Raises:
         TrainingError: There is no such folder, or no picture in it.

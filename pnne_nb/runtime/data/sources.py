@@ -78,11 +78,7 @@ _ALL = Share()
 
 @final
 class TensorSource:
-    """Batches cut from tensors in memory, without a loader's work per example.
-
-    Attributes:
-        batch_size: Examples in a batch.
-    """
+    """Batches cut from tensors in memory, without a loader's work per example."""
 
     def __init__(self, tensors: tuple[Tensor, ...], *, batch_size: int, shuffle: bool, seed: int) -> None:
         self.tensors = tensors
@@ -233,9 +229,6 @@ class StreamSource:
 
     It reads through a copy of the loader, because a cell may read the loader meanwhile, and would share its workers and
     generators.
-
-    Attributes:
-        loader: As it was given.
     """
 
     def __init__(self, loader: DataLoader[Any]) -> None:
@@ -370,13 +363,7 @@ class _KeyedOrder(Sampler[Any]):
 
 
 def examples_of(source: BatchSource, epoch: int, position: int) -> list[int] | None:
-    """Return the indices of a batch's examples; None if the data has no indices.
-
-    Args:
-        source: The data.
-        epoch: From 1.
-        position: The number of the batch in its epoch, from 0.
-    """
+    """Return the indices of the examples in batch `position` (from 0) of `epoch` (from 1); None if the data has no indices."""
     match source:
         case TensorSource():
             order = source.order(epoch)
@@ -411,12 +398,7 @@ def named(source: BatchSource) -> str:
 
 
 def dismiss(source: BatchSource | None, *, at_once: bool) -> None:
-    """End the workers, so that a thread that waits for their next batch fails; called from another thread.
-
-    Args:
-        source: What is read.
-        at_once: Whether workers that do not end when they are asked to are killed.
-    """
+    """End the workers, from another thread, so that one that waits for their next batch fails; see `dismiss_workers`."""
     if isinstance(source, (DatasetSource, StreamSource)):
         dismiss_workers(source._reading, at_once=at_once)
 

@@ -124,12 +124,7 @@ def end_workers(batches: Iterator[Any] | None) -> None:
 
 
 def dismiss_workers(batches: Iterator[Any] | None, *, at_once: bool) -> None:
-    """End the workers, so that a thread that waits for their next batch fails.
-
-    Args:
-        batches: One pass over a loader.
-        at_once: Whether those that do not end when they are asked to are killed.
-    """
+    """End the workers of one pass over a loader; `at_once` kills those that do not end when they are asked to."""
     if isinstance(batches, _MultiProcessingDataLoaderIter):
         for worker in batches._workers:
             if at_once:

@@ -82,7 +82,6 @@ class Worker:
         measure: Makes the probes that the engine orders.
 
     Attributes:
-        loop: Makes the steps.
         saved: Whether a failure has left a checkpoint of the state just before it.
     """
 
@@ -257,11 +256,7 @@ class Worker:
         self._saved_at = time.monotonic()
 
     def _save(self, *, needed: bool = False) -> Kept:
-        """Write a checkpoint; the training continues if that fails.
-
-        Args:
-            needed: Whether the engine takes over what could not be written.
-        """
+        """Write a checkpoint; the training goes on if that fails, and if it is `needed`, the engine takes over the contents."""
         began = time.monotonic()
         loop = self._strategy.gather(self.loop.state_dict())
         state = {**self._kept, "loop": loop, "history": self._history.state_dict()}
@@ -279,7 +274,7 @@ class Worker:
         return Kept(written=False, content=content if len(content) < _LARGEST else b"")
 
     def _written(self, state: Mapping[str, Any]) -> str:
-        """Write a checkpoint; return the reason of a failure, or None."""
+        """Write a checkpoint; return why it could not be written, or an empty text."""
         try:
             self._checkpoints.save(self.loop.steps, state)
         except CheckpointError as error:
@@ -317,11 +312,7 @@ def _options() -> argparse.Namespace:
 
 
 def main(measure: Measure) -> NoReturn:
-    """Take part in a training, and end the process with an exit status for torchrun.
-
-    Args:
-        measure: Makes the probes that an engine orders.
-    """
+    """Take part in a training, and end the process with an exit status for torchrun; `measure` makes the engine's probes."""
     options = _options()
     launcher = find_launcher(str(options.directory))
     die_with(launcher.pid)

@@ -292,7 +292,7 @@ def _of_columns(loss: Any, output: Tensor, target: Tensor) -> str:
 
 
 def _first_of(output: Any) -> str:
-    """Return a message about how to use the first part of a model's output."""
+    """Return the expression for the first part of a model's output."""
     if isinstance(output, Mapping):
         return f"[{next(iter(output), '')!r}]"
     if dataclasses.is_dataclass(output):
@@ -312,7 +312,7 @@ def _of_yes_and_no(output: Tensor, target: Tensor) -> str:
 
 
 def _compared(loss: Any) -> list[str]:
-    """Return a message about the missing arguments of a layer that computes a loss."""
+    """Return the names of what a layer that computes a loss must be given."""
     if not isinstance(loss, nn.Module):
         return []
     found = inspect.signature(loss.forward).parameters.values()

@@ -84,14 +84,7 @@ def pieces_of(batches: Sequence[Batch], of: Sequence[int], peers: Peers) -> list
 
 @final
 class FaultReplay:
-    """Saves the state that a step changes, to undo and repeat the step.
-
-    Args:
-        active: Has the recipe.
-        modes: Keep the model's buffers.
-        randomness: The random numbers of the step.
-        ring: Knows the losses of the steps before.
-    """
+    """Saves the state that a step changes, to undo and repeat the step."""
 
     def __init__(self, active: ActiveRecipe, modes: Modes, randomness: PrivateRandomness, ring: StepRing) -> None:
         self._active = active

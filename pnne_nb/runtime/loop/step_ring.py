@@ -113,12 +113,7 @@ class StepRing:
             self._resting = False
 
     def offer(self, step: int, take: Callable[[], Mapping[str, Any]]) -> None:
-        """Take a snapshot if one is due; called between two steps.
-
-        Args:
-            step: Steps done.
-            take: Returns the state of the training, which goes on to change.
-        """
+        """Take a snapshot after `step` steps if one is due; `take` returns the state of the training, which will change."""
         if self._resting:
             return
         self.forget_unless_at(step)

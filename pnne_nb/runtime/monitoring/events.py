@@ -36,7 +36,7 @@ class Listeners:
         self.calling: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext()
 
     def add(self, topic: object, function: Callable[[Any], object], *, waits: bool = True) -> Callable[[], None]:
-        """Call `function` at each event of `topic`; returns the function that ends this.
+        """Call `function` with the frame of each event of `topic`; returns the function that ends this.
 
         Args:
             topic: One of `TOPICS`.

@@ -355,12 +355,7 @@ class History(Mapping[str, NDArray[np.float64]]):
         )
 
     def cut(self, step: int, epoch: int) -> None:
-        """Forget everything after a step to which the training has returned.
-
-        Args:
-            step: The last one that stays.
-            epoch: The epoch that is under way then: its end, and what was measured after `step`, come again.
-        """
+        """Forget everything after `step`, to which the training has returned; the rest of `epoch` comes again."""
         with self._lock:
             for series in self._series.values():
                 series.cut(step)

@@ -64,13 +64,7 @@ class Progress:
 
 @final
 class ProgressBar:
-    """Rewrites one line of text, and leaves the last one.
-
-    Args:
-        stream: Where to.
-        progress: Gives how far the training is.
-        loss: Gives the latest loss, once there has been a step.
-    """
+    """Rewrites one line of text on `stream`, and leaves the last one; shows the latest loss once there has been a step."""
 
     def __init__(self, stream: TextIO, progress: Callable[[], ProgressFrame], loss: Callable[[], float]) -> None:
         self._line = ProgressLine(stream)

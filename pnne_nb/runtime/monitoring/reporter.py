@@ -27,13 +27,7 @@ from pnne_nb.telemetry.frames import (
 
 @final
 class Reports:
-    """Passes the events of a training to its history, channel and listeners.
-
-    Attributes:
-        history: What was measured.
-        channel: Every frame that watchers want, bounded.
-        listeners: Functions to be called.
-    """
+    """Passes the events of a training to its history, channel and listeners."""
 
     def __init__(self) -> None:
         self.history = History()

@@ -20,12 +20,7 @@ _LOOKS = 10
 
 @final
 class Monitor:
-    """Samples one training; a sample takes some 20 µs.
-
-    Args:
-        model: Whose devices are watched.
-        stages: The training's time.
-    """
+    """Samples the memory of a model's devices, and the stages of its training; a sample takes some 20 µs."""
 
     def __init__(self, model: nn.Module, stages: Stages) -> None:
         self._model = model

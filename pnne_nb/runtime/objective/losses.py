@@ -46,9 +46,6 @@ def loss_for(output: Any, target: Any) -> LossChoice:
         output: Of the model for one example (``[1, ...]``); None if unknown.
         target: Of several examples.
 
-    Returns:
-        ``CrossEntropyLoss`` for classes, ``BCEWithLogitsLoss`` for yes and no, ``MSELoss`` for quantities.
-
     Raises:
         TargetError: None of them can compare the two, or two of them could and the choice would mislead.
     """
@@ -196,14 +193,10 @@ def _batch(tensor: Tensor) -> str:
 
 
 def require_classes(loss: Any, output: Any) -> None:
-    """Raise an error if a loss of classes has a single output, over which it is always 0.
-
-    Args:
-        loss: Any loss; only torch's CrossEntropyLoss is looked at.
-        output: Of the model, for a batch.
+    """Raise an error if torch's CrossEntropyLoss gets a single output for each example, over which it is always 0.
 
     Raises:
-        TargetError: There is one output for each example.
+        TargetError: It does.
     """
     if not isinstance(loss, nn.CrossEntropyLoss) or not isinstance(output, Tensor):
         return

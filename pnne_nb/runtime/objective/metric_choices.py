@@ -62,11 +62,7 @@ def names_of(metrics: Mapping[str, Metric]) -> list[str] | None:
 
 
 def _require_comparing(name: str, metric: Metric) -> None:
-    """Raise an error if a metric needs more than an output and a target.
-
-    Raises:
-        TrainingError: Its ``update`` takes more, or less.
-    """
+    """Raise an error if a metric's ``update`` takes more, or less, than an output and a target."""
     try:
         signature = inspect.signature(metric.update)
     except (TypeError, ValueError):

@@ -143,8 +143,7 @@ def mean_squared_error(output: Tensor, target: Tensor) -> Tensor:
 class Averaged:
     """The mean over examples of a function of a batch, summed on the device without waiting for it.
 
-    Args:
-        function: Takes output and target, `[N, ...]` each, and returns their mean `[]`.
+    The function takes output and target, `[N, ...]` each, and returns their mean `[]`.
     """
 
     def __init__(self, function: PerBatch) -> None:

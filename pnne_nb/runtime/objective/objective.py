@@ -12,12 +12,9 @@ class Objective:
     """Computes the inputs of losses or metrics from the model's output and the batch's targets.
 
     Args:
-        module: Computes it.
+        module: The nodes between them.
         picks: Of each of its arguments, whether it is an output (0) or a target (1), and which.
         outputs: How many outputs the model has; one alone is no tuple.
-
-    Attributes:
-        module: The nodes between them.
     """
 
     def __init__(self, module: nn.Module, picks: tuple[tuple[int, int], ...], outputs: int) -> None:
@@ -39,12 +36,7 @@ class Objective:
 
 @final
 class WeighedLoss:
-    """The weighted sum of the losses of a training graph.
-
-    Args:
-        objective: Computes the losses.
-        weights: One for each.
-    """
+    """The weighted sum of the losses of a training graph; there is one weight for each."""
 
     def __init__(self, objective: Objective, weights: list[float]) -> None:
         self._objective = objective

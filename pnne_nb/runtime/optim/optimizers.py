@@ -160,11 +160,7 @@ def _require_finite(options: Options) -> None:
 
 
 def _require_options(optimizer: torch.optim.Optimizer, options: Options) -> None:
-    """Raise an error if the constructor of an optimizer of torch would refuse the options.
-
-    Raises:
-        TrainingError: An option is unknown, or has a value that cannot be.
-    """
+    """Raise an error if the constructor of an optimizer of torch would refuse the options."""
     made_by = type(optimizer)
     if made_by not in OPTIMIZERS.values():
         return
@@ -175,11 +171,7 @@ def _require_options(optimizer: torch.optim.Optimizer, options: Options) -> None
 
 
 def _require_lasting(schedule: Schedule, number: int, options: Options) -> None:
-    """Raise an error if the next step of `schedule` would overwrite the options, as copies of it show.
-
-    Raises:
-        TrainingError: Whatever is set, it comes to the same.
-    """
+    """Raise an error if the next step of `schedule` would overwrite the options, as copies of it show."""
     before, moved = schedule.scheduler.optimizer.param_groups[number], []
     for given in ({}, options):
         try:

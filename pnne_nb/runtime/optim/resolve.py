@@ -47,7 +47,7 @@ def build(kind: str, known: Mapping[str, type], name: str | type, options: Optio
     Args:
         kind: What it is, for messages.
         known: Classes by name.
-        name: Of one of them, or another one.
+        name: Of one of them, or another class.
         options: Arguments by name.
         arguments: What comes before them.
 

@@ -232,14 +232,9 @@ def _script(engine: TrainingEngine, config: Config, recipe: Recipe, source: str,
 
 
 def _made(what: str, choice: Any, module: str, first: str, custom: dict[str, object]) -> str:
-    """Return the expression that makes a loss, optimizer or scheduler.
+    """Return the expression that makes a loss, optimizer or scheduler (`what`) of `module` with `first` before the options.
 
-    Args:
-        what: It is, for messages.
-        choice: A name, a class or function, alone or with options.
-        module: Of torch, which has the names.
-        first: Arguments before the options.
-        custom: Takes what the person has defined, by name.
+    What the user has defined is put into `custom` by its name.
     """
     match choice:
         case (str() | type() as kind, Mapping() as options):

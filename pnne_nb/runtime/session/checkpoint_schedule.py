@@ -27,10 +27,6 @@ class CheckpointSchedule:
         executor: Makes the steps.
         reports: Take the news of each checkpoint.
         notices: Take what went wrong.
-
-    Attributes:
-        directory: The same.
-        every: The same.
     """
 
     def __init__(

@@ -32,7 +32,6 @@ class Executor:
         state_dict: Returns what a checkpoint holds.
 
     Attributes:
-        loop: The same.
         processes: Make the steps of the run under way in the place of the loop, or None.
         in_process: Whether the next run makes its steps in a process of its own.
     """

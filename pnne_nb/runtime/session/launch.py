@@ -28,10 +28,10 @@ def launched(session: Session, plan: LaunchPlan) -> TrainingGroup:
 
 
 def packed(session: Session, plan: LaunchPlan, *, listens: bool) -> Packed:
-    """Write everything that processes need to continue `session`.
+    """Write everything that processes need to continue `session`, which follows its edited graph first.
 
     Args:
-        session: Follows its edited graph first.
+        session: Of the engine.
         plan: Which processes.
         listens: Whether this machine is about to take part.
 

@@ -198,11 +198,7 @@ def _keep_tensors(old: nn.Module, new: nn.Module, former: Former) -> None:
 
 
 def _new_groups(optimizer: torch.optim.Optimizer, new: nn.Module, config: Config) -> list[list[torch.Tensor]]:
-    """Return the new parameters of each of the optimizer's groups.
-
-    Raises:
-        TrainingError: The groups cannot be told.
-    """
+    """Return the new parameters of each of the optimizer's groups; an error if the groups cannot be told."""
     if isinstance(optimizer, torch.optim.LBFGS):
         (group,) = optimizer.param_groups
         if list(map(id, parameter_groups(new, {}))) == list(map(id, group["params"])):

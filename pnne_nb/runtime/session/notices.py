@@ -31,10 +31,6 @@ _LESS_MEMORY = (
 class Notices:
     """Finds problems that deserve a notice, and announces each kind once.
 
-    Args:
-        executor: Makes the steps.
-        reports: Take the notices.
-
     Attributes:
         goal_compared: Whether what a step measures was compared with the goal in this run, or need not be.
     """
@@ -113,12 +109,9 @@ class Notices:
             self.once("monitor-unknown", str(error), hint)
 
     def of_failure(self, error: BaseException, told: str, *, in_step: bool) -> None:
-        """Announce why the training failed, if the error alone does not say what to do.
+        """Announce why the training failed, if the error alone, `told` in brief, does not say what to do.
 
-        Args:
-            error: The failure.
-            told: The same in brief.
-            in_step: Whether a step was under way, or its data on the way.
+        A failure `in_step` came while a step was under way, or its data on the way.
         """
         source = self._executor.source
         if isinstance(error, NotFiniteError):

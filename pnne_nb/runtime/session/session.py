@@ -138,8 +138,7 @@ class Session:
     def go_on(self, steps: int | None = None) -> None:
         """Follow edits of the graph, take the model back from cells, and continue; starts a thread or a process if needed.
 
-        Args:
-            steps: Halt after so many; None runs on.
+        It halts after so many `steps`; with None, it runs on.
 
         Raises:
             CompileError: The edited graph is unfinished or wrong; nothing has changed.
@@ -170,11 +169,9 @@ class Session:
             raise TrainingError(f"There is nothing to resume: the training is {state}{failed}. Call start().")
 
     def launch(self, steps: int | None, processes: TrainingGroup | TrainingProcess | None = None) -> None:
-        """Start a training thread, unless there is one already.
+        """Start a training thread, unless there is one already, for `processes` that make the steps, or for the loop.
 
-        Args:
-            steps: Halt after so many; None runs on.
-            processes: Make the steps, if it is not the loop.
+        It halts after so many `steps`; with None, it runs on.
 
         Raises:
             CheckpointError: Its checkpoints could not be written.

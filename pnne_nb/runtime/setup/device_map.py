@@ -20,17 +20,9 @@ def placed_paths(model: nn.Module | NodeGraph) -> frozenset[str]:
 
 
 def settle(model: nn.Module, device: torch.device, placed: Collection[str]) -> bool:
-    """Move all tensors without a device of their own to `device`, in place.
+    """Move all tensors to `device`, in place, but for layers at the paths `placed`; return whether there are several devices.
 
     A plain module whose parameters are on several devices already stays as it is.
-
-    Args:
-        model: Moved in place.
-        device: Where batches and the loss are.
-        placed: Paths of layers that stay where they are.
-
-    Returns:
-        Whether the model is on several devices now.
 
     Raises:
         TrainingError: The model has shapes only, and no numbers.

@@ -19,12 +19,7 @@ EXAMPLES: Final = 64
 
 
 def choose_loss(config: Config, model: nn.Module, data: BatchSource) -> tuple[Config, LossChoice]:
-    """Choose the loss if none was given.
-
-    Args:
-        config: What is asked for.
-        model: Run on one example; nothing of it changes.
-        data: What it is trained on.
+    """Choose the loss if none was given, by the data and the model's output for one example; the model does not change.
 
     Returns:
         What is asked for, with a loss; and the name of that, with the reason if it was chosen.

@@ -68,15 +68,10 @@ def _shape(node: Node) -> tuple[int | str, ...] | None:
 
 
 def trial_output(model: nn.Module, batch: Batch, seed: int) -> Any:
-    """Return the output of `model` for `batch`.
+    """Return the output of `model` for `batch`, which is moved to its device.
 
     It runs in eval mode and without gradients. Its modes, its buffers and the global random generators are as before
-    afterwards; lazy layers have made their weights.
-
-    Args:
-        model: Any module.
-        batch: Brought to the model's device.
-        seed: Decides about the weights that lazy layers make.
+    afterwards; lazy layers have made their weights, by `seed`.
     """
     # A compiled model would be compiled for this one call.
     runs = getattr(model, "_orig_mod", model)

@@ -62,11 +62,7 @@ class Cells:
             function()
 
     def ended(self, *, interrupted: bool = False) -> None:
-        """Record the end of the cell, also after an error; without a cell this does nothing.
-
-        Args:
-            interrupted: Whether an interrupt has ended it.
-        """
+        """Record the end of the cell, also after an error or because it was `interrupted`; without a cell this does nothing."""
         with self._lock:
             self._depth = max(0, self._depth - 1)
             if self._depth:

@@ -176,10 +176,7 @@ class Control:
         return True
 
     def abandon(self, state: TrainingState) -> bool:
-        """Take a launch back whose thread has not begun, and may never: an interrupt has come in between.
-
-        Args:
-            state: The one before the launch.
+        """Return to `state`, the one before the launch of a thread that has not begun, and may never: an interrupt came between.
 
         Returns:
             Whether there was such a launch; otherwise nothing has changed.
@@ -230,15 +227,12 @@ class Control:
         return clicked or ((self._stop or not self._steps) and not self._has_obeyed())
 
     def settled(self, timeout: float | None = None) -> bool:
-        """Wait until the training has obeyed: it has halted with no step left to make, or has ended.
+        """Wait, for `timeout` seconds at most, until the training has halted with no step left to make, or has ended.
 
         What somebody else has taken back meanwhile, by `resume` or a new `launch`, is not waited for any longer.
 
-        Args:
-            timeout: Seconds at most.
-
         Returns:
-            Whether it has; False at once in the training thread, which would wait for itself.
+            Whether it has obeyed; False at once in the training thread, which would wait for itself.
         """
         if self.in_training_thread():
             return False
@@ -429,12 +423,7 @@ class Control:
         self.forget(threading.get_ident())
 
     def arrive(self, key: Hashable, reason: str) -> None:
-        """Begin a visit; blocks until the running step has ended.
-
-        Args:
-            key: Who visits; one who arrives several times leaves as often.
-            reason: What the training then waits for, in words.
-        """
+        """Begin a visit of `key`, who leaves as often; blocks until the running step has ended. For `reason`, see `visit`."""
         before = self._visits.get(key, 0)
 
         def enter() -> bool:

@@ -105,12 +105,7 @@ Facts = dict[str, object]
 
 @final
 class LiveState:
-    """Model and optimizer of a training between two of its steps.
-
-    Args:
-        model: The live model.
-        belongings: What else there is, if anything.
-    """
+    """Model and optimizer of a training between two of its steps."""
 
     def __init__(self, model: nn.Module, belongings: Belongings | None) -> None:
         self._model = model
@@ -144,10 +139,6 @@ class Surroundings:
     """State that a cell can change without using the model, and that the training does not change.
 
     That is data, layers, the optimizer's options, and what torch has for the whole process.
-
-    Args:
-        model: The live model.
-        belongings: What else there is.
     """
 
     def __init__(self, model: nn.Module, belongings: Belongings) -> None:

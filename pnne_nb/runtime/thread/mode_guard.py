@@ -11,11 +11,7 @@ from torch import Tensor, nn
 
 @final
 class BufferSnapshot:
-    """Copies of `buffers` in memory that is reused for each step; batch norm alone has three per layer.
-
-    Args:
-        buffers: The live ones.
-    """
+    """Copies of live `buffers` in memory that is reused for each step; batch norm alone has three per layer."""
 
     def __init__(self, buffers: Iterable[Tensor]) -> None:
         live: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}

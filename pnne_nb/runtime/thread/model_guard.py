@@ -57,12 +57,7 @@ class _Result:
 
 @final
 class _Holder:
-    """A thread that holds the model outside of any cell.
-
-    Attributes:
-        calls: Uses under way.
-        used: When the last one ended, in seconds of the monotonic clock.
-    """
+    """A thread that holds the model outside of any cell: its uses under way (`calls`), and when the last one ended (`used`)."""
 
     def __init__(self, thread: threading.Thread) -> None:
         self.thread = thread

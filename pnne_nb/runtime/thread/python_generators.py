@@ -80,11 +80,7 @@ both states together take some 40 µs to read."""
 
 @final
 class PrivateStates:
-    """The states of one training; entered around each of its steps, in its turn.
-
-    Args:
-        seed: Where the numbers begin.
-    """
+    """The states of one training, which begin with `seed`; entered around each of its steps, in its turn."""
 
     def __init__(self, seed: int) -> None:
         self.begun = States.seeded(seed)

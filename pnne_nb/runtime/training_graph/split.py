@@ -110,12 +110,7 @@ def _index(port: str) -> int:
 
 @final
 class Collate:
-    """Makes batches of (what the model takes …, what the objective takes) out of examples.
-
-    Args:
-        inputs: Ports of the loader that the model takes, in its order.
-        compared: Ports of the loader that the objective takes.
-    """
+    """Makes batches of (what the model takes …, what the objective takes) out of examples, by ports of the loader."""
 
     def __init__(self, inputs: tuple[str, ...], compared: tuple[str, ...]) -> None:
         self._inputs = inputs

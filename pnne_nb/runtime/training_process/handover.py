@@ -56,11 +56,7 @@ class Manner(NamedTuple):
 
 
 def packed(value: Any, shared: Mapping[str, Any] | None = None) -> Parcel:
-    """Return `value` as a parcel.
-
-    Args:
-        value: Anything.
-        shared: Objects that the other end has already, by name.
+    """Return `value` as a parcel; the other end has the `shared` objects already, by name.
 
     Raises:
         Exception: Something in it cannot be pickled.
@@ -229,12 +225,7 @@ def sources_of(recipe: Recipe) -> dict[str, Any]:
 
 
 def packed_error(error: BaseException, node: str | None) -> bytes:
-    """Return an exception of the process for the kernel, with its traceback as text.
-
-    Args:
-        error: As it was raised.
-        node: The layer or node where, by its path, or None.
-    """
+    """Return an exception of the process for the kernel, with its traceback as text, and the layer or node where it arose."""
     told = in_brief(error), "".join(traceback.format_exception(error)), node, list(getattr(error, "__notes__", ()))
     try:
         whole = cloudpickle.dumps((error, told))

@@ -86,12 +86,7 @@ class ProcessLine:
         return self._heard.get()
 
     def tell(self, message: FromProcess, *, at_once: bool = False) -> None:
-        """Send a message to the kernel; waits only if the kernel is far behind.
-
-        Args:
-            message: What.
-            at_once: Whether the kernel waits for it. Otherwise it is sent together with the messages of the next moment.
-        """
+        """Queue a message, or send it `at_once` if the kernel waits for it; waits only for a kernel that is far behind."""
         with self._changed:
             self._waiting.append(message)
             if at_once:

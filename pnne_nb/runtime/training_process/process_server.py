@@ -42,11 +42,7 @@ class Forked:
         self._exit: int | None = None
 
     def exit_code(self, timeout: float) -> int | None:
-        """Return its exit code as `subprocess.Popen.returncode` does; None if it is not known.
-
-        Args:
-            timeout: Seconds to wait for that.
-        """
+        """Wait `timeout` seconds for its exit code; return it as `subprocess.Popen.returncode` does, or None if it is not known."""
         if self._exit is None and wait([self.status], timeout):
             told = os.read(self.status, 4)
             self._exit = int.from_bytes(told, "big", signed=True) if told else None

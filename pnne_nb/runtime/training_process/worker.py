@@ -66,9 +66,6 @@ class ProcessWorker:
         manner: How.
         line: To the kernel.
         measure: Makes the probes that the kernel orders.
-
-    Attributes:
-        loop: Makes the steps.
     """
 
     def __init__(

@@ -62,10 +62,9 @@ class _Given(msgspec.Struct, frozen=True, tag=True):
 
 
 class _Drawn(msgspec.Struct, frozen=True, tag=True):
-    """A training graph, and which variables its Dataset nodes find; with None for one array, else how many.
+    """A training graph, and which variables its Dataset nodes find: with None for one array, else how many.
 
-    Attributes:
-        handed: The variables that no file holds, see `pickled_objects`.
+    What no file holds is `handed` over by name, see `pickled_objects`.
     """
 
     graph: str
@@ -192,11 +191,7 @@ def _in_this_process(name: str, value: Any) -> TrainingError:
 
 
 def _loading(source: BatchSource) -> Loading:
-    """Return the description from which another process opens the same source.
-
-    Raises:
-        TrainingError: Its loader would give each process examples of its own.
-    """
+    """Return the description from which another process opens the same source."""
     assert isinstance(source, DatasetSource | StreamSource)
     loader = source.template if isinstance(source, DatasetSource) else source.loader
     named = ("num_workers", "collate_fn", "worker_init_fn", "persistent_workers", "timeout", "prefetch_factor")
@@ -237,11 +232,7 @@ class Unpacked(NamedTuple):
 
 
 def unpack(directory: Path, luggage: Luggage | None = None) -> Unpacked:
-    """Read what `Packing` wrote.
-
-    Args:
-        directory: Where.
-        luggage: What was handed over beside it.
+    """Read what `Packing` wrote; `luggage` was handed over beside it.
 
     Raises:
         TrainingError: The file is missing or damaged.

@@ -50,12 +50,7 @@ class Tied:
 
 
 def tie(packed: bytes, model: nn.Module) -> dict[str, Any]:
-    """Return the objects of a `Tied`, tied to this `model`.
-
-    Args:
-        packed: From the process that has started this one.
-        model: With layers, parameters and buffers of the same names.
-    """
+    """Return the objects of a `Tied`, tied to this `model`, whose layers, parameters and buffers have the same names."""
     objects: dict[str, Any] = _Unpickler(io.BytesIO(packed), model).load()
     if isinstance(objects.get("scheduler"), LRScheduler):
         # It has wrapped the step of the optimizer there in order to see whether this warning is due.

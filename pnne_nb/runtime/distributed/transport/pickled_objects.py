@@ -94,11 +94,7 @@ def _immovable(what: str, error: Exception) -> TrainingError:
 
 
 def packed_arguments(objects: Mapping[str, Any], model: nn.Module) -> Tied:
-    """Arguments of the engine, apart from the model that they may know.
-
-    Args:
-        objects: By name.
-        model: Of the engine.
+    """Return arguments of the engine by name, apart from its model, which they may know.
 
     Raises:
         TrainingError: One of them cannot be pickled, or needs an optimizer that the group would not know.
