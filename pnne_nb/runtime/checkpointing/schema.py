@@ -16,7 +16,7 @@ import torch
 from msgspec import Meta
 from torch import Tensor
 
-from pnne_nb.runtime.monitoring.stage_times import Stage
+from pnne_nb.runtime.monitoring.resources import Stage
 from pnne_nb.runtime.setup.config import Config
 from pnne_nb.telemetry.frames import AnomalyFrame
 

@@ -17,7 +17,7 @@ from torch.utils.data import (
 )
 
 from pnne_nb.runtime.data.batches import TARGET_KEYS
-from pnne_nb.runtime.data.samples import Arrays
+from pnne_nb.runtime.data.open_data import Arrays
 from pnne_nb.runtime.data.sources import DatasetSource, TensorSource
 
 _COPIED: Final = 100_000_000

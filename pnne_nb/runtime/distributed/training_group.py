@@ -15,7 +15,7 @@ from pnne_nb.runtime.checkpointing import files
 from pnne_nb.runtime.distributed import failure_cause
 from pnne_nb.runtime.distributed.launch.launcher import Packed
 from pnne_nb.runtime.distributed.launch.torchrun import Agent
-from pnne_nb.runtime.distributed.probe_proxy import Spectators
+from pnne_nb.runtime.distributed.remote_probes import Spectators
 from pnne_nb.runtime.distributed.transport.worker_messages import (
     Broke,
     Ended,

@@ -35,8 +35,7 @@ from pnne_nb.runtime.distributed.step.sharding import sharded
 from pnne_nb.runtime.distributed.step.sync_batch_norm import join_batch_norms
 from pnne_nb.runtime.distributed.transport.dataset_files import unpack
 from pnne_nb.runtime.distributed.transport.lifeline import ADDRESS, Lifeline, find_launcher
-from pnne_nb.runtime.distributed.transport.model_references import tie
-from pnne_nb.runtime.distributed.transport.pickled_objects import Luggage, unpacked
+from pnne_nb.runtime.distributed.transport.pickled_objects import Luggage, tie, unpacked
 from pnne_nb.runtime.distributed.transport.worker_messages import (
     Broke,
     Ended,

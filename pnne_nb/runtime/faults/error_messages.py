@@ -204,6 +204,11 @@ def in_brief(error: BaseException) -> str:
     return _joined([line.strip() for line in lines if line.strip()])
 
 
+def in_a_sentence(error: BaseException) -> str:
+    """Return `in_brief` with a full stop."""
+    return _ended(in_brief(error))
+
+
 def _joined(lines: Sequence[str]) -> str:
     """Join lines to one, with full stops between sentences."""
     told = ""
@@ -333,11 +338,12 @@ def _layer(model: nn.Module, place: str) -> nn.Module | None:
 
 def _brief(layer: nn.Module) -> str:
     """Return a layer's repr without its contents."""
-    if next(layer.children(), None) is not None:
-        return type(layer).__name__
-    return repr(layer)
+    return repr(layer) if next(layer.children(), None) is None else type(layer).__name__
 
 
 def _sentence(error: Exception) -> str:
-    text = str(error).strip().split("\n")[0]
+    return _ended(str(error).strip().split("\n")[0])
+
+
+def _ended(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."

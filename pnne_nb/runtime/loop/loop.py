@@ -11,7 +11,7 @@ from typing import Any, final
 from pnne_nb.errors import CheckpointError, TrainingError
 from pnne_nb.runtime.checkpointing.resume import first_use_failed
 from pnne_nb.runtime.data.sources import BatchSource, dismiss, workers_of
-from pnne_nb.runtime.faults.error_messages import in_brief
+from pnne_nb.runtime.faults.error_messages import in_a_sentence
 from pnne_nb.runtime.loop.active_recipe import ActiveRecipe
 from pnne_nb.runtime.loop.best_weights import Standing
 from pnne_nb.runtime.loop.fault_replay import StepPlace
@@ -430,8 +430,8 @@ class TrainingLoop:
                 raise ValueError("the best weights are of another model")
         except Exception as error:  # foreign objects load what is theirs, and a file may hold anything
             raise CheckpointError(
-                f"The checkpoint does not fit this training: {in_brief(error)} Give resume_from the model and the arguments "
-                "with which it was written."
+                f"The checkpoint does not fit this training: {in_a_sentence(error)} Give resume_from the model and the "
+                "arguments with which it was written."
             ) from error
         self._untried = True
         self._epoch_randomness = state["epoch_randomness"]

@@ -26,7 +26,7 @@ from pnne_nb.runtime.loop.loss_weighting import WeightsChangedError, counts_for_
 from pnne_nb.runtime.loop.oom_retry import OutOfMemoryRetry
 from pnne_nb.runtime.loop.step_ring import StepRing
 from pnne_nb.runtime.monitoring.probes import Observers
-from pnne_nb.runtime.monitoring.stage_times import Stages
+from pnne_nb.runtime.monitoring.resources import Stages
 from pnne_nb.runtime.objective.losses import require_classes, require_yes_and_no, target_for_loss
 from pnne_nb.runtime.objective.step_logs import averaged, read, scalar
 from pnne_nb.runtime.setup.recipe import Recipe

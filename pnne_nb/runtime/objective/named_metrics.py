@@ -46,7 +46,7 @@ class NamedMetric:
         counting: What counts; the first batch decides.
     """
 
-    def __init__(self, choice: str, label: str, pick: Callable[[Any, Any], tuple[Any, Any]] | None = None) -> None:
+    def __init__(self, choice: str, label: str, pick: Callable[[Any, Any], tuple[Any, ...]] | None = None) -> None:
         self._choice = NAMES[choice]
         self._label = label
         self._pick = pick

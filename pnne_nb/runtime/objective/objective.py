@@ -55,16 +55,3 @@ class WeighedLoss:
             term if weight == 1.0 else term * weight for term, weight in zip(terms, self._weights, strict=True)
         )
         return total
-
-
-@final
-class Pair:
-    """The prediction and the target of a metric of a training graph."""
-
-    def __init__(self, objective: Objective) -> None:
-        self._objective = objective
-
-    def __call__(self, output: Any, target: Any) -> tuple[Any, Any]:
-        """Return both, `[N, ...]`; for the shapes of the arguments see `Objective`."""
-        predicted, expected = self._objective(output, target)
-        return predicted, expected

@@ -11,7 +11,7 @@ import torch
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.data.open_data import require_count
-from pnne_nb.runtime.faults.error_messages import in_brief
+from pnne_nb.runtime.faults.error_messages import in_a_sentence
 from pnne_nb.runtime.faults.fault import Fault
 from pnne_nb.runtime.loop.loop import TrainingLoop
 from pnne_nb.runtime.loop.loop_events import Stepped
@@ -133,7 +133,7 @@ class Rewind:
             loop.load_state_dict(now)
             if not isinstance(error, TrainingError):
                 told = TrainingError(
-                    f"The steps before cannot be made again: {in_brief(error)} The training is as it was."
+                    f"The steps before cannot be made again: {in_a_sentence(error)} The training is as it was."
                 )
                 told.__cause__ = error
                 error = told

@@ -22,7 +22,7 @@ from pnne_nb.errors import Diagnostic, ExecutionError, TrainingError
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, StreamSource
-from pnne_nb.runtime.faults.error_messages import in_brief
+from pnne_nb.runtime.faults.error_messages import in_a_sentence, in_brief
 from pnne_nb.runtime.setup.cadence import Every
 from pnne_nb.runtime.setup.recipe import Recipe
 from pnne_nb.runtime.training_process.process_messages import Parcel
@@ -144,9 +144,9 @@ class _Unpickler(pickle.Unpickler):
 def _immovable(recipe: Recipe, error: Exception) -> TrainingError:
     where, error = next(_culprits(recipe), ("Something in the training", error))
     return TrainingError(
-        f"{where} cannot be handed to a process of its own: {type(error).__name__}: {error}. Open files, locks, "
-        "connections and the widgets or engines of a notebook belong to one process: make them where they are needed, or "
-        "train in the kernel with start()."
+        f"{where} cannot be handed to a process of its own: {in_a_sentence(error)} Open files, locks, connections and the "
+        "widgets or engines of a notebook belong to one process: make them where they are needed, or train in the kernel "
+        "with start()."
     )
 
 

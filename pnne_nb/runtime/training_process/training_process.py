@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, assert_never, final
 
 from pnne_nb.errors import CheckpointError, TrainingError
-from pnne_nb.runtime.distributed.probe_proxy import Spectators
+from pnne_nb.runtime.distributed.remote_probes import Spectators
 from pnne_nb.runtime.distributed.transport.worker_messages import Observed
 from pnne_nb.runtime.faults.error_messages import in_brief
 from pnne_nb.runtime.loop.loop import TrainingLoop
