@@ -24,7 +24,7 @@ from pnne_nb.export.formats.base import as_array
 from pnne_nb.export.proof.fresh_process import peak_memory
 from pnne_nb.export.quantization.quantization_report import QuantizationReport
 from pnne_nb.inference.cuda_graphs import CudaGraphs
-from pnne_nb.inference.exported import ExportedModule, open_exported
+from pnne_nb.inference.exported import open_exported
 from pnne_nb.inspector.tools.profile import peak_allocated
 from pnne_nb.process.quiet import quiet
 
@@ -146,10 +146,6 @@ def _compiled(model: nn.Module, shop: Workshop) -> Built:
     return Built(run, state_bytes(model), _tensors(shop, model, run), _distance(shop, run))
 
 
-def _torch_compile(shop: Workshop) -> Built:
-    return _compiled(shop.model, shop)
-
-
 def _int8_compiled(shop: Workshop) -> Built:
     report = _converted(shop)
     return _with_worst_node(shop, _compiled(report.model, shop), report)
@@ -216,21 +212,13 @@ def _exported(shop: Workshop, model: nn.Module, format: str, name: str) -> Built
         opened = open_exported(path, format, trust=True)
     known = [node for node in report.nodes.values() if node.difference is not None]
     worst = max(known, key=lambda node: node.difference.error if node.difference else 0.0, default=None)
-    run = _runner(opened)
     batch = {info.name: as_array(part) for info, part in zip(opened.inputs, shop.inputs, strict=True)}
     error = (
-        _distance(shop, run)
+        _distance(shop, opened)
         if worst is None or worst.difference is None
         else NodeDistance(worst.difference.error, worst.node)
     )
-    return Built(run, report.bytes, peak_memory(found, path, batch), error, opened.close)
-
-
-def _runner(opened: ExportedModule) -> Run:
-    def run(*inputs: Tensor) -> Outputs:
-        return opened(*inputs)
-
-    return run
+    return Built(opened, report.bytes, peak_memory(found, path, batch), error, opened.close)
 
 
 FORMS: tuple[Form, ...] = (
@@ -240,7 +228,7 @@ FORMS: tuple[Form, ...] = (
     Form("ONNX Runtime", "ONNX Runtime", _file("onnx", "model.onnx")),
     Form("ONNX Runtime, int8", "ONNX Runtime", _int8_onnx, precision="int8"),
     Form("int8 in eager PyTorch", "PyTorch", _int8_eager, precision="int8"),
-    Form("torch.compile", "PyTorch and a C++ compiler", _torch_compile),
+    Form("torch.compile", "PyTorch and a C++ compiler", lambda shop: _compiled(shop.model, shop)),
     Form("torch.compile, int8", "PyTorch and a C++ compiler", _int8_compiled, precision="int8"),
     Form("ExecuTorch", "the ExecuTorch runtime", _file("executorch", "model.pte"), slow=True),
     Form("AOTInductor", "libtorch, and a processor of the same kind", _file("aoti", "model_aoti.pt2"), slow=True),

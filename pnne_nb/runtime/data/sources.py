@@ -100,7 +100,7 @@ class TensorSource:
 
     def order(self, epoch: int) -> Tensor:
         """Return the numbers of all examples `[N]` in the order of `epoch` (from 1)."""
-        return _permutation(self._count, self._seed, epoch) if self._shuffle else torch.arange(self._count)
+        return _order(self._count, self._seed, epoch, shuffle=self._shuffle)
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
         """Yield the batches of `epoch` (from 1), beginning with number `start` (from 0)."""
@@ -321,7 +321,10 @@ def collated(examples: list[Any]) -> Any:
         ) from error
 
 
-def _permutation(count: int, seed: int, epoch: int) -> Tensor:
+def _order(count: int, seed: int, epoch: int, *, shuffle: bool) -> Tensor:
+    """Return the numbers of all examples `[N]` in the order of `epoch` (from 1)."""
+    if not shuffle:
+        return torch.arange(count)
     return torch.randperm(count, generator=torch.Generator().manual_seed(key_of(seed, epoch)))
 
 
@@ -354,7 +357,7 @@ class _KeyedOrder(Sampler[Any]):
 
     def of(self, epoch: int) -> Tensor:
         """Return the numbers of all examples `[N]` in the order of `epoch`."""
-        return _permutation(self._count, self._seed, epoch) if self._shuffle else torch.arange(self._count)
+        return _order(self._count, self._seed, epoch, shuffle=self._shuffle)
 
     def has_part(self, position: int) -> bool:
         """Return whether this process's share of the batch has an example."""
@@ -364,14 +367,10 @@ class _KeyedOrder(Sampler[Any]):
 
 def examples_of(source: BatchSource, epoch: int, position: int) -> list[int] | None:
     """Return the indices of the examples in batch `position` (from 0) of `epoch` (from 1); None if the data has no indices."""
-    match source:
-        case TensorSource():
-            order = source.order(epoch)
-        case DatasetSource():
-            order = source.order(epoch)
-        case _:
-            return None
-    numbers: list[int] = order[position * source.batch_size : (position + 1) * source.batch_size].tolist()
+    if not isinstance(source, TensorSource | DatasetSource):
+        return None
+    start, size = position * source.batch_size, source.batch_size
+    numbers: list[int] = source.order(epoch)[start : start + size].tolist()
     return numbers
 
 

@@ -241,11 +241,8 @@ class Worker:
         if self._lifeline is None:
             return Verdict.GO, False
         while isinstance(heard := self._lifeline.hear(), Orders):
-            self._ordered.follow(heard, self.loop.recipe.model, self._gradient_scale)
+            self._ordered.follow(heard, self.loop.recipe.model, lambda: self.loop.recipe.precision.scale)
         return heard, True
-
-    def _gradient_scale(self) -> float:
-        return self.loop.recipe.precision.scale
 
     # Checkpoints
 

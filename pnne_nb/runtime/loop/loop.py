@@ -317,14 +317,13 @@ class TrainingLoop:
 
     def _told_eased(self) -> Iterator[Eased]:
         while self._validation.eased:
-            yield Eased(self._eased(*self._validation.eased.pop(0)), validating=True)
-
-    def _eased(self, largest: int, pieces: int) -> AnomalyFrame:
-        message = (
-            f"Out of memory in the validation after step {self.steps} with {largest} examples at once: from here on, each "
-            f"of its batches is cut into {pieces} pieces, with the same result."
-        )
-        return AnomalyFrame(self.steps, "out-of-memory", message, hint="A smaller batch_size saves memory as well.")
+            largest, pieces = self._validation.eased.pop(0)
+            message = (
+                f"Out of memory in the validation after step {self.steps} with {largest} examples at once: from here on, "
+                f"each of its batches is cut into {pieces} pieces, with the same result."
+            )
+            hint = "A smaller batch_size saves memory as well."
+            yield Eased(AnomalyFrame(self.steps, "out-of-memory", message, hint=hint), validating=True)
 
     def validate(self) -> Generator[Validated | Eased, None, EpochFrame]:
         """Validate between two steps, with one event per batch, without changing the training.

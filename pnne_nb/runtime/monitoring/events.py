@@ -71,7 +71,7 @@ class Listeners:
         """Call the functions for this kind of frame, in the order in which they were added."""
         if not self._entries:
             return
-        topic = _topic_of(frame)
+        topic = _TOPICS[type(frame)]
         for wanted, function in self._entries:
             if wanted == topic:
                 name = getattr(function, "__qualname__", type(function).__name__)
@@ -83,17 +83,11 @@ class Listeners:
                     raise
 
 
-def _topic_of(frame: Told) -> Topic:
-    match frame:
-        case StepFrame():
-            return "step"
-        case EpochStartFrame():
-            return "epoch_start"
-        case EpochFrame():
-            return "epoch"
-        case StateFrame():
-            return "state"
-        case AnomalyFrame():
-            return "anomaly"
-        case CheckpointFrame():
-            return "checkpoint"
+_TOPICS: dict[type[Told], Topic] = {
+    StepFrame: "step",
+    EpochStartFrame: "epoch_start",
+    EpochFrame: "epoch",
+    StateFrame: "state",
+    AnomalyFrame: "anomaly",
+    CheckpointFrame: "checkpoint",
+}

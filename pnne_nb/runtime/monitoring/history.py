@@ -284,8 +284,7 @@ class History(Mapping[str, NDArray[np.float64]]):
             ArgumentError: Another `over`.
         """
         choose(over, ("epochs", "steps"), "over")
-        # Imported late: pandas takes half a second, and most trainings never make a table.
-        import pandas as pd  # noqa: PLC0415  # slow to import: imported late
+        import pandas as pd  # noqa: PLC0415  # it takes half a second, and most trainings never make a table
 
         if over == "epochs":
             columns: dict[str, Any] = {"step": self.steps("train_loss")} if "train_loss" in self else {}

@@ -24,8 +24,7 @@ def write_scalars(directory: Path, scalars: Iterable[tuple[str, int, float]]) ->
         TrainingError: TensorBoard is not installed.
     """
     try:
-        # Imported late: it is an extra, and takes a second.
-        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415  # an extra, imported late
+        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415  # an extra that takes a second to import
     except ImportError as error:
         raise TrainingError(
             "Event files are written by TensorBoard, which is not installed: pip install 'pnne_nb[tensorboard]'. "

@@ -136,8 +136,7 @@ def _own(metric: Metric, device: torch.device) -> Metric:
 
 
 def _from_torchmetrics(name: str, options: Mapping[str, Any], device: torch.device) -> Metric:
-    # Imported late on purpose: it takes two seconds, and most trainings do without.
-    import torchmetrics  # noqa: PLC0415  # takes two seconds to import
+    import torchmetrics  # noqa: PLC0415  # it takes two seconds to import, and most trainings do without
 
     classes = sorted(entry for entry in torchmetrics.__all__ if entry[0].isupper())
     known = [*dict.fromkeys(NAMES.values()), *classes]

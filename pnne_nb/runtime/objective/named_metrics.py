@@ -132,8 +132,7 @@ def _counting(choice: str, predicted: Tensor, expected: Tensor) -> Metric:
             return Accuracy()
         case "perplexity":
             return Perplexity()
-    # Imported late on purpose: it takes two seconds, and most trainings do without.
-    import torchmetrics  # noqa: PLC0415  # takes two seconds to import
+    import torchmetrics  # noqa: PLC0415  # it takes two seconds to import, and most trainings do without
 
     if choice == "r2":
         made: Any = torchmetrics.R2Score()

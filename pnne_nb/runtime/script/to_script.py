@@ -121,17 +121,17 @@ def _document(model: nn.Module) -> NodeGraph:
 
 def _tensors(recipe: Recipe, source: BatchSource, name: str) -> dict[str, Tensor]:
     """Return the arrays of a source in the form for the loss, by their names in the data file."""
-    match source:
-        case TensorSource(tensors=parts):
+    reader: object = source
+    if isinstance(source, DatasetSource) and source.template.collate_fn is default_collate:
+        reader = source if source.template.drop_last else source.template.dataset
+    match reader:
+        case TensorSource(tensors=parts) | TensorDataset(tensors=parts) | Rows(parts=parts):
             found = parts
-        case DatasetSource(template=given) if given.collate_fn is default_collate and not given.drop_last:
-            match given.dataset:
-                case TensorDataset(tensors=parts) | Rows(parts=parts):
-                    found = parts
-                case other:
-                    raise _foreign(name, type(other).__name__)
-        case other:
-            raise _foreign(name, type(other).__name__)
+        case _:
+            raise TrainingError(
+                f"{name}_data is read by {type(reader).__name__}, whose code a script cannot hold: give the examples as "
+                "arrays, such as (X, y)."
+            )
     if len(found) < 2:  # an input and a target
         raise TrainingError(f"{name}_data has no target, which the loss compares with.")
     found = (*found[:-1], _target(recipe, found))
@@ -148,12 +148,6 @@ def _target(recipe: Recipe, tensors: Sequence[Tensor]) -> Tensor:
         return target
     require_yes_and_no(target)
     return target.to(taken.dtype).reshape(-1, *taken.shape[1:])
-
-
-def _foreign(name: str, kind: str) -> TrainingError:
-    return TrainingError(
-        f"{name}_data is read by {kind}, whose code a script cannot hold: give the examples as arrays, such as (X, y)."
-    )
 
 
 def _weights(engine: TrainingEngine, recipe: Recipe) -> dict[str, Tensor]:
@@ -290,12 +284,12 @@ def _schedule(config: Config, recipe: Recipe, custom: dict[str, object]) -> tupl
     kind = type(recipe.schedule.scheduler).__name__
     options: dict[str, Any] = dict(choice[1]) if isinstance(choice, tuple) else {}
     scheduler: Any = recipe.schedule.scheduler
+    is_plateau = isinstance(scheduler, ReduceLROnPlateau)
     if kind == "OneCycleLR" and not callable(choice) and not {"epochs", "steps_per_epoch"} & options.keys():
         choice = (kind, {**options, "total_steps": scheduler.total_steps})
-    if isinstance(scheduler, ReduceLROnPlateau) and not callable(choice):
+    if is_plateau and not callable(choice):
         choice = (kind, {"mode": scheduler.mode, **options})
     text = _made("scheduler", choice, "torch.optim.lr_scheduler", "optimizer", custom)
-    is_plateau = isinstance(recipe.schedule.scheduler, ReduceLROnPlateau)
     if recipe.schedule.every == "step":
         return text, f"            scheduler.step({'loss' if is_plateau else ''})\n", ""
     if not is_plateau:

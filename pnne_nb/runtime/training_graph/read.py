@@ -262,7 +262,8 @@ class _Reading:
         node = self._nodes[self._into[loader]["dataset"][0]]
         if node.type != "Dataset":
             raise TrainingError(f"{loader}: its dataset comes from {node.name}, a {node.type}, instead of a Dataset.")
-        return DatasetNode(node.name, **node.properties).open(variables, sample)
+        settings: dict[str, Any] = dict(node.properties)
+        return DatasetNode(node.name, **settings).open(variables, sample)
 
     def _loader(self, name: str, data: Dataset[Any], collate: Collate) -> DataLoader[Any]:
         given: dict[str, Any] = dict(self._nodes[name].properties)

@@ -66,7 +66,6 @@ def strategy(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> St
     """Return the strategy of that name, one of `STRATEGIES`, with options of DistributedDataParallel for ``"ddp"``."""
     if name == "ddp":
         return Replicated(options)
-    # Imported late on purpose: it takes a second, and most trainings do without.
     from pnne_nb.runtime.distributed.launch.fully_sharded import FullySharded  # noqa: PLC0415  # slow to import, and seldom wanted
 
     return FullySharded()
