@@ -49,23 +49,8 @@ class Stateful(Protocol):
 PerBatch: TypeAlias = Callable[[Any, Any], Tensor]
 
 
-def accuracy(output: Tensor, target: Tensor) -> Tensor:
-    """Return the share of right predictions.
-
-    Shape:
-        - target: `[N]` or `[N, ...]`, numbers of classes; or as output, probabilities of C > 1 classes, or yes (1) and no (0).
-        - output: `[N, C, ...]`, scores of C > 1 classes, or `[N, ..., C]` if that is where the shapes agree; with yes and
-          no, logits of the target's shape or `[N, 1, ...]`, above 0 for yes.
-        - Returns: `[]`.
-
-    Raises:
-        TrainingError: The shapes do not go together.
-    """
-    return _hits(output, target).mean(dtype=torch.float32)
-
-
 def _hits(output: Tensor, target: Tensor) -> Tensor:
-    """Return which predictions are right as booleans `[N, ...]`; see `accuracy` for the shapes of the arguments."""
+    """Return which predictions are right as booleans `[N, ...]`; see `Accuracy` for the shapes of the arguments."""
     # By far the most frequent form; `len` of a tensor is Python, and takes as long as all the rest of this line.
     rows = output.dim() == 2 and target.dim() == 1 and not target.is_floating_point()
     if rows and output.shape[0] == target.shape[0] and output.shape[1] > 1:
@@ -75,7 +60,7 @@ def _hits(output: Tensor, target: Tensor) -> Tensor:
 
 
 def chosen_classes(output: Any, target: Any) -> tuple[Tensor, Tensor] | None:
-    """Return the classes that `output` chooses and those that `target` says, of equal shape, as `accuracy` reads them.
+    """Return the classes that `output` chooses and those that `target` says, of equal shape, as `Accuracy` reads them.
 
     None if the target holds quantities, or one of them is no tensor.
 
@@ -190,10 +175,15 @@ def load_metric(metric: Metric, state: dict[str, Any] | None) -> None:
 
 @final
 class Accuracy:
-    """The share of right predictions, see `accuracy`: counted on the device without waiting for it.
+    """The share of right predictions, counted on the device without waiting for it.
 
     Of targets that are measurements, not classes, and of outputs that are no tensor, it says nothing; the first batch
     decides.
+
+    Shape:
+        - target: `[N]` or `[N, ...]`, numbers of classes; or as output, probabilities of C > 1 classes, or yes (1) and no (0).
+        - output: `[N, C, ...]`, scores of C > 1 classes, or `[N, ..., C]` if that is where the shapes agree; with yes and
+          no, logits of the target's shape or `[N, 1, ...]`, above 0 for yes.
     """
 
     def __init__(self) -> None:
@@ -207,7 +197,11 @@ class Accuracy:
         return not self._measurements
 
     def update(self, output: Any, target: Any) -> None:
-        """Take one batch into account; for the shapes see `accuracy`."""
+        """Take one batch into account.
+
+        Raises:
+            TrainingError: The shapes do not go together.
+        """
         if not self._seen and not _are_comparable(output, target):
             self._measurements = 1
         if not self._measurements:
