@@ -29,18 +29,6 @@ class _Recorded(NamedTuple):
     outputs: Any
 
 
-def require_cuda(device: torch.device) -> None:
-    """Raise an error for a device without CUDA graphs.
-
-    Raises:
-        TrainingError: If it is no CUDA device.
-    """
-    if device.type != "cuda":
-        raise TrainingError(
-            f"cuda_graphs=True needs a CUDA device, and this engine runs on {device}: leave it out, or pass device='cuda'."
-        )
-
-
 @final
 class CudaGraphs:
     """Calls a model by replaying a graph that was recorded with inputs of the same sizes; not safe for several threads.

@@ -215,14 +215,16 @@ def _named(engine: TrainingEngine, data: Data | None) -> str:
 
 
 def _outputs(engine: TrainingEngine, data: Data | None) -> Generator[tuple[Batch, Any]]:
-    """Yield each batch of the data in order, with the model's output."""
     expect(engine, TrainingEngine, "engine", "a TrainingEngine", "pn.TrainingEngine(model, data) makes one.")
     recipe = engine._loop.recipe
     if not recipe.compares:
         raise TrainingError(
             "Output and target are compared by the model itself or by a step function, so nothing else can compare them."
         )
-    source = in_order(recipe.val or recipe.train) if data is None else _opened(engine, data)
+    if data is None:
+        source = in_order(recipe.val or recipe.train)
+    else:
+        source = open_source(data, "data", batch_size=engine.config.batch_size, seed=engine.config.seed)
     try:
         with engine.paused() as model, evaluating(model), torch.no_grad(), recipe.precision.autocast():
             for raw in source.batches(1):
@@ -234,11 +236,6 @@ def _outputs(engine: TrainingEngine, data: Data | None) -> Generator[tuple[Batch
                 yield Batch(inputs, named, target_for_loss(recipe.loss, output, target), given.examples), output
     finally:
         source.close()
-
-
-def _opened(engine: TrainingEngine, data: Data) -> BatchSource:
-    config = engine._session.config
-    return open_source(data, batch_size=config.batch_size, shuffle=False, seed=config.seed, num_workers=0, name="data")
 
 
 def in_order(source: BatchSource) -> BatchSource:
@@ -268,7 +265,6 @@ def _loss_of_each(loss: Callable[[Any, Any], Tensor], output: Any, batch: Batch)
 
 
 def _at(value: Any, place: int, examples: int) -> Any:
-    """Return one example of a batch as a batch of one."""
     return cut(value, slice(place, place + 1), examples)
 
 

@@ -105,13 +105,7 @@ def _previous(path: Path) -> Path:
 
 
 class Stored(NamedTuple):
-    """The contents of a checkpoint file, in any format.
-
-    Attributes:
-        state: In the form that it was written in.
-        format: The number of that form.
-        writer: What has written it, in words.
-    """
+    """The contents of a checkpoint file in the form with number `format`, and what has written it, in words."""
 
     state: dict[str, Any]
     format: int
@@ -253,7 +247,6 @@ def _candidates(path: Path) -> list[Path]:
 
 
 def _series(directory: Path) -> list[Path]:
-    """Return the numbered checkpoints, the newest first."""
     return sorted(filter(_number, directory.glob(f"[0-9]*-step-*{SUFFIX}")), key=_number, reverse=True)
 
 

@@ -44,11 +44,7 @@ def register_dataset(name: str) -> Callable[[Factory], Factory]:
 
 
 class DatasetNode(msgspec.Struct, frozen=True):
-    """The properties of one Dataset node; see its spec.
-
-    Attributes:
-        label: Name of the node, for messages.
-    """
+    """The properties of one Dataset node; see its spec. The `label` is its name, for messages."""
 
     label: str
     source: str = "digits"
@@ -60,11 +56,9 @@ class DatasetNode(msgspec.Struct, frozen=True):
     standardize: bool = False
 
     def open(self, given: Mapping[str, Any], sample: tuple[int | str, ...] | None = None) -> Dataset[Any]:
-        """Return the examples, as a dataset of (input, target).
+        """Return the examples, as a dataset of (input, target); `given` are the notebook's variables by name.
 
-        Args:
-            given: The notebook's variables by name.
-            sample: Shape of the Input node that they are for, or None; digits are laid out as it says.
+        Digits are laid out as the shape of the Input node that they are for, `sample`, says.
 
         Raises:
             TrainingError: There are none, or they cannot be trained on; the message names the node.

@@ -44,12 +44,12 @@ _ACCEPTED = (
 
 def open_source(
     data: Data | None,
+    name: str,
     *,
     batch_size: int,
-    shuffle: bool,
-    seed: int,
-    num_workers: int,
-    name: str,
+    shuffle: bool = False,
+    seed: int = 0,
+    num_workers: int = 0,
     pin_memory: bool = False,
 ) -> BatchSource:
     """Make a source of batches.
@@ -57,11 +57,11 @@ def open_source(
     Args:
         data: A ``DataLoader`` (which decides itself about batch size, order and workers), a ``Dataset``,
             or arrays with the examples along the first dimension, in a sequence or by name. None is refused.
+        name: What to call the data in messages, e.g. ``"train_data"``.
         batch_size: Examples in a batch.
         shuffle: Whether each epoch has an order of its own.
         seed: Decides about the order.
         num_workers: Processes that load a ``Dataset``; 0 loads in the training thread.
-        name: What to call the data in messages, e.g. ``"train_data"``.
         pin_memory: Whether batches of a ``Dataset`` are put where a GPU can fetch them while it computes.
 
     Raises:
@@ -280,9 +280,6 @@ class Arrays(Dataset[Any]):
     """Tensors in tuples and mappings, as ``{"input": X, "target": y}`` or ``(X, (y0, y1))``.
 
     The first dimension of each counts the examples.
-
-    Attributes:
-        arrays: All of them.
     """
 
     def __init__(self, arrays: Any) -> None:

@@ -57,12 +57,7 @@ class BatchSource(Protocol):
 
 
 class Share(msgspec.Struct, frozen=True):
-    """One process's part of each batch in a training of several processes.
-
-    Attributes:
-        rank: Number of the process, from 0.
-        count: How many there are.
-    """
+    """The part of each batch that process number `rank`, from 0, of `count` processes takes in a joint training."""
 
     rank: int = 0
     count: int = 1

@@ -158,7 +158,6 @@ def _exit_codes(workers: Sequence[BaseProcess]) -> list[int]:
 
 
 def _said(code: int) -> str:
-    """Return a message about how a worker has died, and what to do."""
     if code == 0:
         return "(exit code 0). Something in the dataset has ended it, such as sys.exit() or a KeyboardInterrupt."
     if code == -signal.SIGBUS:

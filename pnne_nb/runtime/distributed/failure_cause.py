@@ -25,13 +25,7 @@ _CUT_OFF = frozenset({"RuntimeError", "DistBackendError", "DistNetworkError"})
 def hear(
     board: Switchboard, inbox: deque[tuple[WorkerLine, FromWorker | None]], silent: set[WorkerLine], first: Broke
 ) -> list[Broke] | WorkerLine:
-    """Collect the error reports of all processes after a failure.
-
-    Args:
-        board: Where their words come in.
-        inbox: What has come in already; emptied.
-        silent: The lines of those that have said nothing yet.
-        first: The complaint that came first.
+    """Collect the error reports of all processes after the `first` one, from the `inbox` and from those that are still `silent`.
 
     Returns:
         All complaints; or the line of a process that has died without a word, which is what the others complain about.

@@ -24,11 +24,7 @@ _LOOK_EVERY = 0.25
 
 @final
 class Spectators:
-    """Represents the probes of an engine towards the group that runs its steps.
-
-    Args:
-        observers: The engine's.
-    """
+    """Represents the probes of an engine towards the group that runs its steps."""
 
     def __init__(self, observers: Observers) -> None:
         self._observers = observers
@@ -70,15 +66,7 @@ class Spectators:
 
 @final
 class Ordered:
-    """Observes steps by the engine's latest orders, and sends the frames.
-
-    Args:
-        measure: Makes the probes.
-        tell: Takes what is to be told.
-
-    Attributes:
-        observers: Of the loop.
-    """
+    """Observes the steps of a loop by the engine's latest orders, with probes that `measure` makes, and tells the frames."""
 
     def __init__(self, measure: Measure, tell: Callable[[Observed], None]) -> None:
         self.observers = Observers(lambda frames: tell(Observed(None, list(frames))))

@@ -310,7 +310,6 @@ class TrainingGroup:
         return Restarted(AnomalyFrame(step=self.steps, kind="worker-restarted", message=message))
 
     def _adopt(self, kept: Kept) -> dict[str, Any]:
-        """Load the group's state into the engine's loop."""
         state = self._state(kept)
         self._loop.load_state_dict(state["loop"])
         self._is_current = True

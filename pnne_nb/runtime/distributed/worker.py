@@ -73,15 +73,8 @@ _LARGEST = (1 << 32) - (1 << 16)
 class Worker:
     """The training of this process.
 
-    Args:
-        options: From the command line.
-        group: All processes.
-        lifeline: To the engine, or None.
-        luggage: What the engine has handed over beside the files.
-        measure: Makes the probes that the engine orders.
-
-    Attributes:
-        saved: Whether a failure has left a checkpoint of the state just before it.
+    `measure` makes the probes that the engine orders. When a failure has left a checkpoint of the state just before it,
+    `saved` is True.
     """
 
     def __init__(
@@ -235,7 +228,6 @@ class Worker:
                 self._tell(Obeyed(kept))
 
     def _wanted(self) -> tuple[Verdict, bool]:
-        """Return the next verdict, and whether it comes from the engine."""
         if time.monotonic() - self._saved_at > max(_SAVE_EVERY, 100 * self._cost):
             return Verdict.SAVE, False
         if self._lifeline is None:

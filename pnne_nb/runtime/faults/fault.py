@@ -113,7 +113,6 @@ class Fault(msgspec.Struct, frozen=True):
         return "\n".join([f"Batch {self.batch} of epoch {self.epoch}{self._numbers}:", *lines])
 
     def _shown(self, rows: Sequence[int]) -> Iterator[tuple[str, str]]:
-        """Yield the values of the first examples, by tensor name and row."""
         for row in rows[:_SHOWN]:
             for name, tensor in self.given.items():
                 if tensor.dim() and 0 <= row - self.first < tensor.shape[0]:

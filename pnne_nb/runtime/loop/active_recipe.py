@@ -20,11 +20,9 @@ from pnne_nb.runtime.setup.recipe import Recipe
 
 @final
 class ActiveRecipe:
-    """The current recipe; it prepares batches for its model and counts them in its metrics.
+    """The current recipe, which `adopt` exchanges; it prepares batches for its model and counts them in its metrics.
 
-    Attributes:
-        recipe: The current one, until `adopt` exchanges it.
-        reduction: How its loss function combines the examples of a batch.
+    Its `reduction` is how its loss function combines the examples of a batch.
     """
 
     def __init__(self, recipe: Recipe) -> None:

@@ -21,7 +21,7 @@ from pnne_nb.runtime.loop.validation import Validation
 from pnne_nb.runtime.monitoring.probes import Observers
 from pnne_nb.runtime.objective.metrics import load_metric, reset, results, saved_metric
 from pnne_nb.runtime.objective.step_logs import ALONE, Means
-from pnne_nb.runtime.setup.device_map import devices_of
+from pnne_nb.runtime.setup.devices import devices_of
 from pnne_nb.runtime.setup.precision import Precision
 from pnne_nb.runtime.setup.recipe import Recipe, require_validation
 from pnne_nb.runtime.thread.foreign_calls import ForeignCalls, is_left_behind
@@ -382,7 +382,6 @@ class TrainingLoop:
         }
 
     def _next_randomness(self) -> Mapping[str, Any]:
-        """Return the random states with which the training continues."""
         if self._is_untouched:
             return self._epoch_randomness  # to open the epoch draws the numbers since
         return self._validation.began_with or self._randomness.state_dict()

@@ -155,11 +155,7 @@ class Stepper:
         self._of: Sequence[int] = ()
 
     def make(self, group: Sequence[Any], place: StepPlace) -> StepResult:
-        """Make one step; if memory is too small, repeat it with smaller pieces of the batches.
-
-        Args:
-            group: Raw batches whose gradients are added up.
-            place: Of the step in the training; for messages and observers.
+        """Make one step from raw batches, whose gradients are added up; if memory is too small, repeat it with smaller pieces.
 
         Raises:
             NotFiniteError: The loss or a gradient is NaN or infinite.

@@ -31,13 +31,7 @@ _LEAST: Final = 20
 
 
 class StepSnapshot(NamedTuple):
-    """The state of a training between two steps.
-
-    Attributes:
-        step: Steps that were done.
-        state: From `TrainingLoop.state_dict`, copied, on the CPU.
-        nbytes: Memory of its tensors.
-    """
+    """The state of a training after so many steps, copied to the CPU, and the memory of its tensors in bytes."""
 
     step: int
     state: dict[str, Any]

@@ -150,7 +150,6 @@ class Validation:
         self._under_way = self._found = None
 
     def _examples(self, judged: list[tuple[Batch, Any, float]]) -> float:
-        """Return the number of examples of a whole batch, in all processes."""
         return self._active.recipe.peers.sum([float(sum(batch.examples for batch, _, _ in judged if batch.counts))])[0]
 
     def _judged(self, raw: Any) -> list[tuple[Batch, Any, float]]:

@@ -98,7 +98,6 @@ def without_memory(model: nn.Module) -> dict[int, Any]:
 
 
 def _optimizer_state(optimizer: torch.optim.Optimizer, memo: dict[int, Any], *, or_else: int) -> int:
-    """Return the optimizer state after a step, computed on the meta device if possible."""
     try:
         imagined = copy.deepcopy(optimizer, memo)
         for group in imagined.param_groups:

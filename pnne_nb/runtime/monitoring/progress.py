@@ -20,12 +20,7 @@ _STANDS: Final = 0.05
 
 @final
 class Progress:
-    """Measures the speed of a training.
-
-    Args:
-        batches: Batches in an epoch, or None.
-        accumulate: Batches in an optimizer step.
-    """
+    """Measures the speed of a training, whose epochs have so many batches, or None, and whose steps take `accumulate` of them."""
 
     def __init__(self, batches: int | None, accumulate: int) -> None:
         self._batches = batches

@@ -79,7 +79,6 @@ def loss_for(output: Any, target: Any) -> LossChoice:
 
 
 def _for_one_output(output: Tensor, target: Tensor) -> LossChoice:
-    """Choose the loss for integer targets and a model with one output `[1, ...]` per example."""
     if target.shape[1:].numel() != 1:
         raise TargetError(
             f"The model has one output, and the targets are whole numbers of shape {_batch(target)}: give the last layer "
@@ -155,7 +154,6 @@ def _sizes(tensor: Tensor) -> list[int]:
 
 
 def _whole_numbers_like_outputs(target: Tensor) -> str:
-    """Return a message about one integer per output, which CrossEntropyLoss takes only as floats."""
     rows = target.flatten(1)
     if bool(((rows == 0) | (rows == 1)).all()):
         one_hot = bool((rows.sum(1) == 1).all())
@@ -169,7 +167,6 @@ def _whole_numbers_like_outputs(target: Tensor) -> str:
 
 
 def _unlike(output: Tensor, target: Tensor) -> str:
-    """Return a message about floats of another shape than the output."""
     shapes = f"The model's output has shape {_batch(output)}, the targets are floats of shape {_batch(target)}"
     if output[0].numel() == target[0].numel():
         sizes = ", ".join(map(str, (-1, *output.shape[1:])))

@@ -92,7 +92,6 @@ def _compared(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _class_dimension(output: Tensor, target: Tensor) -> int:
-    """Return the dimension in which `output` has the scores of the classes."""
     dim = 1 if output.dim() > 1 and output.shape[:1] + output.shape[2:] == target.shape else -1
     if dim == -1 and output.shape[:-1] != target.shape:
         raise TrainingError(
@@ -278,7 +277,6 @@ def reset(metrics: Mapping[str, Metric]) -> None:
 
 @contextmanager
 def _named(name: str, doing: str) -> Iterator[None]:
-    """Add a note with the metric's name to an error in this block."""
     try:
         yield
     except Exception as error:

@@ -75,7 +75,6 @@ def to_script(engine: TrainingEngine, path: str | Path | None = None) -> str:
 
 
 def _require_plain(engine: TrainingEngine, config: Config, recipe: Recipe) -> None:
-    """Raise an error if the script would behave differently from the engine."""
     refused = {
         "step_function": (config.step_function is not None, "give a loss instead"),
         "stateful": (bool(config.stateful), "make an engine without it"),
@@ -151,7 +150,6 @@ def _target(recipe: Recipe, tensors: Sequence[Tensor]) -> Tensor:
 
 
 def _weights(engine: TrainingEngine, recipe: Recipe) -> dict[str, Tensor]:
-    """Return the initial weights of the training."""
     if engine.progress.step:
         raise TrainingError(
             "The model was given as a module, and the weights that it began with are gone: write the script before the "
@@ -327,7 +325,6 @@ def _batch_size(source: BatchSource | None, config: Config) -> int:
 
 
 def _split(source: str) -> tuple[str, str]:
-    """Return the import statements at the head of a source, and the rest."""
     tree = ast.parse(source)
     ends = [each.end_lineno or 0 for each in tree.body if isinstance(each, ast.Import | ast.ImportFrom)]
     count = max(ends, default=0)

@@ -53,14 +53,7 @@ def load(
 def differences(
     state: Mapping[str, Any], loop: TrainingLoop, config: Config, document: str | None
 ) -> list[AnomalyFrame]:
-    """Return notices for a training that resumes with other data or another graph than the checkpoint's.
-
-    Args:
-        state: What the checkpoint holds.
-        loop: Has its state.
-        config: Of the training.
-        document: Its graph as text, or None.
-    """
+    """Return notices for a training that resumes with other data, or another graph (as text), than the checkpoint's."""
     graph = None if document is None else _other_graph(state["graph"], document, loop.steps)
     return [found for found in (_other_order(state, loop, config), graph) if found is not None]
 

@@ -18,16 +18,7 @@ from pnne_nb.telemetry.frames import CheckpointFrame
 
 @final
 class CheckpointSchedule:
-    """Writes the regular checkpoints, the best and the last one.
-
-    Args:
-        directory: Where they are kept, or None.
-        every: When one is due.
-        state_dict: Returns what a checkpoint holds.
-        executor: Makes the steps.
-        reports: Take the news of each checkpoint.
-        notices: Take what went wrong.
-    """
+    """Writes the regular checkpoints into `directory`, one `every` so often, the best and the last one."""
 
     def __init__(
         self,

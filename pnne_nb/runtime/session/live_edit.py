@@ -22,7 +22,7 @@ from pnne_nb.runtime.loop.loop import TrainingLoop
 from pnne_nb.runtime.monitoring.history import EDITED
 from pnne_nb.runtime.optim.optimizers import parameter_groups
 from pnne_nb.runtime.setup.config import Config
-from pnne_nb.runtime.setup.device_map import placed_paths, settle
+from pnne_nb.runtime.setup.devices import placed_paths, settle
 from pnne_nb.runtime.setup.models import input_shapes
 from pnne_nb.runtime.setup.recipe import Recipe
 from pnne_nb.runtime.thread.rng import key_of, seeded_globals

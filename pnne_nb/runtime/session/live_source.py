@@ -29,11 +29,7 @@ from pnne_nb.telemetry.frames import AnomalyFrame
 
 
 class LiveSource(ABC):
-    """A document that a training follows when it is edited.
-
-    Attributes:
-        drawing: The training graph, or None if only the model has a graph.
-    """
+    """A document that a training follows when it is edited; the `drawing` is None if only the model has a graph."""
 
     drawing: Drawing | None = None
 
@@ -115,10 +111,7 @@ class EditedGraph(LiveSource):
 class EditedTraining(LiveSource):
     """A training graph, in which the model, losses, metrics and the optimizer's settings may be edited.
 
-    Args:
-        graph: The document.
-        variables: What its Dataset nodes find by name.
-        drawn: What the graph said when the engine was made.
+    Its Dataset nodes find the `variables`; it was `drawn` so when the engine was made.
     """
 
     def __init__(self, graph: NodeGraph, variables: Mapping[str, Any], drawn: DrawnTraining) -> None:

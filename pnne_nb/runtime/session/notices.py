@@ -31,8 +31,7 @@ _LESS_MEMORY = (
 class Notices:
     """Finds problems that deserve a notice, and announces each kind once.
 
-    Attributes:
-        goal_compared: Whether what a step measures was compared with the goal in this run, or need not be.
+    What a step measures is compared with the goal once in a run; `goal_compared` says that it was, or need not be.
     """
 
     def __init__(self, executor: Executor, reports: Reports) -> None:

@@ -28,15 +28,7 @@ REWOUND = "rewound"
 
 @final
 class Rewind:
-    """Goes back in a training that does not run.
-
-    Args:
-        control: Of its thread.
-        executor: Has its loop.
-        reports: Are cut, and told.
-        observers: See nothing of steps that are made again.
-        threads: Returns how many threads torch uses for it.
-    """
+    """Goes back in a training that does not run; `threads` returns how many threads torch uses for it."""
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ from pnne_nb.runtime.session.rewind import Rewind
 from pnne_nb.runtime.session.training_registry import require_own
 from pnne_nb.runtime.setup.cadence import as_every
 from pnne_nb.runtime.setup.config import Config
-from pnne_nb.runtime.setup.device_map import placed_paths
+from pnne_nb.runtime.setup.devices import placed_paths
 from pnne_nb.runtime.setup.loss_choice import choose_loss
 from pnne_nb.runtime.setup.models import as_module, input_shapes, make_weights
 from pnne_nb.runtime.thread.control import Control
@@ -308,7 +308,6 @@ class Session:
         self._rest()
 
     def _rest(self) -> None:
-        """Forget an earlier failure."""
         self.error = None
         self._rest_only = True
         self.control.end("stopped", self._keep)

@@ -51,7 +51,6 @@ def choose_loss(config: Config, model: nn.Module, data: BatchSource) -> tuple[Co
 
 
 def _first(data: BatchSource, count: int) -> Batch | None:
-    """Return the first examples, or None for a stream."""
     if not isinstance(data, (TensorSource, DatasetSource, StreamSource)):
         return None
     raw = data.first(count)

@@ -102,7 +102,7 @@ def make_weights(model: nn.Module, data: BatchSource, seed: int, *, wants_target
     """Initialise lazy layers of `model` from the first example.
 
     Args:
-        model: Made whole in place; in eval mode meanwhile, so that nothing else of it changes.
+        model: Completed in place; in eval mode meanwhile, so that nothing else of it changes.
         data: What it is trained on.
         seed: Decides about the weights.
         wants_target: Whether a batch holds a target beside the inputs.

@@ -145,10 +145,7 @@ class Control:
         return self.in_training_thread() or has_turn()
 
     def launch(self, steps: int | None = None) -> bool:
-        """Claim the right to start a training thread.
-
-        Args:
-            steps: Halt after so many optimizer steps; None runs on.
+        """Claim the right to start a training thread, which halts after so many steps, or runs on with None.
 
         Returns:
             False if a thread is at work already; then nothing has changed.

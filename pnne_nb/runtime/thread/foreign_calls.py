@@ -50,7 +50,6 @@ def thread_ended() -> None:
 
 
 def _raise_in(thread: int, error: type[BaseException]) -> None:
-    """Raise `error` in `thread` when it next runs Python."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
 
 

@@ -39,11 +39,7 @@ def plain(tensor: Tensor) -> Tensor:
 
 
 class GuardedModel(Protocol):
-    """A live model whose uses outside its training are detected; see `model_guard.SharedModel`.
-
-    Attributes:
-        model: The live model.
-    """
+    """A live model whose uses outside its training are detected; see `model_guard.SharedModel`."""
 
     model: nn.Module
 

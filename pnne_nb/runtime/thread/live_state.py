@@ -166,13 +166,7 @@ class Surroundings:
 
 @final
 class ChangeWatch:
-    """Reports unintended changes of a training by cells and threads, once for each name.
-
-    Args:
-        model: The live model.
-        belongings: Says what the training works with beside it.
-        tell: Takes what happened, and what to do.
-    """
+    """Tells unintended changes of a training by cells and threads, once for each name: what happened, and what to do."""
 
     def __init__(
         self,
@@ -282,7 +276,6 @@ class ChangeWatch:
 
 
 def _named_tensors(model: nn.Module, belongings: Belongings | None) -> Iterator[tuple[str, Tensor]]:
-    """Yield the parameters of a model and their optimizer state."""
     yield from model.named_parameters()
     if belongings is not None:
         for name, values in _states(model, belongings.optimizer):
@@ -366,7 +359,6 @@ def _is_ours(hook: Callable[..., object]) -> bool:
 
 
 def _sample(tensor: Tensor) -> Tensor:
-    """Return a sample of a large tensor, or all of a small one."""
     if tensor.layout is not torch.strided or tensor.nbytes <= _WHOLE:
         return tensor
     flat = tensor.detach().flatten() if tensor.is_contiguous() else tensor.detach().select(-1, 0).flatten()

@@ -33,11 +33,7 @@ class BufferSnapshot:
 
 @final
 class Modes:
-    """Holds a model in train or eval mode.
-
-    Attributes:
-        buffers: The model's buffers as they were before the step under way.
-    """
+    """Holds a model in train or eval mode, and its buffers as they were before the step under way."""
 
     def __init__(self) -> None:
         self.buffers = BufferSnapshot(())

@@ -46,8 +46,7 @@ from pnne_nb.runtime.training_graph.split import (
 class DrawnTraining(NamedTuple):
     """The contents of a training graph.
 
-    Attributes:
-        block: The Subgraph node that the model is, or an empty text if it is drawn among the training nodes.
+    Its `block` is the Subgraph node that the model is, or an empty text if the model is drawn among the training nodes.
     """
 
     model: NodeGraph
@@ -202,7 +201,6 @@ class _Reading:
         )
 
     def _losses(self, optimizers: list[str]) -> list[tuple[End, float]]:
-        """Return the source of each term of the loss, and its weight."""
         wired = [source for name in optimizers for port, source in self._into[name].items() if port.startswith("loss_")]
         if not wired:
             # Drawn, but not connected to the optimizer: what else could it be for?

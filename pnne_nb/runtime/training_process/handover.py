@@ -22,6 +22,7 @@ from pnne_nb.errors import Diagnostic, ExecutionError, TrainingError
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, StreamSource
+from pnne_nb.runtime.distributed.transport.pickled_objects import blank
 from pnne_nb.runtime.faults.error_messages import in_a_sentence, in_brief
 from pnne_nb.runtime.setup.cadence import Every
 from pnne_nb.runtime.setup.recipe import Recipe
@@ -119,12 +120,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         """Pickle an optimizer with all its attributes; its own method keeps three, too few for LBFGS."""
         if isinstance(value, Optimizer):
             # A scheduler has wrapped its step in order to see whether a warning is due.
-            return _blank, (type(value),), {name: held for name, held in vars(value).items() if name != "step"}
+            return blank, (type(value),), {name: held for name, held in vars(value).items() if name != "step"}
         return super().reducer_override(value)
-
-
-def _blank(kind: type[Optimizer]) -> Optimizer:
-    return kind.__new__(kind)
 
 
 @final

@@ -28,12 +28,7 @@ _SECONDS_TO_DIE = 5.0
 
 @final
 class Forked:
-    """A training process that the server has forked or will fork.
-
-    Attributes:
-        connection: To it.
-        status: File descriptor that can be read when it has ended.
-    """
+    """A training process that the server has forked or will fork; its file descriptor `status` can be read when it has ended."""
 
     def __init__(self, connection: socket.socket, status: int, crashes: IO[bytes]) -> None:
         self.connection = connection

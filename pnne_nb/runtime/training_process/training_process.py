@@ -418,7 +418,6 @@ class TrainingProcess:
     # Where the training is
 
     def _adopt(self, state: Parcel) -> None:
-        """Load the state that the process has sent into the engine's loop."""
         self._load(state)
         self._is_at(state)
 
@@ -461,7 +460,6 @@ class TrainingProcess:
     # What goes wrong
 
     def _obey(self) -> None:
-        """Send the engine's pending commands to the process."""
         if not self._running:
             return
         self.wake()
@@ -482,7 +480,6 @@ class TrainingProcess:
             self._send(GiveUp())
 
     def _end_at_once(self) -> None:
-        """End a process that does not halt, without waiting for it."""
         assert self._link is not None
         self._link.kill()
         doing = self.doing
@@ -491,7 +488,6 @@ class TrainingProcess:
         self._reports.announce(AnomalyFrame(self.steps, "process-killed", message))
 
     def _place(self) -> str:
-        """Return a message with the place of the engine, and what to do."""
         return (
             f"Step {self._told} was the last that it reported. The engine is at step {self.steps}, the last that it "
             "reported completely: start() or start(process=True) goes on from there."

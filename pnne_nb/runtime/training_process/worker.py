@@ -58,7 +58,7 @@ _STEP, _EPOCH, _CHECKPOINT = frozenset(("step",)), frozenset(("epoch",)), frozen
 
 @final
 class ProcessWorker:
-    """The training of this process.
+    """The training of this process, which obeys the kernel at the other end of `line`.
 
     Args:
         recipe: What to train.
@@ -141,7 +141,6 @@ class ProcessWorker:
         return topics | _CHECKPOINT if due else topics
 
     def _meaning(self, event: Event) -> tuple[frozenset[str], bool]:
-        """Return the topics of an event, and whether the kernel writes a checkpoint after it."""
         every = self._save_every
         match event:
             case Stepped(frame=StepFrame(step=step)):
@@ -188,10 +187,7 @@ class ProcessWorker:
 def main(connection: socket.socket, crashes: int, measure: Measure) -> NoReturn:
     """Run the training that the kernel hands over, and end the process.
 
-    Args:
-        connection: To the kernel.
-        crashes: File descriptor for what Python says of a crash.
-        measure: Makes the probes that the kernel orders.
+    What Python says of a crash goes to the file `crashes`; `measure` makes the probes that the kernel orders.
     """
     faulthandler.enable(crashes)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -34,7 +34,6 @@ class Packed(NamedTuple):
     """A packed run.
 
     Attributes:
-        plan: What was asked for.
         directory: Where data, checkpoints and logs are.
         here: The command that starts this machine's processes, with its arguments.
         printed: The same, as a person types it on any machine.

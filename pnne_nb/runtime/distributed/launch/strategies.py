@@ -21,12 +21,9 @@ class Strategy(Protocol):
     def prepare(
         self, model: nn.Module, device: torch.device, joint: JointStep | None = None
     ) -> Callable[..., Any] | None:
-        """Make `model` ready, in place.
+        """Turn `model`, in place, into what each process keeps of it on `device`.
 
-        Args:
-            model: Becomes what each process keeps of it.
-            device: Where it goes.
-            joint: The step that is made with it, if it is a step function's.
+        If the step is a step function's, it is made with the model as `joint`.
 
         Returns:
             What runs in training in the place of the model, or of the step; None if that is itself.

@@ -73,12 +73,7 @@ class _Drawn(msgspec.Struct, frozen=True, tag=True):
 
 
 class Drawing(NamedTuple):
-    """A training that was drawn.
-
-    Attributes:
-        graph: As text.
-        variables: Where its Dataset nodes found their variables, by name.
-    """
+    """A training that was drawn: its graph as text, and the variables of its Dataset nodes, by name."""
 
     graph: str
     variables: Mapping[str, Any]
@@ -93,16 +88,9 @@ class Drawing(NamedTuple):
 
 @final
 class Packing:
-    """The data of one run, on its way into a file.
+    """The data of one run, on its way into a file; of a drawn training, it is made again from the settings of the nodes.
 
-    Args:
-        train: What an engine trains on.
-        val: What it validates on.
-        drawing: If the training is drawn; then its data is made again from the settings of the nodes.
-        hands_over: Whether objects can be handed to the processes.
-
-    Attributes:
-        handed: What no file holds, by its name in the `Luggage`.
+    What no file can hold is `handed` over to the processes, by its name in the `Luggage`, if `hands_over` allows that.
 
     Raises:
         TrainingError: The data exists in this process only.
@@ -179,7 +167,6 @@ class Packing:
 
 
 def _are_arrays(value: Any) -> bool:
-    """Return whether a file can hold a variable."""
     return _tensors_of(value) is not None or isinstance(value, (tuple, list, Tensor, np.ndarray))
 
 
@@ -218,13 +205,7 @@ def _tensors_of(dataset: object) -> tuple[Tensor, ...] | None:
 
 
 class Unpacked(NamedTuple):
-    """The data of a run.
-
-    Attributes:
-        train: None if the training is drawn.
-        val: None if the training is drawn, or there is none.
-        drawing: If the training is drawn.
-    """
+    """The data of a run; of one that was drawn, only the drawing."""
 
     train: Data | None
     val: Data | None

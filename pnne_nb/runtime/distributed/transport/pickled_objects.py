@@ -35,11 +35,7 @@ _FRESH = ("step", "state")
 
 
 class Loading(msgspec.Struct, frozen=True):
-    """A dataset, and how it is batched.
-
-    Attributes:
-        options: Further arguments of the ``DataLoader``.
-    """
+    """A dataset, and how it is batched: further arguments of the ``DataLoader``."""
 
     dataset: Dataset[Any]
     options: Mapping[str, Any]
@@ -111,11 +107,7 @@ def unpacked(packed: bytes) -> Luggage:
 
 @final
 class Tied:
-    """Objects on their way to another copy of `model`.
-
-    Args:
-        objects: By name. An optimizer or a scheduler among them is that of the training.
-        model: What they may know.
+    """The `objects`, by name, pickled without `model`; an optimizer or a scheduler among them is that of the training.
 
     Attributes:
         packed: As bytes.
@@ -176,11 +168,12 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         """Pickle an optimizer with all its attributes; its own method keeps three, too few for LBFGS."""
         if isinstance(value, Optimizer):
             kept = {name: held for name, held in vars(value).items() if name not in _FRESH}
-            return _blank, (type(value),), {**kept, "state": type(value.state)(dict)}
+            return blank, (type(value),), {**kept, "state": type(value.state)(dict)}
         return super().reducer_override(value)
 
 
-def _blank(kind: type[Optimizer]) -> Optimizer:
+def blank(kind: type[Optimizer]) -> Optimizer:
+    """Return an optimizer without attributes, which a pickle brings."""
     return kind.__new__(kind)
 
 
@@ -211,7 +204,6 @@ def packed_arguments(objects: Mapping[str, Any], model: nn.Module) -> Tied:
 
 
 def _culprit(objects: Mapping[str, Any], model: nn.Module) -> str:
-    """Name the argument that cannot be pickled."""
     for name, value in objects.items():
         try:
             # A scheduler comes with its optimizer.

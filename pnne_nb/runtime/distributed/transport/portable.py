@@ -14,7 +14,7 @@ from pnne_nb.compiler import from_module
 from pnne_nb.errors import CompileError, TrainingError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.schema.registry import registry
-from pnne_nb.runtime.setup.device_map import devices_of, placed_paths
+from pnne_nb.runtime.setup.devices import devices_of, placed_paths
 from pnne_nb.runtime.setup.recipe import Recipe
 from pnne_nb.runtime.thread.rng import seeded_globals
 

@@ -24,10 +24,7 @@ class _Message(msgspec.Struct, frozen=True, tag=True):
 class Hello(_Message, frozen=True):
     """The first message of every process on the engine's machine.
 
-    Attributes:
-        rank: Its number in the group.
-        pid: Its number in the operating system.
-        restart: How often the group was started again before.
+    It has its number in the group (`rank`) and in the operating system, and how often the group was restarted before.
     """
 
     rank: int
@@ -36,11 +33,7 @@ class Hello(_Message, frozen=True):
 
 
 class Ready(_Message, frozen=True):
-    """One process, for all of them: the group waits for its first verdict.
-
-    Attributes:
-        step: Steps that were made before.
-    """
+    """One process, for all of them: the group waits for its first verdict, after so many steps."""
 
     step: int
 
@@ -95,12 +88,7 @@ class Observed(_Message, frozen=True):
 
 
 class Refused(_Message, frozen=True):
-    """A checkpoint could not be written, and no request waits for it; sent by one process for all of them.
-
-    Attributes:
-        step: Steps made so far.
-        message: Why, and which one is the newest.
-    """
+    """A checkpoint could not be written, and no request waits for it; the message says why, and which one is the newest."""
 
     step: int
     message: str
