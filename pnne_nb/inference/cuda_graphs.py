@@ -31,13 +31,10 @@ class _Recorded(NamedTuple):
 
 @final
 class CudaGraphs:
-    """Calls a model by replaying a graph that was recorded with inputs of the same sizes; not safe for several threads.
+    """Calls `model`, in eval mode on the CUDA device `device`, by replaying a graph recorded with inputs of the same sizes.
 
-    Inputs are copied into memory that stays, and outputs out of it, so that each call has results of its own.
-
-    Args:
-        model: In eval mode on a CUDA device.
-        device: That device.
+    Inputs are copied into memory that stays, and outputs out of it, so that each call has results of its own. Not safe for
+    several threads.
     """
 
     def __init__(self, model: nn.Module, device: torch.device) -> None:

@@ -64,7 +64,6 @@ class Examples:
 
     @property
     def count(self) -> int:
-        """Number of held-out examples."""
         return sum(batch.examples for batch in self.held_out)
 
 

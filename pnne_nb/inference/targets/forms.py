@@ -66,13 +66,9 @@ class Built:
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """The inputs for building forms.
+    """The inputs for building forms: the `model` is in eval mode on the CPU, the batch `inputs` is timed.
 
-    Attributes:
-        model: In eval mode on the CPU.
-        inputs: The batch that is timed.
-        folder: For files.
-        quantized: The model in int8, made when it is first asked for.
+    The model in int8, `quantized`, is made when it is first asked for.
     """
 
     model: nn.Module
@@ -87,9 +83,7 @@ class Form:
     """One form.
 
     Attributes:
-        name: As the table has it.
         needs: What the machine that runs it needs.
-        build: Builds it.
         slow: Whether building takes minutes.
         precision: What the layers compute in: ``"float32"``, or what the model is converted to.
     """
@@ -101,12 +95,12 @@ class Form:
     precision: str = "float32"
 
 
-def _eager(shop: Workshop) -> Built:
+def _eager(shop: Workshop, model: nn.Module, mode: type[torch.no_grad | torch.inference_mode]) -> Built:
     def run(*inputs: Tensor) -> Outputs:
-        with torch.no_grad():
-            return shop.model(*inputs)
+        with mode():
+            return model(*inputs)
 
-    return Built(run, state_bytes(shop.model), _tensors(shop, shop.model, run))
+    return Built(run, state_bytes(model), _tensors(shop, model, run))
 
 
 def _channels_last(shop: Workshop) -> Built:
@@ -122,7 +116,7 @@ def _channels_last(shop: Workshop) -> Built:
     return Built(run, state_bytes(model), _tensors(shop, model, run), _distance(shop, run))
 
 
-def _compiled(model: nn.Module, shop: Workshop) -> Built:
+def _compiled(shop: Workshop, model: nn.Module) -> Built:
     if shutil.which("g++") is None and shutil.which("clang++") is None:
         raise ExportError("torch.compile needs a C++ compiler, and there is no g++ or clang++ here.")
     twin = copy.deepcopy(model)
@@ -148,7 +142,7 @@ def _compiled(model: nn.Module, shop: Workshop) -> Built:
 
 def _int8_compiled(shop: Workshop) -> Built:
     report = _converted(shop)
-    return _with_worst_node(shop, _compiled(report.model, shop), report)
+    return _with_worst_node(shop, _compiled(shop, report.model), report)
 
 
 def _cuda_graphs(shop: Workshop) -> Built:
@@ -170,13 +164,7 @@ def _cuda_graphs(shop: Workshop) -> Built:
 
 def _int8_eager(shop: Workshop) -> Built:
     report = _converted(shop)
-
-    def run(*inputs: Tensor) -> Outputs:
-        with torch.inference_mode():
-            return report.model(*inputs)
-
-    built = Built(run, state_bytes(report.model), _tensors(shop, report.model, run))
-    return _with_worst_node(shop, built, report)
+    return _with_worst_node(shop, _eager(shop, report.model, torch.inference_mode), report)
 
 
 def _converted(shop: Workshop) -> QuantizationReport:
@@ -222,13 +210,13 @@ def _exported(shop: Workshop, model: nn.Module, format: str, name: str) -> Built
 
 
 FORMS: tuple[Form, ...] = (
-    Form("eager", "PyTorch", _eager),
+    Form("eager", "PyTorch", lambda shop: _eager(shop, shop.model, torch.no_grad)),
     Form("inference_mode, channels_last", "PyTorch", _channels_last),
     Form("CUDA graphs", "PyTorch and a CUDA device", _cuda_graphs),
     Form("ONNX Runtime", "ONNX Runtime", _file("onnx", "model.onnx")),
     Form("ONNX Runtime, int8", "ONNX Runtime", _int8_onnx, precision="int8"),
     Form("int8 in eager PyTorch", "PyTorch", _int8_eager, precision="int8"),
-    Form("torch.compile", "PyTorch and a C++ compiler", lambda shop: _compiled(shop.model, shop)),
+    Form("torch.compile", "PyTorch and a C++ compiler", lambda shop: _compiled(shop, shop.model)),
     Form("torch.compile, int8", "PyTorch and a C++ compiler", _int8_compiled, precision="int8"),
     Form("ExecuTorch", "the ExecuTorch runtime", _file("executorch", "model.pte"), slow=True),
     Form("AOTInductor", "libtorch, and a processor of the same kind", _file("aoti", "model_aoti.pt2"), slow=True),

@@ -37,7 +37,6 @@ class Measured:
     high: float
 
     def overlaps(self, other: Measured) -> bool:
-        """Return whether the two intervals overlap."""
         return self.low <= other.high and other.low <= self.high
 
 

@@ -181,14 +181,7 @@ def _metadata(content: bytes) -> Any:
 
 
 class Found(NamedTuple):
-    """The newest undamaged checkpoint.
-
-    Attributes:
-        state: What a training goes on from.
-        path: Where it is.
-        damaged: What is wrong with newer ones, in words.
-        older: What an earlier version has not written into this one, in words.
-    """
+    """The newest undamaged checkpoint, what is wrong with newer ones (`damaged`), and what an `older` version left out of it."""
 
     state: dict[str, Any]
     path: Path

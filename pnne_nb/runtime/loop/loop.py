@@ -84,7 +84,6 @@ class TrainingLoop:
 
     @property
     def recipe(self) -> Recipe:
-        """What the loop works with."""
         return self._active.recipe
 
     @property
@@ -99,7 +98,6 @@ class TrainingLoop:
 
     @property
     def fetching(self) -> bool:
-        """Whether the loop waits for data."""
         return self._doing.startswith("fetching")
 
     def check_data(self) -> None:
@@ -247,7 +245,6 @@ class TrainingLoop:
             raise TrainingError("The training data gave no batch at all.")
 
     def skip(self, batches: int) -> None:
-        """Skip the next batches of the epoch."""
         self.position += batches
         self._is_untouched = False
         self.ring.touch()

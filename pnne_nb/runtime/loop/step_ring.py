@@ -39,13 +39,7 @@ class StepSnapshot(NamedTuple):
 
 
 class KeptSteps(NamedTuple):
-    """The contents of a ring, for the ring of another process.
-
-    Attributes:
-        snapshots: Oldest first.
-        losses: Of steps that followed each other, by step.
-        needed: Bytes of a snapshot for which there was no room, or 0.
-    """
+    """The contents of a ring, for the ring of another process: snapshots, losses of consecutive steps, bytes that are `needed`."""
 
     snapshots: list[StepSnapshot]
     losses: list[tuple[int, float]]

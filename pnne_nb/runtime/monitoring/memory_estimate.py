@@ -45,7 +45,6 @@ class MemoryNeeds(msgspec.Struct, frozen=True):
 
     @property
     def fits(self) -> bool:
-        """Whether the free memory is enough."""
         return self.more <= self.free
 
     def __str__(self) -> str:

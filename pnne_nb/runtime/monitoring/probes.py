@@ -49,7 +49,6 @@ class Observers:
 
     @property
     def entries(self) -> tuple[tuple[Probe, Cadence], ...]:
-        """The probes and their cadences."""
         return self._probes
 
     def add(self, probe: Probe, cadence: Cadence) -> Callable[[], None]:

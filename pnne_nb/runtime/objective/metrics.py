@@ -146,15 +146,12 @@ class Averaged:
         return float(self._sum) / self._examples if self._examples else float("nan")
 
     def reset(self) -> None:
-        """Forget every batch."""
         self._sum, self._examples = 0.0, 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the sums so far."""
         return {"sum": self._sum, "examples": self._examples}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the result of `state_dict`."""
         self._sum, self._examples = state["sum"], state["examples"]
 
 
@@ -215,15 +212,12 @@ class Accuracy:
         return float(self._hits) / self._seen if self._seen else float("nan")
 
     def reset(self) -> None:
-        """Forget every batch."""
         self._hits, self._seen, self._measurements = 0, 0, 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the counts so far."""
         return {"hits": int(self._hits), "seen": self._seen, "measurements": self._measurements}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the result of `state_dict`."""
         self._hits, self._seen, self._measurements = state["hits"], state["seen"], state["measurements"]
 
 

@@ -78,13 +78,11 @@ class NamedMetric:
         return None if value is None else float(value)
 
     def reset(self) -> None:
-        """Forget every batch."""
         self._saved = None
         if self.counting is not None:
             self.counting.reset()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state so far."""
         return dict(self._saved or {}) if self.counting is None else saved_metric(self.counting) or {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -107,19 +105,15 @@ class Perplexity:
         self._mean.update(output.reshape(-1, output.shape[-1]), target.reshape(-1))
 
     def compute(self) -> float:
-        """Return the value over all predictions since the last reset."""
         return math.exp(self._mean.compute())
 
     def reset(self) -> None:
-        """Forget every batch."""
         self._mean.reset()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the sums so far."""
         return self._mean.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the result of `state_dict`."""
         self._mean.load_state_dict(state)
 
 

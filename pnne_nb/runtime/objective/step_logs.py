@@ -45,15 +45,12 @@ class Alone:
     present = True
 
     def sum(self, values: Sequence[float]) -> list[float]:
-        """Return the values themselves."""
         return list(values)
 
     def total(self, value: float) -> float:
-        """Return the value itself."""
         return value
 
     def any(self, fact: bool) -> bool:
-        """Return the fact itself."""
         return fact
 
 

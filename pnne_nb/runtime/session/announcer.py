@@ -59,7 +59,6 @@ class Announcer:
 
     @property
     def progress(self) -> ProgressFrame:
-        """How far training has come."""
         source = self._executor.source
         return self._progress.frame(source.epoch, self.last_epoch, source.position, source.steps)
 

@@ -51,7 +51,6 @@ class CheckpointSchedule:
         self._saved = None
 
     def after_step(self, step: int) -> None:
-        """Write a checkpoint after an optimizer step, if one is due."""
         self._save_if_possible(due=self.every.after_step(step), improved=False)
 
     def after_epoch(self, epoch: int, *, improved: bool) -> None:

@@ -42,17 +42,14 @@ class Executor:
 
     @property
     def source(self) -> TrainingLoop | TrainingGroup | TrainingProcess:
-        """The loop or the processes that run the steps."""
         return self.loop if self.processes is None else self.processes
 
     @property
     def process(self) -> TrainingProcess | None:
-        """The training process of the current run, or None."""
         return self.processes if isinstance(self.processes, TrainingProcess) else None
 
     @property
     def group(self) -> TrainingGroup | None:
-        """The group of processes of the current run, or None."""
         return self.processes if isinstance(self.processes, TrainingGroup) else None
 
     @property

@@ -41,17 +41,10 @@ SQUARES = ("exp_avg_sq", "max_exp_avg_sq", "exp_inf", "square_avg", "sum", "acc_
 def follow_model(
     graph: NodeGraph, loop: TrainingLoop, config: Config, recipe: Recipe, former: Former
 ) -> AnomalyFrame | None:
-    """Change the model in training to `graph`, and continue with `recipe`; an error changes nothing.
+    """Change the model in training to `graph`, its document, and continue with `recipe`; an error changes nothing.
 
     The model stays the same object, and so do its unchanged layers and parameters: optimizer state, hooks and
-    probes keep their references.
-
-    Args:
-        graph: The model's document.
-        loop: Stands between two steps.
-        config: Of the training.
-        recipe: The loop's own, or with other losses or metrics.
-        former: Paths that layers have in the model in training, where they were renamed or moved; see `former_path`.
+    probes keep their references. Layers that were renamed or moved have their `former` paths in it; see `former_path`.
 
     Returns:
         What happened, or None if the model computes what it did, under whatever names.

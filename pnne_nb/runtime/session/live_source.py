@@ -94,7 +94,6 @@ class EditedGraph(LiveSource):
 
     @property
     def document(self) -> str:
-        """See `LiveSource`."""
         return self._document
 
     def follow(self, loop: TrainingLoop, config: Config) -> AnomalyFrame | None:
@@ -154,7 +153,6 @@ class EditedTraining(LiveSource):
 
     @property
     def document(self) -> str:
-        """The graph of the model as text."""
         return self._drawn.model.to_json()
 
     def follow(self, loop: TrainingLoop, config: Config) -> AnomalyFrame | None:

@@ -57,19 +57,11 @@ from pnne_nb.telemetry.frames import ENDED, AnomalyFrame, StateFrame, TrainingSt
 class Session:
     """The parts of one training, and the run of its thread from the first step to the last.
 
-    Args:
-        model: A graph, which is compiled, or a module.
-        train_data: In any form.
-        val_data: Likewise, or None.
-        config: Everything else that is asked for.
-        checkpoint_dir: Where to keep checkpoints, or None.
+    For the arguments and the errors that they lead to, see `TrainingEngine`.
 
     Attributes:
-        config: What is asked for.
-        model: The live model.
         live_source: What the model is made from, if that can be edited.
         error: What made the training fail, or None.
-        loop: Makes the steps.
         executor: Knows whether the loop or other processes make the steps.
         control: Where commands and the training thread meet.
         shared: Guards the live model.
@@ -78,10 +70,6 @@ class Session:
         announcer: Tells what a step, or an epoch, has led to.
         requests: What is done between two steps.
         loss_choice: The name of the loss, and why it was chosen if none was given.
-
-    Raises:
-        CompileError: The graph is unfinished or wrong.
-        TrainingError: An argument cannot be, or the data does not fit the model.
     """
 
     def __init__(
@@ -283,7 +271,7 @@ class Session:
 
     @contextmanager
     def lent(self) -> Iterator[nn.Module]:
-        """Give this block exclusive use of the live model; its changes count as intended."""
+        """Lend the live model to this block; its changes count as intended."""
         with self.control.visit("a block that looks at the model"), self.shared.edited(), self.executor.lent():
             yield self.model
             self.loop.ring.touch()

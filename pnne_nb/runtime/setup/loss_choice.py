@@ -68,10 +68,8 @@ def _targets(data: BatchSource, first: Batch, output: Any) -> Any:
     return first.target if more is None else more.target
 
 
-def _output(model: nn.Module, batch: Batch | None, seed: int) -> Any:
+def _output(model: nn.Module, batch: Batch, seed: int) -> Any:
     """Return the model's output for one example; None if it fails, which the first step will explain."""
-    if batch is None:
-        return None
     try:
         return trial_output(model, batch, seed)
     except (PnneError, RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError, AssertionError):

@@ -78,15 +78,12 @@ class Cells:
             self.ended(interrupted=True)
 
     def open_here(self) -> bool:
-        """Return whether the calling thread is running a cell."""
         return self._thread == threading.get_ident()
 
     def open_elsewhere(self) -> bool:
-        """Return whether another thread is running a cell."""
         return self._thread not in (None, threading.get_ident())
 
     def open_in_main(self) -> bool:
-        """Return whether the main thread is running a cell."""
         return self._thread == threading.main_thread().ident
 
     def at_begin(self, function: Callable[[], None]) -> Callable[[], None]:

@@ -137,7 +137,6 @@ class Control:
         return bool(self._visits)
 
     def in_training_thread(self) -> bool:
-        """Return whether the caller is the training thread."""
         return self._trainer == threading.get_ident()
 
     def in_a_step(self) -> bool:

@@ -210,7 +210,6 @@ class ChangeWatch:
         return found
 
     def forget(self) -> None:
-        """Drop the record."""
         self._parked, self._around, self._written = None, None, {}
 
     @contextmanager

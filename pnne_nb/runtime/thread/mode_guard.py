@@ -20,13 +20,11 @@ class BufferSnapshot:
         self._groups = [(group, [buffer.detach().clone() for buffer in group]) for group in live.values()]
 
     def take(self) -> None:
-        """Save the current values."""
         for live, kept in self._groups:
             torch._foreach_copy_(kept, live)
 
     @torch.no_grad()
     def restore(self) -> None:
-        """Restore the saved values."""
         for live, kept in self._groups:
             torch._foreach_copy_(live, kept)
 

@@ -326,7 +326,6 @@ class _Entries:
         setattr(owner, name, new)
 
     def pass_by(self) -> bool:
-        """Return whether the calling thread is a training thread."""
         return threading.get_ident() in self.training_threads
 
 

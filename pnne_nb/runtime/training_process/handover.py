@@ -37,14 +37,8 @@ _DEEP = 4
 class Manner(NamedTuple):
     """The settings of a training process.
 
-    Attributes:
-        seed: Where the training's own random numbers begin.
-        threads: How many torch's operations may use.
-        deterministic: Whether only deterministic operations may run.
-        save_every: When a checkpoint is due, or None if none are kept.
-        last_epoch: Where the training ends.
-        switches: Settings of torch, see `switches`.
-        rewind_memory: Bytes for the last steps, so that they can be taken back.
+    Beside the obvious ones, these are when a checkpoint is due, or None if none are kept, the `switches` of torch, and the
+    bytes that the last steps may take, so that they can be taken back.
     """
 
     seed: int

@@ -39,9 +39,6 @@ class ProcessLine:
 
     Where the line ends, the process ends.
 
-    Args:
-        connection: To the kernel.
-
     Attributes:
         halt: Whether the training shall halt before its next event.
         orders: The latest order of the kernel's probes, until it is followed.
@@ -124,7 +121,6 @@ class ProcessLine:
                 self._changed.notify_all()
 
     def drain(self) -> None:
-        """Wait until all queued messages are sent."""
         with self._changed:
             self._hurry.set()
             self._changed.wait_for(lambda: not (self._waiting or self._sending))

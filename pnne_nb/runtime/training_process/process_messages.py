@@ -23,14 +23,7 @@ class _Message(msgspec.Struct, frozen=True, tag=True):
 
 
 class KernelContext(_Message, frozen=True):
-    """The first word to a process: what a thread of the kernel would find around it.
-
-    Attributes:
-        directory: The working directory.
-        search_path: Where Python finds modules.
-        environment: Variables of the operating system.
-        nodes: Node types that were registered in the kernel, see `handover.packed_nodes`.
-    """
+    """The first word to a process: what a thread of the kernel would find around it, registered node types included."""
 
     directory: str
     search_path: list[str]
@@ -39,13 +32,10 @@ class KernelContext(_Message, frozen=True):
 
 
 class Handed(_Message, frozen=True):
-    """What to train, or from where to go on. The process waits for `Go` afterwards.
+    """What to train, or from where to go on: a `Recipe`, the state of a loop, a `Manner`. The process waits for `Go` afterwards.
 
-    Attributes:
-        recipe: A `Recipe`; after the first, its sources are those of the one before.
-        state: Of the loop.
-        manner: A `Manner`.
-        is_edited: Whether the steps so far are another training's, so that none of them can be taken back.
+    The sources of a later recipe are those of the one before. If `is_edited`, the steps so far are another training's, so
+    that none of them can be taken back.
     """
 
     recipe: Parcel

@@ -130,7 +130,6 @@ class TrainingProcess:
 
     @property
     def pid(self) -> int | None:
-        """Number of the process, or None while there is none."""
         return None if self._link is None else self._link.pid
 
     @property

@@ -58,15 +58,7 @@ _STEP, _EPOCH, _CHECKPOINT = frozenset(("step",)), frozenset(("epoch",)), frozen
 
 @final
 class ProcessWorker:
-    """The training of this process, which obeys the kernel at the other end of `line`.
-
-    Args:
-        recipe: What to train.
-        state: From where, see `TrainingLoop.state_dict`.
-        manner: How.
-        line: To the kernel.
-        measure: Makes the probes that the kernel orders.
-    """
+    """The training of this process by `recipe`, from the `state` of a loop on; it obeys the kernel at the other end of `line`."""
 
     def __init__(
         self, recipe: Recipe, state: dict[str, Any], manner: Manner, line: ProcessLine, measure: Measure

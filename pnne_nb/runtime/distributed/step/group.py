@@ -50,11 +50,9 @@ class ProcessGroup:
         return summed
 
     def total(self, value: float) -> float:
-        """Return the sum of `value` over all processes."""
         return self.sum([value])[0]
 
     def any(self, fact: bool) -> bool:
-        """Return whether `fact` is true in at least one process."""
         return self.sum([float(fact)])[0] > 0
 
     def add(self, tensor: Tensor) -> Tensor:

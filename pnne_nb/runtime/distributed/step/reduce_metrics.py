@@ -35,7 +35,6 @@ class Joined:
         self._loaded: dict[str, Any] = {}
 
     def update(self, output: Any, target: Any) -> None:
-        """Take one batch into account."""
         self._metric.update(output, target_for(self._metric, target))
 
     def compute(self) -> Any:
@@ -47,7 +46,6 @@ class Joined:
         return joined.compute()
 
     def reset(self) -> None:
-        """Forget every batch."""
         self._metric.reset()
         self._loaded = {}
 

@@ -78,11 +78,9 @@ class Sharded:
         return cut(raw, part, examples)
 
     def close(self) -> None:
-        """End workers; the source can be used again."""
         self._source.close()
 
     def forget(self) -> None:
-        """Make the source usable again, although an abandoned thread may still use it."""
         self._source.forget()
 
 

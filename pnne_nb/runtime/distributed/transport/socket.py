@@ -72,5 +72,4 @@ class MessageSocket(Generic[Message]):
         del self._buffer[:start]
 
     def close(self) -> None:
-        """End the connection."""
         self.connection.close()

@@ -76,11 +76,9 @@ class Happened(_Message, frozen=True):
 
 
 class Observed(_Message, frozen=True):
-    """One process, for all of them, in the middle of a step: what was measured.
+    """One process, for all of them, in the middle of a step: what was measured of its share of the batch.
 
-    Attributes:
-        order: Number of the order that was carried out, or None for what observing costs.
-        frames: Of its own share of the batch; gradients are those of all.
+    The `order` is the number of the one that was carried out, or None for what observing costs.
     """
 
     order: int | None
@@ -171,13 +169,9 @@ class HandedOver(_Message, frozen=True):
 
 
 class Order(_Message, frozen=True):
-    """What one of the engine's probes wants to know.
+    """What one of the engine's probes, which the `number` names in `Observed`, wants to know, and how often at most.
 
-    Attributes:
-        number: Names it in `Observed`.
-        watch: What to measure.
-        hz: How often a second, at most.
-        budget: Share of the running time that it may take.
+    The `budget` is the share of the running time that it may take.
     """
 
     number: int
