@@ -151,7 +151,7 @@ class Batched(list[Any]):
 
 @final
 class ImageFolder(Dataset[Any]):
-    """Pictures in one folder for each class, as ``[3, h, w]`` from 0 to 1, and the number of the class by its name's order.
+    """Pictures in one folder for each class, as ``[3, h, w]`` from 0 to 1, with the number of the class in the order of names.
 
     Raises:
         TrainingError: There is no such folder, or no picture in it.

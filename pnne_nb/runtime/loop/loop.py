@@ -101,19 +101,11 @@ class TrainingLoop:
         return self._doing.startswith("fetching")
 
     def check_data(self) -> None:
-        """Compare data in memory with the graph's Input nodes before the first step.
-
-        Raises:
-            TrainingError: It does not fit; other data is compared when it comes.
-        """
+        """Compare data in memory with the graph's Input nodes before the first step; see `ActiveRecipe.check_data`."""
         self._active.check_data()
 
     def adopt(self, recipe: Recipe) -> None:
-        """Use another recipe from the next step on; after an error, the old one stays.
-
-        Raises:
-            TrainingError: Data in memory does not fit what the new one expects.
-        """
+        """Use another recipe from the next step on; see `ActiveRecipe.adopt`."""
         self._active.adopt(recipe)
         self.ring.clear()
 

@@ -20,7 +20,7 @@ _STANDS: Final = 0.05
 
 @final
 class Progress:
-    """Measures the speed of a training, whose epochs have so many batches, or None, and whose steps take `accumulate` of them."""
+    """Measures the speed of a training with so many batches in an epoch, or None, and `accumulate` of them in a step."""
 
     def __init__(self, batches: int | None, accumulate: int) -> None:
         self._batches = batches

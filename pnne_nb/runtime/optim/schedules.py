@@ -37,7 +37,7 @@ class Schedule(msgspec.Struct, frozen=True):
     every: Interval
 
     def advance(self, every: Interval, loss: float | None) -> None:
-        """Step the scheduler if it is due after a step or an epoch; `loss` is what a plateau is one of, None if not measured.
+        """Step the scheduler if it moves after what has ended; a plateau is one of the `loss`, None if that was not measured.
 
         Raises:
             TrainingError: The scheduler has come to its end.
@@ -153,7 +153,7 @@ def _scheduler(
 
 
 def rescale(schedule: Schedule | None, group: int, factor: float) -> None:
-    """Let a schedule, which may count from an earlier rate, go on from one that was set by hand to `factor` times the old."""
+    """Let a schedule go on from a learning rate of a parameter group that was set by hand to `factor` times the old one."""
     if schedule is None:
         return
     options = schedule.scheduler.optimizer.param_groups[group]

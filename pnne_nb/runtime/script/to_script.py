@@ -224,7 +224,7 @@ def _script(engine: TrainingEngine, config: Config, recipe: Recipe, source: str,
 
 
 def _made(what: str, choice: Any, module: str, first: str, custom: dict[str, object]) -> str:
-    """Return the expression that makes a loss, optimizer or scheduler (`what`) of `module` with `first` before the options.
+    """Return the expression that makes a loss, optimizer or scheduler of torch's `module`, with `first` before the options.
 
     What the user has defined is put into `custom` by its name.
     """

@@ -18,7 +18,7 @@ from pnne_nb.telemetry.frames import CheckpointFrame
 
 @final
 class CheckpointSchedule:
-    """Writes the regular checkpoints into `directory`, one `every` so often, the best and the last one."""
+    """Writes the regular checkpoints, which are due at `every` interval, the best one and the last one into `directory`."""
 
     def __init__(
         self,

@@ -419,7 +419,10 @@ class Control:
         self.forget(threading.get_ident())
 
     def arrive(self, key: Hashable, reason: str) -> None:
-        """Begin a visit of `key`, who leaves as often; blocks until the running step has ended. For `reason`, see `visit`."""
+        """Begin a visit; blocks until the running step has ended. For `reason`, see `visit`.
+
+        Whoever arrives several times, by the same `key`, leaves as often.
+        """
         before = self._visits.get(key, 0)
 
         def enter() -> bool:

@@ -92,7 +92,7 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
         return self.nproc * most
 
     def check(self, device: torch.device, *, listens: bool) -> None:
-        """Raise an error for arguments that are impossible on this `device`; `listens`: this machine is about to take part.
+        """Raise an error for arguments that are impossible on `device`, or on this machine if it is to take part (`listens`).
 
         Raises:
             TrainingError: The message says which argument, why, and what would do.

@@ -38,7 +38,7 @@ class Strategy(Protocol):
 
 @final
 class Replicated:
-    """Each process has the whole model; gradients are averaged (DistributedDataParallel, which takes the `options`)."""
+    """Each process has the whole model; gradients are averaged by DistributedDataParallel, which takes the `options`."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         # Not every drawn layer needs to lead to the loss.

@@ -190,7 +190,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def packed_arguments(objects: Mapping[str, Any], model: nn.Module) -> Tied:
-    """Return arguments of the engine by name, apart from its model, which they may know.
+    """Return the engine's arguments, pickled apart from the model, which they may know.
 
     Raises:
         TrainingError: One of them cannot be pickled, or needs an optimizer that the group would not know.

@@ -20,7 +20,7 @@ from pnne_nb.runtime.thread.rng import seeded_globals
 
 
 def require_plain(missing: Sequence[str]) -> None:
-    """Raise an error for arguments of the engine that are objects, if their names are among the `missing`.
+    """Raise an error for arguments of the engine that are objects; `missing` names them.
 
     Raises:
         TrainingError: There are some.

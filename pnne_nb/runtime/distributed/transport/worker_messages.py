@@ -169,9 +169,9 @@ class HandedOver(_Message, frozen=True):
 
 
 class Order(_Message, frozen=True):
-    """What one of the engine's probes, which the `number` names in `Observed`, wants to know, and how often at most.
+    """What one of the engine's probes wants to know, and how many times a second at most.
 
-    The `budget` is the share of the running time that it may take.
+    The `number` names it in `Observed`; the `budget` is the share of the running time that it may take.
     """
 
     number: int
