@@ -39,11 +39,7 @@ def plain(tensor: Tensor) -> Tensor:
 
 
 class GuardedModel(Protocol):
-    """A live model whose uses outside its training are detected; see `model_guard.SharedModel`.
-
-    Attributes:
-        model: The live model.
-    """
+    """A live model whose uses outside its training are detected; see `model_guard.SharedModel`."""
 
     model: nn.Module
 
@@ -129,7 +125,6 @@ class LiveModels:
         return bool(self._tensors)
 
     def all(self) -> list[GuardedModel]:
-        """Return all registered models."""
         return [guarded for known in tuple(self._guarded) if (guarded := known()) is not None]
 
     def of(self, tensors: Iterable[Tensor], *, writes: bool = False) -> dict[GuardedModel, list[Tensor]]:
@@ -163,7 +158,6 @@ class LiveModels:
         return list(found)
 
     def with_layer(self, module: nn.Module) -> list[GuardedModel]:
-        """Return the models that contain `module`."""
         layers = self._layers.get(id(module), ())
         return [guarded for entry in layers if entry.module() is module and (guarded := entry.guarded()) is not None]
 
