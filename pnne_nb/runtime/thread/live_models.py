@@ -168,7 +168,12 @@ class LiveModels:
         in its result.
         """
         for tensor in tensors:
-            node = tensor.grad_fn
+            try:
+                node = tensor.grad_fn
+            except RuntimeError:
+                # A view made without gradients whose base was changed since, as by a step of the training. Autograd
+                # refuses to differentiate it; whoever asks for that is told so by autograd.
+                continue
             for before, _ in () if node is None else node.next_functions:
                 if before is not None and type(before).__name__ == _LEAF:
                     yield from self.of([before.variable])  # type: ignore[attr-defined]  # of this kind of node only
