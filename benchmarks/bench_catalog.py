@@ -30,7 +30,6 @@ print(json.dumps([1e3 * (time.process_time() - start), 1e3 * yardstick, count]))
 
 
 def main() -> None:
-    """Print the median over fresh processes; raise `SystemExit` if it is over budget."""
     runs = [
         json.loads(subprocess.run([sys.executable, "-c", _MEASURED], check=True, capture_output=True, text=True).stdout)
         for _ in range(RUNS)

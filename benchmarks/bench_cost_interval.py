@@ -17,7 +17,7 @@ import time
 import torch
 from torch import nn
 
-from benchmarks.models import MODELS, transformer
+from benchmarks.models import ALL
 from pnne_nb.telemetry.overhead import Overhead, PairedOverhead
 
 SECONDS = 15.0
@@ -33,12 +33,11 @@ STRETCH = 40
 COST = 0.02
 """Share of the running time."""
 LOW, HIGH = 0.93, 0.97
-MADE = {**MODELS, "transformer": transformer}
 
 
 def record(name: str) -> list[float]:
     """Train bare; return the lengths of the steps that are timed, in seconds, after the first second."""
-    net, x, y = MADE[name]()
+    net, x, y = ALL[name]()
     criterion, optimizer = nn.CrossEntropyLoss(), torch.optim.AdamW(net.parameters())
     found: list[float] = []
     began = timed = time.thread_time()
@@ -81,10 +80,9 @@ def resemblance(recorded: list[float]) -> float:
 
 
 def main() -> None:
-    """Print the figures; raise `SystemExit` if an interval holds the truth too seldom or too often."""
     torch.set_num_threads(1)
     held_by_all, wrong = 0, []
-    names = sys.argv[1:] or list(MADE)
+    names = sys.argv[1:] or list(ALL)
     for name in names:
         torch.manual_seed(0)
         recorded, draw = record(name), random.Random(0)

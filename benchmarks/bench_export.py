@@ -14,16 +14,8 @@ from pathlib import Path
 import torch
 
 import pnne_nb as pn
+from benchmarks.budgets import Budgets
 from tests.export.kinds import KINDS
-
-over: list[str] = []
-
-
-def report(what: str, value: float, budget: float, unit: str) -> None:
-    """Print a figure against the most that it may be."""
-    print(f"{what:<66} {value:9.2f} {unit:<3} (budget {budget:g}){'' if value <= budget else '   OVER'}")
-    if value > budget:
-        over.append(what)
 
 
 def seconds(function: Callable[[], object]) -> float:
@@ -39,8 +31,8 @@ def seconds(function: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    """Print the figures."""
     warnings.simplefilter("ignore")
+    budgets = Budgets()
     with tempfile.TemporaryDirectory() as folder:
         for kind in ("cnn", "attention"):
             model = pn.compile(KINDS[kind]()).eval()
@@ -54,8 +46,7 @@ def main() -> None:
             bare = seconds(plain)
             reports: list[pn.ExportReport] = []
             proved = seconds(lambda: reports.append(pn.export(model, f"{path}.onnx")))  # noqa: B023  # called at once
-            report(f"{kind}: exported and proved, against torch.onnx.export alone", proved / bare, 6, "×")
-            report(f"{kind}: runs of the file for its outputs", reports[0].inferences, 4, "")
-            report(f"{kind}: sessions with the tensors of nodes", reports[0].sessions, 1, "")
-    if over:
-        raise SystemExit(f"Over budget: {', '.join(over)}")
+            budgets.report(f"{kind}: exported and proved, against torch.onnx.export alone", proved / bare, 6, "×")
+            budgets.report(f"{kind}: runs of the file for its outputs", reports[0].inferences, 4, "")
+            budgets.report(f"{kind}: sessions with the tensors of nodes", reports[0].sessions, 1, "")
+    budgets.end()

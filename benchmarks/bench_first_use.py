@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from jupyter_client.blocking.client import BlockingKernelClient
-from jupyter_client.manager import KernelManager
+from jupyter_client.manager import start_new_kernel
 
 BUDGET = 0.2
 THINK = 2.0
@@ -46,13 +46,8 @@ EXISTS = ("GraphEditor", "TrainingEngine")
 
 @contextmanager
 def kernel() -> Iterator[BlockingKernelClient]:
-    """A kernel that answers."""
-    manager = KernelManager(kernel_name="python3")
-    manager.start_kernel()
-    client = manager.client()
+    manager, client = start_new_kernel(kernel_name="python3", startup_timeout=120)
     try:
-        client.start_channels()
-        client.wait_for_ready(timeout=120)
         seconds(client, "1")
         yield client
     finally:
@@ -61,7 +56,6 @@ def kernel() -> Iterator[BlockingKernelClient]:
 
 
 def seconds(client: BlockingKernelClient, code: str) -> float:
-    """Run a cell to its end."""
     begun = time.perf_counter()
     reply = client.execute_interactive(code, timeout=240, output_hook=lambda _: None)
     took = time.perf_counter() - begun
@@ -71,7 +65,6 @@ def seconds(client: BlockingKernelClient, code: str) -> float:
 
 
 def waited(client: BlockingKernelClient, name: str, yardstick: float) -> float:
-    """What a cell waits, in yardsticks."""
     first, again = seconds(client, USES[name]), seconds(client, USES[name])
     wait = max(0.0, first - again) / yardstick
     print(f"{name:20s} {first * 1000:6.0f} ms, again {again * 1000:6.0f} ms: waits {wait:.3f}")
@@ -79,7 +72,6 @@ def waited(client: BlockingKernelClient, name: str, yardstick: float) -> float:
 
 
 def in_turn() -> dict[str, float]:
-    """What each cell of one kernel waits."""
     with kernel() as client:
         yardstick = seconds(client, YARDSTICK)
         print(f"One after the other; import torch, the yardstick: {yardstick * 1000:.0f} ms")
@@ -109,7 +101,6 @@ def soon() -> dict[str, float]:
 
 
 def main() -> None:
-    """Print what each first use waits for; fail where one is over the budget."""
     waits = in_turn() | soon()
     name = max(waits, key=lambda name: waits[name])
     print(f"The longest wait is that of {name}: {waits[name]:.3f} of import torch, budget {BUDGET}.")

@@ -13,11 +13,10 @@ import time
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 import pnne_nb as pn
-from benchmarks.bench_compiler import ResNet50
+from benchmarks.models import AttentionBlock, resnet50
 
 _MIB = 2**20
 
@@ -35,37 +34,15 @@ def vgg11() -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(7), nn.Flatten(), *top, nn.Linear(4096, 1000))
 
 
-class Block(nn.Module):
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.norm1 = nn.LayerNorm(width)
-        self.qkv = nn.Linear(width, 3 * width)
-        self.proj = nn.Linear(width, width)
-        self.norm2 = nn.LayerNorm(width)
-        self.fc1 = nn.Linear(width, 4 * width)
-        self.fc2 = nn.Linear(4 * width, width)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        n, t, c = x.shape
-        q, k, v = self.qkv(self.norm1(x)).reshape(n, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4).unbind(0)
-        weights = (q @ k.transpose(-2, -1) * (c // self.heads) ** -0.5).softmax(-1)
-        x = x + self.proj((weights @ v).transpose(1, 2).reshape(n, t, c))
-        out: torch.Tensor = x + self.fc2(F.gelu(self.fc1(self.norm2(x))))
-        return out
-
-
 class ViT(nn.Module):
-    """A ViT-B/16."""
-
-    def __init__(self, width: int = 768, depth: int = 12, heads: int = 12) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.patch = nn.Conv2d(3, width, 16, 16)
-        self.cls = nn.Parameter(torch.zeros(1, 1, width))
-        self.pos = nn.Parameter(torch.randn(1, 197, width) * 0.02)
-        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(depth))
-        self.norm = nn.LayerNorm(width)
-        self.head = nn.Linear(width, 1000)
+        self.patch = nn.Conv2d(3, 768, 16, 16)
+        self.cls = nn.Parameter(torch.zeros(1, 1, 768))
+        self.pos = nn.Parameter(torch.randn(1, 197, 768) * 0.02)
+        self.blocks = nn.ModuleList(AttentionBlock(768, 12) for _ in range(12))
+        self.norm = nn.LayerNorm(768)
+        self.head = nn.Linear(768, 1000)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.patch(x).flatten(2).transpose(1, 2)
@@ -77,7 +54,7 @@ class ViT(nn.Module):
 
 
 MODELS = {
-    "ResNet-50": (ResNet50, (2, 3, 64, 64), 2.0, 1.5),
+    "ResNet-50": (resnet50, (2, 3, 64, 64), 2.0, 1.5),
     "VGG-11": (vgg11, (1, 3, 224, 224), 4.0, 2.0),
     "ViT-B": (ViT, (1, 3, 224, 224), 4.0, 2.0),
 }
@@ -90,7 +67,6 @@ def _resident(kind: str) -> int:
 
 
 def measure(name: str) -> None:
-    """Import one model and print what that took."""
     make, shape, _, _ = MODELS[name]
     torch.set_num_threads(1)
     pn.from_module(nn.Linear(2, 2), torch.randn(1, 2))  # imports much of torch
@@ -106,7 +82,6 @@ def measure(name: str) -> None:
 
 
 def main() -> None:
-    """Print the figures of each model, and raise `SystemExit` if one is over its budget."""
     if not Path("/proc/self/clear_refs").exists():
         print("Only Linux tells what a part of a process takes.")
         return

@@ -6,77 +6,18 @@ Ratios come from interleaved pairs in one run; memory is counted by ``tracemallo
 from __future__ import annotations
 
 import gc
-import statistics
-import time
 import tracemalloc
-from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 import pnne_nb as pn
-from benchmarks.bench_compiler import Bottleneck, chain, cpu_ms, forward_step, ratio, train_step
-from pnne_nb.compiler.pipeline.compile import forget, load
+from benchmarks.bench_compiler import chain, cpu_ms, forward_step, ratio, train_step
+from benchmarks.budgets import Budgets
+from benchmarks.models import AttentionBlock, ResNet
+from pnne_nb.compiler.pipeline.compile import forget
 
-over: list[str] = []
-
-
-def report(what: str, value: float, budget: float, unit: str, *, least: bool = False) -> None:
-    """Print a figure against its budget: the most it may be, or with `least`, the least."""
-    kept = value >= budget if least else value <= budget
-    print(
-        f"{what:<66} {value:9.3f} {unit:<3} ({'at least' if least else 'budget'} {budget:g}){'' if kept else '   OVER'}"
-    )
-    if not kept:
-        over.append(what)
-
-
-class ResNetLike(nn.Module):
-    """A stem, four stages of bottlenecks and a classifier, as ResNet-50 but narrower."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(16)
-        self.relu = nn.ReLU()
-        inputs = 16
-        for number, width in enumerate((8, 16, 32, 64), 1):
-            first = Bottleneck(inputs, width, 1 if number == 1 else 2)
-            self.add_module(f"layer{number}", nn.Sequential(first, Bottleneck(4 * width, width, 1)))
-            inputs = 4 * width
-        self.avgpool = nn.AdaptiveAvgPool2d(1)
-        self.fc = nn.Linear(256, 10)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.relu(self.bn1(self.conv1(x)))
-        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
-        out: torch.Tensor = self.fc(torch.flatten(self.avgpool(x), 1))
-        return out
-
-
-class Block(nn.Module):
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.ln1 = nn.LayerNorm(width)
-        self.qkv = nn.Linear(width, 3 * width)
-        self.proj = nn.Linear(width, width)
-        self.ln2 = nn.LayerNorm(width)
-        self.up = nn.Linear(width, 4 * width)
-        self.down = nn.Linear(4 * width, width)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        b, t, c = x.shape
-        q, k, v = self.qkv(self.ln1(x)).chunk(3, dim=-1)
-        q = q.view(b, t, self.heads, c // self.heads).transpose(1, 2)
-        k = k.view(b, t, self.heads, c // self.heads).transpose(1, 2)
-        v = v.view(b, t, self.heads, c // self.heads).transpose(1, 2)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        y = y.transpose(1, 2).reshape(b, t, c)
-        x = x + self.proj(y)
-        x = x + self.down(F.gelu(self.up(self.ln2(x))))
-        return x  # noqa: RET504  # the lines read as the hand-written model does
+budgets = Budgets()
 
 
 class TransformerLike(nn.Module):
@@ -85,7 +26,7 @@ class TransformerLike(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.embed = nn.Embedding(100, 64)
-        self.blocks = nn.Sequential(*(Block(64, 4) for _ in range(4)))
+        self.blocks = nn.Sequential(*(AttentionBlock(64, 4) for _ in range(4)))
         self.head = nn.Linear(64, 100)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
@@ -98,7 +39,7 @@ def against_hand_written(name: str, hand: nn.Module, x: torch.Tensor, rounds: in
     model = pn.compile(graph, reuse=hand)
     for what, step, calls in (("forward", forward_step, 4), ("train step", train_step, 2)):
         value = ratio(step(model, x), step(hand, x), rounds, calls)
-        report(f"{name}: compiled {what} / hand-written", value, 1.02, "x")
+        budgets.report(f"{name}: compiled {what} / hand-written", value, 1.02, "x")
     return graph
 
 
@@ -113,94 +54,44 @@ def compile_memory() -> None:
     kept, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     tensors = sum(t.nbytes for t in (*model.parameters(), *model.buffers()))
-    report("compile, 100 nodes: Python memory at the peak", peak / 1e6, 5, "MB")
+    budgets.report("compile, 100 nodes: Python memory at the peak", peak / 1e6, 5, "MB")
     print(f"    kept afterwards, the model included {kept / 1e6:29.3f} MB, of tensors beside it {tensors / 1e6:.3f} MB")
 
 
-def caching() -> None:
-    graph = chain(1_000)
-    pn.compile(graph)
-    times = []
-    for _ in range(200):
-        start = time.perf_counter()
-        for _ in range(100):
-            load(graph)
-        times.append((time.perf_counter() - start) / 100 * 1e6)
-    report("class of an unchanged graph of 1,000 nodes", statistics.median(times), 20, "µs")
-    forget()
-    cold = cpu_ms(lambda: load(graph))
-    again = []
-    for number in range(20):
-        graph.set("node0", dilation=1 + number % 2, padding=1 + number % 2)
-        again.append(cpu_ms(lambda: load(graph)))
-    print(f"    class after one edit {statistics.median(again):41.1f} ms CPU, cold {cold:.1f}")
-
-
 def passes(graph: pn.NodeGraph, net: nn.Module, x: torch.Tensor) -> None:
-    every = [
-        pn.passes.RemoveDeadNodes(),
-        pn.passes.FoldConstants(),
-        pn.passes.MergeEqualNodes(),
-        pn.passes.FuseBatchNorm(),
-    ]
-    seconds = cpu_ms(lambda: pn.transform(graph, every[:3], x, reuse=net)) / 1000
-    report("three cleaning passes with their proofs, ResNet-like", seconds, 2, "s")
-    done = pn.transform(graph, every[3:], x, reuse=net)
+    cleaning = [pn.passes.RemoveDeadNodes(), pn.passes.FoldConstants(), pn.passes.MergeEqualNodes()]
+    seconds = cpu_ms(lambda: pn.transform(graph, cleaning, x, reuse=net)) / 1000
+    budgets.report("three cleaning passes with their proofs, ResNet-like", seconds, 2, "s")
+    done = pn.transform(graph, [pn.passes.FuseBatchNorm()], x, reuse=net)
     print("\n".join(f"    {line}" for line in str(done).splitlines() if "fused" not in line))
     before = pn.compile(graph, reuse=net).eval()
-    report(
-        "forward pass before / after FuseBatchNorm",
-        ratio(forward_step(before, x), forward_step(done.model, x), 60, 4),
-        1.0,
-        "x",
-        least=True,
-    )
+    gain = ratio(forward_step(before, x), forward_step(done.model, x), 60, 4)
+    budgets.report("forward pass before / after FuseBatchNorm", gain, 1.0, "x", least=True)
     plan = pn.plan_memory(graph, x, training=True)
-    report(
-        "memory plan of a training step, ResNet-like (CPU)",
-        cpu_ms(lambda: pn.plan_memory(graph, x, training=True)),
-        1_000,
-        "ms",
-    )
+    planned = cpu_ms(lambda: pn.plan_memory(graph, x, training=True))
+    budgets.report("memory plan of a training step, ResNet-like (CPU)", planned, 1_000, "ms")
     done = pn.transform(graph, [pn.passes.CheckpointActivations(budget=int(plan.peak * 0.75))], x, reuse=net)
-    gain = done.reports[0].gains[0]
-    report("memory of a training step after / before a budget of 0.75", gain.after / gain.before, 0.75, "x")
+    memory = done.reports[0].gains[0]
+    share = memory.after / memory.before
+    budgets.report("memory of a training step after / before a budget of 0.75", share, 0.75, "x")
     step = ratio(train_step(done.model, x), train_step(pn.compile(graph, reuse=net), x), 40, 2)
     print(f"    and its time {step:50.3f} x")
 
 
 def watching(x: torch.Tensor, net: nn.Module, graph: pn.NodeGraph) -> None:
-    model = pn.compile(graph, reuse=net)
+    model, never_watched = pn.compile(graph, reuse=net), pn.compile(graph, reuse=net)
 
-    def watched() -> object:
+    def bare(model: nn.Module = model) -> None:
+        model(x).square().mean().backward()
+
+    def watched() -> None:
         with pn.detect_anomaly(model):
-            loss = model(x).square().mean()
-            loss.backward()
-        return loss
+            bare()
 
-    def bare() -> object:
-        loss = model(x).square().mean()
-        loss.backward()
-        return loss
-
-    with pn.detect_anomaly(model):
-        bare()
-    report(
-        "a step after NaN checks were off again / one that never had them",
-        ratio(bare, train_like(pn.compile(graph, reuse=net), x), 40, 2),
-        1.02,
-        "x",
-    )
+    watched()
+    value = ratio(bare, lambda: bare(never_watched), 40, 2)
+    budgets.report("a step after NaN checks were off again / one that never had them", value, 1.02, "x")
     print(f"    a step with NaN checks on {ratio(watched, bare, 15, 1):37.2f} x")
-
-
-def train_like(model: nn.Module, x: torch.Tensor) -> Callable[[], object]:
-    def step() -> object:
-        loss = model(x).square().mean()
-        loss.backward()
-        return loss
-
-    return step
 
 
 def main() -> None:
@@ -208,14 +99,15 @@ def main() -> None:
     torch.manual_seed(0)
     pn.infer_shapes(chain(3))  # the first operation without data imports much of torch
     compile_memory()
-    caching()
-    net, x = ResNetLike(), torch.randn(2, 3, 16, 16)
+    net, x = (
+        ResNet(nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.Identity(), 8, (2, 2, 2, 2), 10),
+        torch.randn(2, 3, 16, 16),
+    )
     graph = against_hand_written("ResNet-like", net, x, 150)
     against_hand_written("Transformer-like", TransformerLike(), torch.randint(0, 100, (2, 16)), 200)
     watching(x, net, graph)
     passes(graph, net, torch.randn(8, 3, 32, 32))
-    if over:
-        raise SystemExit(f"Over budget: {', '.join(over)}.")
+    budgets.end()
 
 
 if __name__ == "__main__":

@@ -1,13 +1,11 @@
 """The same frames from other tools: histograms of all activations and of all gradients, ten times a second.
 
-Each tool watches the same training of the same CNN, in turns with the bare loop as `paired` says: a block is one frame,
-an observed step and the steps until the next, as many for all. In CPU time of the process, its other threads
-included; of wandb's own service process nothing is counted, nor its hooks between frames, which stay on in the bare
-loop. The tools differ in what they do with a frame: wandb and
-TensorBoard write each to disk, torchlens keeps every intermediate result of the forward pass and has no gradients
-here, the inspector forgets it once it is shown. And the inspector's histograms are of samples, `SAMPLE_BUDGET` elements in
-all, those of wandb and TensorBoard of every element: ``pnne_nb, all`` is the inspector without sampling, for comparison.
-So this says what watching costs, not which tool is better.
+Each tool watches the same training of the same CNN, in turns with the bare loop as `paired` says: a block is one frame, an
+observed step and the steps until the next. Counted is the CPU time of the process, all its threads included, but not
+wandb's own service process, nor its hooks between frames. The tools do different things with a frame: wandb and TensorBoard
+write each to disk, torchlens keeps every intermediate result and has no gradients here, the inspector forgets it once it is
+shown. The inspector's histograms are of samples (`SAMPLE_BUDGET`), those of wandb and TensorBoard of every element, as in
+``pnne_nb, all``. So this says what watching costs, not which tool is better.
 
 A tool that is not installed is left out, with the reason: ``pip install -e '.[bench]' -c constraints.txt``.
 """
@@ -33,6 +31,7 @@ from benchmarks.models import cnn
 from benchmarks.paired import Block, Blocks, Cost, compare
 from pnne_nb.inspector.capture import live
 from pnne_nb.inspector.capture.live import LiveProbe
+from pnne_nb.inspector.statistics.patterns import leaf_layers
 
 SECONDS = 15.0
 """For each tool."""
@@ -46,7 +45,6 @@ Frame = Callable[[int, Tensor], AbstractContextManager[None]]
 
 @contextmanager
 def inspector(net: nn.Module, _every: int, _place: Path) -> Iterator[Frame]:
-    """The inspector's live probe."""
     probe = LiveProbe(net, {"*": ("activations", "parameter_gradients")})
 
     @contextmanager
@@ -69,12 +67,14 @@ def wandb(net: nn.Module, every: int, place: Path) -> Iterator[Frame]:
     run = tool.init(mode="offline", dir=str(place), project="bench", settings=tool.Settings(silent=True))
     run.watch(net, log="gradients", log_freq=every)
     seen: dict[str, Any] = {}
-    hooks = Activations(net, lambda name, value: seen.__setitem__(f"activations/{name}", tool.Histogram(value.cpu())))
+
+    def receive(name: str, value: Tensor) -> None:
+        seen[f"activations/{name}"] = tool.Histogram(value.cpu())
 
     @contextmanager
     def frame(_number: int, _x: Tensor) -> Iterator[None]:
         seen.clear()
-        with hooks:
+        with activations(net, receive):
             yield
         run.log(dict(seen))
 
@@ -87,18 +87,13 @@ def wandb(net: nn.Module, every: int, place: Path) -> Iterator[Frame]:
 
 @contextmanager
 def tensorboard(net: nn.Module, _every: int, place: Path) -> Iterator[Frame]:
-    """``add_histogram`` of ``torch.utils.tensorboard``."""
     from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415  # it may not be installed
 
     writer: Any = SummaryWriter(str(place))  # type: ignore[no-untyped-call]  # torch leaves it untyped
-    step = 0
-    hooks = Activations(net, lambda name, value: writer.add_histogram(f"activations/{name}", value, step))
 
     @contextmanager
     def frame(number: int, _x: Tensor) -> Iterator[None]:
-        nonlocal step
-        step = number
-        with hooks:
+        with activations(net, lambda name, value: writer.add_histogram(f"activations/{name}", value, number)):
             yield
         for name, parameter in net.named_parameters():
             writer.add_histogram(f"gradients/{name}", parameter.grad, number)
@@ -124,33 +119,20 @@ def torchlens(net: nn.Module, _every: int, _place: Path) -> Iterator[Frame]:
     yield frame
 
 
-class Activations:
-    """Forward hooks on every leaf layer, while it is entered."""
-
-    def __init__(self, net: nn.Module, receive: Callable[[str, Tensor], None]) -> None:
-        self._layers = {name: module for name, module in net.named_modules() if not any(module.children())}
-        self._receive = receive
-        self._stack = contextlib.ExitStack()
-
-    def __enter__(self) -> None:
-        for name, module in self._layers.items():
+@contextmanager
+def activations(net: nn.Module, receive: Callable[[str, Tensor], None]) -> Iterator[None]:
+    """Forward hooks on every leaf layer."""
+    with contextlib.ExitStack() as stack:
+        for name, module in leaf_layers(net).items():
 
             def hook(_module: nn.Module, _args: object, output: Tensor, name: str = name) -> None:
-                self._receive(name, output.detach())
+                receive(name, output.detach())
 
-            self._stack.callback(module.register_forward_hook(hook).remove)
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+            stack.callback(module.register_forward_hook(hook).remove)
+        yield
 
 
 class Training:
-    """A plain loop over the CNN, block by block of one frame each.
-
-    Args:
-        every: Steps in a block; None for as many as take `FRAME` seconds.
-    """
-
     def __init__(self, every: int | None = None) -> None:
         torch.manual_seed(0)
         self.net, self._x, self._y = cnn()
@@ -159,7 +141,6 @@ class Training:
         self.every = every or self._steps_in(FRAME)
 
     def block(self, frame: Frame | None) -> Block:
-        """A block whose first step is observed by `frame`."""
 
         def run() -> Cost:
             began = time.process_time()
@@ -206,7 +187,6 @@ TOOLS: dict[str, Callable[[nn.Module, int, Path], AbstractContextManager[Frame]]
 
 
 def main() -> None:
-    """Print one line a tool."""
     torch.set_num_threads(1)
     # torchlens says once that it runs the model; it is meant to.
     warnings.filterwarnings("ignore", module="torchlens")

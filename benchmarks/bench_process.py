@@ -17,6 +17,7 @@ from collections.abc import Callable
 import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
 import torch
 
+from benchmarks.budgets import Budgets
 from benchmarks.models import MODELS
 from benchmarks.paired import Block, Blocks, Comparison, Cost, compare
 from pnne_nb.runtime.engine import TrainingEngine
@@ -31,25 +32,28 @@ PAUSES = 40
 
 
 def engine() -> TrainingEngine:
-    """The smallest model, which has most to lose."""
     model, x, y = MODELS["mlp"]()
     return TrainingEngine(model, (x, y), epochs=10**9, device="cpu")
 
 
+def started(*, process: bool) -> TrainingEngine:
+    trained = engine()
+    trained.start(process=process)
+    trained.step()
+    return trained
+
+
 def quiet() -> None:
-    """The kernel has nothing to do."""
     time.sleep(WINDOW)
 
 
 def pure_python() -> None:
-    """A cell of pure Python."""
     until = time.perf_counter() + WINDOW
     while time.perf_counter() < until:
         sum(range(1000))
 
 
 def cpu_of(trained: TrainingEngine) -> float:
-    """Seconds of processor time of the process that makes the steps."""
     process = trained._executor.process
     times = psutil.Process(None if process is None else process.pid).cpu_times()
     return float(times.user + times.system)
@@ -72,9 +76,7 @@ def window(trained: TrainingEngine, beside: Callable[[], None]) -> Block:
 
 def beside_a_cell(*, process: bool) -> dict[str, Comparison]:
     """A step beside a cell of pure Python, against a quiet one; by the clock on the wall, and in processor time."""
-    trained = engine()
-    trained.start(process=process)
-    trained.step()
+    trained = started(process=process)
 
     def make() -> Blocks:
         return window(trained, quiet), window(trained, quiet), window(trained, pure_python)
@@ -87,11 +89,7 @@ def beside_a_cell(*, process: bool) -> dict[str, Comparison]:
 
 def against_the_thread() -> Comparison:
     """A step in a process against one in a thread, both quiet."""
-    thread, process = engine(), engine()
-    thread.start()
-    process.start(process=True)
-    for each in (thread, process):
-        each.step()
+    thread, process = started(process=False), started(process=True)
     try:
         blocks = window(thread, quiet), window(thread, quiet), window(process, quiet)
         return compare(lambda: blocks, seconds=SECONDS, precision=0.02)["wall"]
@@ -117,9 +115,7 @@ def starting() -> tuple[float, float]:
 
 def halting() -> tuple[float, float]:
     """Median and 95th percentile, in milliseconds, of a pause that another thread asks for beside a cell of pure Python."""
-    trained = engine()
-    trained.start(process=True)
-    trained.step()
+    trained = started(process=True)
     waits: list[float] = []
 
     def press() -> None:
@@ -153,9 +149,7 @@ def pressing() -> tuple[float, float]:
 
     Until the request is answered; the training then halts after the running step.
     """
-    trained = engine()
-    trained.start(process=True)
-    trained.step()
+    trained = started(process=True)
     with subprocess.Popen(
         [sys.executable, "-c", _PRESSES, trained.direct_buttons], stdout=subprocess.PIPE, text=True
     ) as page:
@@ -169,7 +163,6 @@ def pressing() -> tuple[float, float]:
 
 
 def main() -> None:
-    """Print the figures; raise `SystemExit` if one is over its budget."""
     torch.set_num_threads(1)
     first, again = starting()
     middle, late = halting()
@@ -182,12 +175,12 @@ def main() -> None:
     print(f"thread beside a Python cell / quiet {beside_a_cell(process=False)['wall']}: no budget")
     both = beside_a_cell(process=True)
     found = both["wall"]
-    verdict = found.verdict(BUDGET)
+    budgets = Budgets()
+    verdict = budgets.judge("a step beside a cell of pure Python", found, BUDGET)
     print(f"process beside a Python cell / quiet {found}: {verdict}   step {1e3 * found.bare:.2f} ms", flush=True)
     # Where others keep both cores busy, the cell takes the training's turns at them: this tells that from a slower step.
     print(f"    of the process's own processor time {both['cpu']}")
-    if verdict == "broken":
-        raise SystemExit(f"Over budget: a step beside a cell of pure Python ({found.ratio} > {BUDGET}).")
+    budgets.end()
 
 
 if __name__ == "__main__":

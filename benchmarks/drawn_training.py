@@ -1,8 +1,7 @@
 """What the dashboard's benchmark runs inside the kernel: a training that is drawn and not drawn in turns.
 
-A dashboard takes most of a second to open or to close, and a machine that others use too becomes faster or slower
-meanwhile. So what drawing and observing cost is compared within one open dashboard, which is put to sleep and woken every
-0.8 seconds; what an open one costs that sleeps, against none at all, is a comparison of its own, and slower.
+A dashboard takes most of a second to open or to close, and a shared machine becomes faster or slower meanwhile. So one open
+dashboard is put to sleep and woken every 0.8 seconds; what an open one costs that sleeps is a slower comparison of its own.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import json
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import pnne_nb as pn
@@ -28,41 +27,14 @@ OPENED = 0.8
 """Seconds until what opening or closing a dashboard set going has ended."""
 
 
-@dataclass(frozen=True)
-class Reading:
-    """What the training thread finds between two steps; of two, one minus the other is what happened between.
+Reading = dict[str, float]
+"""What the training thread finds between two steps; of two, one minus the other is what happened between.
 
-    Attributes:
-        steps: Done so far.
-        cpu: Seconds of the thread's own CPU time.
-        wall: Seconds.
-        queued: Seconds that the thread could have run, but other threads and programs had the cores.
-        drawings: Sent to the page.
-        observed: Steps whose layers were observed.
-        reckoned: Seconds that observing cost, as the training reckons it.
-        threads: CPU seconds of every Python thread, and of the process.
-    """
-
-    steps: int
-    cpu: float
-    wall: float
-    queued: float
-    drawings: int
-    observed: int
-    reckoned: float
-    threads: dict[str, float]
-
-    def __sub__(self, before: Reading) -> Reading:
-        return Reading(
-            self.steps - before.steps,
-            self.cpu - before.cpu,
-            self.wall - before.wall,
-            self.queued - before.queued,
-            self.drawings - before.drawings,
-            self.observed - before.observed,
-            self.reckoned - before.reckoned,
-            {name: spent - before.threads.get(name, 0.0) for name, spent in self.threads.items()},
-        )
+``steps`` done so far; seconds of the thread's own ``cpu`` time and on the ``wall``; seconds ``queued``, in which the thread
+could have run, but other threads and programs had the cores; ``drawings`` sent to the page; steps whose layers were
+``observed``, and the seconds that this is ``reckoned`` to have cost; CPU seconds of every Python thread, after
+``thread``, and of the ``process``.
+"""
 
 
 class DrawnTraining:
@@ -92,7 +64,6 @@ class DrawnTraining:
         self.engine.start()
 
     def bare(self) -> Cost:
-        """A block without a dashboard."""
         if self._dashboard is not None:
             self._dashboard.close()
             self._dashboard = None
@@ -100,13 +71,11 @@ class DrawnTraining:
         return self._block()
 
     def asleep(self) -> Cost:
-        """A block with one that neither observes nor draws."""
         self._open()
         self._awake = False
         return self._block()
 
     def drawn(self) -> Cost:
-        """A block with one."""
         dashboard = self._open()
         if not self._awake:
             # As if the page had gone on to answer.
@@ -148,14 +117,11 @@ class DrawnTraining:
         self._pause.wait(AWAKE)
         start = self._mark()
         self._pause.wait(self.block_seconds)
-        done = self._mark() - start
+        done = {name: value - start.get(name, 0.0) for name, value in self._mark().items()}
         if self._dashboard is not None and self._awake:
             self.drawn_blocks.append(done)
-        return {
-            "cpu": done.cpu / done.steps,
-            "unqueued": (done.wall - done.queued) / done.steps,
-            "wall": done.wall / done.steps,
-        }
+        spent = {"cpu": done["cpu"], "unqueued": done["wall"] - done["queued"], "wall": done["wall"]}
+        return {clock: seconds / done["steps"] for clock, seconds in spent.items()}
 
     def _mark(self) -> Reading:
         self._read.clear()
@@ -168,22 +134,21 @@ class DrawnTraining:
         if not self._wanted:
             return
         self._wanted = False
-        queued = int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
-        drawings, reckoned = 0, 0.0
-        if self._dashboard is not None:
-            drawings, reckoned = self._dashboard.children[0].tick, self._dashboard._cadence._cost
-        clocks = time.thread_time(), time.perf_counter(), queued
-        self._reading = Reading(frame.step, *clocks, drawings, self._observed, reckoned, _thread_seconds())
+        self._reading = {
+            "steps": frame.step,
+            "cpu": time.thread_time(),
+            "wall": time.perf_counter(),
+            "queued": int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9,
+            "drawings": 0 if self._dashboard is None else self._dashboard.children[0].tick,
+            "observed": self._observed,
+            "reckoned": 0.0 if self._dashboard is None else self._dashboard._cadence._cost,
+            "process": time.process_time(),
+        }
+        for thread in threading.enumerate():
+            if thread.ident is not None:
+                name, spent = f"thread {thread.name}", time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
+                self._reading[name] = self._reading.get(name, 0.0) + spent
         self._read.set()
-
-
-def _thread_seconds() -> dict[str, float]:
-    found = {"process": time.process_time()}
-    for thread in threading.enumerate():
-        if thread.ident is not None:
-            spent = time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
-            found[thread.name] = found.get(thread.name, 0.0) + spent
-    return found
 
 
 def report(name: str, seconds: float, seconds_asleep: float) -> str:
@@ -206,4 +171,4 @@ def report(name: str, seconds: float, seconds_asleep: float) -> str:
         found.append({clock: asdict(comparison) for clock, comparison in compare(make, seconds=until).items()})
     training.bare()
     training.engine.stop()
-    return json.dumps([*found, [asdict(block) for block in training.drawn_blocks]])
+    return json.dumps([*found, training.drawn_blocks])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 Made = tuple[nn.Module, Tensor, Tensor]
@@ -25,9 +26,78 @@ class Residual(nn.Module):
         self.relu2 = nn.ReLU(inplace=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Images `[n, inputs, h, w]` to `[n, outputs, h / stride, w / stride]`."""
         out = self.bn2(self.conv2(self.relu1(self.bn1(self.conv1(x)))))
         return self.relu2(out + self.skip(x))  # type: ignore[no-any-return]  # torch types the call of a module as Any
+
+
+class Bottleneck(nn.Module):
+    def __init__(self, inputs: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, stride, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = nn.Conv2d(width, 4 * width, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(4 * width)
+        self.relu = nn.ReLU(inplace=True)
+        self.downsample = None
+        if stride != 1 or inputs != 4 * width:
+            shortcut = nn.Conv2d(inputs, 4 * width, 1, stride, bias=False)
+            self.downsample = nn.Sequential(shortcut, nn.BatchNorm2d(4 * width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        identity = x if self.downsample is None else self.downsample(x)
+        x = self.relu(self.bn1(self.conv1(x)))
+        x = self.relu(self.bn2(self.conv2(x)))
+        x = self.bn3(self.conv3(x))
+        x += identity
+        return self.relu(x)  # type: ignore[no-any-return]  # as above
+
+
+class ResNet(nn.Module):
+    def __init__(self, stem: nn.Conv2d, pool: nn.Module, width: int, counts: Sequence[int], classes: int) -> None:
+        super().__init__()
+        inputs = stem.out_channels
+        self.conv1, self.bn1, self.relu, self.maxpool = stem, nn.BatchNorm2d(inputs), nn.ReLU(inplace=True), pool
+        for number, count in enumerate(counts, 1):
+            blocks = []
+            for index in range(count):
+                blocks.append(Bottleneck(inputs, width, 2 if index == 0 and number > 1 else 1))
+                inputs = 4 * width
+            self.add_module(f"layer{number}", nn.Sequential(*blocks))
+            width *= 2
+        self.avgpool = nn.AdaptiveAvgPool2d(1)
+        self.fc = nn.Linear(inputs, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return self.fc(torch.flatten(self.avgpool(x), 1))  # type: ignore[no-any-return]  # as above
+
+
+def resnet50() -> nn.Module:
+    return ResNet(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.MaxPool2d(3, 2, 1), 64, (3, 4, 6, 3), 1000)
+
+
+class AttentionBlock(nn.Module):
+    """A block of a transformer, with attention written out."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm1 = nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.proj = nn.Linear(width, width)
+        self.norm2 = nn.LayerNorm(width)
+        self.fc1 = nn.Linear(width, 4 * width)
+        self.fc2 = nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        n, t, c = x.shape
+        q, k, v = self.qkv(self.norm1(x)).reshape(n, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4).unbind(0)
+        weights = (q @ k.transpose(-2, -1) * (c // self.heads) ** -0.5).softmax(-1)
+        x = x + self.proj((weights @ v).transpose(1, 2).reshape(n, t, c))
+        return x + self.fc2(F.gelu(self.fc1(self.norm2(x))))  # type: ignore[no-any-return]  # as above
 
 
 def mlp() -> Made:
@@ -64,7 +134,6 @@ class Attending(nn.Module):
         self.head = nn.Linear(64, 10)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Images `[n, 28, 28]` to `[n, 10]`."""
         return self.head(self.layers(self.embed(x)).mean(1))  # type: ignore[no-any-return]  # as above
 
 
@@ -74,3 +143,4 @@ def transformer() -> Made:
 
 
 MODELS: dict[str, Callable[[], Made]] = {"mlp": mlp, "cnn": cnn, "resnet": resnet}
+ALL = {**MODELS, "transformer": transformer}

@@ -22,6 +22,8 @@ import numpy as np
 Cost = Mapping[str, float]
 """What a unit of work took, by clock: ``{"cpu": 0.012, "wall": 0.013}`` seconds a step."""
 
+Verdict = Literal["kept", "broken", "not settled"]
+
 Block = Callable[[], Cost]
 
 Blocks = tuple[Block, Block, Block]
@@ -78,7 +80,7 @@ class Comparison:
         """Return the same of longer stretches of work, of which the blocks are `share` and the rest costs both ways alike."""
         return replace(self, ratio=self.ratio.spread(share), null=self.null.spread(share))
 
-    def verdict(self, budget: float) -> Literal["kept", "broken", "not settled"]:
+    def verdict(self, budget: float) -> Verdict:
         """Whether a budget is kept, as far as this run can tell."""
         # A run that finds half of the budget where there is nothing to find has no right to an opinion.
         if not self.null.low <= 1 <= self.null.high and abs(self.null.middle - 1) > (budget - 1) / 2:

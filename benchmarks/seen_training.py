@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 from playwright.sync_api import sync_playwright
@@ -28,27 +27,8 @@ dashboard
 READING = "(time.perf_counter(), engine.progress.step, dashboard._bar.tick)"
 
 
-@dataclass(frozen=True)
-class Seen:
-    """A second of training, as the page showed it.
-
-    Attributes:
-        steps: Made.
-        sent: Frames that Python sent.
-        painted: Different pictures that the page painted, by what they are pictures of.
-    """
-
-    steps: float
-    sent: float
-    painted: dict[str, float]
-
-    def __str__(self) -> str:
-        painted = ", ".join(f"{name} {rate:.1f}" for name, rate in self.painted.items())
-        return f"{self.steps:.0f} steps/s, {self.sent:.1f} frames sent/s; different pictures painted/s: {painted}"
-
-
-def seen_training(name: str) -> Seen:
-    """Train a model of `benchmarks.models` with its dashboard on screen, and count."""
+def seen_training(name: str) -> str:
+    """Train a model of `benchmarks.models` with its dashboard on screen, and say what the page showed in a second."""
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright, LabServer(Path(folder)) as server:
         write_notebook(Path(folder) / "seen.ipynb", [CELL.format(root=str(Path(__file__).parents[1]), name=name)])
         browser = playwright.chromium.launch(executable_path=chromium_path(), args=list(CHROMIUM_FLAGS))
@@ -66,5 +46,8 @@ def seen_training(name: str) -> Seen:
             page.get_by_role("button", name="Stop", exact=True).click()
         browser.close()
     wall = ended - began
-    counts = {kind: count / wall for kind, count in painted.items()}
-    return Seen((last_step - first_step) / wall, (last_tick - first_tick) / wall, counts)
+    pictures = ", ".join(f"{kind} {count / wall:.1f}" for kind, count in painted.items())
+    return (
+        f"{(last_step - first_step) / wall:.0f} steps/s, {(last_tick - first_tick) / wall:.1f} frames sent/s; different"
+        f" pictures painted/s: {pictures}"
+    )

@@ -6,10 +6,45 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from pnne_nb.errors import near
+from pnne_nb.errors import (
+    ArgumentError,
+    BadValueError,
+    CheckpointError,
+    CompileError,
+    CycleError,
+    Diagnostic,
+    ExecutionError,
+    ExportError,
+    GraphError,
+    GraphFileAccessError,
+    GraphFileError,
+    GraphFileNotFoundError,
+    IllegalNameError,
+    InspectionError,
+    KindMismatchError,
+    LayerNotFoundError,
+    NameTakenError,
+    PassError,
+    PnneError,
+    PortTakenError,
+    ProtocolError,
+    RegistrationError,
+    ShapeError,
+    StaleVersionError,
+    TargetError,
+    TrainingError,
+    UnknownFrameError,
+    UnknownGraphError,
+    UnknownNodeError,
+    UnknownPortError,
+    UnknownPropertyError,
+    UnknownSeriesError,
+    UnknownTypeError,
+    near,
+)
 from pnne_nb.graph.schema.analysis_hook import GraphAnalysis, install_analysis
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
@@ -39,41 +74,6 @@ if TYPE_CHECKING:
     from pnne_nb.compiler import compile as compile  # the name of the contract
     from pnne_nb.debugging.trainer_callbacks import hugging_face_callback, lightning_callback
     from pnne_nb.debugging.training_monitor import TrainingMonitor
-    from pnne_nb.errors import (
-        ArgumentError,
-        BadValueError,
-        CheckpointError,
-        CompileError,
-        CycleError,
-        Diagnostic,
-        ExecutionError,
-        ExportError,
-        GraphError,
-        GraphFileAccessError,
-        GraphFileError,
-        GraphFileNotFoundError,
-        IllegalNameError,
-        InspectionError,
-        KindMismatchError,
-        LayerNotFoundError,
-        NameTakenError,
-        PassError,
-        PnneError,
-        PortTakenError,
-        ProtocolError,
-        RegistrationError,
-        ShapeError,
-        StaleVersionError,
-        TargetError,
-        TrainingError,
-        UnknownFrameError,
-        UnknownGraphError,
-        UnknownNodeError,
-        UnknownPortError,
-        UnknownPropertyError,
-        UnknownSeriesError,
-        UnknownTypeError,
-    )
     from pnne_nb.export.export_report import ExportReport
     from pnne_nb.export.exporter import export_model as export  # the package itself is the function, as below
     from pnne_nb.export.package.load import load
@@ -90,7 +90,6 @@ if TYPE_CHECKING:
     from pnne_nb.inference.quantize import quantize
     from pnne_nb.inference.targets.compare import compare_targets
     from pnne_nb.inference.targets.target_table import TargetTable
-    from pnne_nb.inspector.capture.capture import LayerView
     from pnne_nb.inspector.diagnosis.rules import Finding, diagnose
     from pnne_nb.inspector.inspector import Inspector
     from pnne_nb.inspector.tools.benchmark import benchmark
@@ -102,7 +101,6 @@ if TYPE_CHECKING:
     from pnne_nb.runtime.engine import TrainingEngine
     from pnne_nb.runtime.evaluation import confusion, worst
     from pnne_nb.runtime.faults.fault import Fault
-    from pnne_nb.runtime.monitoring.history import History
     from pnne_nb.runtime.script.to_script import to_script
     from pnne_nb.runtime.setup.devices import DeviceManager
     from pnne_nb.widgets.app.app import app
@@ -218,13 +216,6 @@ _MODULES = {
         "infer_shapes optimize_for_inference passes plan_memory to_source transform verify"
     ),
     "catalog": "register_node",
-    "errors": (
-        "ArgumentError BadValueError CheckpointError CompileError CycleError Diagnostic ExecutionError ExportError "
-        "GraphError GraphFileAccessError GraphFileError GraphFileNotFoundError IllegalNameError InspectionError "
-        "KindMismatchError LayerNotFoundError NameTakenError PassError PnneError PortTakenError ProtocolError "
-        "RegistrationError ShapeError StaleVersionError TargetError TrainingError UnknownFrameError UnknownGraphError "
-        "UnknownNodeError UnknownPortError UnknownPropertyError UnknownSeriesError UnknownTypeError"
-    ),
     "export.preflight": "check_export",
     "export.package.load": "load",
     "export.package.save": "save",
@@ -341,16 +332,13 @@ def __dir__() -> list[str]:
     return list(__all__)
 
 
-def _torch_types() -> Iterable[NodeSpec]:
-    return imported_late("pnne_nb.catalog").specs()  # type: ignore[no-any-return]  # imported late on purpose
+def _late(module: str, name: str) -> Callable[..., Any]:
+    """Return a function of a module that is imported at the first call."""
 
+    def call(*args: object, **kwargs: object) -> object:
+        return getattr(imported_late(f"pnne_nb.{module}"), name)(*args, **kwargs)
 
-def _unlisted_type(type: str) -> NodeSpec | None:
-    return imported_late("pnne_nb.catalog").unlisted(type)  # type: ignore[no-any-return]  # as above
-
-
-def _read_layer(layer: object) -> tuple[str, Mapping[str, object]] | None:
-    return imported_late("pnne_nb.compiler.importing.draft.layers").described(layer)  # type: ignore[no-any-return]  # as above
+    return call
 
 
 def _shapes(graph: NodeGraph) -> tuple[Shapes, Resolved]:
@@ -360,27 +348,18 @@ def _shapes(graph: NodeGraph) -> tuple[Shapes, Resolved]:
     return found.tensors, found.resolved
 
 
-def _summary(graph: NodeGraph) -> object:
-    return imported_late("pnne_nb.inspector.tools.summary").summary(graph)
-
-
 class _Plots:
-    @staticmethod
-    def history(history: History, names: tuple[str, ...], *, log: bool = False) -> object:
-        return imported_late("pnne_nb.widgets.plots.history_chart").history_chart(history, names, log=log)
+    history = staticmethod(_late("widgets.plots.history_chart", "history_chart"))
+    layer = staticmethod(_late("widgets.plots.inspector_plot", "draw_layer"))
 
     @staticmethod
     def tiles(tiles: object, caption: str) -> str:
         drawn: str = imported_late("pnne_nb.widgets.host.images").picture(tiles, caption, signed=False, width=600)
         return drawn
 
-    @staticmethod
-    def layer(view: LayerView) -> object:
-        return imported_late("pnne_nb.widgets.plots.inspector_plot").draw_layer(view)
 
-
-registry.provide(_torch_types)
-registry.find(_unlisted_type)
-registry.read(_read_layer)
-install_analysis(GraphAnalysis(_shapes, _summary))
+registry.provide(
+    _late("catalog", "specs"), _late("catalog", "unlisted"), _late("compiler.importing.draft.layers", "described")
+)
+install_analysis(GraphAnalysis(_shapes, _late("inspector.tools.summary", "summary")))
 install_plots(_Plots())

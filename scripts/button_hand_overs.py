@@ -19,7 +19,6 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
 
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import start_new_kernel
@@ -65,8 +64,10 @@ def printed(client: BlockingKernelClient, request: str, replies: list[float] | N
     while True:
         message = client.get_iopub_msg(timeout=300)
         content = message["content"]
-        if replies is not None and message["msg_type"] == "comm_msg" and _is_reply(content["data"]):
-            replies.append(time.time())
+        if replies is not None and message["msg_type"] == "comm_msg":
+            data = content["data"]
+            if data.get("method") == "custom" and data["content"].get("kind") == "reply":
+                replies.append(time.time())
         if message["parent_header"].get("msg_id") != request:
             continue
         if message["msg_type"] == "error":
@@ -75,10 +76,6 @@ def printed(client: BlockingKernelClient, request: str, replies: list[float] | N
             text += content["text"]
         if message["msg_type"] == "status" and content["execution_state"] == "idle":
             return text.strip()
-
-
-def _is_reply(data: dict[str, Any]) -> bool:
-    return data.get("method") == "custom" and data["content"].get("kind") == "reply"
 
 
 def click(client: BlockingKernelClient, comm: str, subshell: str, number: int, direct: str) -> None:

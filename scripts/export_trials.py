@@ -126,20 +126,14 @@ def _export_all(format: str, cases: Mapping[str, Callable[[], Case]], folder: Pa
             said, faults = f"refused{'' if named else ' WITHOUT A NODE OR REPAIR'}: {error}", []
             told = _told(error.diagnostics) or {("not-exportable", None)}
         if report is not None:
-            told = {
-                ("size-fixed", node)
-                for size in report.sizes.values()
-                if size.how == "fixed"
-                for node in size.nodes or (None,)
-            }
+            fixed = [size.nodes or (None,) for size in report.sizes.values() if size.how == "fixed"]
+            told = {("size-fixed", node) for nodes in fixed for node in nodes}
             told |= {("differs", each.node) for each in report.nodes.values() if not each.ok}
         agree = _told(findings) == told
         results["check and export agree"] += agree
-        faults += (
-            []
-            if agree
-            else [f"DISAGREE: the check says {sorted(map(str, _told(findings)))}, the export {sorted(map(str, told))}"]
-        )
+        if not agree:
+            says, exported = (sorted(map(str, each)) for each in (_told(findings), told))
+            faults.append(f"DISAGREE: the check says {says}, the export {exported}")
         print(f"{name:24} {said}, {time.perf_counter() - start:.1f} s", *faults, sep="\n    ", flush=True)
     print(f"{len(cases)} graphs and networks as {format}: {dict(results)}")
     return (

@@ -73,22 +73,20 @@ def cnn() -> nn.Module:
     )  # fmt: skip
 
 
-def recurrent() -> nn.Module:
+class Recurrent(nn.Module):
     """A GRU over four steps of four numbers."""
 
-    class Recurrent(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.rnn, self.head = nn.GRU(4, 16, batch_first=True), nn.Linear(16, CLASSES)
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn, self.head = nn.GRU(4, 16, batch_first=True), nn.Linear(16, CLASSES)
 
-        def forward(self, x: Tensor) -> Tensor:
-            scores: Tensor = self.head(self.rnn(x.unflatten(1, (4, 4)))[0][:, -1])
-            return scores
-
-    return Recurrent()
+    def forward(self, x: Tensor) -> Tensor:
+        """`[N, 16]` to `[N, 4]`."""
+        scores: Tensor = self.head(self.rnn(x.unflatten(1, (4, 4)))[0][:, -1])
+        return scores
 
 
-MODELS: Final[tuple[Callable[[], nn.Module], ...]] = (mlp, cnn, Attending, recurrent)
+MODELS: Final[tuple[Callable[[], nn.Module], ...]] = (mlp, cnn, Attending, Recurrent)
 
 
 Data = Callable[[int, float, int], tuple[Tensor, Tensor]]
@@ -180,25 +178,18 @@ def _behind(setup: Setup, *layers: nn.Module) -> Setup:
     return _after(setup, nn.Sequential(nn.Linear(CLASSES, 16), *layers, nn.Linear(16, CLASSES)))
 
 
-def _dead(setup: Setup) -> Setup:
-    broken = _behind(setup, nn.ReLU())
+def _spoilt(setup: Setup, activation: nn.Module, spoil: Callable[[nn.Linear], object]) -> Setup:
+    """With layers behind the scores, the first of which is spoilt."""
+    broken = _behind(setup, activation)
     with torch.no_grad():
-        broken.model[1][0].bias.fill_(-50.0)  # type: ignore[index, union-attr, operator]  # a Sequential of a Sequential
-    return broken
-
-
-def _saturated(setup: Setup) -> Setup:
-    broken = _behind(setup, nn.Tanh())
-    with torch.no_grad():
-        broken.model[1][0].weight.mul_(300.0)  # type: ignore[index, union-attr, operator]  # likewise
+        spoil(broken.model[1][0])  # type: ignore[index, arg-type]  # a Sequential of a Sequential
     return broken
 
 
 def _zeros(setup: Setup) -> Setup:
     broken = _behind(setup, nn.ReLU())
-    with torch.no_grad():
-        for parameter in broken.model[1].parameters():  # type: ignore[index]  # likewise
-            parameter.zero_()
+    for parameter in broken.model[1].parameters():  # type: ignore[index]  # likewise
+        nn.init.zeros_(parameter)
     return broken
 
 
@@ -310,8 +301,8 @@ FAULTS: Final[dict[str, tuple[str | tuple[str, ...], Callable[[Setup], Setup]]]]
         "validation-scaled-otherwise",
         lambda one: one._replace(val=(one.val[0] * 4 + 1, one.val[1])),
     ),
-    "dead units": ("dead-relu", _dead),
-    "saturated units": ("saturated-activations", _saturated),
+    "dead units": ("dead-relu", lambda one: _spoilt(one, nn.ReLU(), lambda layer: layer.bias.fill_(-50.0))),
+    "saturated units": ("saturated-activations", lambda one: _spoilt(one, nn.Tanh(), lambda layer: layer.weight.mul_(300.0))),
     "ten sigmoids": (
         ("vanishing-gradients", "saturated-activations"),
         lambda one: _behind(one, *(layer for _ in range(10) for layer in (nn.Sigmoid(), nn.Linear(16, 16)))),

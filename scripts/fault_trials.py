@@ -65,33 +65,9 @@ def _log(h: Tensor, t: Tensor) -> Tensor:
     return h + torch.log(t)  # FAULT log
 
 
-def _sqrt(h: Tensor, t: Tensor) -> Tensor:
-    return h + torch.sqrt(t)  # FAULT sqrt
-
-
-def _divide(h: Tensor, t: Tensor) -> Tensor:
-    return h / t  # FAULT divide
-
-
 def _reciprocal(h: Tensor, t: Tensor) -> Tensor:
     scale = t.reciprocal()  # FAULT reciprocal
     return h * scale
-
-
-def _exp(h: Tensor, t: Tensor) -> Tensor:
-    return h * torch.exp(t)  # FAULT exp
-
-
-def _power(h: Tensor, t: Tensor) -> Tensor:
-    return h + t**0.5  # FAULT power
-
-
-def _rsqrt(h: Tensor, t: Tensor) -> Tensor:
-    return h * torch.rsqrt(t)  # FAULT rsqrt
-
-
-def _acos(h: Tensor, t: Tensor) -> Tensor:
-    return h + torch.acos(t)  # FAULT acos
 
 
 def _masked(h: Tensor, t: Tensor) -> Tensor:
@@ -163,13 +139,13 @@ class Kind(NamedTuple):
 KINDS: Final = (
     Kind("log", 0.0, ("log",), _log, (("log", {}),)),
     Kind("log", -1.0, ("log",), _log, (("log", {}),)),
-    Kind("sqrt", -1.0, ("sqrt",), _sqrt, (("sqrt", {}),)),
-    Kind("divide", 0.0, ("div",), _divide, (("reciprocal", {}),)),
+    Kind("sqrt", -1.0, ("sqrt",), lambda h, t: h + torch.sqrt(t), (("sqrt", {}),)),  # FAULT sqrt
+    Kind("divide", 0.0, ("div",), lambda h, t: h / t, (("reciprocal", {}),)),  # FAULT divide
     Kind("reciprocal", 0.0, ("reciprocal",), _reciprocal, (("reciprocal", {}),)),
-    Kind("exp", 1000.0, ("exp",), _exp, (("exp", {}),)),
-    Kind("power", -2.0, ("pow",), _power, (("pow", {"exponent": 0.5}),)),
-    Kind("rsqrt", 0.0, ("rsqrt",), _rsqrt, (("rsqrt", {}),)),
-    Kind("acos", 2.0, ("acos",), _acos, (("acos", {}),)),
+    Kind("exp", 1000.0, ("exp",), lambda h, t: h * torch.exp(t), (("exp", {}),)),  # FAULT exp
+    Kind("power", -2.0, ("pow",), lambda h, t: h + t**0.5, (("pow", {"exponent": 0.5}),)),  # FAULT power
+    Kind("rsqrt", 0.0, ("rsqrt",), lambda h, t: h * torch.rsqrt(t), (("rsqrt", {}),)),  # FAULT rsqrt
+    Kind("acos", 2.0, ("acos",), lambda h, t: h + torch.acos(t), (("acos", {}),)),  # FAULT acos
     Kind("masked", 0.0, ("softmax",), _masked),
     Kind("in-place", 0.0, ("log",), _in_place),
     Kind("normed", 0.0, ("div",), _normed),
@@ -211,62 +187,52 @@ class Block(nn.Module):
         return h if self.fault is None else self.fault(h, t)
 
 
-class Perceptron(nn.Module):
-    """Three blocks, one of which holds the fault."""
+class Host(nn.Module):
+    """Three blocks, one of which holds the fault, behind layers that none does."""
 
-    def __init__(self, make: Callable[[Tensor, Tensor], Tensor] | None, where: int) -> None:
+    def __init__(
+        self, stem: nn.Module, width: int, make: Callable[[Tensor, Tensor], Tensor] | None, where: int
+    ) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList(Block(WIDTH, make if index == where else None) for index in range(3))
-        self.head = nn.Linear(WIDTH, 3)
+        self.stem = stem
+        self.blocks = nn.ModuleList(Block(width, make if index == where else None) for index in range(3))
+        self.head = nn.Linear(width, 3)
 
     def forward(self, x: Tensor, t: Tensor) -> Tensor:
         """`[N, W]` and `[N, 1]` to `[N, 3]`."""
-        for block in self.blocks:
-            x = block(x, t)
-        scores: Tensor = self.head(x)
-        return scores
-
-
-class Convolutional(nn.Module):
-    """A convolution, batch norm and dropout in front of a block."""
-
-    def __init__(self, make: Callable[[Tensor, Tensor], Tensor] | None, where: int) -> None:
-        super().__init__()
-        self.conv = nn.Conv1d(1, 4, 3, padding=1)
-        self.norm = nn.BatchNorm1d(4)
-        self.drop = nn.Dropout(0.1)
-        self.blocks = nn.ModuleList(Block(4 * WIDTH, make if index == where else None) for index in range(3))
-        self.head = nn.Linear(4 * WIDTH, 3)
-
-    def forward(self, x: Tensor, t: Tensor) -> Tensor:
-        """`[N, W]` and `[N, 1]` to `[N, 3]`."""
-        h = self.drop(self.norm(self.conv(x.unsqueeze(1))).relu()).flatten(1)
+        h = self.stem(x)
         for block in self.blocks:
             h = block(h, t)
         scores: Tensor = self.head(h)
         return scores
 
 
-class Attentive(nn.Module):
-    """A transformer layer over the features, then blocks."""
+class Mean(nn.Module):
+    """The mean over tokens."""
 
-    def __init__(self, make: Callable[[Tensor, Tensor], Tensor] | None, where: int) -> None:
-        super().__init__()
-        self.embed = nn.Linear(1, 8)
-        self.layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.1, batch_first=True)
-        self.blocks = nn.ModuleList(Block(8, make if index == where else None) for index in range(3))
-        self.head = nn.Linear(8, 3)
-
-    def forward(self, x: Tensor, t: Tensor) -> Tensor:
-        """`[N, W]` and `[N, 1]` to `[N, 3]`."""
-        h = self.layer(self.embed(x.unsqueeze(-1))).mean(1)
-        for block in self.blocks:
-            h = block(h, t)
-        scores: Tensor = self.head(h)
-        return scores
+    def forward(self, x: Tensor) -> Tensor:
+        """`[N, T, C]` to `[N, C]`."""
+        return x.mean(1)
 
 
-HOSTS: Final = (Perceptron, Convolutional, Attentive)
+def perceptron(make: Callable[[Tensor, Tensor], Tensor] | None, where: int) -> Host:
+    """Blocks alone."""
+    return Host(nn.Identity(), WIDTH, make, where)
+
+
+def convolutional(make: Callable[[Tensor, Tensor], Tensor] | None, where: int) -> Host:
+    """A convolution, batch norm and dropout in front of the blocks."""
+    layers = (nn.Conv1d(1, 4, 3, padding=1), nn.BatchNorm1d(4), nn.ReLU(), nn.Dropout(0.1), nn.Flatten())
+    return Host(nn.Sequential(nn.Unflatten(1, (1, WIDTH)), *layers), 4 * WIDTH, make, where)
+
+
+def attentive(make: Callable[[Tensor, Tensor], Tensor] | None, where: int) -> Host:
+    """A transformer layer over the features, then the blocks."""
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.1, batch_first=True)
+    return Host(nn.Sequential(nn.Unflatten(1, (WIDTH, 1)), nn.Linear(1, 8), layer, Mean()), 8, make, where)
+
+
+HOSTS: Final = (perceptron, convolutional, attentive)
 
 
 def drawn(kind: Kind, where: int, *, grouped: bool) -> tuple[pn.NodeGraph, str]:
@@ -318,10 +284,6 @@ def _square_loss(output: Tensor, target: Tensor) -> Tensor:
     return (output - target).square().mean()  # FAULT loss-overflow
 
 
-def _itself(graph: pn.NodeGraph) -> pn.NodeGraph:
-    return graph
-
-
 class Trial(NamedTuple):
     """What is trained, and the truth about its fault."""
 
@@ -364,19 +326,24 @@ def model_trials(seed: int) -> Iterator[Trial]:
             family = "custom"
         if host is not None:
             assert kind.make is not None
-            made, place = kind.make, where
-            yield Trial(
-                f"{kind.name} in {host.__name__}", family,
-                partial(host, made, place),
-                data, options, step, row, f"blocks.{where}.fault", kind.operations, LINES[kind.name],
-            )  # fmt: skip
+            yield Trial(f"{kind.name} in {host.__name__}", family, partial(host, kind.make, where), data, options, step, row,
+                        f"blocks.{where}.fault", kind.operations, LINES[kind.name])  # fmt: skip
         elif kind.drawn:
             grouped = draws.random() < 0.5
             graph, path = drawn(kind, where, grouped=grouped)
             operations = kind.operations if kind.name != "divide" else ("reciprocal",)
             node = kind.drawn[-1][0].replace("pow", "**")
             yield Trial(
-                f"{kind.name} drawn", family, partial(_itself, graph), data, options, step, row, path, operations, node
+                f"{kind.name} drawn",
+                family,
+                partial(pn.NodeGraph.from_json, graph.to_json()),
+                data,
+                options,
+                step,
+                row,
+                path,
+                operations,
+                node,
             )
 
 
@@ -445,10 +412,10 @@ def judge(trial: Trial, *, back: int = 0) -> tuple[Verdict, str]:
     except pn.TrainingError as error:
         told = str(error)
     else:
-        return Verdict(step=False, node=False, operation=False, line=False, row=False, equal=False), "no failure"
+        told = "no failure"
     fault = engine.fault
     if fault is None:
-        return Verdict(step=False, node=False, operation=False, line=False, row=False, equal=False), told
+        return Verdict(*[False] * 6), told
     equal = _same(_state(engine), states[fault.step - 1])
     if back and fault.step - 1 >= back:
         engine.rewind(back)

@@ -112,13 +112,8 @@ def train(form: str, directory: Path, log: Path, dies: tuple[int, float] | None 
         die_writing(directory, *dies)
     warnings.simplefilter("error")  # a damaged checkpoint warns
     torch.set_num_threads(1)
-    options = {
-        "model": network(),
-        "train_data": images(),
-        "val_data": images(2),
-        **FORMS[form](),
-        "checkpoint_dir": directory,
-    }
+    data = {"train_data": images(), "val_data": images(2)}
+    options = {"model": network(), **data, **FORMS[form](), "checkpoint_dir": directory}
     if any(directory.glob("*.ckpt")):
         engine = TrainingEngine.resume_from(directory, **options)
     else:
@@ -143,13 +138,12 @@ def losses(log: Path) -> dict[int, set[str]]:
 def undisturbed(form: str) -> tuple[dict[int, set[str]], float]:
     """The losses of a run that nobody kills, and the seconds that it takes."""
     with tempfile.TemporaryDirectory() as place:
-        child = FORK.Process(
-            target=train, args=(form, Path(place) / "checkpoints", Path(place) / "log"), kwargs={"alone": True}
-        )
+        log = Path(place) / "log"
+        child = FORK.Process(target=train, args=(form, Path(place) / "checkpoints", log), kwargs={"alone": True})
         began = time.perf_counter()
         child.start()
         child.join()
-        return losses(Path(place) / "log"), time.perf_counter() - began
+        return losses(log), time.perf_counter() - began
 
 
 def trial(form: str, expected: dict[int, set[str]], seconds: float, draw: random.Random) -> tuple[int, int, str]:

@@ -76,12 +76,9 @@ class Block(nn.Module):
         self.relu = nn.ReLU()
         self.conv2 = nn.Conv2d(outside, outside, 3, 1, 1, bias=False)
         self.bn2 = nn.BatchNorm2d(outside)
-        same = inside == outside and stride == 1
-        self.skip = (
-            nn.Identity()
-            if same
-            else nn.Sequential(nn.Conv2d(inside, outside, 1, stride, bias=False), nn.BatchNorm2d(outside))
-        )
+        self.skip: nn.Module = nn.Identity()
+        if inside != outside or stride > 1:
+            self.skip = nn.Sequential(nn.Conv2d(inside, outside, 1, stride, bias=False), nn.BatchNorm2d(outside))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `[n, outside, h / stride, w / stride]` of `[n, inside, h, w]`."""
@@ -93,16 +90,9 @@ class Block(nn.Module):
 def resnet18() -> nn.Module:
     """The layers of ResNet-18, for small pictures of one colour."""
     torch.manual_seed(0)
-    widths = (
-        (64, 64, 1),
-        (64, 64, 1),
-        (64, 128, 2),
-        (128, 128, 1),
-        (128, 256, 2),
-        (256, 256, 1),
-        (256, 512, 2),
-        (512, 512, 1),
-    )
+    widths = [(64, 64, 1), (64, 64, 1)]
+    for inside in (64, 128, 256):
+        widths += [(inside, 2 * inside, 2), (2 * inside, 2 * inside, 1)]
     return nn.Sequential(
         nn.Conv2d(1, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU(), *(Block(*width) for width in widths),
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10),
@@ -174,11 +164,9 @@ def trial(name: str, repeats: int, *, slow: bool) -> None:
         tables.append(pn.compare_targets(engine, quantized=report, include_slow=slow))
         print(repr(tables[-1]), flush=True)
         for row in tables[-1].rows.values():
-            said = (
-                row.missing
-                if row.latency is None
-                else f"{in_words(row.latency.p50, 1e3)} ms, {in_words(row.latency.ratio)} × eager"
-            )
+            said = row.missing
+            if row.latency is not None:
+                said = f"{in_words(row.latency.p50, 1e3)} ms, {in_words(row.latency.ratio)} × eager"
             print(f"  {row.rank or '-'} {row.name}: {said}", flush=True)
     if repeats > 1:
         print(repeated(tables))

@@ -189,43 +189,43 @@ export interface AddNode {
   readonly graph?: string;
   /** Its place in the order of nodes; None appends. */
   readonly index?: number | null;
-  /** Where an imported node came from, and its proof. */
+  /** The origin and the proof of an imported node. */
   readonly origin?: Origin | null;
   /** Whether only its name is shown. */
   readonly collapsed?: boolean;
 }
 
 /**
- * Where an imported node came from, and its proof.
+ * The origin of an imported node, and its proof.
  *
- * It is also a read-only mapping of what a file holds: `node.origin["proof"]`. What stands at its default is left out.
+ * It is also a read-only mapping, as in a file: `node.origin["proof"]`. Fields with their default are left out.
  */
 export interface Origin {
-  /** What is known of it: `"edited"` says that it, what feeds it, or what is inside it has been changed since it was proved equal. */
+  /** `"edited"` if the node, its inputs or its inside was changed after it was proved equal. */
   readonly proof: Proof;
   /** Why it stayed one opaque node, or why nothing is proved: the original failed with the example. Else empty. */
   readonly reason?: string;
-  /** Its place among the parameters, buffers and submodules of the module that holds it. */
+  /** Its place among the parameters, buffers and submodules of the module around it. */
   readonly member?: number | null;
-  /** The attribute path that holds its module, if that is not its name; empty if the model itself is the module. */
+  /** The attribute path of its module, if that is not its name; empty if the module is the model itself. */
   readonly held?: string | null;
-  /** What the import took for granted about an input, as text: `"x.shape[1] is 3"`. */
+  /** Assumptions of the import about an input, as text: `"x.shape[1] is 3"`. */
   readonly assumes?: readonly string[];
-  /** The names that the original's code gives its outputs, by port. */
+  /** Names of its outputs in the original's code, by port. */
   readonly variables?: Readonly<Record<string, string>>;
-  /** Its tensors that other nodes hold: their path below this node, and the path below the model. */
+  /** Its tensors that belong to other nodes: their path below this node, and the path below the model. */
   readonly ties?: Readonly<Record<string, string>>;
   /** Paths below it of the modules that are not trained; an empty path is the node itself. */
   readonly frozen?: readonly string[];
-  /** The element type that its layer was made of, if that is not float32. */
+  /** The element type of its layer's weights, if that is not float32. */
   readonly dtype?: Dtype | null;
   /** Whether computing it again, for a checkpoint, changes its buffers again. */
   readonly twice?: boolean;
-  /** `"absent"` if the document does not keep the values of the buffer, which are too many. */
+  /** `"absent"` if the buffer has too many values for the document. */
   readonly values?: "absent" | null;
   /** Whether the original calls it. */
   readonly called?: boolean;
-  /** Whether it stands for the whole module that was imported. */
+  /** Whether it is the whole module that was imported. */
   readonly whole?: boolean;
 }
 
@@ -253,7 +253,7 @@ export interface SetProperty {
   readonly graph?: string;
 }
 
-/** Take a property's value back to its default (or to missing, if it is required). */
+/** Reset a property to its default, or to missing if it is required. */
 export interface ResetProperty {
   readonly op: "resetProperty";
   readonly node: string;
@@ -261,7 +261,7 @@ export interface ResetProperty {
   readonly graph?: string;
 }
 
-/** Place a node; None gives it back to the automatic arrangement. */
+/** Place a node; None returns it to the automatic arrangement. */
 export interface MoveNode {
   readonly op: "moveNode";
   readonly name: string;
@@ -269,7 +269,7 @@ export interface MoveNode {
   readonly graph?: string;
 }
 
-/** Show of a node only its name, or all of it again. */
+/** Show only the name of a node, or all of it again. */
 export interface CollapseNode {
   readonly op: "collapseNode";
   readonly name: string;
@@ -277,7 +277,7 @@ export interface CollapseNode {
   readonly graph?: string;
 }
 
-/** Say where a node came from, and what is proved of it; a change of an imported node brings it along. */
+/** Set the origin and the proof of a node; it accompanies a change of an imported node. */
 export interface SetOrigin {
   readonly op: "setOrigin";
   readonly name: string;
@@ -326,7 +326,7 @@ export interface AddFrame {
   readonly graph?: string;
 }
 
-/** Change some of a frame; None leaves as it is, so that two changes at the same time both count. */
+/** Change some fields of a frame; None leaves a field as it is, so that two simultaneous changes both count. */
 export interface ChangeFrame {
   readonly op: "changeFrame";
   readonly name: string;
@@ -337,7 +337,7 @@ export interface ChangeFrame {
   readonly graph?: string;
 }
 
-/** Remove a frame; what stands in it stays. */
+/** Remove a frame; its contents stay. */
 export interface RemoveFrame {
   readonly op: "removeFrame";
   readonly name: string;
@@ -821,7 +821,7 @@ export interface Catalog {
   readonly client: string | null;
 }
 
-/** A category of node types, and how their nodes look. */
+/** A category of node types, and the look of its nodes. */
 export interface Category {
   /** Heading in the palette. */
   readonly name: string;
@@ -861,13 +861,13 @@ export interface CatalogEntry {
 export interface Port {
   /** Name of the argument of `forward` or of the function; outputs are named `"output"` or as torch's documentation names them (`"h_n"`). */
   readonly name: string;
-  /** What travels. */
+  /** The kind of its values. */
   readonly kind?: PortKind;
   /** Whether an input may stay unconnected. */
   readonly optional?: boolean;
   /** Whether an input takes any number of edges, addressed as `name_0`, `name_1` … */
   readonly variadic?: boolean;
-  /** Which element types an input accepts; checked during shape inference. */
+  /** The element types that an input accepts; checked during shape inference. */
   readonly dtypes?: "any" | "floating" | "integer";
   /** Name of the property that an output depends on: the output exists only while that property differs from its default (`"return_indices"` of a pooling). Empty: it always exists. */
   readonly when?: string;
@@ -875,7 +875,7 @@ export interface Port {
   readonly doc?: string;
 }
 
-/** A whole document, exactly as a `.pnne.json` file holds it. */
+/** A whole document, as in a `.pnne.json` file. */
 export interface DocumentState {
   readonly format: string;
   readonly formatVersion: number;
@@ -891,7 +891,7 @@ export interface GraphState {
   readonly frames?: readonly Frame[];
 }
 
-/** A node as the file has it; property values in their JSON form. */
+/** A node in a file; property values are in their JSON form. */
 export interface NodeState {
   readonly name: string;
   readonly type: string;
@@ -907,7 +907,7 @@ export interface EdgeState {
   readonly target: string;
 }
 
-/** A frame as it was when it was read; without nodes in it, it is a note. */
+/** A frame at the time of reading; a frame without nodes is a note. */
 export interface Frame {
   /** Its name among the frames of its graph. */
   readonly name: string;
@@ -915,7 +915,7 @@ export interface Frame {
   readonly box: readonly [number, number, number, number];
   /** A line at its top. */
   readonly title?: string;
-  /** What is written under the title. */
+  /** The text under the title. */
   readonly text?: string;
   /** One of `"grey"`, `"blue"`, `"green"`, `"yellow"`, `"red"`, `"purple"`. */
   readonly colour?: string;

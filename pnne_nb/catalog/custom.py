@@ -41,6 +41,8 @@ HOME = "registered"
 MADE = f"{HOME}.remade"
 """First part of the targets of classes whose objects are made of attributes."""
 
+_VALUE = Port("output", kind="value")
+
 
 @overload
 def register_node(target: Registered, /) -> Registered: ...
@@ -164,26 +166,14 @@ def result_class(cls: type) -> NodeSpec:
     found = registry.listed(label)
     if found is not None and found.torch is not cls and not found.target.startswith(f"{HOME}."):
         label = f"{label}Result"  # a class called Output, or Linear
-        found = registry.listed(label)
-    if found is not None and found.torch is cls:
-        return found
-    if not _is_name(label):
-        raise RegistrationError(f"{shown(label)} cannot be the name of a node type.")
     names = getattr(cls, "_fields", None) or tuple(field.name for field in dataclasses.fields(cls))
-    spec = NodeSpec(
-        type=label,
-        category="Result",
-        kind="function",
-        target=f"{HOME}.{label}",
+    return _listed(
+        label,
+        cls,
         inputs=tuple(Port(name, kind="value", optional=True) for name in names),
-        outputs=(Port("output", kind="value"),),
-        properties=tuple(Property(name, OptionalType(ConstantType()), None, role="call", doc="") for name in names),
-        positional=(),
+        properties=tuple(Property(name, OptionalType(ConstantType()), None, role="call") for name in names),
         doc=docstrings.summary(cls.__doc__),
-        torch=cls,
     )
-    registry.register(spec, replace=_is_rerun(spec))
-    return spec
 
 
 @final
@@ -219,25 +209,25 @@ def object_class(maker: ObjectMaker) -> NodeSpec:
     """
     label = maker.__name__
     found = registry.listed(label)
-    if found is not None and not isinstance(found.torch, ObjectMaker):
-        label = f"{label}Object"
-        found = registry.listed(label)
-    if found is not None and found.torch == maker:
-        return found
-    if not _is_name(label):
-        raise RegistrationError(f"{shown(label)} cannot be the name of a node type.")
-    spec = NodeSpec(
-        type=label,
-        category="Result",
-        kind="function",
-        target=f"{MADE}.{label}",
+    return _listed(
+        label if found is None or isinstance(found.torch, ObjectMaker) else f"{label}Object",
+        maker,
+        home=MADE,
         inputs=(Port("attributes", kind="value"),),
-        outputs=(Port("output", kind="value"),),
         properties=(Property("attributes", ConstantType(), role="call", doc="By name."),),
         positional=("attributes",),
         doc=docstrings.summary(maker.kind.__doc__),
-        torch=maker,
     )
+
+
+def _listed(label: str, target: object, *, home: str = HOME, **fields: Any) -> NodeSpec:
+    """Return the listed node type that makes the objects of `target`, or register one with these fields."""
+    found = registry.listed(label)
+    if found is not None and found.torch == target:
+        return found
+    if not _is_name(label):
+        raise RegistrationError(f"{shown(label)} cannot be the name of a node type.")
+    spec = NodeSpec(label, "Result", "function", f"{home}.{label}", outputs=(_VALUE,), torch=target, **fields)
     registry.register(spec, replace=_is_rerun(spec))
     return spec
 
@@ -289,10 +279,9 @@ def _called(target: Callable[..., Any], keywords: Sequence[str]) -> NodeSpec:
             *(Port(each, kind="value", optional=True) for each in named),
             *(Port(each, kind="value", optional=True, variadic=True) for each in spread),
         ),
-        outputs=(Port("output", kind="value"),),
+        outputs=(_VALUE,),
         properties=tuple(
-            Property(each, OptionalType(ConstantType()), defaults.get(each, missing), role="call", doc="")
-            for each in named
+            Property(each, OptionalType(ConstantType()), defaults.get(each, missing), role="call") for each in named
         ),
         positional=(
             *(p.name for p in known if p.kind is not p.KEYWORD_ONLY),

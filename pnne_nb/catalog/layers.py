@@ -19,28 +19,17 @@ from pnne_nb.graph.schema.structural import MODULE_PROPERTIES
 URL = "https://docs.pytorch.org/docs/stable/generated/{}.html"
 
 
-def layer_classes() -> Iterator[type[nn.Module]]:
-    """Yield every public module class of ``torch.nn`` that can be instantiated and called."""
-    for name, value in vars(nn).items():
-        if name in overrides.NOT_LAYERS or name.startswith(("_", "Lazy")):
-            continue
-        if isinstance(value, type) and issubclass(value, nn.Module):
-            yield value
-
-
 def specs() -> Iterator[NodeSpec]:
-    """Yield the spec of every layer and loss."""
-    for cls in layer_classes():
-        name = cls.__name__
-        module = cls.__module__.rpartition(".")[2]
-        category = overrides.CATEGORIES.get(name) or overrides.MODULE_CATEGORIES.get(module, module.capitalize())
-        yield module_spec(cls, name, category, target=f"torch.nn.{name}", url=URL.format(f"torch.nn.{name}"))
+    """Yield the spec of every layer and loss: the public module classes of ``torch.nn`` that can be instantiated and called."""
+    for name, value in vars(nn).items():
+        is_listed = name not in overrides.NOT_LAYERS and not name.startswith(("_", "Lazy"))
+        if is_listed and isinstance(value, type) and issubclass(value, nn.Module):
+            yield _spec(value)
 
 
-def module_spec(
-    cls: type[nn.Module], name: str, category: str, *, target: str, url: str = "", outputs: Returns = ()
-) -> NodeSpec:
+def _spec(cls: type[nn.Module]) -> NodeSpec:
     """Return the spec of one module class, read from its constructor and its ``forward``."""
+    name, module = cls.__name__, cls.__module__.rpartition(".")[2]
     parts = overrides.PARTS.get(name, ())
     owners = [getattr(nn, part.target.rpartition(".")[2]) for part in parts]
     calls = [_as_tensor(name, argument) for argument in signatures.arguments(cls.forward, method=True)]
@@ -48,7 +37,7 @@ def module_spec(
     for part, owner in zip(parts, owners, strict=True):
         shared = [a for a in _constructor(owner) if (a.name, a.name) in part.properties]
         built = {**{a.name: a for a in shared}, **built}
-    returns = outputs or overrides.OUTPUTS.get(name, ())
+    returns = overrides.OUTPUTS.get(name, ())
     results = output_ports(name, returns)
     about = _argument_docs(
         [cls, *owners],
@@ -60,9 +49,9 @@ def module_spec(
     properties += [Property(part.when, BoolType(), False, doc=about[part.when]) for part in parts if part.when]
     return NodeSpec(
         type=name,
-        category=category,
+        category=overrides.CATEGORIES.get(name) or overrides.MODULE_CATEGORIES.get(module, module.capitalize()),
         kind="module",
-        target=target,
+        target=f"torch.nn.{name}",
         inputs=tuple(port(name, a, about.get(a.name, "")) for a in calls if a.kind is not None),
         outputs=tuple(msgspec.structs.replace(port, doc=about[port.name]) for port in results),
         properties=(*properties, *call_properties(name, calls, about), *MODULE_PROPERTIES),
@@ -70,7 +59,7 @@ def module_spec(
         returns=returns if any(isinstance(item, tuple) for item in returns) else (),
         parts=parts,
         doc=overrides.DOCS.get(name) or docstrings.summary(cls.__doc__),
-        url=url,
+        url=URL.format(f"torch.nn.{name}"),
         torch=cls,
     )
 

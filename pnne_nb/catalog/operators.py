@@ -11,8 +11,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import msgspec
 import torch
+from msgspec.structs import replace
 
 from pnne_nb.graph.schema.property_types import (
     ConstantType,
@@ -70,107 +70,61 @@ _MATHEMATICS: dict[Callable[..., Any], str] = {
 
 def specs() -> Iterator[NodeSpec]:
     """Yield the specs of item and attribute access, of tuples, lists and slices, and of the operators."""
-    yield _spec(
-        "getitem",
-        "operator.getitem",
-        operator.getitem,
-        "One item or slice of a tensor, tuple or size: input[index].",
-        ("input", None),
-        ("index", ConstantType()),
-    )
-    yield _spec(
-        "getattr",
-        "getattr",
-        getattr,
-        "An attribute of a tensor: its shape, dtype, transpose …",
-        ("input", None),
-        ("name", EnumType(ATTRIBUTES)),
-    )
-    yield _sequence("tuple", tuple, "A tuple of values, such as a size with computed parts.")
-    yield _sequence("list", list, "A list of values.")
-    named = _sequence("dict", mapping, "A dictionary of values, such as what some models return.")
-    named = msgspec.structs.replace(
-        named,
-        properties=(Property("keys", ConstantType(), role="call", doc=_DOCS["keys"]),),
+    constant, optional = ConstantType(), OptionalType(ConstantType())
+    named = replace(
+        _sequence("dict", mapping, "A dictionary of values, such as what some models return."),
+        properties=(Property("keys", constant, role="call", doc=_DOCS["keys"]),),
         positional=("items", "keys"),
     )
-    yield named
-    yield msgspec.structs.replace(
+    yield from (
+        _spec("getitem", "operator.getitem", operator.getitem,
+              "One item or slice of a tensor, tuple or size: input[index].", input=None, index=constant),
+        _spec("getattr", "getattr", getattr,
+              "An attribute of a tensor: its shape, dtype, transpose …", input=None, name=EnumType(ATTRIBUTES)),
+        _sequence("tuple", tuple, "A tuple of values, such as a size with computed parts."),
+        _sequence("list", list, "A list of values."),
         named,
-        type="OrderedDict",
-        target="collections.OrderedDict",
-        torch=ordered,
-        doc="A dictionary of the class OrderedDict, such as what some models return.",
-    )
-    yield msgspec.structs.replace(
-        _sequence(RESULT, result, "Several results under their names, as torch returns them: (values, indices)."),
-        properties=(Property("name", EnumType(RESULTS), role="call", doc=_DOCS["kind"]),),
-        target="torch.return_types",
-        positional=("items", "name"),
-    )
-    yield _spec("len", "len", len, "How many items a tuple or list has, or how many rows a tensor.", ("input", None))
-    yield _spec("vars", "vars", vars, "The attributes of an object, such as a cache of keys, by name.", ("input", None))
-    yield _spec(
-        set_attributes_.__name__,
-        set_attributes_.__name__,
-        set_attributes_,
-        "Sets attributes of an object that a call is given, such as a cache of keys. Gives the object.",
-        ("input", None),
-        ("attributes", ConstantType()),
-    )
-    for function, doc in _MATHEMATICS.items():
-        name = function.__name__
-        yield _spec(f"math_{name}", f"math.{name}", function, doc, ("a", NumberType()))
-    yield _spec(
-        "setitem",
-        "operator.setitem",
-        setitem,
-        "Assigns to an item or slice of a tensor, in place: input[index] = value. Gives the tensor.",
-        ("input", None),
-        ("index", ConstantType()),
-        ("value", ConstantType()),
-    )
-    yield msgspec.structs.replace(
-        _spec(
-            "choose",
-            "choose",
-            choose,
-            "One value while training, and another in evaluation: train if self.training else eval.",
-            ("train", OptionalType(ConstantType())),
-            ("eval", OptionalType(ConstantType())),
+        replace(named, type="OrderedDict", target="collections.OrderedDict", torch=ordered,
+                doc="A dictionary of the class OrderedDict, such as what some models return."),
+        replace(
+            _sequence(RESULT, result, "Several results under their names, as torch returns them: (values, indices)."),
+            properties=(Property("name", EnumType(RESULTS), role="call", doc=_DOCS["kind"]),),
+            target="torch.return_types", positional=("items", "name"),
         ),
-        inputs=(Port("train", kind="value"), Port("eval", kind="value")),
-    )
-    yield msgspec.structs.replace(
-        _spec(
-            CHECK,
-            "torch._assert",
-            torch._assert,
-            "Stops with a message where a condition does not hold, such as a size that a drawing was made for.",
-            ("condition", None),
-            ("message", StringType()),
+        _spec("len", "len", len, "How many items a tuple or list has, or how many rows a tensor.", input=None),
+        _spec("vars", "vars", vars, "The attributes of an object, such as a cache of keys, by name.", input=None),
+        _spec("set_attributes_", "set_attributes_", set_attributes_,
+              "Sets attributes of an object that a call is given, such as a cache of keys. Gives the object.",
+              input=None, attributes=constant),
+        *(_spec(f"math_{function.__name__}", f"math.{function.__name__}", function, doc, a=NumberType())
+          for function, doc in _MATHEMATICS.items()),
+        _spec("setitem", "operator.setitem", setitem,
+              "Assigns to an item or slice of a tensor, in place: input[index] = value. Gives the tensor.",
+              input=None, index=constant, value=constant),
+        replace(
+            _spec("choose", "choose", choose,
+                  "One value while training, and another in evaluation: train if self.training else eval.",
+                  train=optional, eval=optional),
+            inputs=(Port("train", kind="value"), Port("eval", kind="value")),
         ),
-        outputs=(),
+        replace(
+            _spec(CHECK, "torch._assert", torch._assert,
+                  "Stops with a message where a condition does not hold, such as a size that a drawing was made for.",
+                  condition=None, message=StringType()),
+            outputs=(),
+        ),
+        _spec("slice", "slice", slice, "A slice start:stop:step with computed parts, for getitem.",
+              start=optional, stop=optional, step=optional),
+    )  # fmt: skip
+    operands: tuple[tuple[tuple[str, ...], dict[str, PropertyType | None]], ...] = (
+        (_BINARY, {"a": NumberType(), "b": NumberType()}),
+        (_UNARY, {"a": None}),
     )
-    part = OptionalType(ConstantType())
-    yield _spec(
-        "slice",
-        "slice",
-        slice,
-        "A slice start:stop:step with computed parts, for getitem.",
-        ("start", part),
-        ("stop", part),
-        ("step", part),
-    )
-    for name in _BINARY:
-        function = getattr(operator, name)
-        doc = f"{(function.__doc__ or '').removeprefix('Same as ')} For numbers and tensors alike."
-        names = _names(name)
-        yield _spec(names, f"operator.{name}", function, doc, ("a", NumberType()), ("b", NumberType()))
-    for name in _UNARY:
-        function = getattr(operator, name)
-        doc = f"{(function.__doc__ or '').removeprefix('Same as ')} For numbers and tensors alike."
-        yield _spec(_names(name), f"operator.{name}", function, doc, ("a", None))
+    for names, arguments in operands:
+        for name in names:
+            function = getattr(operator, name)
+            doc = f"{(function.__doc__ or '').removeprefix('Same as ')} For numbers and tensors alike."
+            yield _spec(f"operator_{name.strip('_')}", f"operator.{name}", function, doc, **arguments)
 
 
 def mapping(items: list[Any], keys: tuple[str, ...]) -> dict[str, Any]:
@@ -205,42 +159,30 @@ def choose(train: Any, eval: Any, training: bool = True) -> Any:
     return train if training else eval
 
 
-def _names(name: str) -> str:
-    return f"operator_{name.strip('_')}"
-
-
 def _spec(
-    name: str, target: str, function: Callable[..., Any], doc: str, *arguments: tuple[str, PropertyType | None]
+    name: str, target: str, function: Callable[..., Any], doc: str, /, **arguments: PropertyType | None
 ) -> NodeSpec:
-    wired_only = [argument for argument, kind in arguments if kind is None]
-    both = [argument for argument, kind in arguments if kind == NumberType()]
+    """Return the spec of a function; an argument is wired if its type is None, and wired or typed in if it is a number."""
     return NodeSpec(
         type=name,
         category=CATEGORY,
         kind="function",
         target=target,
-        inputs=tuple(Port(argument, kind="value") for argument, _ in arguments if argument in (*wired_only, *both)),
+        inputs=tuple(
+            Port(argument, kind="value") for argument, kind in arguments.items() if kind in (None, NumberType())
+        ),
         outputs=(_VALUE,),
         properties=tuple(
             Property(argument, kind, role="call", doc=_DOCS[argument])
-            for argument, kind in arguments
+            for argument, kind in arguments.items()
             if kind is not None
         ),
-        positional=tuple(argument for argument, _ in arguments),
+        positional=tuple(arguments),
         doc=doc,
         torch=function,
     )
 
 
 def _sequence(name: str, function: Callable[..., Any], doc: str) -> NodeSpec:
-    return NodeSpec(
-        type=name,
-        category=CATEGORY,
-        kind="function",
-        target=name,
-        inputs=(Port("items", kind="value", variadic=True),),
-        outputs=(_VALUE,),
-        positional=("items",),
-        doc=doc,
-        torch=function,
-    )
+    items = Port("items", kind="value", variadic=True)
+    return replace(_spec(name, name, function, doc, items=None), inputs=(items,))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import ModuleType
 
 import msgspec
 from torch import optim
@@ -49,9 +50,9 @@ _INTERVAL = Property(
 
 def specs() -> Iterator[NodeSpec]:
     """Yield the spec of every optimizer and every scheduler."""
-    for optimizer in optimizer_classes():
+    for optimizer in _classes(optim, optim.Optimizer):
         yield _spec(optimizer, "Optimizer", "torch.optim", (_LOSS, _PARAMETERS), Port("optimizer", kind="optimizer"))
-    for scheduler in scheduler_classes():
+    for scheduler in _classes(lr_scheduler, lr_scheduler.LRScheduler):
         inputs = (_OPTIMIZER, _SCHEDULERS) if scheduler.__name__ in _COMBINING else (_OPTIMIZER,)
         output = Port("scheduler", kind="scheduler")
         spec = _spec(scheduler, "Scheduler", "torch.optim.lr_scheduler", inputs, output)
@@ -59,17 +60,10 @@ def specs() -> Iterator[NodeSpec]:
         yield msgspec.structs.replace(spec, properties=(*spec.properties, interval))
 
 
-def optimizer_classes() -> Iterator[type[optim.Optimizer]]:
-    """Yield every public optimizer of torch."""
-    for name, value in vars(optim).items():
-        if isinstance(value, type) and issubclass(value, optim.Optimizer) and name not in _BASES:
-            yield value
-
-
-def scheduler_classes() -> Iterator[type[lr_scheduler.LRScheduler]]:
-    """Yield every public learning rate scheduler of torch."""
-    for name, value in vars(lr_scheduler).items():
-        if isinstance(value, type) and issubclass(value, lr_scheduler.LRScheduler) and name not in _BASES:
+def _classes(module: ModuleType, base: type[object]) -> Iterator[type[object]]:
+    """Yield every public optimizer or learning rate scheduler of a module."""
+    for name, value in vars(module).items():
+        if isinstance(value, type) and issubclass(value, base) and name not in _BASES:
             yield value
 
 

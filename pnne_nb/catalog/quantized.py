@@ -8,6 +8,7 @@ may name them, and a file that does so opens anywhere. The operators are torch's
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
@@ -22,51 +23,53 @@ Kind = Literal["static", "dynamic", "weight_only", "bfloat16", "float16"]
 ``"weight_only"``: int8 weights, float inputs; ``"bfloat16"``, ``"float16"``: all of the layer in 16 bits."""
 
 
-def add_weight(layer: nn.Module, shape: tuple[int, ...], kind: str) -> None:
-    """Give a layer its low-precision weight, and for int8 one scale for each index of the first axis."""
-    import torch.ao.quantization.fx._decomposed  # noqa: PLC0415  # defines the operators
+# Source that stands alone copies these classes, and can copy no alias: the literals are written out.
+class _Quantized(nn.Module):
+    """A layer with a low-precision weight, and for int8 one scale for each index of the weight's first axis."""
 
-    if kind in ("bfloat16", "float16"):
-        layer.register_buffer("weight", torch.zeros(shape, dtype=getattr(torch, kind)))
-        return
-    layer.register_buffer("weight", torch.zeros(shape, dtype=torch.int8))
-    layer.register_buffer("weight_scale", torch.ones(shape[0]))
-    layer.register_buffer("weight_zero_point", torch.zeros(shape[0], dtype=torch.int64), persistent=False)
+    bias: torch.Tensor | None
 
+    def _set_up(
+        self, shape: tuple[int, ...], kind: str, scale: float = 1.0, zero_point: int = 0, *, bias: bool = False
+    ) -> None:
+        import torch.ao.quantization.fx._decomposed  # noqa: PLC0415  # defines the operators
 
-def float_weight(layer: Any) -> torch.Tensor:
-    """Return the weight that a layer computes with."""
-    if layer.kind in ("bfloat16", "float16"):
-        sixteen: torch.Tensor = layer.weight
-        return sixteen
-    decode = torch.ops.quantized_decomposed.dequantize_per_channel
-    found: torch.Tensor = decode(layer.weight, layer.weight_scale, layer.weight_zero_point, 0, -127, 127, torch.int8)
-    return found
+        self.kind, self.scale, self.zero_point = kind, scale, zero_point
+        self.is_int8 = kind not in ("bfloat16", "float16")
+        dtype = torch.int8 if self.is_int8 else getattr(torch, kind)
+        self.register_buffer("weight", torch.zeros(shape, dtype=dtype))
+        if self.is_int8:
+            self.register_buffer("weight_scale", torch.ones(shape[0]))
+            self.register_buffer("weight_zero_point", torch.zeros(shape[0], dtype=torch.int64), persistent=False)
+        self.register_buffer("bias", torch.zeros(shape[0]) if bias else None)
 
+    def _computed(self, function: Callable[..., torch.Tensor], input: torch.Tensor, *settings: object) -> torch.Tensor:
+        """Return the result of `function` for the input, the weight and the bias in the precision of the layer."""
+        weight, bias = self.get_buffer("weight"), self.bias
+        if self.is_int8:
+            decode = torch.ops.quantized_decomposed.dequantize_per_channel
+            scales = self.get_buffer("weight_scale"), self.get_buffer("weight_zero_point")
+            weight = decode(weight, *scales, 0, -127, 127, torch.int8)
+        elif bias is not None:
+            bias = bias.to(weight.dtype)
+        return function(self._rounded(input), weight, bias, *settings).to(input.dtype)
 
-def float_bias(layer: Any) -> torch.Tensor | None:
-    """Return the bias in the precision that a layer computes in."""
-    bias: torch.Tensor | None = layer.bias
-    return bias if bias is None or layer.kind not in ("bfloat16", "float16") else bias.to(layer.weight.dtype)
-
-
-def float_input(x: torch.Tensor, layer: Any) -> torch.Tensor:
-    """Return the input that a layer computes with: rounded to 8 bits, or in the precision of the weight."""
-    coding = torch.ops.quantized_decomposed
-    rounded: torch.Tensor
-    if layer.kind == "static":
-        given = (layer.scale, layer.zero_point, 0, 255, torch.uint8)
-        rounded = coding.dequantize_per_tensor(coding.quantize_per_tensor(x, *given), *given)
+    def _rounded(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the input rounded to 8 bits, or in the precision of the weight."""
+        if not self.is_int8:
+            return x.to(self.get_buffer("weight").dtype)
+        if self.kind == "weight_only":
+            return x
+        coding = torch.ops.quantized_decomposed
+        step: tuple[Any, Any] = (self.scale, self.zero_point)
+        if self.kind == "dynamic":
+            step = coding.choose_qparams(x, 0, 255, 1e-12, torch.uint8)
+        given = (*step, 0, 255, torch.uint8)
+        rounded: torch.Tensor = coding.dequantize_per_tensor(coding.quantize_per_tensor(x, *given), *given)
         return rounded
-    if layer.kind == "dynamic":
-        scale, zero_point = coding.choose_qparams(x, 0, 255, 1e-12, torch.uint8)
-        found = (scale, zero_point, 0, 255, torch.uint8)
-        rounded = coding.dequantize_per_tensor(coding.quantize_per_tensor(x, *found), *found)
-        return rounded
-    return x if layer.kind == "weight_only" else x.to(layer.weight.dtype)
 
 
-class QuantizedLinear(nn.Module):
+class QuantizedLinear(_Quantized):
     """A linear layer with weights of lower precision.
 
     Args:
@@ -88,16 +91,14 @@ class QuantizedLinear(nn.Module):
         zero_point: int = 0,
     ) -> None:
         super().__init__()
-        self.kind, self.scale, self.zero_point = kind, scale, zero_point
-        add_weight(self, (out_features, in_features), kind)
-        self.register_buffer("bias", torch.zeros(out_features) if bias else None)
+        self._set_up((out_features, in_features), kind, scale, zero_point, bias=bias)
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """Return ``input @ weight.T + bias``."""
-        return F.linear(float_input(input, self), float_weight(self), float_bias(self)).to(input.dtype)
+        return self._computed(F.linear, input)
 
 
-class QuantizedConv1d(nn.Module):
+class QuantizedConv1d(_Quantized):
     """A 1D convolution with weights of lower precision.
 
     Args:
@@ -129,19 +130,15 @@ class QuantizedConv1d(nn.Module):
         zero_point: int = 0,
     ) -> None:
         super().__init__()
-        self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
-        self.kind, self.scale, self.zero_point = kind, scale, zero_point
-        add_weight(self, (out_channels, in_channels // groups, *kernel_size), kind)
-        self.register_buffer("bias", torch.zeros(out_channels) if bias else None)
+        self.settings = stride, padding, dilation, groups
+        self._set_up((out_channels, in_channels // groups, *kernel_size), kind, scale, zero_point, bias=bias)
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """Return the convolution of the input."""
-        weight = float_weight(self)
-        settings = (self.stride, self.padding, self.dilation, self.groups)
-        return F.conv1d(float_input(input, self), weight, float_bias(self), *settings).to(input.dtype)
+        return self._computed(F.conv1d, input, *self.settings)
 
 
-class QuantizedConv2d(nn.Module):
+class QuantizedConv2d(_Quantized):
     """A 2D convolution with weights of lower precision; for the arguments see `QuantizedConv1d`."""
 
     def __init__(
@@ -159,19 +156,15 @@ class QuantizedConv2d(nn.Module):
         zero_point: int = 0,
     ) -> None:
         super().__init__()
-        self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
-        self.kind, self.scale, self.zero_point = kind, scale, zero_point
-        add_weight(self, (out_channels, in_channels // groups, *kernel_size), kind)
-        self.register_buffer("bias", torch.zeros(out_channels) if bias else None)
+        self.settings = stride, padding, dilation, groups
+        self._set_up((out_channels, in_channels // groups, *kernel_size), kind, scale, zero_point, bias=bias)
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """Return the convolution of the input."""
-        weight = float_weight(self)
-        settings = (self.stride, self.padding, self.dilation, self.groups)
-        return F.conv2d(float_input(input, self), weight, float_bias(self), *settings).to(input.dtype)
+        return self._computed(F.conv2d, input, *self.settings)
 
 
-class QuantizedEmbedding(nn.Module):
+class QuantizedEmbedding(_Quantized):
     """A table of vectors as int8 numbers or in 16 bits: only the rows that are looked up become float32.
 
     Args:
@@ -187,8 +180,7 @@ class QuantizedEmbedding(nn.Module):
         kind: Literal["weight_only", "bfloat16", "float16"] = "weight_only",
     ) -> None:
         super().__init__()
-        self.kind = kind
-        add_weight(self, (num_embeddings, embedding_dim), kind)
+        self._set_up((num_embeddings, embedding_dim), kind)
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """Return the vectors of the given indices."""
@@ -196,7 +188,7 @@ class QuantizedEmbedding(nn.Module):
         return rows * self.get_buffer("weight_scale")[input].unsqueeze(-1) if self.kind == "weight_only" else rows
 
 
-LAYERS: tuple[type[nn.Module], ...] = (QuantizedLinear, QuantizedConv1d, QuantizedConv2d, QuantizedEmbedding)
+LAYERS: tuple[type[_Quantized], ...] = (QuantizedLinear, QuantizedConv1d, QuantizedConv2d, QuantizedEmbedding)
 
 
 @functools.cache

@@ -24,7 +24,7 @@ def page(types: Iterable[NodeSpec]) -> str:
     by_category: dict[str, list[NodeSpec]] = {}
     for spec in types:
         by_category.setdefault(spec.category, []).append(spec)
-    return "\n".join([*_head(by_category), *(line for item in by_category.items() for line in _section(*item))]) + "\n"
+    return _head(by_category) + "\n".join(line for item in by_category.items() for line in _section(*item)) + "\n"
 
 
 def version() -> str:
@@ -32,26 +32,29 @@ def version() -> str:
     return torch.__version__.partition("+")[0]
 
 
-def _head(by_category: dict[str, list[NodeSpec]]) -> Iterator[str]:
+def _head(by_category: dict[str, list[NodeSpec]]) -> str:
     count = sum(map(len, by_category.values()))
-    yield "# Node types"
-    yield ""
-    yield f"All {count} types, as the catalogue reads them from torch {version()}. Written by `{COMMAND}`; do not edit."
-    yield ""
-    yield (
-        "*Inputs* that may stay unconnected have a question mark; those that take any number of edges have `…`. An "
-        "argument of the call that is no input here can still be wired. *Outputs* in parentheses exist only while the "
-        "property that is named differs from its default."
+    common = "\n".join(f"- `{prop.name}`: {_escaped(prop.doc)}" for prop in MODULE_PROPERTIES)
+    contents = "\n".join(
+        f"- [{category}](#{category.lower().replace(' ', '-')}) ({len(members)})"
+        for category, members in by_category.items()
     )
-    yield ""
-    yield "Every node that compiles to a submodule, nested graphs included, also has:"
-    yield ""
-    yield from (f"- `{prop.name}`: {_escaped(prop.doc)}" for prop in MODULE_PROPERTIES)
-    yield ""
-    yield f"Functions and methods have {' and '.join(f'`{prop.name}`' for prop in CALL_PROPERTIES)} too."
-    yield ""
-    for category, members in by_category.items():
-        yield f"- [{category}](#{category.lower().replace(' ', '-')}) ({len(members)})"
+    return f"""# Node types
+
+All {count} types, as the catalogue reads them from torch {version()}. Written by `{COMMAND}`; do not edit.
+
+*Inputs* that may stay unconnected have a question mark; those that take any number of edges have `…`. An \
+argument of the call that is no input here can still be wired. *Outputs* in parentheses exist only while the \
+property that is named differs from its default.
+
+Every node that compiles to a submodule, nested graphs included, also has:
+
+{common}
+
+Functions and methods have {" and ".join(f"`{prop.name}`" for prop in CALL_PROPERTIES)} too.
+
+{contents}
+"""
 
 
 def _section(category: str, members: list[NodeSpec]) -> Iterator[str]:

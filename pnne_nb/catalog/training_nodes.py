@@ -11,6 +11,7 @@ Losses are layers (``CrossEntropyLoss``), optimizers and schedulers are those of
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from torch.utils.data import DataLoader
 
@@ -27,7 +28,7 @@ from pnne_nb.graph.schema.property_types import (
 )
 from pnne_nb.graph.schema.spec import NodeSpec, Port, Property
 
-CATEGORY = "Training"
+_node = partial(NodeSpec, category="Training", kind="training")
 
 SOURCES = (
     "digits", "iris", "wine", "breast_cancer", "diabetes", "variable", "images", "csv", "parquet", "registered",
@@ -49,10 +50,8 @@ _LOADER_SETTINGS = ("batch_size", "shuffle", "num_workers", "pin_memory", "drop_
 
 def specs() -> Iterator[NodeSpec]:
     """Yield the specs of Dataset, DataLoader, Validation, ParameterGroup, Loss and Metric."""
-    yield NodeSpec(
+    yield _node(
         type="Dataset",
-        category=CATEGORY,
-        kind="training",
         outputs=(Port("dataset", kind="dataset", doc="Samples and their targets."),),
         properties=(
             Property("source", EnumType(SOURCES), default="digits", doc="Where the samples come from."),
@@ -83,17 +82,13 @@ def specs() -> Iterator[NodeSpec]:
         doc="Samples to train or validate on.",
     )
     yield _loader()
-    yield NodeSpec(
+    yield _node(
         type="Validation",
-        category=CATEGORY,
-        kind="training",
         inputs=(Port("loader", kind="loader", doc="Loads what the model is measured on after each epoch."),),
         doc="Declares a DataLoader to be for validation: the same model, loss and metrics, without learning.",
     )
-    yield NodeSpec(
+    yield _node(
         type="ParameterGroup",
-        category=CATEGORY,
-        kind="training",
         outputs=(Port("parameters", kind="parameters", doc="The parameters that match."),),
         properties=(
             Property("pattern", StringType(), default="*", doc="Name pattern of parameters, such as '*.bias'."),
@@ -103,19 +98,15 @@ def specs() -> Iterator[NodeSpec]:
         ),
         doc="Parameters by name pattern, with optimizer settings of their own.",
     )
-    yield NodeSpec(
+    yield _node(
         type="Loss",
-        category=CATEGORY,
-        kind="training",
         inputs=(Port("input", doc="A scalar tensor: the output of a loss layer, or a sum of several."),),
         outputs=(Port("loss", kind="loss", doc="What the optimizer makes smaller."),),
         properties=(Property("weight", FloatType(), default=1.0, doc="Factor of this loss, if there are several."),),
         doc="Weighs a scalar tensor as part of what training makes smaller; a single loss needs no such node.",
     )
-    yield NodeSpec(
+    yield _node(
         type="Metric",
-        category=CATEGORY,
-        kind="training",
         inputs=(Port("input", doc="What the model predicts."), Port("target", doc="What it should predict.")),
         outputs=(Port("metric", kind="metric"),),
         properties=(Property("metric", EnumType(tuple(METRICS)), default="accuracy", doc="What is computed."),),
@@ -126,10 +117,8 @@ def specs() -> Iterator[NodeSpec]:
 def _loader() -> NodeSpec:
     about = docstrings.arguments(DataLoader.__doc__, _LOADER_SETTINGS)
     arguments = {argument.name: argument for argument in signatures.arguments(DataLoader.__init__, method=True)}
-    return NodeSpec(
+    return _node(
         type="DataLoader",
-        category=CATEGORY,
-        kind="training",
         target="torch.utils.data.DataLoader",
         inputs=(Port("dataset", kind="dataset"),),
         outputs=(

@@ -23,7 +23,7 @@ from pnne_nb.runtime.faults.first_step_faults import first_step_faults
 from pnne_nb.telemetry.frames import AnomalyFrame
 
 _BETWEEN: Final = 64
-"""Autograd functions between a loss and an output that are looked at, at most."""
+"""Most autograd functions between a loss and an output that are examined."""
 _LOSSES: Final[tuple[tuple[str, type[nn.Module]], ...]] = (
     ("LogSoftmaxBackward", nn.CrossEntropyLoss),
     ("BinaryCrossEntropyWithLogitsBackward", nn.BCEWithLogitsLoss),

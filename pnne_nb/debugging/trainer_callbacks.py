@@ -21,13 +21,9 @@ def lightning_callback(monitor: TrainingMonitor) -> Any:
         TrainingError: Lightning is not installed.
     """
     try:
-        # Imported late: it is an extra, and takes seconds.
-        from lightning.pytorch.callbacks import Callback  # noqa: PLC0415  # an extra, imported late
+        from lightning.pytorch.callbacks import Callback  # noqa: PLC0415  # an extra, which takes seconds
     except ImportError as error:
-        raise TrainingError(
-            "Lightning is not installed: pip install 'pnne_nb[lightning]'. A loop of your own needs none: "
-            "TrainingMonitor().step(loss, model, optimizer)."
-        ) from error
+        raise _not_installed("Lightning", "lightning") from error
 
     class LightningMonitor(Callback):  # type: ignore[misc]  # an extra, which has no types here
         """Records the steps of Lightning."""
@@ -82,10 +78,7 @@ def hugging_face_callback(monitor: TrainingMonitor) -> Any:
     try:
         from transformers import TrainerCallback  # noqa: PLC0415  # an extra, imported late
     except ImportError as error:
-        raise TrainingError(
-            "Hugging Face's transformers is not installed: pip install 'pnne_nb[transformers]'. A loop of your own needs "
-            "none: TrainingMonitor().step(loss, model, optimizer)."
-        ) from error
+        raise _not_installed("Hugging Face's transformers", "transformers") from error
 
     class TrainerMonitor(TrainerCallback):  # type: ignore[misc]  # an extra, which has no types here
         """Counts the steps of a Trainer, and records its losses."""
@@ -111,6 +104,13 @@ def hugging_face_callback(monitor: TrainingMonitor) -> Any:
             monitor.close()
 
     return TrainerMonitor()
+
+
+def _not_installed(library: str, extra: str) -> TrainingError:
+    return TrainingError(
+        f"{library} is not installed: pip install 'pnne_nb[{extra}]'. A loop of your own needs none: "
+        "TrainingMonitor().step(loss, model, optimizer)."
+    )
 
 
 def _one(loaders: Any) -> Any:

@@ -1,4 +1,4 @@
-"""`Frames`: the frames of a document, as code reads and edits them."""
+"""`Frames`: reads and edits the frames of a document."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pnne_nb.errors import GraphError, expect
 from pnne_nb.graph.edits.transactions import Ledger
 from pnne_nb.graph.layout.arrange_graph import arrangement, drawn_right
 from pnne_nb.graph.layout.cards import faces
-from pnne_nb.graph.layout.geometry import Point
 from pnne_nb.graph.layout.inlining import Inlining, inlining
 from pnne_nb.graph.model.annotation import Box, Frame, Held, around, held
 from pnne_nb.graph.model.content import GraphIndex
@@ -28,7 +27,7 @@ class Frames(Mapping[str, Frame]):
 
     Args:
         ledger: The document's changes.
-        types: The catalogue, which decides how large nodes are.
+        types: The catalogue, which determines the sizes of nodes.
     """
 
     def __init__(self, ledger: Ledger, types: Types) -> None:
@@ -71,19 +70,19 @@ class Frames(Mapping[str, Frame]):
         colour: str = "grey",
         name: str | None = None,
     ) -> Frame:
-        """Add a frame around nodes, or at a place.
+        """Add a frame around nodes, or with a box.
 
         Args:
             title: A line at its top.
-            around: Nodes of one graph; if one of them has no place yet, that graph is arranged first.
+            around: Nodes of one graph. If one of them has no place yet, the graph is arranged first.
             box: Left, top, width and height in the editor's pixels, instead of `around`.
-            text: What is written under the title.
+            text: The text under the title.
             colour: ``"grey"``, ``"blue"``, ``"green"``, ``"yellow"``, ``"red"`` or ``"purple"``.
             name: Its name, or the path of a new frame in a nested graph; numbered if None.
 
         Raises:
-            GraphError: If it is neither put around nodes nor given a box, or the nodes are in several graphs.
-            UnknownNodeError, NameTakenError, IllegalNameError, BadValueError: If that does not fit.
+            GraphError: If there are neither nodes nor a box, or the nodes are in several graphs.
+            UnknownNodeError, NameTakenError, IllegalNameError, BadValueError: If an argument does not fit.
         """
         expect(around, (str, Node, Iterable), "around", "nodes of the graph, or their names")
         expect(title, str, "title", "a text")
@@ -160,11 +159,11 @@ class Frames(Mapping[str, Frame]):
 
     def _around(self, graph: GraphIndex, nodes: Sequence[Node]) -> Box:
         boxes: list[Box] = []
-        across = drawn_right(graph, _centres(graph))
+        across = drawn_right(graph)
         inlined = inlining(graph)
         shown = faces(self._ledger.content, graph, self._types, inlined, across=across)
         if not any(node.name in shown for node in nodes):
-            # All of them are written on other cards: it is around them as they are when they are drawn.
+            # All of them are written on other cards: use the cards that they have when they are drawn.
             shown = faces(self._ledger.content, graph, self._types, Inlining(), across=across)
         for node in nodes:
             if node.name not in shown:
@@ -176,8 +175,4 @@ class Frames(Mapping[str, Frame]):
 
 
 def _held(graph: GraphIndex, frame: Frame) -> Held:
-    return held(frame, _centres(graph), graph.frames.values())
-
-
-def _centres(graph: GraphIndex) -> dict[str, Point]:
-    return {name: node.position for name, node in graph.nodes.items() if node.position is not None}
+    return held(frame, graph.places(), graph.frames.values())

@@ -1,7 +1,7 @@
-"""Blocks that a person has made: nested graphs, offered in the palette of every editor.
+"""The user's blocks: nested graphs, offered in the palette of every editor.
 
-The library is itself a document, with one Subgraph node for each block; so a library file is a graph file, and an
-editor opens the library as it opens any graph.
+The library is itself a document with one Subgraph node for each block: a library file is a graph file, and an editor can open
+it.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class BlockLibrary(Mapping[str, Node]):
         return f"BlockLibrary({', '.join(self)})"
 
     def publish(self, graph: NodeGraph, node: str, name: str = "") -> Node:
-        """Offer what a Subgraph node shows as a block; one of the same name is replaced.
+        """Offer the graph of a Subgraph node as a block; a block of the same name is replaced.
 
-        Graphs that use the block keep what they have: a block is copied when it is used.
+        Graphs that use a replaced block do not change: a block is copied when it is used.
 
         Args:
             graph: The document.
             node: Path of the Subgraph node.
-            name: The block's name; that of what the node shows if empty.
+            name: The block's name; that of the definition if empty.
 
         Raises:
             UnknownNodeError: If there is no such node.
@@ -68,7 +68,7 @@ class BlockLibrary(Mapping[str, Node]):
         return self._take(json_format.read(graph.to_json()), found.definition, name or found.definition)
 
     def remove(self, name: str) -> None:
-        """Offer a block no longer; graphs that use it keep what they have.
+        """Remove a block; graphs that use it do not change.
 
         Raises:
             UnknownNodeError: If there is no such block.
@@ -79,7 +79,7 @@ class BlockLibrary(Mapping[str, Node]):
     def insert(self, name: str, graph: NodeGraph, node: str | None = None) -> Node:
         """Add a block to a document, as one undoable change.
 
-        Several of one block in a document show one definition, so that an edit in one of them is an edit in all.
+        Uses of one block in a document show one definition: an edit in one of them changes all.
 
         Args:
             name: The block.
@@ -110,7 +110,7 @@ class BlockLibrary(Mapping[str, Node]):
         self.graph.save(path)
 
     def load(self, path: str | Path) -> tuple[str, ...]:
-        """Offer the blocks of a graph file too: every nested graph that its outermost graph shows; return their names.
+        """Add the blocks of a graph file, every nested graph that its outermost graph shows, and return their names.
 
         Raises:
             GraphFileError: If the file cannot be read.
@@ -119,7 +119,7 @@ class BlockLibrary(Mapping[str, Node]):
         return self.load_text(read_file(path))
 
     def load_text(self, text: str | bytes) -> tuple[str, ...]:
-        """Offer the blocks that the text of a graph file has; see `load`."""
+        """Add the blocks in the text of a graph file; see `load`."""
         content = json_format.read(text)
         shown_by = {node.name: node.definition for node in content.graphs[""].nodes.values()}
         names = [(name, definition) for name, definition in shown_by.items() if definition is not None]

@@ -1,6 +1,6 @@
-"""`NodeGraph`: the document that a person draws and code edits; no torch here.
+"""`NodeGraph`: the document of a graph, without torch.
 
-Every change, from any thread, becomes ops that its `Ledger` checks, stages, and commits all or none.
+Every change becomes ops, which its `Ledger` checks, stages, and commits, all of them or none.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pnne_nb.graph.edits.apply import apply_op
 from pnne_nb.graph.edits.autoconnect import connection, edges_between, loose_end
 from pnne_nb.graph.edits.definitions import own_definition
 from pnne_nb.graph.edits.transactions import Ledger
-from pnne_nb.graph.layout import Direction
 from pnne_nb.graph.layout.arrange_graph import CELL_OF_A_NOTEBOOK, View, arrangement
+from pnne_nb.graph.layout.layered import Direction
 from pnne_nb.graph.model.content import Content
 from pnne_nb.graph.model.node import Edge, Node, Transaction
 from pnne_nb.graph.model.ops import (
@@ -63,13 +63,13 @@ class NodeGraph(ReadableGraph):
     that is refused raises an error and leaves no trace.
 
     Attributes:
-        nodes: The nodes of the outermost graph by name, in their order: a mapping that only reads.
-        graphs: Every graph by id, the outermost one (``""``) first; a nested one may be shown by several nodes.
-        frames: Titled rectangles behind the nodes, to read and to change.
+        nodes: The nodes of the outermost graph by name, in their order: a read-only mapping.
+        graphs: Every graph by id, the outermost one (``""``) first; several nodes may show a nested one.
+        frames: Titled rectangles behind the nodes.
 
     Args:
         name: Its name, and that of the generated class.
-        types: The catalogue to check against; the process-wide one unless told otherwise.
+        types: The catalogue to check against; by default the process-wide one.
 
     Raises:
         IllegalNameError: If `name` is not a printable text of 1 to 100 characters.
@@ -112,16 +112,16 @@ class NodeGraph(ReadableGraph):
             graph.add(nn.Linear, 784, 128, name="fc")
             graph.add(nn.Linear(784, 128), name="fc")
 
-        Of a layer, its arguments are taken and its weights are not: ``pn.from_module`` with ``pn.compile(graph,
-        reuse=net)`` keeps weights.
+        A layer gives its arguments, and not its weights: ``pn.from_module`` with ``pn.compile(graph, reuse=net)`` keeps
+        weights.
 
         Args:
-            type: Name of its type in the catalogue, the class or function that it stands for, or a layer.
-            arguments: Of the constructor, in torch's order; a text in front of them is the name.
+            type: Name of the type in the catalogue, its class or function, or a layer.
+            arguments: Arguments of the constructor, in torch's order; a text in front of them is the name.
             name: Its name, or the path of a new node in a nested graph; numbered by the type if None.
             x: Horizontal centre in the editor's pixels; with None for both, the editor arranges the node.
             y: Vertical centre.
-            properties: Values by property name; one that is called ``name``, ``x`` or ``y`` is given to `set`.
+            properties: Values by property name; those called ``name``, ``x`` or ``y`` need `set`.
 
         Raises:
             UnknownTypeError: If the catalogue has no such type.
@@ -129,7 +129,7 @@ class NodeGraph(ReadableGraph):
             BadValueError: If a value does not fit its property.
             NameTakenError: If the name is taken.
             IllegalNameError: If the name is not legal.
-            ArgumentError: If an argument is given twice, or by position where there is no order.
+            ArgumentError: If an argument is given twice, or is positional and there is no order.
         """
         with self._ledger.editing():
             at = place(None, x, y)
@@ -145,18 +145,17 @@ class NodeGraph(ReadableGraph):
             graph.chain(nn.Conv2d(1, 6, 5), "ReLU", ("Linear", {"out_features": 84}), ("head", nn.Linear(84, 10)))
 
         Args:
-            layers: Each is what `add` takes first; or a tuple of that and its arguments, the last of which may be a
-                mapping of properties by name (``name`` among them); or a pair of a name and a layer; or a node of the
-                graph, which is connected as it is.
-            after: What the first one is connected to. None: to the one node whose output leads nowhere, if the graph has
-                nodes.
+            layers: Each is the first argument of `add`; or a tuple of that and its arguments, the last of which may be a
+                mapping of properties by name (also ``name``); or a pair of a name and a layer; or a node of the graph,
+                which is connected as it is.
+            after: The node before the first one. None: the one node with an unused output, if the graph has nodes.
 
         Returns:
             The nodes.
 
         Raises:
-            GraphError: If a layer or an edge cannot be, as for `add` and `connect`, or it is open where to begin; the
-                graph is as before.
+            GraphError: If a layer or an edge is not legal, as for `add` and `connect`, or the node before the first one is
+                not clear; the graph is as before.
         """
         with self.transaction(f"Add {len(layers)} layers"):
             before: NodeRef | None = after
@@ -180,8 +179,8 @@ class NodeGraph(ReadableGraph):
         """Set property values.
 
         Args:
-            node: Which node, or its path.
-            properties: Values by property name, all of them or none.
+            node: The node, or its path.
+            properties: Values by property name.
 
         Raises:
             UnknownNodeError, UnknownPropertyError, BadValueError: If one of them does not fit; none is set.
@@ -190,7 +189,7 @@ class NodeGraph(ReadableGraph):
             self._ledger.apply([SetProperty(found.name, name, value, graph) for name, value in properties.items()])
 
     def reset(self, node: NodeRef, /, *properties: str) -> None:
-        """Take properties back to their defaults; those without one are then missing.
+        """Reset properties to their defaults; those without one are then missing.
 
         Raises:
             UnknownNodeError, UnknownPropertyError: If the node or a property does not exist.
@@ -202,17 +201,17 @@ class NodeGraph(ReadableGraph):
         """Rename a node; edges and references follow.
 
         Args:
-            node: Which node, or its path.
-            name: Its new name alone: it stays in its graph.
+            node: The node, or its path.
+            name: Its new name, without a path.
 
         Raises:
-            UnknownNodeError, NameTakenError, IllegalNameError: If that cannot be.
+            UnknownNodeError, NameTakenError, IllegalNameError: If there is no such node, or the name is taken or not legal.
         """
         with self._found(node) as (found, graph):
             self._ledger.apply([RenameNode(found.name, name, graph)])
 
     def move(self, node: NodeRef, x: float | None = None, y: float | None = None) -> None:
-        """Place a node's centre at (x, y) in the editor's pixels; without both, give it back to the arrangement.
+        """Place a node's centre at (x, y) in the editor's pixels; without both, the editor arranges it again.
 
         Raises:
             UnknownNodeError: If there is no such node.
@@ -222,7 +221,7 @@ class NodeGraph(ReadableGraph):
             self._ledger.apply([MoveNode(found.name, place(found.position, x, y), graph)])
 
     def collapse(self, *nodes: NodeRef, collapsed: bool = True) -> None:
-        """Have the editor show only the names of nodes, or with ``collapsed=False`` all of them again.
+        """Show only the names of nodes in the editor, or with ``collapsed=False`` all of them again.
 
         Raises:
             UnknownNodeError: If one of them does not exist; none is collapsed.
@@ -233,10 +232,10 @@ class NodeGraph(ReadableGraph):
 
     @answers_misuse('graph.connect("x", "fc", "y")')
     def connect(self, source: NodeRef, target: NodeRef, *further: NodeRef) -> Edge:
-        """Add an edge, and return it; with more than two ends, one from each to the next, and return the last.
+        """Add an edge, or with more than two ends one from each to the next, and return the last.
 
-        A bare node stands for its first free port that fits; the bare name of a variadic input (``"cat1.tensors"``)
-        for its next free place.
+        A bare node means its first free port that fits; the bare name of a variadic input (``"cat1.tensors"``) means its
+        next free place.
 
         Args:
             source: A node, its path, or ``"node.port"`` for one of its outputs.
@@ -273,7 +272,7 @@ class NodeGraph(ReadableGraph):
             self._ledger.apply([Disconnect(edge.source, edge.target, graph.id) for edge in edges])
 
     def remove(self, *nodes: NodeRef) -> None:
-        """Remove nodes and their edges, and definitions that nothing shows any more, as one change.
+        """Remove nodes and their edges, and definitions that no node shows any more, as one change.
 
         Raises:
             UnknownNodeError: If one of them does not exist; none is removed.
@@ -290,16 +289,16 @@ class NodeGraph(ReadableGraph):
     def group(self, nodes: Iterable[NodeRef], name: str | None = None, *, graph: str = "") -> Node:
         """Move nodes of one graph into a new nested graph, shown by one node of type ``"Subgraph"``.
 
-        Edges that cross the border become Input and Output nodes of the nested graph, and so do results that nothing takes.
+        Edges that cross the border become Input and Output nodes of the nested graph, and so do unused results.
 
         Args:
-            nodes: Which nodes.
+            nodes: The nodes.
             name: Name of the new node; numbered if None.
-            graph: The definition from which the nodes are named, the root unless told otherwise.
+            graph: The definition in which the paths of nodes start; by default the root.
 
         Raises:
             UnknownNodeError, NameTakenError, IllegalNameError: If a node or the name does not fit.
-            CycleError: If a path leaves the group and comes back: the node on it must come along.
+            CycleError: If a path leaves the group and comes back: its nodes must be grouped too.
             GraphError: If the nodes are in different graphs, or are Input or Output nodes.
         """
         expect(nodes, (str, Node, Iterable), "nodes", "nodes of the graph, or their names")
@@ -310,11 +309,11 @@ class NodeGraph(ReadableGraph):
             return self._at(plan.paths[0], graph)
 
     def ungroup(self, node: NodeRef, *, graph: str = "") -> list[Node]:
-        """Put what a Subgraph node shows in its place; the inverse of `group`. Returns the nodes.
+        """Replace a Subgraph node by its contents, the inverse of `group`, and return the nodes.
 
         Args:
-            node: Which node.
-            graph: The definition from which the node is named, the root unless told otherwise.
+            node: The node.
+            graph: The definition in which the path of the node starts; by default the root.
 
         Raises:
             UnknownNodeError: If there is no such node.
@@ -326,9 +325,9 @@ class NodeGraph(ReadableGraph):
             return [self._at(path, graph) for path in plan.paths]
 
     def make_own(self, node: NodeRef) -> Node:
-        """Give a Subgraph node a definition of its own, where others show the same: edits inside change it alone.
+        """Give a Subgraph node its own definition, if others show the same: edits inside then change it alone.
 
-        A node on the path that is shared itself stays so: inside it, all of its uses change.
+        Shared nodes on its path stay shared: all of their uses change.
 
         Raises:
             UnknownNodeError: If there is no such node.
@@ -352,16 +351,16 @@ class NodeGraph(ReadableGraph):
         undoable: bool = True,
         view: View = CELL_OF_A_NOTEBOOK,
     ) -> Transaction:
-        """Place every node of one graph automatically, as one undoable change; nothing if all stand well already.
+        """Place every node of one graph automatically, as one undoable change.
 
         Args:
             graph: ``""`` for the root, or the id of a definition.
             direction: ``"down"``, ``"right"``, ``"columns"`` (edges run down, in several columns unless there are frames),
-                or ``"auto"``: down if the graph can be read so in a cell, else what makes it largest there.
-            nodes: Names of the nodes to arrange, around where they stand; all if empty.
-            values: Whether sizes, constants and steps of an expression are drawn, not written on the cards they lead to.
-            undoable: Whether `undo` takes it back; otherwise it takes back what was done before.
-            view: Where the graph is to fit.
+                or ``"auto"``: down if the graph can be read so in a cell, else the direction that makes it largest there.
+            nodes: Names of the nodes to arrange, around their present places; all if empty.
+            values: Whether sizes, constants and steps of an expression have their own cards.
+            undoable: Whether `undo` reverts it; otherwise `undo` skips it.
+            view: The view that the graph should fit into.
 
         Raises:
             GraphError: If there is no such graph or node.
@@ -377,17 +376,16 @@ class NodeGraph(ReadableGraph):
     def apply(self, ops: Iterable[Op], *, label: str = "", base: int | None = None) -> Transaction:
         """Apply ops, all of them or none, as one undoable change (or as part of the open `transaction`).
 
-        Ops name what they change, so that ops made against an older version are checked against the present
-        one and applied if they still fit.
+        Ops name what they change. Ops for an older version are checked against the present one, and applied if they fit.
 
         Args:
-            ops: What to do, in order.
-            label: What a person did; made from the ops if empty.
-            base: The version against which the ops were made.
+            ops: The changes, in order.
+            label: The change in words; made from the ops if empty.
+            base: The version of the document that the ops were made for.
 
         Raises:
             GraphError: If an op does not fit; the document and its version are as before.
-            StaleVersionError: If `base` is a version that this document has not reached.
+            StaleVersionError: If this document has not reached the version `base`.
         """
         expect(ops, Iterable, "ops", "ops of pnne_nb.graph.model.ops")
         expect(label, str, "label", "a text")
@@ -396,19 +394,19 @@ class NodeGraph(ReadableGraph):
 
     @contextmanager
     def transaction(self, label: str = "") -> Iterator[Self]:
-        """Make one undoable change of all changes in the ``with`` block; an exception takes them all back.
+        """Combine all changes in the ``with`` block to one undoable change; an exception reverts them all.
 
-        Other threads wait meanwhile. A transaction inside another is part of it, but takes back its own changes.
+        Other threads wait meanwhile. A transaction inside another is part of it, but reverts only its own changes.
 
         Args:
-            label: What was done, for the undo button; made from the changes if empty.
+            label: The change in words, for the undo button; made from the changes if empty.
         """
         expect(label, str, "label", "a text")
         with self._ledger.transaction(label):
             yield self
 
     def undo(self) -> Transaction:
-        """Take back the last change.
+        """Revert the last change.
 
         Raises:
             GraphError: If there is none, or a transaction is open.
@@ -416,7 +414,7 @@ class NodeGraph(ReadableGraph):
         return self._ledger.undo()
 
     def redo(self) -> Transaction:
-        """Bring back the change that was taken back last.
+        """Apply the change again that was reverted last.
 
         Raises:
             GraphError: If there is none, or a transaction is open.
@@ -425,20 +423,20 @@ class NodeGraph(ReadableGraph):
 
     @contextmanager
     def asked_by(self, client: str | None, request: int | None) -> Iterator[Self]:
-        """Hand on to observers who asks for the changes in the ``with`` block, and under which number.
+        """Tell observers which client requested the changes in the ``with`` block, and the number of the request.
 
-        They are told when the block ends; other threads wait meanwhile.
+        They are notified when the block ends; other threads wait meanwhile.
 
         Args:
-            client: Whoever asks, e.g. one view of an editor.
-            request: The number that it gave its request.
+            client: The client, e.g. one view of an editor.
+            request: The client's number for its request.
         """
         with self._ledger.asked_by(client, request):
             yield self
 
     @contextmanager
     def _found(self, node: NodeRef) -> Iterator[tuple[Node, str]]:
-        """A node to change, and the id of its graph."""
+        """Yield a node to change, and the id of its graph."""
         with self._ledger.editing():
             graph, found, _ = find_node(self._content, node)
             yield found, graph.id
@@ -446,7 +444,7 @@ class NodeGraph(ReadableGraph):
     # Files
 
     def __reduce__(self) -> tuple[Callable[[str], NodeGraph], tuple[str]]:
-        """Copy and pickle the content alone, as a file would."""
+        """Copy and pickle only the content, as in a file."""
         return NodeGraph.from_json, (self.to_json(),)
 
     @classmethod
@@ -454,9 +452,8 @@ class NodeGraph(ReadableGraph):
         """Read the text of a graph file.
 
         Args:
-            text: As `to_json` writes it.
-            types: The catalogue to check later changes against. Types that it lacks are kept, and `diagnostics` names
-                their nodes.
+            text: The result of `to_json`.
+            types: The catalogue to check later changes against. Nodes of other types are kept; `diagnostics` reports them.
 
         Raises:
             GraphFileError: If it is damaged, hostile, or from a newer version; the message names the place.
@@ -482,7 +479,7 @@ class NodeGraph(ReadableGraph):
 
 
 def expect_graph(graph: object) -> None:
-    """Refuse anything else where a graph is needed.
+    """Refuse an argument that is no graph.
 
     Raises:
         ArgumentError: If `graph` is no `NodeGraph`.

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Self
 
+import msgspec
+
 from pnne_nb.errors import ArgumentError, Diagnostic, GraphError, answers_misuse, expect, no_attribute, shown
 from pnne_nb.graph.edits.notify import Observer
-from pnne_nb.graph.edits.transactions import Ledger
-from pnne_nb.graph.edits.undo_stack import Step
+from pnne_nb.graph.edits.transactions import Ledger, Step
 from pnne_nb.graph.layout.arrange_graph import arranged as with_places
 from pnne_nb.graph.layout.cards import NONE_RESOLVED, Resolved
 from pnne_nb.graph.model.content import Content
@@ -18,7 +20,7 @@ from pnne_nb.graph.model.lint import lint, lint_at
 from pnne_nb.graph.model.node import Edge, Node
 from pnne_nb.graph.model.paths import find_node, paths_in
 from pnne_nb.graph.model.validate import Types
-from pnne_nb.graph.model.views import Graphs, Nodes, at_path
+from pnne_nb.graph.model.views import Graphs, Nodes
 from pnne_nb.graph.render.html import figure
 from pnne_nb.graph.render.import_report import ImportReport, import_report
 from pnne_nb.graph.render.scene import NO_SHAPES, Scene, Shapes
@@ -38,7 +40,7 @@ class ReadableGraph:
         graphs: Every graph by id, the root (``""``) first.
 
     Args:
-        ledger: What the document holds, and its changes.
+        ledger: The content of the document, and its changes.
         types: The catalogue.
     """
 
@@ -65,21 +67,21 @@ class ReadableGraph:
 
     @property
     def undo_label(self) -> str | None:
-        """What `undo` would take back, or None."""
+        """Label of the change that `undo` would revert, or None."""
         with self._ledger.lock:
-            return self._ledger.history.undo_label
+            return self._ledger.undo_label
 
     @property
     def redo_label(self) -> str | None:
-        """What `redo` would bring back, or None."""
+        """Label of the change that `redo` would apply, or None."""
         with self._ledger.lock:
-            return self._ledger.history.redo_label
+            return self._ledger.redo_label
 
     def step_labels(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return what `undo` and `redo` would do one by one, each in the order in which it was done."""
+        """Return the labels of the changes that `undo` and `redo` can reach, each in the order of the changes."""
         with self._ledger.lock:
-            history = self._ledger.history
-            return tuple(step.label for step in history.done), tuple(step.label for step in history.undone)
+            done, undone = self._ledger.done, reversed(self._ledger.undone)
+            return tuple(step.label for step in done), tuple(step.label for step in undone)
 
     def __getitem__(self, path: str) -> Node:
         """Return the node at a path.
@@ -131,7 +133,7 @@ class ReadableGraph:
         return True
 
     def _ipython_key_completions_(self) -> list[str]:
-        """Return the paths that ``graph["`` can be completed to, nested ones included."""
+        """Return the completions of ``graph["``: all paths, nested ones included."""
         with self._ledger.lock:
             return list(paths_in(self._content))
 
@@ -150,15 +152,15 @@ class ReadableGraph:
         return f'NodeGraph "{name}": {nodes} node{"" if nodes == 1 else "s"}, {edges} edge{"" if edges == 1 else "s"}'
 
     def diagnostics(self) -> list[Diagnostic]:
-        """Find what keeps the document from compiling, as far as that shows without torch."""
+        """Find what keeps the document from compiling, as far as it can be found without torch."""
         with self._ledger.lock:
             return lint(self._content, self._types)
 
     def diagnostics_at(self, paths: Iterable[str]) -> dict[str, list[Diagnostic]]:
-        """Find what is wrong at some places only, and under ``""`` what the document as a whole lacks.
+        """Find faults at some nodes only, and under ``""`` those of the document as a whole.
 
         Args:
-            paths: Of nodes, nested ones through the nodes that show them; those that do not exist are left out.
+            paths: Paths of nodes; those that do not exist are left out.
         """
         expect(paths, Iterable, "paths", "paths of nodes")
         with self._ledger.lock:
@@ -166,7 +168,7 @@ class ReadableGraph:
 
     @property
     def import_report(self) -> ImportReport:
-        """What ``pn.from_module`` could open, what stays closed, and why; a notebook shows it as a table."""
+        """The parts that ``pn.from_module`` could open, those that stay closed, and why; a notebook shows a table."""
         with self._ledger.lock:
             return import_report(self._content.name, self.graphs)
 
@@ -183,18 +185,18 @@ class ReadableGraph:
     ) -> str:
         """Draw one graph as the editor shows it, without a browser: accessible SVG, the same for equal documents.
 
-        Nodes stand where they were placed; without places they are arranged. Nested graphs are one card each,
-        marked ``×3`` if three nodes show the same. Of more than 400 nodes only names are drawn.
+        Nodes are at their places; without places they are arranged. A nested graph is one card, marked ``×3`` if three
+        nodes show it. Of more than 400 nodes only names are drawn.
 
         Args:
             theme: ``"light"`` or ``"dark"``; ``"auto"`` follows the reader's system.
-            within: Path of the Subgraph node whose inside to draw; the root unless told otherwise.
-            shapes: What to write on edges, by path of the output port: ``pn.infer_shapes(graph)``.
+            within: Path of the Subgraph node whose inside is drawn; empty for the root.
+            shapes: Labels of edges, by path of the output port: ``pn.infer_shapes(graph)``.
             resolved: Inferred values of properties that are ``"auto"``, by path of the node.
             fold: Whether equal nodes in a row are drawn as one, marked ``×8``.
 
         Raises:
-            UnknownNodeError: If nothing is at `within`.
+            UnknownNodeError: If there is no node at `within`.
             ArgumentError: If `theme` is none of the three.
         """
         return svg(self._scene(within, shapes, resolved, fold), theme)
@@ -208,22 +210,19 @@ class ReadableGraph:
         resolved: Resolved = NONE_RESOLVED,
         fold: bool = False,
     ) -> str:
-        """Draw as `to_svg` does, as an HTML image with the graph as a list beneath it; for the arguments see there.
+        """Draw an HTML image with the graph as a list beneath it; for the arguments see `to_svg`.
 
-        It survives what viewers of stored notebooks take out: scripts, styles and inline SVG.
+        Viewers of stored notebooks remove scripts, styles and inline SVG; they keep this image.
         """
         scene = self._scene(within, shapes, resolved, fold)
         return figure(scene, svg(scene, theme))
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        """Show the picture in a notebook cell with the shapes on its edges, and keep it there when the kernel is gone."""
+        """Show the picture in a notebook cell with the shapes on its edges; it stays there without a kernel."""
         shapes, resolved = installed().shapes(self)
-        html = self.to_html(shapes=shapes, resolved=resolved)
-        return {
-            "text/plain": repr(self),
-            "text/html": html,
-            "image/svg+xml": self.to_svg(shapes=shapes, resolved=resolved),
-        }
+        scene = self._scene("", shapes, resolved, fold=False)
+        picture = svg(scene, "auto")
+        return {"text/plain": repr(self), "text/html": figure(scene, picture), "image/svg+xml": picture}
 
     @answers_misuse("graph.summary()", input_size="pn.summary(graph, args=(x,)); the Input nodes have the shapes")
     def summary(self) -> object:
@@ -236,7 +235,7 @@ class ReadableGraph:
 
     def _scene(self, within: str, shapes: Shapes, resolved: Resolved, fold: bool) -> Scene:
         with self._ledger.lock:
-            # Nobody must wait with an edit until a large graph is drawn.
+            # No edit has to wait until a large graph is drawn.
             content = self._content.copy()
         return scene_of(content, within, self._types, shapes, resolved, fold=fold)
 
@@ -246,17 +245,16 @@ class ReadableGraph:
         """Return the whole document as plain data.
 
         Args:
-            arranged: Whether graphs without any places get those that `NodeGraph.arrange` would give them, for a look
-                at them; the document stays as it is.
+            arranged: Whether graphs without any places are arranged in the result; the document stays as it is.
         """
         with self._ledger.lock:
-            state = json_format.state_of(self._content)
+            state = self.frozen()()
             return with_places(state, self._content, self._types) if arranged else state
 
     def frozen(self) -> Callable[[], DocumentState]:
-        """Return what gives the document as it is now, as `state`, at any later time."""
+        """Return a function that returns the present `state` at any later time."""
         with self._ledger.lock:
-            return json_format.frozen(self._content)
+            return partial(json_format.state, self._content.name, self._content.parts())
 
     def to_json(self) -> str:
         """Return the text of a graph file: the same for equal documents, a line for each node and edge."""
@@ -266,26 +264,26 @@ class ReadableGraph:
         """Write a graph file, by custom named ``….pnne.json``; an existing one is replaced at once, or not at all.
 
         Args:
-            path: Where; the directory must exist.
+            path: The file; its directory must exist.
 
         Raises:
             GraphFileAccessError: If the file cannot be written; it is an ``OSError`` too.
         """
         replace_file(path, self.to_json())
 
-    # Looking on
+    # Observing
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """What has been done since the document was made or loaded, in order, without what was taken back."""
+        """The changes since the document was made or loaded, in order, without those that were undone."""
         with self._ledger.lock:
-            return self._ledger.history.done
+            return tuple(self._ledger.done)
 
     @contextmanager
     def reading(self) -> Iterator[Self]:
-        """Keep the document as it is in the ``with`` block, for a look at several parts of it that belong together.
+        """Block changes of the document in the ``with`` block, to read several parts of it consistently.
 
-        Other threads wait meanwhile with their changes, so be brief.
+        Changes by other threads wait meanwhile, so be brief.
         """
         with self._ledger.lock:
             yield self
@@ -293,8 +291,8 @@ class ReadableGraph:
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Call `observer` with each transaction after it is committed, in order; return a function that ends this.
 
-        It is called in the thread that made the change, without the document's lock, and may itself change the
-        document: observers hear of its changes after this one. Its errors are logged, and undo nothing.
+        It is called in the thread that made the change, without the document's lock. It may change the document: observers
+        are notified of its changes after this one. Its errors are logged, and undo nothing.
         """
         if not callable(observer):
             raise ArgumentError(f"observer must be a function of a transaction, not {shown(observer)}.")
@@ -303,7 +301,7 @@ class ReadableGraph:
     def _at(self, path: str, within: str = "") -> Node:
         with self._ledger.lock:
             _, node, prefix = find_node(self._content, path, within)
-            return at_path(node, prefix)
+            return msgspec.structs.replace(node, path=f"{prefix}{node.name}") if prefix else node
 
     @property
     def _content(self) -> Content:

@@ -37,10 +37,10 @@ def sequential(
         layers: As for `NodeGraph.chain`.
         input: Shape of the Input, with names for sizes that may vary (``"N"``: any batch size); or its properties, as in
             ``{"shape": ("N", 64), "dtype": "int64", "name": "tokens"}``. None: any shape.
-        name: Of the document.
+        name: The document's name.
 
     Raises:
-        GraphError: If a layer cannot be, or cannot follow the one before; see `NodeGraph.add` and `NodeGraph.connect`.
+        GraphError: If a layer is not legal, or does not fit the one before; see `NodeGraph.add` and `NodeGraph.connect`.
         ArgumentError: If `input` is neither a shape nor a mapping.
     """
     if len(layers) == 1 and isinstance(layers[0], list):

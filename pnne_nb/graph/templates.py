@@ -1,7 +1,7 @@
 """Networks to begin with, offered in the palette of every editor: each compiles as it is.
 
-The library is a document with one Subgraph node for each template, as that of a person's own blocks is: in an empty
-graph, a template is drawn node by node; beside others, it is one block.
+The library is a document with one Subgraph node for each template, like the library of the user's blocks. In an empty graph, a
+template is inserted node by node; beside other nodes, as one block.
 """
 
 from __future__ import annotations
@@ -46,9 +46,7 @@ def resnet_block() -> NodeGraph:
         ("Conv2d", {"name": "conv2", "out_channels": 64, "kernel_size": 3, "padding": 1, "bias": False}),
         ("BatchNorm2d", {"name": "bn2"}),
     )
-    graph.add("add", name="sum")
-    graph.connect("bn2.output", "sum.input")
-    graph.connect("x.output", "sum.other")
+    _added(graph, "sum", "bn2", "x")
     graph.add("ReLU", name="relu2")
     return _ended(graph, "sum", "relu2")
 
@@ -139,12 +137,12 @@ TEMPLATES: Final[dict[str, Callable[[], NodeGraph]]] = {
     "GPT_block": gpt_block,
     "LSTM_classifier": lstm_classifier,
 }
-"""What draws each template, by the name of its block."""
+"""The function that draws each template, by the name of its block."""
 
 
 @cache
 def template_library() -> DocumentState:
-    """Return the document of all templates, arranged; made once, from the catalogue of this process."""
+    """Return the document of all templates, arranged; it is made once in a process."""
     blocks: list[NodeState] = []
     graphs: dict[str, GraphState] = {}
     for name, draw in TEMPLATES.items():

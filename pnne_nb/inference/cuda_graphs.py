@@ -22,40 +22,19 @@ Key: TypeAlias = tuple[Any, ...]
 
 
 class _Recorded(NamedTuple):
-    """A recorded graph, with the memory that it reads and writes.
-
-    Attributes:
-        graph: The graph.
-        inputs: The tensors that it reads, in the order of the leaves of the arguments.
-        outputs: What it writes, in the form that the model returns.
-    """
+    """A recorded graph, the tensors that it reads in the order of the arguments' leaves, and the outputs that it writes."""
 
     graph: torch.cuda.CUDAGraph
     inputs: list[Tensor]
     outputs: Any
 
 
-def require_cuda(device: torch.device) -> None:
-    """Raise an error for a device without CUDA graphs.
-
-    Raises:
-        TrainingError: If it is no CUDA device.
-    """
-    if device.type != "cuda":
-        raise TrainingError(
-            f"cuda_graphs=True needs a CUDA device, and this engine runs on {device}: leave it out, or pass device='cuda'."
-        )
-
-
 @final
 class CudaGraphs:
-    """Calls a model by replaying a graph that was recorded with inputs of the same sizes; not safe for several threads.
+    """Calls `model`, in eval mode on the CUDA device `device`, by replaying a graph recorded with inputs of the same sizes.
 
-    Inputs are copied into memory that stays, and outputs out of it, so that each call has results of its own.
-
-    Args:
-        model: In eval mode on a CUDA device.
-        device: That device.
+    Inputs are copied into memory that stays, and outputs out of it, so that each call has results of its own. Not safe for
+    several threads.
     """
 
     def __init__(self, model: nn.Module, device: torch.device) -> None:
@@ -78,11 +57,7 @@ class CudaGraphs:
         return pytree.tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, recorded.outputs)
 
     def _record(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> _Recorded:
-        """Record a graph for inputs of these sizes.
-
-        Raises:
-            TrainingError: If the model does something that no graph can hold, such as looking at its data.
-        """
+        """Record a graph for inputs of these sizes, unless the model does what no graph can hold, such as looking at its data."""
         kept = pytree.tree_map(lambda leaf: leaf.clone() if isinstance(leaf, Tensor) else leaf, (inputs, dict(named)))
         cached = torch.is_autocast_cache_enabled()
         # A weight that autocast keeps in lower precision is freed at the end of the call, and a graph would read it later.

@@ -20,10 +20,6 @@ from pnne_nb.export.formats.base import METADATA_PREFIX, ExportedModel, TensorIn
 class ExportedModule(nn.Module):
     """An exported file as a module without weights: its ``forward`` takes and returns tensors, in the file's order.
 
-    Args:
-        exported: The open file.
-        file: Its name, for messages.
-
     Raises:
         ExportError: If the file does not take what its own metadata says.
     """
@@ -114,13 +110,7 @@ def require_classes(wanted: Sequence[str] | None, known: tuple[str, ...] | None,
 
 
 def require_inputs(infos: Sequence[TensorInfo], inputs: Sequence[Any], named: Mapping[str, Any], file: str) -> None:
-    """Raise an error for a batch that the file does not accept.
-
-    Args:
-        infos: What it takes, in order.
-        inputs: Given by place.
-        named: Given by name.
-        file: For messages.
+    """Raise an error for a batch that `file` does not accept, with inputs by place and by name (`named`).
 
     Raises:
         TrainingError: Another number of inputs, or another name, element type or size; the message says which.

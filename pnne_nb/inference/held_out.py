@@ -64,7 +64,6 @@ class Examples:
 
     @property
     def count(self) -> int:
-        """Number of held-out examples."""
         return sum(batch.examples for batch in self.held_out)
 
 
@@ -114,7 +113,7 @@ def read_examples(
 
 def _opened(data: Data | Array, name: str) -> BatchSource:
     arrays: Data = (data,) if isinstance(data, (Tensor, np.ndarray)) else data  # type: ignore[assignment]  # the rest is data
-    return open_source(arrays, batch_size=BATCH_SIZE, shuffle=False, seed=0, num_workers=0, name=name)
+    return open_source(arrays, name, batch_size=BATCH_SIZE)
 
 
 def _batches(source: BatchSource, names: Sequence[str], most: int) -> Iterator[Batch]:
@@ -213,27 +212,25 @@ class Criterion:
             make_metrics((self._metric,), torch.device("cpu"))
 
     def value(self, run: Callable[..., Any], batches: Sequence[Batch]) -> float:
-        """Return the number for a model over all batches; NaN if there is none.
+        """Return the number for a model over all `batches`, which have targets; NaN if there is none.
 
-        Args:
-            run: Takes the inputs of a batch, and returns the model's outputs.
-            batches: With targets.
+        `run` takes the inputs of a batch, and returns the model's outputs.
         """
         if not self.name:
             return float("nan")
         with torch.inference_mode():
             if self._loss is not None:
-                losses = [self._of(run(*batch.inputs), batch.target) * batch.examples for batch in batches]
-                return sum(losses) / sum(batch.examples for batch in batches)
+                total = 0.0
+                for batch in batches:
+                    output = run(*batch.inputs)
+                    loss = self._loss(output, target_for_loss(self._loss, output, batch.target))
+                    total += float(loss) * batch.examples
+                return total / sum(batch.examples for batch in batches)
             ((name, metric),) = make_metrics((self._metric,), torch.device("cpu")).items()
             for batch in batches:
                 metric.update(run(*batch.inputs), batch.target)
             found = numbers_of(name, metric.compute())
         return next(iter(found.values()), float("nan"))
-
-    def _of(self, output: Any, target: Any) -> float:
-        assert self._loss is not None, "only a loss is asked"
-        return float(self._loss(output, target_for_loss(self._loss, output, target)))
 
     def lost(self, before: float, after: float) -> float:
         """Return what the number has lost, in the unit of the budget; less than 0 if it became better."""

@@ -21,7 +21,7 @@ from pnne_nb.export.formats import FORMATS
 from pnne_nb.export.formats.base import TensorInfo
 from pnne_nb.export.package.load import open_package
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.inference.cuda_graphs import CudaGraphs, require_cuda
+from pnne_nb.inference.cuda_graphs import CudaGraphs
 from pnne_nb.inference.exported import (
     ExportedModule,
     classes_of,
@@ -43,7 +43,7 @@ from pnne_nb.runtime.data.open_data import (
 from pnne_nb.runtime.data.sources import BatchSource, DatasetSource
 from pnne_nb.runtime.faults.error_messages import model_failed
 from pnne_nb.runtime.faults.oom_recovery import is_out_of_memory
-from pnne_nb.runtime.setup.device_map import placed_paths, settle
+from pnne_nb.runtime.setup.devices import placed_paths, settle
 from pnne_nb.runtime.setup.models import as_module
 from pnne_nb.runtime.setup.precision import Precision, choose_device
 from pnne_nb.runtime.thread.model_guard import between_steps
@@ -97,8 +97,11 @@ class InferenceEngine:
     ) -> None:
         require_count("batch_size", batch_size)
         self.device = choose_device(device)
-        if cuda_graphs:
-            require_cuda(self.device)
+        if cuda_graphs and self.device.type != "cuda":
+            raise TrainingError(
+                f"cuda_graphs=True needs a CUDA device, and this engine runs on {self.device}: leave it out, or pass "
+                "device='cuda'."
+            )
         self.classes: tuple[str, ...] | None = None
         self.inputs: tuple[TensorInfo, ...] = ()
         self._file = ""
@@ -228,14 +231,7 @@ class InferenceEngine:
             raise ArgumentError(
                 "There is no data: give the inputs, as an array, a Dataset, a DataLoader or a generator."
             )
-        source = open_source(
-            _arrays(data, _most_inputs(self._model)),
-            batch_size=self.batch_size,
-            shuffle=False,
-            seed=0,
-            num_workers=0,
-            name="data",
-        )
+        source = open_source(_arrays(data, _most_inputs(self._model)), "data", batch_size=self.batch_size)
         # In an order of chance, nobody would know which output belongs to which example.
         return DatasetSource(source.template, shuffle=False, seed=0) if isinstance(source, DatasetSource) else source
 
@@ -310,7 +306,6 @@ class InferenceEngine:
 
 
 def _has_format(path: Path) -> bool:
-    """Return whether a path has the suffix of an export format."""
     return any(path.name.lower().endswith(end) for format in FORMATS for end in format.suffixes) and not path.is_dir()
 
 
@@ -332,7 +327,6 @@ def _tensor(value: Any) -> Any:
 
 
 def _with_tensors(raw: Any) -> Any:
-    """Return a batch with tensors instead of NumPy arrays."""
     match raw:
         case np.ndarray() if raw.dtype.kind in "fiubc":
             return from_numpy(raw, "data")
@@ -353,7 +347,6 @@ def _copy(model: nn.Module) -> nn.Module:
 
 
 def _parameters(model: nn.Module) -> Mapping[str, inspect.Parameter]:
-    """Return the parameters of ``forward``."""
     if isinstance(model, ExportedModule):
         return model.signature
     forward: Any = getattr(model, "_orig_mod", model).forward  # torch.compile's own takes anything

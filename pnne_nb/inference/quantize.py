@@ -91,20 +91,7 @@ def quantize(
 
 @final
 class PrecisionSearch:
-    """The search for the fewest nodes to leave in float32.
-
-    Args:
-        examples: The model and its data.
-        criterion: What the model is judged by.
-        kind: What to convert to, as in `quantize`.
-        keep: Paths of nodes that are not to be converted at all.
-
-    Attributes:
-        examples: As given.
-
-    Raises:
-        ExportError: As in `quantize`.
-    """
+    """The search for the fewest nodes to leave in float32; for `kind` and `keep`, and the errors, see `quantize`."""
 
     def __init__(self, examples: Examples, criterion: Criterion, kind: Kind, keep: Sequence[str]) -> None:
         self.examples, self._criterion, self._kind = examples, criterion, kind
@@ -158,11 +145,7 @@ class PrecisionSearch:
         self._candidates = [each for each in self._candidates if each.path not in paths]
 
     def report(self, left: Collection[str] | None = None) -> QuantizationReport:
-        """Return the report for a choice of nodes in float32.
-
-        Args:
-            left: Their paths; None searches for the fewest that the budget allows.
-        """
+        """Return the report for the nodes `left` in float32, by their paths; None searches for the fewest within the budget."""
         errors, total, measured = self._errors
         if left is None:
             left = self._fewest(sorted(self._candidates, key=lambda each: -errors[each.path].damage))
@@ -223,11 +206,7 @@ class PrecisionSearch:
         return self._values[key]
 
     def _prove(self, model: nn.Module, chosen: Sequence[Candidate]) -> None:
-        """Compare the compiled model, on a held-out batch, with the one that was measured.
-
-        Raises:
-            ExportError: If they differ.
-        """
+        """Compare the compiled model, on a held-out batch, with the one that was measured; an error if they differ."""
         call = functools.partial(_call, batch=self.examples.held_out[0])
         with torch.inference_mode():
             with replaced(self._model, chosen, self._modules):

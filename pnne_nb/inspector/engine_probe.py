@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from torch import nn
@@ -68,9 +67,10 @@ def attach(engine: ObservableEngine, probe: DiagnosingProbe, cadence: Cadence, k
 
 def scale_of(engine: ObservableEngine) -> Callable[[], float]:
     """Return a function that gives the training's gradient scale, without a strong reference to the training."""
-    return partial(_scale, weakref.ref(engine))
+    training = weakref.ref(engine)
 
+    def scale() -> float:
+        alive = training()
+        return 1.0 if alive is None else alive.gradient_scale
 
-def _scale(engine: weakref.ref[ObservableEngine]) -> float:
-    training = engine()
-    return 1.0 if training is None else training.gradient_scale
+    return scale

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from pnne_nb.errors import ArgumentError, InspectionError, expect, no_attribute, shown
 from pnne_nb.inspector.capture.capture import Capture, LayerView
-from pnne_nb.inspector.capture.compiled import is_compiled, uncompiled, why_not_hookable
 from pnne_nb.inspector.capture.live import LiveProbe
 from pnne_nb.inspector.capture.lookup import DEFAULT, as_quantities, find
+from pnne_nb.inspector.capture.preserve import is_compiled, uncompiled, why_not_hookable
 from pnne_nb.inspector.capture.run import Inspection, run_once
 from pnne_nb.inspector.diagnosis.diagnosing_probe import DiagnosingProbe
 from pnne_nb.inspector.diagnosis.evidence import frames_of
@@ -244,8 +244,7 @@ class Inspector:
         capture = self._find(name, what, label)
         [found] = histograms([capture.tensor], bins, log=log)
         kind = type(self._model.get_submodule(capture.layer)).__name__
-        view = LayerView(capture.layer, kind, capture.quantity, capture.label, found, capture.statistics)
-        drawn: object = installed_plots().layer(view)
+        drawn: object = installed_plots().layer(LayerView(capture, kind, found))
         return drawn
 
     def summary(self) -> pd.DataFrame:

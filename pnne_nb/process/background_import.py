@@ -46,7 +46,7 @@ def import_in_background(*modules: str) -> None:
     Args:
         modules: Names; those that somebody waits for longest come first.
     """
-    if not in_notebook():
+    if ipython() is None:
         return
     with _starting:
         new = [module for module in modules if module not in sys.modules and module not in _asked]
@@ -56,11 +56,6 @@ def import_in_background(*modules: str) -> None:
             _thread.append(threading.Thread(target=_import, name="pnne-import", daemon=True))
             _wait_in_forks()
             _thread[0].start()
-
-
-def in_notebook() -> bool:
-    """Return whether this process is a kernel, or IPython in a terminal, without importing anything."""
-    return ipython() is not None
 
 
 def ipython() -> Any:

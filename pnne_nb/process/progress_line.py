@@ -67,14 +67,14 @@ class ProgressLine:
 
     def keep(self) -> None:
         """Keep the last line, if there is one, and continue below it."""
-        if self._width:
-            self._stream.write("\n")
-            self._stream.flush()
-            self._width, self._said = 0, ""
+        self._end("\n")
 
     def clear(self) -> None:
         """Remove the line."""
+        self._end(f"\r{' ' * self._width}\r")
+
+    def _end(self, text: str) -> None:
         if self._width:
-            self._stream.write(f"\r{' ' * self._width}\r")
+            self._stream.write(text)
             self._stream.flush()
             self._width, self._said = 0, ""

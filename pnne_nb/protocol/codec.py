@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -75,18 +75,18 @@ def _refuse_oversized(content: object) -> None:
         )
 
 
-def decode_ops(ops: Sequence[Op], at: str = "$.ops") -> tuple[Op, ...]:
+def decode_ops(ops: Sequence[Op]) -> tuple[Op, ...]:
     """Return ops with their values decoded from JSON form to constants.
 
     Raises:
         ProtocolError: If a value is not the JSON form of a constant.
     """
-    return tuple(_decode_op(op, f"{at}[{place}]") for place, op in enumerate(ops))
+    return tuple(_converted(op, _constant, f"$.ops[{place}]") for place, op in enumerate(ops))
 
 
 def encode_ops(ops: Sequence[Op]) -> tuple[Op, ...]:
     """Return ops with their values encoded from constants to JSON form."""
-    return tuple(_encode_op(op) for op in ops)
+    return tuple(_converted(op, lambda value, _: to_json(value)) for op in ops)
 
 
 def view_of(request: Arrange) -> View:
@@ -121,25 +121,14 @@ def asked_by(content: object) -> tuple[int | None, str | None]:
     return id if type(id) is int else None, client if isinstance(client, str) else None
 
 
-def _decode_op(op: Op, at: str) -> Op:
+def _converted(op: Op, convert: Callable[[object, str], object], at: str = "") -> Op:
+    """Return an op with its property values converted; `convert` takes a value and its place."""
     match op:
         case AddNode():
-            values = {name: _constant(value, f"{at}.properties.{name}") for name, value in op.properties.items()}
+            values = {name: convert(value, f"{at}.properties.{name}") for name, value in op.properties.items()}
             return msgspec.structs.replace(op, properties=values)
         case SetProperty():
-            return msgspec.structs.replace(op, value=_constant(op.value, f"{at}.value"))
-        case _:
-            return op
-
-
-def _encode_op(op: Op) -> Op:
-    match op:
-        case AddNode():
-            return msgspec.structs.replace(
-                op, properties={name: to_json(op.properties[name]) for name in op.properties}
-            )
-        case SetProperty():
-            return msgspec.structs.replace(op, value=to_json(op.value))
+            return msgspec.structs.replace(op, value=convert(op.value, f"{at}.value"))
         case _:
             return op
 

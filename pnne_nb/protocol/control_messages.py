@@ -24,55 +24,52 @@ class _Message(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fie
     pass
 
 
+class _Request(_Message, frozen=True):
+    id: int
+
+
 # From the browser
 
 
-class CommandMessage(_Message, frozen=True, tag="command"):
+class CommandMessage(_Request, frozen=True, tag="command"):
     """A button was pressed."""
 
-    id: int
     command: Command
 
 
-class ChooseMessage(_Message, frozen=True, tag="choose"):
+class ChooseMessage(_Request, frozen=True, tag="choose"):
     """A layer was chosen for the histogram."""
 
-    id: int
     layer: str
 
 
-class ScaleMessage(_Message, frozen=True, tag="scale"):
+class ScaleMessage(_Request, frozen=True, tag="scale"):
     """Switch a plot between a linear and a logarithmic axis."""
 
-    id: int
     log: bool
 
 
-class RateMessage(_Message, frozen=True, tag="rate"):
+class RateMessage(_Request, frozen=True, tag="rate"):
     """A learning rate was typed."""
 
-    id: int
     rate: Annotated[float, msgspec.Meta(ge=0)]
 
 
-class ShowMessage(_Message, frozen=True, tag="show"):
+class ShowMessage(_Request, frozen=True, tag="show"):
     """Show the training on its graph, or hide it."""
 
-    id: int
     on: bool
 
 
-class ExportMessage(_Message, frozen=True, tag="export"):
+class ExportMessage(_Request, frozen=True, tag="export"):
     """Show the export dialog under the bar, or hide it."""
 
-    id: int
     on: bool
 
 
-class DismissMessage(_Message, frozen=True, tag="dismiss"):
+class DismissMessage(_Request, frozen=True, tag="dismiss"):
     """Dismiss a finding by its number; null shows all of them again."""
 
-    id: int
     number: int | None
 
 
@@ -89,15 +86,8 @@ class MoveMessage(_Message, frozen=True, tag="move"):
 
 
 ControlRequest: TypeAlias = (
-    CommandMessage
-    | ChooseMessage
-    | ScaleMessage
-    | RateMessage
-    | ShowMessage
-    | ExportMessage
-    | DismissMessage
-    | AckMessage
-)
+    CommandMessage | ChooseMessage | ScaleMessage | RateMessage | ShowMessage | ExportMessage | DismissMessage | AckMessage
+)  # fmt: skip
 
 
 # To the browser

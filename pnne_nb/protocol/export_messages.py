@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from pnne_nb.errors import Diagnostic
-from pnne_nb.protocol.base_message import Message, ViewRequest
+from pnne_nb.protocol.base_message import Answer, Message, ViewRequest
 
 # From the browser
 
@@ -56,7 +56,7 @@ class ExportFormatState(msgspec.Struct, frozen=True, rename="camel"):
     missing: str = ""
 
 
-class ExportFormats(Message, frozen=True, tag="exportFormats"):
+class ExportFormats(Answer, frozen=True, tag="exportFormats"):
     """Answer to `GetExportFormats`.
 
     Attributes:
@@ -65,8 +65,6 @@ class ExportFormats(Message, frozen=True, tag="exportFormats"):
         weights: Which weights a file would get, as a sentence.
     """
 
-    id: int
-    client: str
     formats: tuple[ExportFormatState, ...]
     folder: str
     weights: str

@@ -13,12 +13,13 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from pnne_nb.errors import Diagnostic
-from pnne_nb.graph.layout import Direction
+from pnne_nb.graph.layout.layered import Direction
 from pnne_nb.graph.model.ops import Op
 from pnne_nb.graph.schema.categories import Category
 from pnne_nb.graph.schema.property_types import PropertyType
 from pnne_nb.graph.schema.spec import NodeKind, Port
 from pnne_nb.graph.storage.json_format import DocumentState
+from pnne_nb.protocol.base_message import Answer as _Answer
 from pnne_nb.protocol.base_message import Message as _Message
 from pnne_nb.protocol.base_message import ViewRequest as _Request
 from pnne_nb.protocol.export_messages import ExportEvent, ExportRequest
@@ -210,7 +211,7 @@ class HistoryState(msgspec.Struct, frozen=True, rename="camel"):
     redo: str | None = None
 
 
-class Steps(_Message, frozen=True, tag="steps"):
+class Steps(_Answer, frozen=True, tag="steps"):
     """Answer to `GetSteps`: labels in the order in which it was done.
 
     Attributes:
@@ -219,8 +220,6 @@ class Steps(_Message, frozen=True, tag="steps"):
         earlier: Number of earlier steps that `done` leaves out.
     """
 
-    id: int
-    client: str
     done: tuple[str, ...]
     undone: tuple[str, ...]
     earlier: int = 0
@@ -347,32 +346,26 @@ class SourceLines(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     members: dict[str, str] = {}
 
 
-class Source(_Message, frozen=True, tag="source"):
+class Source(_Answer, frozen=True, tag="source"):
     """Generated source of the model, with the lines of its nodes; the class of the whole graph is ``""``.
 
     `error` says what is wrong with the graph, and whether nodes are missing in the source.
     """
 
-    id: int
-    client: str
     text: str
     classes: dict[str, SourceLines] = {}
     error: str = ""
 
 
-class Bundle(_Message, frozen=True, tag="bundle"):
+class Bundle(_Answer, frozen=True, tag="bundle"):
     """Answer to `GetBundle`: a JavaScript module."""
 
-    id: int
-    client: str
     text: str
 
 
-class Preview(_Message, frozen=True, tag="preview"):
+class Preview(_Answer, frozen=True, tag="preview"):
     """Answer to `GetPreview`."""
 
-    id: int
-    client: str
     consequence: Consequence
 
 
@@ -385,7 +378,7 @@ class ValueHistogram(msgspec.Struct, frozen=True, rename="camel"):
     left_out: int = 0
 
 
-class SeenTensor(_Message, frozen=True, tag="seenTensor"):
+class SeenTensor(_Answer, frozen=True, tag="seenTensor"):
     """Answer to `RunToHere`: a port's value for one example.
 
     Attributes:
@@ -400,8 +393,6 @@ class SeenTensor(_Message, frozen=True, tag="seenTensor"):
         caption: What it shows.
     """
 
-    id: int
-    client: str
     version: int
     shape: tuple[int, ...] | None
     dtype: str
@@ -474,19 +465,7 @@ class Marks(_Message, frozen=True, tag="marks"):
 
 
 Event: TypeAlias = (
-    Committed
-    | Rejected
-    | DerivedChanged
-    | Snapshot
-    | Catalog
-    | NodeTypeAdded
-    | Blocks
-    | Source
-    | Steps
-    | Bundle
-    | Preview
-    | SeenTensor
-    | Training
-    | Marks
+    Committed | Rejected | DerivedChanged | Snapshot | Catalog | NodeTypeAdded | Blocks | Source | Steps | Bundle | Preview
+    | SeenTensor | Training | Marks
     | ExportEvent
-)
+)  # fmt: skip

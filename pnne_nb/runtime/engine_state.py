@@ -22,16 +22,7 @@ from pnne_nb.telemetry.frames import ProgressFrame, TrainingState
 
 
 class EngineState:
-    """The half of a `TrainingEngine` that gives no commands.
-
-    Attributes:
-        channel: Every frame that watchers want, bounded.
-        history: What was measured.
-        device: Where the training runs.
-
-    Args:
-        session: The training.
-    """
+    """The half of a `TrainingEngine` that gives no commands."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -134,10 +125,7 @@ class EngineState:
         return self._loop.recipe
 
     def examples(self, count: int) -> Any:
-        """Return the first examples of the validation data, or of the training data if there is none, as one batch.
-
-        None if the data is a stream, which would be used up.
-        """
+        """Return the first `count` examples of the validation data, else of the training data, as one batch; None of a stream."""
         source = self.recipe.train if self.recipe.val is None else self.recipe.val
         return source.first(count) if isinstance(source, TensorSource | DatasetSource) else None
 

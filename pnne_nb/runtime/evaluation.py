@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from html import escape
 from typing import Any, Final, final
 
@@ -19,6 +20,7 @@ from pnne_nb.runtime.data.batches import Batch, as_batch, to_device
 from pnne_nb.runtime.data.open_data import Data, open_source, require_count
 from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, StreamSource, TensorSource
 from pnne_nb.runtime.engine import TrainingEngine
+from pnne_nb.runtime.faults.oom_recovery import cut
 from pnne_nb.runtime.objective.losses import target_for_loss
 from pnne_nb.runtime.objective.metrics import chosen_classes
 from pnne_nb.runtime.setup.models import evaluating
@@ -29,6 +31,7 @@ _MOST: Final = 40
 
 
 @final
+@dataclass(eq=False, repr=False)
 class ConfusionMatrix:
     """The confusion matrix of a model; a notebook shows it as a table.
 
@@ -38,10 +41,9 @@ class ConfusionMatrix:
         data: What it was counted on, in words.
     """
 
-    def __init__(self, counts: NDArray[np.int64], labels: Sequence[str], data: str) -> None:
-        self.counts = counts
-        self.labels = tuple(labels)
-        self.data = data
+    counts: NDArray[np.int64]
+    labels: tuple[str, ...]
+    data: str
 
     @property
     def accuracy(self) -> float:
@@ -89,6 +91,7 @@ def _cell(count: int, share: float) -> str:
 
 
 @final
+@dataclass(eq=False, repr=False)
 class WorstExamples:
     """The examples with the greatest loss, the worst first; a notebook shows them as a table, with images.
 
@@ -101,21 +104,12 @@ class WorstExamples:
         data: What was looked at, in words.
     """
 
-    def __init__(
-        self,
-        indices: list[int],
-        losses: list[float],
-        inputs: list[Any],
-        targets: list[Any],
-        predictions: list[Any],
-        data: str,
-    ) -> None:
-        self.indices = indices
-        self.losses = losses
-        self.inputs = inputs
-        self.targets = targets
-        self.predictions = predictions
-        self.data = data
+    indices: list[int]
+    losses: list[float]
+    inputs: list[Any]
+    targets: list[Any]
+    predictions: list[Any]
+    data: str
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -178,7 +172,7 @@ def confusion(
     if len(labels) < size:
         raise TrainingError(f"classes has {len(labels)} names, and there are {size} classes.")
     counts = torch.bincount(wanted * size + chosen, minlength=size * size).reshape(size, size)
-    return ConfusionMatrix(counts.numpy(), labels, _named(engine, data))
+    return ConfusionMatrix(counts.numpy(), tuple(labels), _named(engine, data))
 
 
 @answers_misuse("pn.worst(engine, 10)", dict.fromkeys(("count", "k", "top", "top_k"), "n=10"))
@@ -205,10 +199,9 @@ def worst(engine: TrainingEngine, n: int = 10, data: Data | None = None) -> Wors
             found = chosen_classes(output, batch.target)
             predicted = output if found is None else found[0].long()
             for place in losses.topk(min(n, batch.examples)).indices.tolist():
-                parts = (
-                    _unbatched(_at(part, place)) for part in (batch.named or batch.inputs, batch.target, predicted)
-                )
-                kept.append((float(losses[place]), seen + place, *parts))
+                parts = (batch.named or batch.inputs, batch.target, predicted)
+                alone = (_unbatched(_at(part, place, batch.examples)) for part in parts)
+                kept.append((float(losses[place]), seen + place, *alone))
             seen += batch.examples
             kept = sorted(kept, key=lambda entry: (-entry[0], entry[1]))[:n]
     values, indices, inputs, targets, predictions = (list(column) for column in zip(*kept, strict=True))
@@ -222,14 +215,16 @@ def _named(engine: TrainingEngine, data: Data | None) -> str:
 
 
 def _outputs(engine: TrainingEngine, data: Data | None) -> Generator[tuple[Batch, Any]]:
-    """Yield each batch of the data in order, with the model's output."""
     expect(engine, TrainingEngine, "engine", "a TrainingEngine", "pn.TrainingEngine(model, data) makes one.")
     recipe = engine._loop.recipe
     if not recipe.compares:
         raise TrainingError(
             "Output and target are compared by the model itself or by a step function, so nothing else can compare them."
         )
-    source = in_order(recipe.val or recipe.train) if data is None else _opened(engine, data)
+    if data is None:
+        source = in_order(recipe.val or recipe.train)
+    else:
+        source = open_source(data, "data", batch_size=engine.config.batch_size, seed=engine.config.seed)
     try:
         with engine.paused() as model, evaluating(model), torch.no_grad(), recipe.precision.autocast():
             for raw in source.batches(1):
@@ -241,11 +236,6 @@ def _outputs(engine: TrainingEngine, data: Data | None) -> Generator[tuple[Batch
                 yield Batch(inputs, named, target_for_loss(recipe.loss, output, target), given.examples), output
     finally:
         source.close()
-
-
-def _opened(engine: TrainingEngine, data: Data) -> BatchSource:
-    config = engine._session.config
-    return open_source(data, batch_size=config.batch_size, shuffle=False, seed=config.seed, num_workers=0, name="data")
 
 
 def in_order(source: BatchSource) -> BatchSource:
@@ -270,21 +260,12 @@ def _loss_of_each(loss: Callable[[Any, Any], Tensor], output: Any, batch: Batch)
         if isinstance(values, Tensor) and values.dim() and values.shape[0] == batch.examples:
             means: Tensor = values.reshape(batch.examples, -1).float().mean(1)
             return means
-    each = [loss(_at(output, place), _at(batch.target, place)).float() for place in range(batch.examples)]
-    return torch.stack(each)
+    pairs = [_at((output, batch.target), place, batch.examples) for place in range(batch.examples)]
+    return torch.stack([loss(*pair).float() for pair in pairs])
 
 
-def _at(value: Any, place: int) -> Any:
-    """Return one example of a batch as a batch of one."""
-    match value:
-        case Tensor():
-            return value[place : place + 1]
-        case Mapping():
-            return {name: _at(part, place) for name, part in value.items()}
-        case tuple() | list():
-            return tuple(_at(part, place) for part in value)
-        case _:
-            return value
+def _at(value: Any, place: int, examples: int) -> Any:
+    return cut(value, slice(place, place + 1), examples)
 
 
 def _unbatched(value: Any) -> Any:
@@ -296,7 +277,7 @@ def _unbatched(value: Any) -> Any:
             return {name: _unbatched(part) for name, part in value.items()}
         case (single,):
             return _unbatched(single)
-        case tuple():
+        case tuple() | list():
             return tuple(map(_unbatched, value))
         case _:
             return value

@@ -41,11 +41,7 @@ def bar_chart(title: str, bars: Sequence[Bar]) -> str:
     longest = max((bar.high for bar in bars), default=0.0) or 1.0
     width, height = LEFT + LONGEST + RIGHT, TOP + 10 + ROW * len(bars)
     parts = "".join(_drawn(bar, longest, TOP + ROW * place) for place, bar in enumerate(bars))
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'role="img" font-family="sans-serif" font-size="12" fill="currentColor"><title>{escape(title)}</title>'
-        f'<text x="0" y="14">{escape(title)}</text>{parts}</svg>'
-    )
+    return _svg(title, width, height, f'<text x="0" y="14">{escape(title)}</text>{parts}')
 
 
 def _drawn(bar: Bar, longest: float, top: int) -> str:
@@ -116,11 +112,14 @@ def bar_table(title: str, rows: Sequence[Row], columns: Sequence[Column]) -> str
         for left, bar, column in cells:
             if bar is not None:
                 parts.append(_cell(bar, left, top, max(each.high for each in column.bars if each is not None)))
-    height = head + TALL * len(rows)
+    return _svg(title, width, head + TALL * len(rows), "".join(parts), ' style="max-width:100%;height:auto"')
+
+
+def _svg(title: str, width: int, height: int, content: str, style: str = "") -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'role="img" font-family="sans-serif" font-size="12" fill="currentColor" style="max-width:100%;height:auto">'
-        f"<title>{escape(title)}</title>{''.join(parts)}</svg>"
+        f'role="img" font-family="sans-serif" font-size="12" fill="currentColor"{style}><title>{escape(title)}</title>'
+        f"{content}</svg>"
     )
 
 

@@ -54,11 +54,6 @@ class Series:
     def __len__(self) -> int:
         return len(self._steps)
 
-    @property
-    def stretch(self) -> int:
-        """Of how many recorded values two points tell; 1 while every value is kept."""
-        return self._stretch
-
     def append(self, step: int, value: float, companion: float = 0.0) -> None:
         """Record one value, and its companion if the series is paired."""
         if self._stretch == 1:

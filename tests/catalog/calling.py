@@ -23,13 +23,17 @@ def resolve(target: str) -> Any:
 
 def build(spec: NodeSpec, values: Mapping[str, object], tensors: Sequence[object] = ()) -> Any:
     """Return a module made from its ``init`` properties; ``"auto"`` is read off the tensors."""
-    shapes = [tuple(tensor.shape) if isinstance(tensor, Tensor) else None for tensor in tensors]
     settings: dict[str, Any] = {}
     for prop in spec.properties:
         if prop.role != "init":
             continue
         value = checked(prop, values[prop.name]) if prop.name in values else prop.default
-        settings[prop.name] = AUTOMATIC[spec.type, prop.name](shapes) if value == "auto" else value
+        if value == "auto":
+            rule = AUTOMATIC[spec.type, prop.name]
+            given = tensors[rule.input]
+            assert isinstance(given, Tensor)
+            value = given.shape[rule.axis]
+        settings[prop.name] = value
     parts: dict[str, Any] = {}
     for part in spec.parts:
         made = {argument: settings[name] for argument, name in part.properties}

@@ -6,7 +6,7 @@ import pytest
 
 import pnne_nb as pn
 from pnne_nb.errors import BadValueError, GraphError, NameTakenError
-from pnne_nb.graph.layout import Direction
+from pnne_nb.graph.layout.layered import Direction
 from pnne_nb.graph.model.annotation import Frame, Held
 
 

@@ -412,7 +412,12 @@ def test_plots_are_drawn_by_whoever_was_installed(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(plot_hook, "_plots", SimpleNamespace(layer=lambda view: view))
     view = inspector.plot("1", "gradients", bins=5)
     assert isinstance(view, LayerView)
-    assert (view.layer, view.kind, view.quantity, len(view.histogram.counts)) == ("1", "ReLU", "gradients", 5)
+    assert (view.capture.layer, view.kind, view.capture.quantity, len(view.histogram.counts)) == (
+        "1",
+        "ReLU",
+        "gradients",
+        5,
+    )
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from pnne_nb.process.background_import import (
     import_in_background,
     imported_late,
     importing_alone,
-    in_notebook,
+    ipython,
     wait_for_import,
     wait_for_imports,
 )
@@ -34,7 +34,7 @@ def notebook(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_only_a_notebook_imports_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "IPython", raising=False)
-    assert not in_notebook()
+    assert ipython() is None
     import_in_background("turtledemo")
     assert "turtledemo" not in _asked
 

@@ -57,7 +57,7 @@ def test_a_stretch_of_nothing_but_nan_is_nan() -> None:
 def test_the_resolution_is_the_same_everywhere() -> None:
     series = filled([float(i % 7) for i in range(100_000)], 1024)
     steps, _, _ = series.points()
-    assert max(after - before for before, after in itertools.pairwise(steps)) <= 2 * series.stretch
+    assert max(after - before for before, after in itertools.pairwise(steps)) <= 2 * series.state_dict()["stretch"]
 
 
 @pytest.mark.parametrize("count", [3, 100, 1003])

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TypeAlias, final
+from typing import final
 
 import msgspec
-
-Shape: TypeAlias = tuple[int, ...]
 
 
 @final
@@ -22,24 +20,6 @@ class SizeOf(msgspec.Struct, frozen=True):
 
     input: int
     axis: int
-
-    def __call__(self, shapes: Sequence[Shape | None]) -> int:
-        """Return the size.
-
-        Args:
-            shapes: Shape of each input port in the order of the spec; None where nothing is connected or nothing is known.
-
-        Raises:
-            ValueError: If the shape of that input is not known or has too few axes; the text completes a sentence
-                that begins with the property's name and "cannot be inferred:".
-        """
-        shape = shapes[self.input] if self.input < len(shapes) else None
-        if shape is None:
-            raise ValueError("the shape of its input is not known")
-        needed = self.axis + 1 if self.axis >= 0 else -self.axis
-        if len(shape) < needed:
-            raise ValueError(f"the input has {len(shape)} axes, {needed} are needed")
-        return shape[self.axis]
 
 
 def _rules() -> dict[tuple[str, str], SizeOf]:

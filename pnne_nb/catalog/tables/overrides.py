@@ -98,15 +98,13 @@ CHOICES: Table[tuple[str, ...]] = (
     ("stft", "pad_mode", ("reflect", "constant", "replicate", "circular")),
 )  # fmt: skip
 
-_INT = IntType()
-_SIZES = TupleType(IntType(0), scalar=True)
 MODE = UnionType((BoolType(), EnumType(("auto",))))
 """The type of a function's ``training``: ``"auto"`` follows the mode of the compiled module."""
 
 TYPES: Table[PropertyType] = (
     ("interpolate", "size", OptionalType(TupleType(IntType(1), scalar=True))),
     ("interpolate", "scale_factor", OptionalType(TupleType(FloatType(0), scalar=True))),
-    ("*max_unpool?d", "output_size", OptionalType(TupleType(_INT))),
+    ("*max_unpool?d", "output_size", OptionalType(TupleType(IntType()))),
     ("MaxUnpool?d|ConvTranspose?d", "output_size", OptionalType(TupleType(IntType(0)))),
     ("MultiheadAttention", "embed_dim num_heads", IntType(1)),
     ("MultiheadAttention", "kdim vdim", OptionalType(IntType(1))),
@@ -117,7 +115,6 @@ TYPES: Table[PropertyType] = (
     ("split", "split_size_or_sections", TupleType(IntType(0), scalar=True)),
     ("unique|unique_consecutive", "dim", OptionalType(IntType())),
     ("tensordot", "dims", ConstantType()),
-    ("getitem|setitem", "index", ConstantType()),
     ("CyclicLR|OneCycleLR", "base_lr max_lr base_momentum max_momentum", TupleType(FloatType(0), scalar=True)),
     ("ReduceLROnPlateau", "min_lr", TupleType(FloatType(0), scalar=True)),
     ("MultiStepLR|SequentialLR", "milestones", TupleType(IntType(0))),
@@ -129,7 +126,6 @@ DTYPES: Table[Literal["any", "floating", "integer"]] = (
     ("Embedding*|embedding*", "input offsets", "integer"),
     ("NLLLoss*|nll_loss|*MultiMarginLoss|multi_margin_loss|MultiLabelMarginLoss|multilabel_margin_loss",
      "target", "integer"),
-    ("MultiMarginLoss", "target", "integer"),
     ("AdaptiveLogSoftmaxWithLoss", "target_", "integer"),
     ("*MaxUnpool?d|max_unpool?d", "indices", "integer"),
     ("gather|scatter*|take_along_dim", "index", "integer"),

@@ -14,6 +14,8 @@ from torch import nn
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from pnne_nb.compiler.analysis.nested_values import tensor_leaves
+
 _aten = torch.ops.aten
 
 _FRESH = (_aten.empty, _aten.empty_like, _aten.empty_permuted, _aten.empty_strided, _aten.new_empty,
@@ -23,21 +25,21 @@ LEAST_PRODUCTS = 2**21
 """Multiplications from which on an operator takes longer than the digest of its operands."""
 
 LEAST_SHARE = 24
-"""Multiplications for each number that is read or written from which on it does."""
+"""Multiplications per number that is read or written from which on that holds."""
 
 _TABLE = 2**17
-"""Random numbers that results are made of."""
+"""Number of random numbers that results are made of."""
 
 _FEW, _STEP = 2**17, 61
-"""Numbers from which on the gradient of a weight repeats few of them, and after how many each of its rows begins anew."""
+"""Elements from which on the gradient of a weight repeats few numbers, and the step between the starts of its rows."""
 
 _DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 _READS = (_aten.is_nonzero, _aten.nonzero, _aten.masked_select)
-"""Operators whose result is a number, or has a shape, that goes by values; torch tags most, but not all of them."""
+"""Operators whose result is a number, or has a shape, that depends on values; torch tags most of them, but not all."""
 
 MANY_PARAMETERS, MANY_INPUTS = 2**20, 2**14
-"""Numbers below which no product of a module is large, as a rule."""
+"""Numbers of elements below which a module usually has no large product."""
 
 
 @final
@@ -66,7 +68,7 @@ class ReadsError(Exception):
 
 
 class Digest(NamedTuple):
-    """What a tensor holds, in short.
+    """Digest of a tensor's content.
 
     Attributes:
         crc: Of its bytes, in the order in which they lie.
@@ -140,9 +142,8 @@ class Digests:
     def forget(self, args: Any) -> None:
         """Forget what is kept of the tensors among the arguments of an operator that writes."""
         if self._kept:
-            for leaf in pytree.tree_leaves(args):
-                if isinstance(leaf, torch.Tensor) and _is_plain(leaf):
-                    self._kept.pop(_memory(leaf), None)
+            for tensor in filter(_is_plain, tensor_leaves(args)):
+                self._kept.pop(_memory(tensor), None)
 
 
 def _memory(tensor: torch.Tensor) -> int:
@@ -161,8 +162,8 @@ class DigestedProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]  # t
         digests: Of operands.
 
     Attributes:
-        is_certain: Whether that follows: False once code reads values, by which it may go on, which raises `ReadsError`;
-            or once a NaN occurs, which hides what it was computed from.
+        is_certain: Whether equal results prove that: not after code reads values, on which it may depend (`ReadsError`), nor
+            after a NaN occurs, which hides what it was computed from.
     """
 
     def __init__(self, digests: Digests) -> None:
@@ -236,7 +237,7 @@ def has_large_products(module: nn.Module, inputs: Any) -> bool:
     """Return whether digests of the products of a module may be worth their time, and can be taken."""
     if any(isinstance(part, torch.jit.ScriptModule) or "_orig_mod" in part._modules for part in module.modules()):
         return False  # what is compiled would be compiled again
-    numbers = sum(leaf.numel() for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor))
+    numbers = sum(tensor.numel() for tensor in tensor_leaves(inputs))
     return numbers >= MANY_INPUTS or sum(each.numel() for each in module.parameters()) >= MANY_PARAMETERS
 
 
@@ -248,40 +249,23 @@ def _counts() -> dict[Any, Callable[..., int]]:
         rows = one.numel()
         return rows * other.shape[-1] if other.dim() > 1 else rows
 
-    def added(_added: torch.Tensor, one: torch.Tensor, other: torch.Tensor, *_: Any) -> int:
-        return product(one, other)
-
-    def linear(one: torch.Tensor, weight: torch.Tensor, *_: Any) -> int:
-        return one.numel() * weight.shape[0]
-
     def convolved(one: torch.Tensor, weight: torch.Tensor, _bias: Any = None, stride: Any = (1,), *_: Any) -> int:
         places = one.numel() // max(one.shape[1 - weight.dim()], 1)
         steps: int = math.prod(stride)
         return places * weight.numel() // steps
 
-    def convolved_backward(given: torch.Tensor, _one: torch.Tensor, weight: torch.Tensor, *_: Any) -> int:
-        return 2 * given.numel() * weight.numel() // weight.shape[0]
-
-    def attended(query: torch.Tensor, key: torch.Tensor, *_: Any) -> int:
-        return 2 * query.numel() * key.shape[-2]
-
-    def attended_backward(_given: torch.Tensor, query: torch.Tensor, key: torch.Tensor, *_: Any) -> int:
-        return 5 * query.numel() * key.shape[-2]
-
+    attention = _aten._scaled_dot_product_flash_attention_for_cpu
+    attention_backward = _aten._scaled_dot_product_flash_attention_for_cpu_backward
     return {
-        _aten.mm: product,
-        _aten.bmm: product,
-        _aten.matmul: product,
-        _aten.addmm: added,
-        _aten.baddbmm: added,
-        _aten.linear: linear,
-        _aten.convolution: convolved,
-        _aten.conv1d: convolved,
-        _aten.conv2d: convolved,
-        _aten.conv3d: convolved,
-        _aten.convolution_backward: convolved_backward,
-        _aten._scaled_dot_product_flash_attention_for_cpu: attended,
-        _aten._scaled_dot_product_flash_attention_for_cpu_backward: attended_backward,
+        **dict.fromkeys((_aten.mm, _aten.bmm, _aten.matmul), product),
+        **dict.fromkeys((_aten.addmm, _aten.baddbmm), lambda _added, one, other, *_: product(one, other)),
+        _aten.linear: lambda one, weight, *_: one.numel() * weight.shape[0],
+        **dict.fromkeys((_aten.convolution, _aten.conv1d, _aten.conv2d, _aten.conv3d), convolved),
+        _aten.convolution_backward: lambda given, _one, weight, *_: (
+            2 * given.numel() * weight.numel() // weight.shape[0]
+        ),
+        attention: lambda query, key, *_: 2 * query.numel() * key.shape[-2],
+        attention_backward: lambda _given, query, key, *_: 5 * query.numel() * key.shape[-2],
     }
 
 
@@ -297,7 +281,7 @@ def _writes(func: Any) -> bool:
 
 
 def _has_mask(args: tuple[Any, ...]) -> bool:
-    """Return whether the result of an indexing has a shape that goes by values."""
+    """Return whether the shape of an indexing's result depends on values."""
     return any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1])
 
 

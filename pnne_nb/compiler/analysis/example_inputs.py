@@ -15,10 +15,10 @@ from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import Node
 
 BATCH = 3
-"""Of the first axis, where it has a name: one sample alone is refused by batch normalisation."""
+"""Size of a first axis with a name; batch normalisation refuses a single sample."""
 
 SIZES = (8, 5, 16, 32, 64, 224)
-"""What named sizes of other axes are tried with, until the model takes them."""
+"""Values to try for named sizes of other axes, until the model accepts them."""
 
 
 def example_inputs(graph: NodeGraph, model: nn.Module) -> tuple[Any, ...]:
@@ -94,7 +94,7 @@ def sizes_among(args: tuple[object, ...]) -> tuple[int, ...] | None:
 EXAMPLES: Final = dict.fromkeys(
     ("dummy_input", "example_input", "example_inputs", "input", "input_data", "inputs", "sample", "x"), "args=(x,)"
 )
-"""What to write for an example of the inputs, by what other libraries call it."""
+"""What to write instead of the names that other libraries have for example inputs."""
 
 
 def call_inputs(

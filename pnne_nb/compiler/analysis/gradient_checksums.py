@@ -29,14 +29,7 @@ def parameter_bytes(module: nn.Module) -> int:
 def collected(
     one: nn.Module, other: nn.Module, *, whole: bool, few: bool = False
 ) -> Iterator[tuple[Gradients, Gradients]]:
-    """Collect the gradients of two modules in this block: copies that nobody else uses.
-
-    Args:
-        one: The first.
-        other: The second.
-        whole: Whether all are kept as they are, rather than large ones as checksums.
-        few: Whether they come from `DigestedProducts`, which repeat few numbers in large ones.
-    """
+    """Collect the gradients of two modules in this block (`Gradients`)."""
     found = Gradients(one, whole=whole, few=few), Gradients(other, whole=whole, few=few)
     try:
         yield found
@@ -72,7 +65,7 @@ class Gradients:
                     self._hooks.append(parameter.register_hook(before))  # type: ignore[no-untyped-call]  # torch does not say
 
     def close(self) -> None:
-        """Add nothing from now on; Python's garbage collection does not find a module that has such hooks."""
+        """Remove the hooks: Python's garbage collection does not find a module that has them."""
         for hook in self._hooks:
             hook.remove()
 

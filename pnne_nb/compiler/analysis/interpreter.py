@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, final
 import torch
 from torch import nn
 from torch.autograd.graph import Node
-from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler import generated as parent
+from pnne_nb.compiler.analysis.nested_values import tensor_leaves
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.compiler.codegen.source_map import Generated, NodeLine
 from pnne_nb.compiler.module.call_errors import inside_box, running_inside
@@ -78,8 +78,7 @@ def added_functions(known: set[Node], step: NodeExecution) -> Iterator[Node]:
         known: Those of earlier nodes; the set keeps them alive, because their address identifies them.
         step: The node that has run.
     """
-    leaves = pytree.tree_leaves(dict(step.outputs))
-    pending = [leaf.grad_fn for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.grad_fn is not None]
+    pending = [leaf.grad_fn for leaf in tensor_leaves(dict(step.outputs)) if leaf.grad_fn is not None]
     while pending:
         function = pending.pop()
         if function not in known:

@@ -11,11 +11,10 @@ import msgspec
 import torch
 from torch import nn
 from torch.autograd.graph import Node
-from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler.analysis.example_inputs import call_inputs
 from pnne_nb.compiler.analysis.interpreter import NodeExecution, added_functions, stepping
-from pnne_nb.compiler.analysis.nested_values import copied
+from pnne_nb.compiler.analysis.nested_values import copied, tensor_leaves
 from pnne_nb.compiler.analysis.observe import Observer
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.compiler.module.call_errors import blame
@@ -144,8 +143,8 @@ def plan_memory(
     """Plan the memory of a forward pass or of a training step: lifetimes, and the peak with its node.
 
     The model runs on tensors without data, so this costs no memory itself, and works for a model that would not fit.
-    Counted is what tensors hold, on all devices together and, in ``devices``, on each; what kernels use inside for a
-    moment is not.
+    It counts what tensors hold, on all devices together and, in ``devices``, on each, but not what kernels use inside
+    for a moment.
 
     Args:
         model: A document, or a model compiled from one.
@@ -183,15 +182,10 @@ def measure_memory(
 ) -> MemoryPlan:
     """Run a compiled model on fake tensors, and return the memory that it would use.
 
-    Args:
-        model: From ``pn.compile``; it is not changed.
-        args: Positional inputs; only their shapes and types matter.
-        kwargs: Those by name.
-        training: Whether to run a training step, forward and backward, rather than a forward pass for inference.
-        data: Whether to run it on copies with their data, for a model that looks at it; that does take the memory.
+    With `data`, a copy runs with its data, for a model that looks at them; that does take the memory.
     """
     tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
-    inputs = [leaf for leaf in pytree.tree_leaves((args, dict(kwargs))) if isinstance(leaf, torch.Tensor)]
+    inputs = tensor_leaves((args, dict(kwargs)))
     fixed: dict[str, int] = {}
     for tensor in (*tensors.values(), *inputs):
         fixed[str(tensor.device)] = fixed.get(str(tensor.device), 0) + tensor.nbytes
@@ -229,7 +223,7 @@ def _announced(model: nn.Module, given: tuple[tuple[Any, ...], dict[str, Any]], 
 
 def backward(result: Any) -> None:
     """Run the backward pass of a loss that depends on every result."""
-    leaves = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+    leaves = [leaf for leaf in tensor_leaves(result) if leaf.requires_grad]
     if leaves:
         torch.autograd.backward(leaves, [torch.ones_like(leaf) for leaf in leaves])
 

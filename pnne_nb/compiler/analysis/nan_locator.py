@@ -15,10 +15,10 @@ from typing import Any, final
 import torch
 from torch import nn
 from torch.autograd.graph import Node
-from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler.analysis.interpreter import NodeExecution, added_functions, stepping
-from pnne_nb.compiler.analysis.nan_origin import NanOrigin, OriginTrace, described
+from pnne_nb.compiler.analysis.nan_origin import NanOrigin, OriginTrace, described, found
+from pnne_nb.compiler.analysis.nested_values import tensor_leaves
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.compiler.module.call_errors import NOT_FINITE, describe
 from pnne_nb.errors import CompileError, Diagnostic, ExecutionError, expect
@@ -37,7 +37,7 @@ def detect_anomaly(model: nn.Module) -> Iterator[None]:
             loss_fn(model(x), y).backward()
 
     A node *makes* one if its inputs are free of it; what only passes on is not named. An infinity that a node has
-    among its own properties (a mask filled with ``-inf``) is meant, and so is what comes of infinite inputs. An infinity
+    among its own properties (a mask filled with ``-inf``) is intended, and so is what comes of infinite inputs. An infinity
     that is absorbed on the way, as by a softmax, does no harm; one that reaches the model's output is named there.
 
     Costs nothing outside the ``with`` block. Inside, each node's result is looked at, and the model is traced
@@ -84,8 +84,7 @@ def _watched_operations(model: nn.Module) -> Iterator[None]:
     trace = OriginTrace(model, found=_raise)
 
     def returned(_module: nn.Module, _given: object, output: object) -> None:
-        tensors = [leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor)]
-        origin = trace.origin(tensors)
+        origin = trace.origin(tensor_leaves(output))
         if origin is not None:
             _raise(origin)
 
@@ -124,8 +123,7 @@ class _Watch:
     def returned(self, _model: nn.Module, _given: object, output: object) -> None:
         """Raise, with the node that made it, if an infinity that no later call has absorbed reaches the model's output."""
         infinite = vars(self._passes).get("infinite")
-        leaves = pytree.tree_leaves(output)
-        if infinite is not None and any(_found(leaf) for leaf in leaves):
+        if infinite is not None and any(map(found, tensor_leaves(output))):
             raise infinite
 
     def end(self) -> None:
@@ -148,16 +146,15 @@ class _Watch:
             self._passes.changed = []
             self._passes.infinite = None
             for name, value in step.outputs.items():
-                found = _found(value)
-                if found:
-                    raise _error(f"The argument {name!r} holds {found} before any node has run.", name)
+                if bad := found(value):
+                    raise _error(f"The argument {name!r} holds {bad} before any node has run.", name)
             self._note("", step)
             return
-        made = _tensors(step.outputs)
+        made = tensor_leaves(dict(step.outputs))
         held = [value for value in _named(step) if isinstance(value, torch.Tensor)]
         # What was changed in place was finite before, or an earlier node would have been named.
-        given = [t for t in (*_tensors(step.inputs), *held) if not any(t is each for each in made)]
-        if any(value is each for value in _tensors(step.inputs) for each in made):
+        given = [t for t in (*tensor_leaves(dict(step.inputs)), *held) if not any(t is each for each in made)]
+        if any(value is each for value in tensor_leaves(dict(step.inputs)) for each in made):
             self._passes.changed.append(step.node)
         nan = any(_has(tensor, torch.isnan) for tensor in given) or 'float("nan")' in step.source
         infinite = nan or any(_has(tensor, torch.isinf) for tensor in given) or _INFINITE.search(step.source)
@@ -165,7 +162,7 @@ class _Watch:
             made_nan = not nan and _has(value, torch.isnan)
             if made_nan or (not infinite and _has(value, torch.isinf)):
                 error = _error(
-                    f"Node {step.node!r} made {_found(value)} in the forward pass, in a result {describe(value)}."
+                    f"Node {step.node!r} made {found(value)} in the forward pass, in a result {describe(value)}."
                     f"{_listed(step.inputs, made)}{_of_its_own(step)}",
                     step.node,
                 )
@@ -178,7 +175,7 @@ class _Watch:
 
     def _note(self, node: str, step: NodeExecution) -> None:
         """Watch the backward functions that a node has added, and leave those it was given."""
-        inputs = _listed(step.inputs, _tensors(step.outputs))
+        inputs = _listed(step.inputs, tensor_leaves(dict(step.outputs)))
         for function in added_functions(self._passes.known, step):
             if node and type(function).__name__ != "AccumulateGrad":
                 function.register_prehook(functools.partial(self._begin, node))
@@ -191,20 +188,16 @@ class _Watch:
         def hook(made: tuple[torch.Tensor | None, ...], given: tuple[torch.Tensor | None, ...]) -> None:
             if not self._active:
                 return
-            if found := next(filter(None, map(_found, given)), ""):
+            if bad := next(filter(None, map(found, given)), ""):
                 raise _error(
-                    f"The gradient that reaches node {node!r} already holds {found}: it was produced after the model, "
+                    f"The gradient that reaches node {node!r} already holds {bad}: it was produced after the model, "
                     "by the loss.",
                     node,
                 )
-            if found := next(filter(None, map(_found, made)), ""):
-                raise _error(f"Node {node!r} made {found} in the backward pass, in a gradient.{inputs}", node)
+            if bad := next(filter(None, map(found, made)), ""):
+                raise _error(f"Node {node!r} made {bad} in the backward pass, in a gradient.{inputs}", node)
 
         return hook
-
-
-def _tensors(values: Mapping[str, Any]) -> list[torch.Tensor]:
-    return [leaf for leaf in pytree.tree_leaves(dict(values)) if isinstance(leaf, torch.Tensor)]
 
 
 def _named(step: NodeExecution) -> Iterator[object]:
@@ -220,27 +213,13 @@ def _of_its_own(step: NodeExecution) -> str:
     """Say what is not finite among the parameters and buffers of the module that a statement calls."""
     owners = [value for value in _named(step) if isinstance(value, nn.Module)]
     tensors = [pair for owner in owners for pair in (*owner.named_parameters(), *owner.named_buffers())]
-    return "".join(f"\n  Its {name} holds {found}." for name, tensor in tensors if (found := _found(tensor)))
+    return "".join(f"\n  Its {name} holds {bad}." for name, tensor in tensors if (bad := found(tensor)))
 
 
 def _has(tensor: torch.Tensor, test: Callable[[torch.Tensor], torch.Tensor]) -> bool:
     if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.device.type == "meta":
         return False
     return bool(test(tensor.detach()).any())
-
-
-def _found(value: object) -> str:
-    """Say what is not finite in a tensor, e.g. ``"3 NaN and 1 infinite"``; an empty string if all of it is."""
-    if not isinstance(value, torch.Tensor) or not _has(value, _not_finite):
-        return ""
-    value = value.detach()
-    counts = {"NaN": int(torch.isnan(value).sum()), "infinite": int(torch.isinf(value).sum())}
-    said = " and ".join(f"{count} {what}" for what, count in counts.items() if count)
-    return f"{said} of {value.numel()} values"
-
-
-def _not_finite(value: torch.Tensor) -> torch.Tensor:
-    return ~torch.isfinite(value)
 
 
 def _listed(inputs: Mapping[str, Any], changed: list[torch.Tensor]) -> str:

@@ -8,11 +8,13 @@ such as the ``-inf`` of a mask in a softmax, is on no path back and is not blame
 from __future__ import annotations
 
 import linecache
+import math
 import re
 import sys
 import sysconfig
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, final
 
@@ -24,6 +26,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pnne_nb.compiler import generated as parent
 from pnne_nb.compiler.analysis.interpreter import current_node
+from pnne_nb.compiler.analysis.nested_values import tensor_leaves
 
 Stage: TypeAlias = Literal["data", "weights", "forward", "loss", "backward"]
 """Where a bad value comes from: what the step was given (`data`, `weights`), or what it has computed."""
@@ -51,14 +54,14 @@ _SPOKEN: Final = {
     "lift_fresh": "tensor",
     "t": "linear",
 }
-"""What a person calls torch's inner operations."""
+"""Public names of torch's inner operations."""
 UNWRITTEN: Final = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
-"""Operations that give memory as they find it: no value of theirs means anything."""
+"""Operations that return uninitialised memory: their values mean nothing."""
 _FILLS: Final = frozenset({
     "fill", "fill_", "full", "full_like", "new_full", "masked_fill", "masked_fill_", "constant_pad_nd", "scalar_tensor",
     "lift_fresh", "lift_fresh_copy", "_to_copy", "where", "copy_", "index_put", "index_put_", "max_pool2d_with_indices",
 })  # fmt: skip
-"""They write constants: an infinity that they bring in is meant."""
+"""Operations that write constants: an infinity that they write is intended."""
 
 
 class SourceLine(msgspec.Struct, frozen=True):
@@ -132,11 +135,7 @@ class NanOrigin(msgspec.Struct, frozen=True):
     outside: bool = False
 
     def rows(self, examples: int) -> tuple[int, ...]:
-        """Return the examples of a batch whose values are bad, where a dimension of the result tells.
-
-        Args:
-            examples: Size of the batch.
-        """
+        """Return the examples of a batch whose values are bad, where a dimension of the result tells."""
         for dimension, size in enumerate(self.shape[:2]):
             if size == examples:
                 return self.bad[dimension]
@@ -154,19 +153,18 @@ class _Place(NamedTuple):
     line: int
 
 
-@final
+@dataclass(slots=True, eq=False)
 class _Event:
     """An operation that gave a bad result."""
 
-    def __init__(self, operation: str, place: _Place, *, backward: bool) -> None:
-        self.operation = operation
-        self.place = place
-        self.backward = backward
-        self.parents: list[_Event] = []
-        self.leaf = ""  # of a bad input that no operation has made
-        self.nan = False
-        self.meant = False
-        self.told: dict[str, Any] = {}
+    operation: str
+    place: _Place
+    backward: bool
+    parents: list[_Event] = field(default_factory=list)
+    leaf: str = ""  # of a bad input that no operation has made
+    nan: bool = False
+    meant: bool = False
+    told: dict[str, Any] = field(default_factory=dict)
 
 
 @final
@@ -209,7 +207,7 @@ class OriginTrace(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
     ) -> Any:
         """Run an operation, and remember who made its result if that is bad."""
         del types
-        given = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        given = tensor_leaves((args, kwargs))
         bad_before = [tensor for tensor in given if _bad(tensor)]
         differentiated: Any = torch._C._current_autograd_node()
         name = str(func.overloadpacket.__name__)
@@ -220,7 +218,7 @@ class OriginTrace(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
             () if bad_before and not self._all_meant(bad_before) else tuple(map(_operand, filter(_is_float, given)))
         )
         result = func(*args, **(kwargs or {}))
-        made = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
+        made = tensor_leaves(result)
         addresses = {_address(tensor) for tensor in given}
         writes = func._schema.is_mutable
         bad = []
@@ -235,11 +233,7 @@ class OriginTrace(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
         return result
 
     def origin(self, results: Iterable[Tensor]) -> NanOrigin | None:
-        """Tell where the first bad value behind `results` was made; None if all of them are finite, or nobody knows.
-
-        Args:
-            results: The loss or the gradients, any shapes.
-        """
+        """Tell where the first bad value behind `results` was made; None if all of them are finite, or nobody knows."""
         ends: list[_Event] = []
         for tensor in results:
             if _bad(tensor):
@@ -269,10 +263,19 @@ class OriginTrace(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
         if not roots:
             return None
         root = min(roots, key=lambda event: order[id(event)])
-        return self._of_leaf(root.leaf, root) if root.leaf else self._of_event(root)
+        if root.leaf:
+            return self._of_leaf(root.leaf, root)
+        place = root.place
+        stage: Stage = "backward" if root.backward else "forward" if place.inside else "loss"
+        source = SourceLine(place.file, place.line, linecache.getline(place.file, place.line).strip())
+        # A backward pass without a place tells nothing of where its function was called.
+        outside = not place.inside and bool(place.file)
+        return NanOrigin(
+            stage, place.node, _spoken(root.operation), source if place.file else None, outside=outside, **root.told
+        )
 
     def _all_meant(self, tensors: Sequence[Tensor]) -> bool:
-        makers = [self._makers.get(_address(tensor)) for tensor in tensors]
+        makers = (self._makers.get(_address(tensor)) for tensor in tensors)
         return all(maker is None or maker.meant for maker in makers)
 
     def _remember(self, operation: str) -> None:
@@ -309,13 +312,8 @@ class OriginTrace(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
             else:
                 unknown = True
         event.nan = any(map(_has_nan, bad))
-        constant = name in _FILLS and (
-            unknown
-            or any(
-                isinstance(leaf, float) and leaf in {float("inf"), float("-inf")}
-                for leaf in pytree.tree_leaves(arguments)
-            )
-        )
+        infinite = (isinstance(leaf, float) and math.isinf(leaf) for leaf in pytree.tree_leaves(arguments))
+        constant = name in _FILLS and (unknown or any(infinite))
         passed_on = bool(event.parents or unknown) and all(each.meant for each in event.parents)
         event.meant = not event.nan and not event.leaf and (constant or passed_on)
         if not event.parents or all(each.meant for each in event.parents):
@@ -401,22 +399,10 @@ class OriginTrace(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
             name=name,
         )
 
-    def _of_event(self, event: _Event) -> NanOrigin:
-        place = event.place
-        stage: Stage = "backward" if event.backward else "forward" if place.inside else "loss"
-        # A backward pass without a place tells nothing of where its function was called.
-        outside = not place.inside and bool(place.file)
-        source = _source(place.file, place.line)
-        return NanOrigin(stage, place.node, _spoken(event.operation), source, outside=outside, **event.told)
 
-
-def found(tensor: Tensor) -> str:
-    """Say what of a tensor is not finite: ``"3 NaN and 1 infinite of 64 values"``; nothing if all of it is.
-
-    Shape:
-        - tensor: any.
-    """
-    if not _bad(tensor):
+def found(tensor: object) -> str:
+    """Say what of a tensor is not finite: ``"3 NaN and 1 infinite of 64 values"``; nothing of one that is, or no tensor."""
+    if not isinstance(tensor, Tensor) or not _bad(tensor):
         return ""
     counts = {"NaN": int(tensor.isnan().sum()), "infinite": int(tensor.isinf().sum())}
     said = " and ".join(f"{count} {what}" for what, count in counts.items() if count)
@@ -428,10 +414,6 @@ def described(operand: Operand) -> str:
     between = f", from {operand.low:.4g} to {operand.high:.4g}" if operand.low == operand.low else ""
     zeros = f", {operand.zeros} of them 0" if operand.zeros else ""
     return f"{list(operand.shape)} {operand.dtype}{between}{zeros}"
-
-
-def _source(file: str, line: int) -> SourceLine | None:
-    return SourceLine(file, line, linecache.getline(file, line).strip()) if file else None
 
 
 def _spoken(operation: str) -> str:

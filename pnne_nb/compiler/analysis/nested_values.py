@@ -37,12 +37,7 @@ def copied(value: Any) -> Any:
 
 
 def copied_object(value: Any, known: dict[int, Any] | None = None) -> Any:
-    """Return a copy of an object that a call may fill, such as a cache; any other value, or one without copies, as it is.
-
-    Args:
-        value: An argument of a call.
-        known: What was copied already, as for ``copy.deepcopy``.
-    """
+    """Return a copy of an object that a call may fill, such as a cache; any other value, or one without copies, as it is."""
     if _is_made_of_attributes(value) and not isinstance(value, torch.Tensor):
         with contextlib.suppress(Exception):  # whatever its class says to copying
             return copy.deepcopy(value, known)
@@ -113,6 +108,11 @@ def _same(mine: torch.Tensor, theirs: torch.Tensor) -> bool:
     )
 
 
+def tensor_leaves(value: Any) -> list[torch.Tensor]:
+    """Return the tensors in nested tuples, lists and dictionaries; `tensors_in` also looks into objects."""
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
 def has_nan(results: Any) -> bool:
     """Return whether results have a NaN, which would hide a difference of what it was computed from."""
     kept = (each for each in tensors_in(results) if each.layout == torch.strided and not each.is_meta)
@@ -120,12 +120,7 @@ def has_nan(results: Any) -> bool:
 
 
 def tensors_in(value: Any, known: set[int] | None = None) -> list[torch.Tensor]:
-    """Return the tensors in a nested value, fields of data classes and attributes of plain objects included.
-
-    Args:
-        value: Anything.
-        known: Identities of the objects that are left out, because they were seen.
-    """
+    """Return the tensors in a nested value: in data classes and plain objects too, but for those with a `known` identity."""
     known = set() if known is None else known
     found: list[torch.Tensor] = []
     for leaf in pytree.tree_leaves(value):

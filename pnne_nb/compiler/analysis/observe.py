@@ -5,16 +5,18 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, final
 
 import torch
-from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pnne_nb.compiler.analysis.interpreter import current_node
+from pnne_nb.compiler.analysis.nested_values import tensor_leaves
 
 
 @final
+@dataclass(slots=True, eq=False)
 class Allocation:
     """Memory that an operation has allocated.
 
@@ -27,15 +29,12 @@ class Allocation:
         users: Paths of the nodes that had a tensor in it.
     """
 
-    __slots__ = ("born", "bytes", "device", "died", "node", "users")
-
-    def __init__(self, node: str, bytes: int, device: str, born: int) -> None:
-        self.node = node
-        self.bytes = bytes
-        self.device = device
-        self.born = born
-        self.died: int | None = None
-        self.users: set[str] = {node}
+    node: str
+    bytes: int
+    device: str
+    born: int
+    users: set[str]
+    died: int | None = None
 
 
 @final
@@ -45,9 +44,9 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch doe
     Attributes:
         nodes: By operation, the path of the node that it belongs to; ``""`` outside of any.
         random: Paths of the nodes that use random numbers.
-        writing: Paths of the nodes that change memory in place which is not theirs alone.
+        writing: Paths of the nodes that change memory in place which other nodes use too.
         changed: Paths of the nodes that had a tensor in such memory.
-        kept: Memory taken, in order.
+        kept: Allocations, in order.
         during: Path of the node whose backward pass runs; the caller sets it.
     """
 
@@ -69,11 +68,11 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch doe
         self.nodes.append(node)
         if torch.Tag.nondeterministic_seeded in func.tags:
             self.random.add(node)
-        given = [self._kept(tensor) for tensor in _tensors((args, kwargs))]
+        given = [self._kept(tensor) for tensor in tensor_leaves((args, kwargs))]
         result = func(*args, **(kwargs or {}))
         for kept in given:
             kept.users.add(node)
-        for tensor in _tensors(result):
+        for tensor in tensor_leaves(result):
             self._kept(tensor, node).users.add(node)
         for tensor in _written(func, args, kwargs or {}):
             users = self._kept(tensor).users
@@ -104,8 +103,8 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch doe
         storage = tensor.untyped_storage()
         found = self._by_storage.get(id(storage))
         if found is None:
-            place = str(tensor.device)
-            found = Allocation(maker or "", storage.nbytes(), place, len(self.nodes) - 1)
+            node, born = maker or "", len(self.nodes) - 1
+            found = Allocation(node, storage.nbytes(), str(tensor.device), born, {node})
             self._by_storage[id(storage)] = found
             if maker is not None:
                 # Without a maker it is an argument, a parameter or a constant, which was there before.
@@ -119,13 +118,9 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch doe
             del self._by_storage[storage]
 
 
-def _tensors(values: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
-
-
 def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
     """Yield the arguments that an operation changes in place."""
     for position, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             value = args[position] if position < len(args) else kwargs.get(argument.name)
-            yield from _tensors(value)
+            yield from tensor_leaves(value)

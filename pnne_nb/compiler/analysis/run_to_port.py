@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from pnne_nb.compiler.ir.identifiers import unique
 from pnne_nb.compiler.pipeline.compile import compile as compile_graph
 from pnne_nb.compiler.weights.reuse import carry_over, former_path
 from pnne_nb.errors import UnknownNodeError
@@ -64,12 +65,7 @@ def compile_to_port(graph: NodeGraph, port: str, reuse: nn.Module | None = None)
 
 
 def run_fragment(fragment: Fragment, args: Sequence[Any]) -> Any:
-    """Return what the port gives, without gradients.
-
-    Args:
-        fragment: From `compile_to_port`.
-        args: Values of its Inputs; tensors are copied, and moved to the model's device.
-    """
+    """Return what the port gives, without gradients, for copies of its inputs on the model's device."""
     device = next((tensor.device for tensor in _tensors(fragment.model).values()), None)
 
     def own(value: Any) -> Any:
@@ -124,17 +120,17 @@ class _Cutter:
                 )
             self._part(nodes, kept, node.name, above)
             inner = self._cut_graph(definition, path[1:], output, whole, f"{above}{node.name}.")
-            cut = _free(f"{definition}_cut", self._graphs)
+            cut = unique(f"{definition}_cut", self._graphs)
             self._graphs[cut] = inner
             node = nodes[node.name]
             nodes[node.name] = msgspec.structs.replace(node, properties={**node.properties, "definition": cut})
             output = inner.nodes[-1].name
-        seen = NodeState(_free("here", nodes), "Output")
+        seen = NodeState(unique("here", nodes), "Output")
         edges = [edge for edge in graph.edges if split_port(edge.target)[0] in kept]
         own = [each for name, each in nodes.items() if name in kept or (id and each.type == "Input")]
         if not id and not any(each.type == "Input" for each in own):
             # What hangs on no input can be run all the same; a graph must have one.
-            own.insert(0, NodeState(_free("unused", nodes), "Input", {"shape": to_json((1,))}))
+            own.insert(0, NodeState(unique("unused", nodes), "Input", {"shape": to_json((1,))}))
         return GraphState(
             nodes=(*own, seen),
             edges=(*edges, EdgeState(f"{node.name}.{output}", f"{seen.name}.input")),
@@ -172,11 +168,3 @@ def _needed(graph: GraphState, nodes: Mapping[str, NodeState], name: str) -> set
         shared = nodes[each].properties.get("shares")
         pending += [*givers.get(each, ()), *([shared] if isinstance(shared, str) else [])]
     return needed
-
-
-def _free(wanted: str, taken: Mapping[str, object]) -> str:
-    name, number = wanted, 1
-    while name in taken:
-        number += 1
-        name = f"{wanted}{number}"
-    return name

@@ -122,7 +122,7 @@ def verify(
 
 
 _SEED = 20_731
-"""None that code would itself begin at: a forward that seeds would seem to draw what its import draws."""
+"""An unusual seed: with a common one, a forward that seeds the generator would seem to draw what its import draws."""
 
 
 def call_arguments(
@@ -258,11 +258,6 @@ def _checks(
     return found
 
 
-def _keeps_results(module: nn.Module) -> bool:
-    """Return whether a later call could be given what an earlier one has computed, with its gradients."""
-    return next(computed(module), None) is not None
-
-
 def _numbers(module: nn.Module) -> list[object]:
     """Return the plain attributes of a module and its parts, such as a counter of calls."""
     return [
@@ -335,7 +330,7 @@ def _run_both(
         detail = f"the arguments after the call: {changed}"
     if not detail and not torch.equal(*drawn):
         detail = _DREW
-    keeps = any(map(_keeps_results, (one, other)))
+    keeps = any(True for module in (one, other) for _ in computed(module))  # for a later call, with its gradients
     # A buffer that remembers how it was computed would forget it in such a call, and the next run with it.
     if not detail and (mode == "eval" or all(buffer.grad_fn is None for buffer in one.buffers())):
         detail = _without_gradients(one, other, args, kwargs, products if mode == "train" else None)

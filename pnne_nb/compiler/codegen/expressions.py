@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Mapping
 from typing import assert_never, final
 
@@ -154,10 +155,13 @@ class Expressions:
                 made = tuple(self._arguments(call.arguments, call))
                 return Bracketed("remade(", (self._target(call.target), *made))
             case "function":
-                return notation(call, self.argument) or Bracketed(
-                    f"{self._target(call.target)}{self._entry(call.target)}(",
-                    tuple(self._arguments(call.arguments, call)),
-                )
+                written = notation(call, self.argument)
+                if written is not None:
+                    return written
+                # A registered autograd function is a class, and called through apply.
+                value = self._objects.get(call.target)
+                entry = ".apply" if isinstance(value, type) and hasattr(value, "apply") else ""
+                return Bracketed(f"{self._target(call.target)}{entry}(", tuple(self._arguments(call.arguments, call)))
             case "method":
                 return self._method(call)
             case _:
@@ -214,11 +218,8 @@ class Expressions:
         if weight.init == "tril":
             return f"torch.ones({shape}{dtype}).tril()"
         if weight.init == "arange":
-            count = 1
-            for size in weight.shape:
-                count *= size
             tail = "" if len(weight.shape) == 1 else f".reshape({emit(weight.shape)})"
-            return f"torch.arange({count}{dtype}){tail}"
+            return f"torch.arange({math.prod(weight.shape)}{dtype}){tail}"
         if weight.init == "normal":
             return self._normal(weight, shape, dtype)
         if weight.init in _DRAWN:
@@ -283,11 +284,6 @@ class Expressions:
             raise CompileError(f"{call.target!r} cannot be the name of a method.")
         text = f"{operand(receiver, self.argument)}.{call.target}("
         return Bracketed(text, tuple(self._arguments(tuple(rest), call)))
-
-    def _entry(self, target: str) -> str:
-        # A registered autograd function is a class, and called through apply.
-        value = self._objects.get(target)
-        return ".apply" if isinstance(value, type) and hasattr(value, "apply") else ""
 
     def _target(self, target: str) -> str:
         check_target(target)

@@ -50,12 +50,8 @@ def misfits(
 ) -> Iterator[str]:
     """Yield a sentence for each argument of a call that does not match its Input node.
 
-    Args:
-        expected: What they say.
-        args: Arguments by position.
-        kwargs: Those by name.
-        home: Where all parameters and buffers of the model are; None if that is not one place.
-        floats: The element type of those that hold floating-point numbers; None if that is not one type.
+    `home` and `floats` are the device of the model's tensors and the element type of those with floating-point numbers;
+    None if there are several.
     """
     known: dict[str, int] = {}
     given = {**dict(zip((each.name for each in expected), args, strict=False)), **kwargs}

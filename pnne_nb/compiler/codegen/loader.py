@@ -24,7 +24,7 @@ from torch import nn
 
 from pnne_nb.compiler import generated as parent
 from pnne_nb.compiler.codegen.input_check import Expected
-from pnne_nb.compiler.codegen.source_map import Generated
+from pnne_nb.compiler.codegen.source_map import Generated, NodeLine
 from pnne_nb.errors import CompileError
 from pnne_nb.graph.storage.json_format import DocumentState
 from pnne_nb.process.fork import fork_safe
@@ -42,7 +42,7 @@ class Loaded:
         generated: Its source.
         module: Holds it, and the classes of nested graphs.
         cls: The root class.
-        codes: What Python made of the text, class by class.
+        codes: Code objects of the text, class by class.
         instances: Models that are alive, each with what its document's Input nodes say.
         parts: Modules of nested graphs that are alive: one may be kept without its model.
         document: Gives the document that the class comes from, if its models may be pickled by it.
@@ -69,11 +69,7 @@ class Loaded:
         return model
 
     def empty(self, own: type[nn.Module] | None = None) -> nn.Module:
-        """Return a model without parameters or submodules, for unpickling.
-
-        Args:
-            own: The class that it has beside its generated one (`own_class`).
-        """
+        """Return a model without parameters or submodules, for unpickling."""
         cls = self.cls if own is None else self.module.__dict__["joined"](self.cls, own)
         model: nn.Module = object.__new__(cls)
         self.instances[model] = ()
@@ -88,12 +84,12 @@ class Loaded:
 
 
 OWN_CALLS = "own_calls"
-"""Where a model has what happens when the module is called that it itself is: the hooks of that."""
+"""Attribute of a model that is itself an imported module: the hooks and the ``forward`` of that module."""
 
 _lock = fork_safe(threading.RLock())
 _loaded: OrderedDict[str, Loaded] = OrderedDict()
 _codes: weakref.WeakValueDictionary[str, types.CodeType] = weakref.WeakValueDictionary()
-"""What Python made of each class, by its text, as long as a `Loaded` keeps it: later versions take it over."""
+"""Code objects of classes by their text, as long as a `Loaded` keeps them: later versions reuse them."""
 
 
 def load(generated: Generated, objects: Mapping[str, object]) -> Loaded:
@@ -121,6 +117,12 @@ def find(key: str) -> Loaded | None:
     """Return the class with that key, or with that file name in tracebacks, or None."""
     with _lock:
         return _loaded.get(key.removeprefix("<").removesuffix(">"))
+
+
+def line_at(filename: str, number: int) -> NodeLine | None:
+    """Return the node of a line of generated source; None for other files and lines."""
+    loaded = find(filename)
+    return None if loaded is None else loaded.generated.lines.get(number)
 
 
 def loaded_from(model: nn.Module) -> Loaded | None:
@@ -196,7 +198,10 @@ def _make(key: str, generated: Generated, names: dict[str, Any]) -> Loaded:
     try:
         for code, above in parts:
             exec(_moved(code, filename, above), module.__dict__)  # noqa: S102  # our own text, on validated names only
-        _locate(generated, module)
+        for id, (above, _) in generated.sections.items():
+            cls = getattr(module, generated.classes[id])
+            if hasattr(cls, "__firstlineno__"):  # a constant, in Python 3.13 and later
+                cls.__firstlineno__ += above
     except BaseException:
         _discard(key)
         raise
@@ -216,14 +221,6 @@ def _moved(code: types.CodeType, filename: str, lines: int) -> types.CodeType:
     inner = (_moved(each, filename, lines) if isinstance(each, types.CodeType) else each for each in code.co_consts)
     first = code.co_firstlineno + lines
     return code.replace(co_filename=filename, co_firstlineno=first, co_consts=tuple(inner))
-
-
-def _locate(generated: Generated, module: types.ModuleType) -> None:
-    """Set the first line of each class, which Python 3.13 and later store as a constant."""
-    for id, (above, _) in generated.sections.items():
-        cls = getattr(module, generated.classes[id])
-        if hasattr(cls, "__firstlineno__"):
-            cls.__firstlineno__ += above
 
 
 def _forget() -> None:

@@ -21,7 +21,7 @@ def checkpointed(module: nn.Module, *args, **kwargs):
     extra = {} if torch.compiler.is_compiling() else {"context_fn": lambda: (nullcontext(), restored(module))}
     return torch.utils.checkpoint.checkpoint(module, *args, use_reentrant=False, **extra, **kwargs)
 '''.splitlines()
-"""Stands in source whose checkpointed nodes have buffers."""
+"""Part of source whose checkpointed nodes have buffers."""
 
 REMADE = '''
 
@@ -31,7 +31,7 @@ def remade(kind: type, attributes: dict):
     vars(made).update(attributes)
     return made
 '''.splitlines()
-"""Stands in source that makes objects of plain classes, such as caches of keys."""
+"""Part of source that makes objects of plain classes, such as caches of keys."""
 
 EQUIPPED = '''
 
@@ -47,13 +47,13 @@ def equipped(module: nn.Module, parts: nn.Module) -> nn.Module:
     vars(made)["_non_persistent_buffers_set"] = set(parts._non_persistent_buffers_set)
     return made
 '''.splitlines()
-"""Stands in source of which modules run code of their own."""
+"""Part of source with modules that run their own code."""
 
 CALLED = (
     "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks",
     "_forward_pre_hooks_with_kwargs", "_backward_hooks", "_backward_pre_hooks", "_is_full_backward_hook", "forward",
 )  # fmt: skip
-"""Attributes of a module that say what happens when it is called."""
+"""Attributes of a module that determine what a call of it does."""
 
 _NAMES = "".join(f'    "{name}",\n' for name in CALLED)
 
@@ -112,4 +112,4 @@ def itself(model: nn.Module) -> nn.Module:
     return module
 '''.splitlines()
 )
-"""Stands in source of a model that is itself a module that the graph keeps as it is."""
+"""Part of source of a model that is itself a module that the graph keeps as it is."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pnne_nb.compiler.ir.call_properties import CHOOSE
 from pnne_nb.compiler.ir.identifiers import is_identifier
 from pnne_nb.compiler.ir.literals import emit, emit_index
-from pnne_nb.compiler.ir.program import Argument, Attribute, Call, Constant, Ref, Sequence
+from pnne_nb.compiler.ir.program import Argument, Attribute, Call, Constant, Inside, Ref, Sequence
 from pnne_nb.compiler.ir.python_operators import (
     BINARY,
     GETATTR,
@@ -20,6 +20,7 @@ from pnne_nb.compiler.ir.python_operators import (
 )
 from pnne_nb.compiler.ir.text import Bracketed, Text
 from pnne_nb.errors import CompileError
+from pnne_nb.graph.schema.structural import CONTEXTS, Context
 
 Write = Callable[[Argument], str]
 """Writes an argument as an expression that needs no parentheses as an argument."""
@@ -41,12 +42,18 @@ _SHORT = re.compile(r"-?\w+(\.\w+)*")
 _NAME_OR_NUMBER = re.compile(r"(-?\w+)?")
 
 
+def context_calls(names: Inside) -> tuple[Text, ...]:
+    """Return the calls that make contexts, for a ``with`` statement."""
+    return tuple(_context(CONTEXTS[name]) for name in names)
+
+
+def _context(context: Context) -> str:
+    keywords = (f"{name}={emit(value)}" for name, value in context.keywords)
+    return f"{context.target}({', '.join((*map(emit, context.arguments), *keywords))})"
+
+
 def notation(call: Call, write: Write) -> Text | None:
     """Return a function call in Python's own syntax, or None if it has none.
-
-    Args:
-        call: Of kind function.
-        write: For its arguments.
 
     Raises:
         CompileError: If it cannot be written.
@@ -81,7 +88,8 @@ def notation(call: Call, write: Write) -> Text | None:
             raise CompileError(f"{name!r} cannot be the name of an attribute.")
         return f"{operand(operands[0], write)}.{name}"
     if is_operator(call.target, len(operands)):
-        return _binary(call, write) if len(operands) == 2 else _unary(call, write)
+        unary = len(operands) == 1 and f"{UNARY[call.target][0]}{operand(operands[0], write, _binding(call))}"
+        return unary or _binary(call, write)
     return None
 
 
@@ -117,10 +125,6 @@ def _binary(call: Call, write: Write) -> str:
     right = operand(call.arguments[1], write, own + (symbol != "**"))
     hugged = symbol == "**" and _SHORT.fullmatch(left) and _SHORT.fullmatch(right)
     return f"{left}**{right}" if hugged else f"{left} {symbol} {right}"
-
-
-def _unary(call: Call, write: Write) -> str:
-    return f"{UNARY[call.target][0]}{operand(call.arguments[0], write, _binding(call))}"
 
 
 def _index(index: Argument, write: Write) -> str:

@@ -28,13 +28,15 @@ from pnne_nb.compiler.codegen.custom_source import CustomSource, import_line
 from pnne_nb.compiler.codegen.expressions import ITSELF, Expressions, takes_device
 from pnne_nb.compiler.codegen.prelude import CHECKPOINTED, EQUIPPED, REMADE, WHOLE
 from pnne_nb.compiler.codegen.source_map import Generated, NodeLine, Section, SourcePart
+from pnne_nb.compiler.codegen.syntax import context_calls
 from pnne_nb.compiler.ir.call_properties import CHOOSE, Branch, branches
 from pnne_nb.compiler.ir.identifiers import camel, is_dotted, is_identifier, parameter_name, unique
 from pnne_nb.compiler.ir.literals import emit
-from pnne_nb.compiler.ir.node_settings import NOWHERE, Inside, written
 from pnne_nb.compiler.ir.program import (
+    NOWHERE,
     Call,
     Chain,
+    Inside,
     Layer,
     Member,
     Nested,
@@ -268,8 +270,10 @@ class _Writer:
         self._lines.append("        super().__init__()")
         ties, weights = dict(program.ties), set[str]()
         for top, held in _by_attribute(program.members):
-            if "." in held[0].name:
-                self._container(program, top, held, names)
+            if "." in held[0].name:  # a list or dictionary of modules that are called one by one
+                contents = {tuple(member.name.split(".")[1:]): self._made(member, names) for member in held}
+                line = NodeLine(program.definition, held[0].name, calls=False)
+                self._assign(top, self._expressions.container(top, contents), "add_module", line)
             elif isinstance(held[0], Weight):
                 self._member(program, held[0], names, ties.pop(top) if ties.get(top) in weights else "")
                 weights.add(top)
@@ -320,12 +324,6 @@ class _Writer:
             if member.definition:
                 inner = self._opaque_members(self._unit.programs[member.definition])
                 yield from (((member.name, *path), opaque) for path, opaque in inner)
-
-    def _container(self, program: Program, top: str, members: list[Member], opaque: dict[tuple[str, ...], str]) -> None:
-        """Write a list or dictionary of modules that are called one by one."""
-        contents = {tuple(member.name.split(".")[1:]): self._made(member, opaque) for member in members}
-        line = NodeLine(program.definition, members[0].name, calls=False)
-        self._assign(top, self._expressions.container(top, contents), "add_module", line)
 
     def _made(self, member: Member, opaque: dict[tuple[str, ...], str]) -> Text:
         """Return the making of a member."""
@@ -390,9 +388,10 @@ class _Writer:
         variables = Variables(program, self._expressions.reserved)
         self._expressions.variables = variables
         self._expressions.whole = program.whole
-        parameters = [
-            f"{variables.entries[entry.node]}{self._annotation(tensor=entry.tensor)}" for entry in program.entries
-        ]
+        if any(entry.tensor for entry in program.entries):
+            self._expressions.used.add("torch")
+        hints = {entry.node: ": torch.Tensor" if entry.tensor else "" for entry in program.entries}
+        parameters = [f"{variables.entries[node]}{hint}" for node, hint in hints.items()]
         head = Bracketed("def forward(", ("self", *parameters), f"){self._returned(program)}:")
         self._lines += laid_out(head, INDENT)
         if program.form == "loop":
@@ -459,7 +458,7 @@ class _Writer:
         margin = "            " if wanted else "        "
         if inside and (inside != self._inside or wanted != branch):
             self._expressions.used.add("torch")
-            contexts = written(inside)
+            contexts = context_calls(inside)
             plain = f"with {', '.join(map(str, contexts))}:"
             fits = len(margin + plain) <= WIDTH
             self._lines += laid_out(plain if fits else Bracketed("with (", contexts, "):"), margin)
@@ -475,11 +474,6 @@ class _Writer:
         kinds = ["torch.Tensor | None" if result.optional else "torch.Tensor" for result in program.results]
         each = ", ".join(kinds if count < _MANY or len(set(kinds)) > 1 else ["torch.Tensor", "..."])
         return f" -> {each}" if count == 1 else f" -> tuple[{each}]"
-
-    def _annotation(self, *, tensor: bool) -> str:
-        if tensor:
-            self._expressions.used.add("torch")
-        return ": torch.Tensor" if tensor else ""
 
     def _statement(self, text: Text, line: NodeLine, said: str = "", lead: str = "", plain: str = "") -> None:
         """Append a statement with its comment and the start of its first line; `plain` is it on one line, if known."""

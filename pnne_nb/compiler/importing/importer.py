@@ -32,7 +32,7 @@ from pnne_nb.compiler.importing.verification.batch_resize import batch_of, tried
 from pnne_nb.compiler.importing.verification.bisect import ImportFault, find_fault
 from pnne_nb.compiler.importing.verification.element_types import Converted, converted
 from pnne_nb.compiler.importing.verification.opaque_modules import Call, OpaqueModules
-from pnne_nb.compiler.ir.node_settings import element_type
+from pnne_nb.compiler.ir.bind import element_type
 from pnne_nb.compiler.lowering.attributes import node_at
 from pnne_nb.compiler.pipeline.compile import compile_for_proof
 from pnne_nb.compiler.weights.deepcopy import Copies, Shared, duplicate, untouched

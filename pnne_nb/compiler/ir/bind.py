@@ -5,9 +5,12 @@ Generated source and shape inference both use this, so what is inferred is what 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 
 import msgspec
+import torch
+from torch import nn
 
 from pnne_nb.catalog.custom import is_autograd_function
 from pnne_nb.compiler.ir.literals import TensorLiteral
@@ -29,7 +32,7 @@ from pnne_nb.graph.schema.spec import AUTO, NodeSpec, Port, Returns
 from pnne_nb.graph.schema.values import DTYPES, MEMORY_FORMATS, TorchConstant, Value
 
 ELEMENT = "dtype"
-"""Argument of torch's layers by which they are made of another element type; no property of any node."""
+"""Argument of torch's layers that sets their element type; it is no property of a node."""
 
 
 class BoundCall(msgspec.Struct, frozen=True):
@@ -61,11 +64,7 @@ def bind(
 ) -> BoundCall:
     """Bind the call of a module, function or method node to its arguments.
 
-    Args:
-        spec: Its type.
-        properties: The values that were set explicitly.
-        wires: What arrives at its input ports, variadic ports as ``tensors_0``, ``tensors_1`` …
-        resolved: Values of the properties that are ``"auto"``.
+    `resolved` are the values of ``"auto"`` properties. The wires of a variadic port are ``tensors_0``, ``tensors_1`` …
     """
     arguments, keywords = passed(spec, {**properties, **resolved} if resolved else properties, wires)
     return BoundCall(arguments, keywords, *spec.taken_apart(properties))
@@ -76,6 +75,16 @@ def with_element_type(node: Node) -> Mapping[str, Value]:
     if node.origin is None or node.origin.dtype is None or ELEMENT in node.properties:
         return node.properties
     return {**node.properties, ELEMENT: check(DtypeType(), node.origin.dtype)}
+
+
+def element_type(module: nn.Module) -> str:
+    """Return the element type of a layer that was constructed with it; empty for the usual one."""
+    kinds = {parameter.dtype for parameter in module.parameters()}
+    if len(kinds) != 1 or kinds == {torch.float32}:
+        return ""
+    if not isinstance(module, nn.RNNBase) and ELEMENT not in inspect.signature(type(module)).parameters:
+        return ""
+    return str(kinds.pop()).removeprefix("torch.")
 
 
 def construct(spec: NodeSpec, values: Mapping[str, Value]) -> Construction:

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Literal
 
-from pnne_nb.compiler.ir.program import Argument, Call, Constant, Layer, Program, Ref, Sequence, references
+from pnne_nb.compiler.ir.program import (
+    Argument,
+    Call,
+    Constant,
+    Layer,
+    Program,
+    Ref,
+    Sequence,
+    references,
+    references_in,
+)
 from pnne_nb.compiler.ir.python_operators import GETATTR, GETITEM, STATEMENTS
 
 CHOOSE = "choose"
@@ -40,14 +50,8 @@ def branches(program: Program) -> list[Branch]:
 
 
 def _use(uses: dict[str, set[Branch]], argument: Argument, mode: Branch) -> None:
-    if isinstance(argument, Ref):
-        uses.setdefault(argument.node, set()).add(mode)
-    elif isinstance(argument, Sequence):
-        for item in argument.items:
-            _use(uses, item, mode)
-    elif isinstance(argument, Call):
-        for ref in references(argument):
-            uses.setdefault(ref.node, set()).add(mode)
+    for ref in references_in(argument):
+        uses.setdefault(ref.node, set()).add(mode)
 
 
 def numbers(program: Program) -> set[str]:
@@ -62,9 +66,7 @@ def numbers(program: Program) -> set[str]:
 def gives_number(call: Call, known: Container[str]) -> bool:
     """Return whether a call returns numbers, tuples of numbers, or an attribute of a tensor such as its dtype.
 
-    Args:
-        call: The call.
-        known: The nodes before it of which that is so.
+    `known` are the nodes before it whose calls do.
     """
     if call.keywords:
         return False

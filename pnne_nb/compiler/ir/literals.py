@@ -31,58 +31,50 @@ class TensorLiteral(msgspec.Struct, frozen=True):
     elements: object
 
 
+_EXACT = frozenset(
+    {type(None), bool, int, float, complex, str, tuple, list, dict, slice, EllipsisType, TorchConstant, TensorLiteral}
+)
+"""Types of constants; a subclass may have a ``repr`` of its own."""
+
+
 def emit(value: object, depth: int = 0) -> str:
     """Return `value` as a Python expression that evaluates to an equal value of the same type.
-
-    Args:
-        value: One of the constants of ``graph.schema.values``.
-        depth: How deep `value` is nested inside the constant that is written.
 
     Raises:
         CompileError: If `value` is not one of these constants, or is nested too deep.
     """
     if depth > MAX_DEPTH:
         raise CompileError(f"A constant is nested more than {MAX_DEPTH} deep and cannot be written as source.")
-    kind = type(value)
-    if value is None or kind is bool:
-        return str(value)
-    if kind is EllipsisType:
-        return "..."
-    if kind is int:
-        assert isinstance(value, int)
-        return str(value) if abs(value) < _DECIMAL_LIMIT else hex(value)
-    if kind is float:
-        assert isinstance(value, float)
-        return float.__repr__(value).replace("e+", "e") if math.isfinite(value) else f'float("{value}")'
-    if kind is complex:
-        assert isinstance(value, complex)
-        return f"complex({emit(value.real)}, {emit(value.imag)})"
-    if kind is str:
-        assert isinstance(value, str)
-        return _quoted(value)
-    if kind is tuple:
-        assert isinstance(value, tuple)
-        items = ", ".join(emit(item, depth + 1) for item in value)
-        return f"({items},)" if len(value) == 1 else f"({items})"
-    if kind is list:
-        assert isinstance(value, list)
-        return f"[{', '.join(emit(item, depth + 1) for item in value)}]"
-    if kind is dict:
-        assert isinstance(value, dict)
-        pairs = (f"{emit(key, depth + 1)}: {emit(item, depth + 1)}" for key, item in value.items())
-        return f"{{{', '.join(pairs)}}}"
-    if kind is slice:
-        assert isinstance(value, slice)
-        return f"slice({', '.join(emit(part, depth + 1) for part in (value.start, value.stop, value.step))})"
-    if kind is TorchConstant:
-        assert isinstance(value, TorchConstant)
-        return f"torch.{value.name}"
-    if kind is TensorLiteral:
-        assert isinstance(value, TensorLiteral)
-        return f"torch.tensor({emit(as_lists(value.elements), depth)})"
-    raise CompileError(
-        f"A {kind.__name__} cannot be written as source; use a number, text, tuple, list, dict, slice or dtype."
-    )
+    if type(value) not in _EXACT:
+        raise CompileError(
+            f"A {type(value).__name__} cannot be written as source; use a number, text, tuple, list, dict, slice or dtype."
+        )
+    match value:
+        case str():
+            return _quoted(value)
+        case EllipsisType():
+            return "..."
+        case int() if not isinstance(value, bool):
+            return str(value) if abs(value) < _DECIMAL_LIMIT else hex(value)
+        case float():
+            return repr(value).replace("e+", "e") if math.isfinite(value) else f'float("{value}")'
+        case complex():
+            return f"complex({emit(value.real)}, {emit(value.imag)})"
+        case tuple():
+            items = ", ".join(emit(item, depth + 1) for item in value)
+            return f"({items},)" if len(value) == 1 else f"({items})"
+        case list():
+            return f"[{', '.join(emit(item, depth + 1) for item in value)}]"
+        case dict():
+            pairs = (f"{emit(key, depth + 1)}: {emit(item, depth + 1)}" for key, item in value.items())
+            return f"{{{', '.join(pairs)}}}"
+        case slice():
+            return f"slice({', '.join(emit(part, depth + 1) for part in (value.start, value.stop, value.step))})"
+        case TorchConstant(name):
+            return f"torch.{name}"
+        case TensorLiteral(elements):
+            return f"torch.tensor({emit(as_lists(elements), depth)})"
+    return str(value)  # None, True and False
 
 
 def emit_index(value: object) -> str:

@@ -15,6 +15,11 @@ import msgspec
 
 from pnne_nb.graph.schema.spec import Returns
 
+Inside: TypeAlias = tuple[str, ...]
+"""Names of the contexts that a node runs in, the outermost first (autocast, no_grad)."""
+
+NOWHERE: Inside = ()
+
 
 class Ref(msgspec.Struct, frozen=True, gc=False):
     """The value at an output port of a node of the same definition."""
@@ -161,8 +166,8 @@ class Call(msgspec.Struct, frozen=True, gc=False):
         single: Whether the result is one value rather than a tuple.
         again: Whether training computes a member's call again for the backward pass instead of keeping what is
             inside: ``"plain"``, or ``"restored"``, after which its buffers are put back, for they count once.
-        variables: Under which names a person keeps what it gives, by output port, as far as that is known.
-        inside: Names of the contexts that it runs in, the outermost first.
+        variables: Names that the author gives its results, by output port, where known.
+        inside: The contexts that it runs in.
     """
 
     node: str
@@ -174,7 +179,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     single: bool = True
     again: Literal["", "plain", "restored"] = ""
     variables: tuple[tuple[str, str], ...] = ()
-    inside: tuple[str, ...] = ()
+    inside: Inside = NOWHERE
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -218,13 +223,12 @@ class Program(msgspec.Struct, frozen=True, dict=True):  # dict: for what is deri
         calls: In an order in which every value is made before it is used.
         results: In the order of the Output nodes; several are returned as a tuple.
         parameters: Arguments of the constructor: name, type in words, and default or None.
-        ties: Tensors that are one, by their paths: the second is put where the first was.
+        ties: Tied tensors, by their paths: the second replaces the first.
         frozen: Paths of modules whose parameters are not trained.
         form: How the class is written: ``"chain"`` as an ``nn.Sequential``, ``"list"`` as a list of its members,
             ``"loop"`` as one whose members do the same one after the other.
         holds: Of the content of an opaque module, which has no ``forward``: its torch class.
-        whole: Name of the member that an object of the class itself is: it is of that one's class too, and has what
-            that has, under the same names.
+        whole: Name of the member that an object of the class itself is, with that member's class and attributes.
     """
 
     definition: str
@@ -293,6 +297,15 @@ class Unit(msgspec.Struct, frozen=True, dict=True):  # dict: for what is derived
                     inner = inside[member.definition]
                     found.update((program.below(member.name, path), device) for path, device in inner.items())
         return inside[""]
+
+
+def ports_in(results: Returns) -> Iterator[str]:
+    """Yield the output ports of a result, however it is taken apart."""
+    for item in results:
+        if isinstance(item, str):
+            yield item
+        else:
+            yield from ports_in(item)
 
 
 def references(call: Call) -> Iterator[Ref]:

@@ -8,12 +8,12 @@ from typing import final
 
 from pnne_nb.compiler.ir.call_properties import numbers
 from pnne_nb.compiler.ir.identifiers import RESERVED, is_identifier, parameter_name, unique
-from pnne_nb.compiler.ir.program import Call, Constant, Program, Ref, references, references_in
+from pnne_nb.compiler.ir.program import Call, Constant, Program, Ref, ports_in, references, references_in
 from pnne_nb.compiler.ir.python_operators import GETATTR, GETITEM
 from pnne_nb.graph.schema.spec import Returns
 
 GENERIC = ("x", "out", "h", "y", "z", "u", "v", "w")
-"""What values are called that go through several nodes, and what may be overwritten."""
+"""Names of values that pass through several nodes; they may be overwritten."""
 
 _PLUMBING = frozenset(
     {
@@ -25,7 +25,7 @@ _PLUMBING = frozenset(
 
 _BUILTINS = frozenset(dir(builtins))
 _NAMED_CHAIN = 3
-"""As many values in a row may have the name of the layer that they begin with."""
+"""So many values in a row may have the name of the layer that makes the first."""
 
 
 @final
@@ -170,7 +170,7 @@ class Variables:
         if call.single:
             value = Ref(call.node, str(call.results[0])) if call.results else None
             return self._assigned(index, value, free, several=False) if value in self._last else ""
-        read = [ref for port in _ports(call.results) if (ref := Ref(call.node, port)) in self._last]
+        read = [ref for port in ports_in(call.results) if (ref := Ref(call.node, port)) in self._last]
         several = len(read) > 1 or call.node in self._numbers
         for ref in read:
             self._assigned(index, ref, free, several=several)
@@ -226,14 +226,6 @@ def _read_by(call: Call) -> tuple[Ref, ...]:
     if len(arguments) == 1 and not call.keywords and type(arguments[0]) is Ref:  # what most calls are
         return (arguments[0],)
     return tuple(dict.fromkeys(references(call)))
-
-
-def _ports(results: Returns) -> Iterator[str]:
-    for item in results:
-        if isinstance(item, str):
-            yield item
-        else:
-            yield from _ports(item)
 
 
 def _speaking(call: Call) -> str:

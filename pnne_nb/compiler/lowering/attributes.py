@@ -95,12 +95,7 @@ def ties(snapshots: Mapping[str, GraphSnapshot], diagnostics: list[Diagnostic]) 
 
 
 def frozen(snapshots: Mapping[str, GraphSnapshot], snapshot: GraphSnapshot) -> Iterator[str]:
-    """Yield the paths of modules whose parameters were frozen when they were imported.
-
-    Args:
-        snapshots: Every definition by id.
-        snapshot: The graph that holds them.
-    """
+    """Yield the paths of modules whose parameters were frozen when they were imported."""
     if snapshot.is_drawn:
         return
     paths: dict[str, str] | None = None

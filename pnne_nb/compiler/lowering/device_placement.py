@@ -22,6 +22,7 @@ from pnne_nb.compiler.ir.program import (
     Ref,
     Unit,
     Weight,
+    ports_in,
     references,
 )
 from pnne_nb.compiler.ir.program import Sequence as Arguments
@@ -30,7 +31,6 @@ from pnne_nb.compiler.lowering.attributes import member_paths
 from pnne_nb.compiler.shapes.infer import failure, infer
 from pnne_nb.errors import Diagnostic
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.graph.schema.spec import Returns
 from pnne_nb.graph.schema.structural import DEVICE
 
 HOME = ""
@@ -180,7 +180,7 @@ class _Placing:
             outputs = self._put(call, here)
         self._calls.append(self._brought(call, here))
         there = here if call.kind == "member" else self._asked_for(call, here)
-        for index, port in enumerate(_flat(call.results)):
+        for index, port in enumerate(ports_in(call.results)):
             ref = Ref(call.node, port)
             free = not self._is_tensor(ref) and (call.target in _SIZES or (call.kind != "member" and not bound))
             self._settle(ref, NOWHERE if free else outputs[index] if outputs else there)
@@ -268,11 +268,3 @@ class _Placing:
 
     def _is_tensor(self, ref: Ref) -> bool:
         return (self._id, ref.node, ref.port) in self._tensors
-
-
-def _flat(results: Returns) -> Iterator[str]:
-    for item in results:
-        if isinstance(item, str):
-            yield item
-        else:
-            yield from _flat(item)

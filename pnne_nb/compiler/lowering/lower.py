@@ -48,9 +48,6 @@ CONTAINERS: Mapping[str, Holder] = {
 }
 """Targets of Module nodes that are nothing but what they hold, and the classes that do."""
 
-IGNORED = ("training",)
-"""Kinds of nodes that belong to the training, not to the model."""
-
 
 class LoweredNode(msgspec.Struct, frozen=True, gc=False):  # a tree, and one for each node
     """A node with its member and call, and what they were made from.
@@ -204,9 +201,10 @@ class _Lowering:
     ) -> dict[str, LoweredNode]:
         kept = self._kept(snapshot)
         nodes: dict[str, LoweredNode] = {}
+        # Nodes that belong to the training, not to the model.
         ignored: set[str] = set()
-        if any(spec.kind in IGNORED for spec in self._specs.values()):
-            ignored = {name for name, node in snapshot.nodes.items() if self._specs[node.type].kind in IGNORED}
+        if any(spec.kind == "training" for spec in self._specs.values()):
+            ignored = {name for name, node in snapshot.nodes.items() if self._specs[node.type].kind == "training"}
         for name, node in snapshot.nodes.items():
             if node.type in ("Input", "Output", "Constant") or name in ignored:
                 continue
@@ -250,7 +248,9 @@ class _Lowering:
         return {
             name: (id(node), repr(snapshot.wires.get(name, NO_WIRES)) if ablated(node) else "")
             for name, node in snapshot.nodes.items()
-            if node.type in ("Constant", "Parameter", "Buffer") or ablated(node) or registry[node.type].kind in IGNORED
+            if node.type in ("Constant", "Parameter", "Buffer")
+            or ablated(node)
+            or registry[node.type].kind == "training"
         }
 
     def _context(self, snapshot: GraphSnapshot, node: Node, paths: Mapping[str, str]) -> LoweringContext:

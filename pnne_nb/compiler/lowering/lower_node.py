@@ -15,11 +15,6 @@ from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.graph.schema.structural import INSIDE
 from pnne_nb.graph.schema.values import Value
 
-AuthorVariables = tuple[tuple[str, str], ...]
-"""Variables by output port."""
-
-NO_VARIABLES: AuthorVariables = ()
-
 Resolved = Mapping[str, Mapping[str, Value]]
 """Values of properties that are ``"auto"``, by node path and property."""
 
@@ -33,10 +28,10 @@ class LoweringContext(msgspec.Struct, frozen=True, gc=False):  # a tree, and one
     """Inputs of the lowering of a node, beside the node and its wires.
 
     Attributes:
-        path: Of the attribute that holds its module.
-        owner: Of the one that is called: another node's, if it shares that.
-        inputs: Of the graph that it shows.
-        outputs: Of the graph that it shows.
+        path: Path of the attribute that holds its module.
+        owner: Path of the module that is called: another node's, if it shares that.
+        inputs: Inputs of the graph that it shows.
+        outputs: Outputs of that graph.
         holds: Class of the content of an opaque module (`Program.holds`).
         sizes: Values of its ``"auto"`` properties.
     """
@@ -56,14 +51,9 @@ def lower_node(
     context: LoweringContext,
     constructions: dict[str, Construction],
 ) -> tuple[Member | None, Call | None]:
-    """Return the member of a node in its class, and its call in ``forward``.
+    """Return the member of a node in its class, and its call in ``forward``; add a new construction to `constructions`.
 
-    Args:
-        node: Of any type but Input, Output and Constant, which are neither held nor called.
-        spec: Its type.
-        wires: What arrives at its inputs.
-        context: What else it depends on.
-        constructions: Those that were made so far, by what they are made from; a new one is added.
+    Nodes of the types Input, Output and Constant have neither.
     """
     member: Member | None = None
     if spec.kind == "structural" and node.type in _HOLDING:
@@ -82,7 +72,7 @@ def lower_node(
         return member, call
     if is_uncalled(node) and not wires:
         return member, None
-    variables, around = author_variables(node, spec), inside(node)
+    variables, around = _variables(node, spec), inside(node)
     if variables or around:
         call = msgspec.structs.replace(call, variables=variables, inside=around)
     return member, call
@@ -168,18 +158,14 @@ def _weight(spec: NodeSpec, node: Node, path: str) -> Weight:
     )
 
 
-def author_variables(node: Node, spec: NodeSpec) -> AuthorVariables:
-    """Return the variables that the author of an imported module uses for the outputs of a node."""
-    found = tuple(node.origin.variables.items()) if node.origin is not None else NO_VARIABLES
-    if spec.kind in ("function", "method") and len(found) == 1 and _is_named(node, found[0][1]):
-        return ((found[0][0], node.name),)
+def _variables(node: Node, spec: NodeSpec) -> tuple[tuple[str, str], ...]:
+    """Return the variables that the author of an imported module uses for the outputs of a node, by port."""
+    found = tuple(node.origin.variables.items()) if node.origin is not None else ()
+    if spec.kind in ("function", "method") and len(found) == 1:
+        plain = node.name.rstrip("0123456789").rstrip("_")
+        if plain not in (node.type.rstrip("_"), node.type.removeprefix("operator_")):  # a person has named it
+            return ((found[0][0], node.name),)
     return found
-
-
-def _is_named(node: Node, variable: str) -> bool:
-    """Return whether a person has given a function's node a name that is neither the variable's nor its type's."""
-    plain = node.name.rstrip("0123456789").rstrip("_")
-    return node.name != variable and plain not in (node.type.rstrip("_"), node.type.removeprefix("operator_"))
 
 
 def automatic_sizes(
@@ -190,15 +176,9 @@ def automatic_sizes(
     resolved: Resolved,
     diagnostics: list[Diagnostic],
 ) -> Mapping[str, Value]:
-    """Return inferred values of ``"auto"`` properties, which must be the same for every use of the definition.
+    """Return inferred values of ``"auto"`` properties.
 
-    Args:
-        node: Whose they are.
-        names: The properties.
-        snapshot: The definition that it is in.
-        uses: Paths of the uses of that definition, with a dot after each.
-        resolved: What was inferred for each use.
-        diagnostics: What is not known, or differs from use to use, is added to it.
+    A value that is not known, or differs between `uses` of the definition, is added to `diagnostics`.
     """
     sizes: dict[str, Value] = {}
     for name in names:

@@ -16,7 +16,6 @@ from torch.nn.modules.batchnorm import _NormBase
 from pnne_nb.compiler.ir.call_properties import changes_in_place, is_inplace_layer
 from pnne_nb.compiler.ir.program import (
     Call,
-    Chain,
     Constant,
     Layer,
     Member,
@@ -25,13 +24,11 @@ from pnne_nb.compiler.ir.program import (
     Program,
     Ref,
     Unit,
-    Weight,
     references,
 )
 from pnne_nb.compiler.ir.snapshot import GraphSnapshot, paths_of
 from pnne_nb.compiler.shapes.infer import failure
 from pnne_nb.errors import Diagnostic
-from pnne_nb.graph.model.node import Node
 from pnne_nb.graph.schema.structural import CHECKPOINT
 
 _RECURRENT = ("torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU")
@@ -55,8 +52,10 @@ def recompute(unit: Unit, snapshots: Mapping[str, GraphSnapshot]) -> Unit:
         for call in program.calls:
             if call.node in names:
                 found += _faults(unit, program, call, f"{prefix}{call.node}")
-                twice = _counts_twice(snapshots[id].nodes[call.node])
-                restored = not twice and any(map(_has_buffers, _inside(unit, program, call.target)))
+                origin = snapshots[id].nodes[call.node].origin
+                restored = not (origin is not None and origin.twice) and any(
+                    map(_has_buffers, _inside(unit, program, call.target))
+                )
                 call = msgspec.structs.replace(call, again="restored" if restored else "plain")
             calls.append(call)
         programs[id] = msgspec.structs.replace(program, calls=tuple(calls))
@@ -73,10 +72,6 @@ def _checkpointed(snapshot: GraphSnapshot) -> set[str]:
     }
 
 
-def _counts_twice(node: Node) -> bool:
-    return node.origin is not None and node.origin.twice
-
-
 def _faults(unit: Unit, program: Program, call: Call, path: str) -> Iterator[Diagnostic]:
     """Say why a call cannot be computed again."""
     if call.target == program.whole:
@@ -89,9 +84,10 @@ def _faults(unit: Unit, program: Program, call: Call, path: str) -> Iterator[Dia
         )
     for member in _inside(unit, program, call.target):
         if _draws_its_own(member):
+            who = "it" if member.name == call.target else member.name
             yield Diagnostic(
                 code="checkpoint-random",
-                message=f"It cannot be checkpointed: {_named(member, call)} has dropout between its layers, and on a "
+                message=f"It cannot be checkpointed: {who} has dropout between its layers, and on a "
                 "GPU keeps a random state of its own, so that recomputing it would give another dropout mask.",
                 node=path,
                 hint="Set its dropout to 0 and add Dropout nodes, or reset checkpoint.",
@@ -105,10 +101,8 @@ def _faults(unit: Unit, program: Program, call: Call, path: str) -> Iterator[Dia
             hint="Reset inplace on the node that does, or reset checkpoint.",
         )
     mine = set(references(call))
-    after = program.calls[program.calls.index(call) + 1 :]
-    for other in after:
-        changed = _changed(program, other)
-        if changed in mine:
+    for other in program.calls[program.calls.index(call) + 1 :]:
+        if _changed(program, other) in mine:
             yield Diagnostic(
                 code="checkpoint-in-place",
                 message=f"It cannot be checkpointed: {other.node} changes its input in place afterwards, and "
@@ -130,10 +124,6 @@ def _inside(unit: Unit, program: Program, name: str) -> Iterator[Member]:
                 yield from _inside(unit, inner, each.name)
 
 
-def _named(member: Member, call: Call) -> str:
-    return "it" if member.name == call.target else member.name
-
-
 def _draws_its_own(member: Member) -> bool:
     if not isinstance(member, Layer) or member.construction.target not in _RECURRENT:
         return False
@@ -144,19 +134,11 @@ def _draws_its_own(member: Member) -> bool:
 
 
 def _has_buffers(member: Member) -> bool:
-    """Return whether computing a member again may change its buffers; unknown classes may."""
-    match member:
-        case Opaque():
-            return True
-        case Weight() | Nested():
-            return False
-        case Chain(_, members):
-            return any(map(_has_buffers, members))
-        case Layer(_, construction):
-            if not construction.target.startswith("torch.nn."):
-                return True
-            cls = getattr(nn, construction.target.removeprefix("torch.nn."))
-            return issubclass(cls, _NormBase)
+    """Return whether computing a member again may change its own buffers; unknown classes may."""
+    if not isinstance(member, Layer):
+        return isinstance(member, Opaque)
+    target = member.construction.target
+    return not target.startswith("torch.nn.") or issubclass(getattr(nn, target.removeprefix("torch.nn.")), _NormBase)
 
 
 def _changes_its_input(unit: Unit, program: Program, call: Call) -> bool:

@@ -13,12 +13,7 @@ from pnne_nb.graph.schema.spec import NodeSpec
 
 @final
 class Annotations:
-    """Types of values that are known to be tensors.
-
-    Args:
-        snapshots: Its graphs.
-        specs: The types of its nodes.
-    """
+    """Says which values are known to be tensors."""
 
     def __init__(self, snapshots: Mapping[str, GraphSnapshot], specs: Mapping[str, NodeSpec]) -> None:
         self._snapshots = snapshots

@@ -9,8 +9,9 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from traceback import walk_tb
 from types import CodeType, TracebackType
-from typing import Any, final
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -34,7 +35,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 _CALLING = tuple(
     code for call in (nn.Module._wrapped_call_impl, nn.Module._call_impl) for code in _codes(call.__code__)
 )
-"""What calls the ``forward`` of a module."""
+"""Code of torch that calls the ``forward`` of a module."""
 
 
 def _shorten(error: BaseException, around: CodeType) -> None:
@@ -47,41 +48,35 @@ def _shorten(error: BaseException, around: CodeType) -> None:
         error: It is about to leave a model.
         around: The code that calls the model, and has caught it.
     """
-    steps = [step for step in _steps(error.__traceback__) if not _hides(step, around)]
+    steps: list[TracebackType] = []
+    step = error.__traceback__
+    while step is not None:
+        frame = step.tb_frame
+        # A frame that only calls the next one is torch's, or says so itself, as pytest's do.
+        if frame.f_code not in (*_CALLING, around) and frame.f_locals.get("__tracebackhide__") is not True:
+            steps.append(step)
+        step = step.tb_next
     modules = [str(step.tb_frame.f_globals.get("__name__", "")).split(".") for step in steps]
     own = max((index for index, module in enumerate(modules) if module[0] != "torch"), default=-1)
     following = None
     for index in range(len(steps) - 1, -1, -1):
         public = not any(part.startswith("_") for part in modules[index])
         if modules[index][0] != "torch" or index == len(steps) - 1 or (index > own and public):
-            step = steps[index]
-            following = TracebackType(following, step.tb_frame, step.tb_lasti, step.tb_lineno)
+            kept = steps[index]
+            following = TracebackType(following, kept.tb_frame, kept.tb_lasti, kept.tb_lineno)
     error.__traceback__ = following
 
 
-def _hides(step: TracebackType, around: CodeType) -> bool:
-    """Return whether a frame only calls the next one: it is torch's, or says so itself, as pytest's frames do."""
-    frame = step.tb_frame
-    return frame.f_code in (*_CALLING, around) or frame.f_locals.get("__tracebackhide__") is True
-
-
-def _steps(traceback: TracebackType | None) -> Iterator[TracebackType]:
-    while traceback is not None:
-        yield traceback
-        traceback = traceback.tb_next
-
-
 NOT_FINITE = "not-finite"
-"""Code of what ``compiler.analysis.nan_locator`` finds."""
+"""Code of the diagnostics of ``compiler.analysis.nan_locator``."""
 
 _MODULE_CALL = nn.Module.__call__
 
 _around: dict[int, Callable[[], AbstractContextManager[None]]] = {}
-"""In what each model runs that is followed now, by its identity: in whichever thread it is called."""
+"""Context in which each followed model runs, in every thread, by its identity."""
 
 
-@final
-class Failure:
+class Failure(NamedTuple):
     """The place in generated code where an exception was raised.
 
     Attributes:
@@ -89,9 +84,8 @@ class Failure:
         inputs: Its inputs in words, by variable.
     """
 
-    def __init__(self, node: str, inputs: dict[str, str]) -> None:
-        self.node = node
-        self.inputs = inputs
+    node: str
+    inputs: dict[str, str]
 
 
 def blame(error: BaseException) -> str | None:
@@ -124,13 +118,12 @@ def find_failure(error: BaseException) -> Failure | None:
     model: object = None
     box: object = None  # the first module that is called by a line
     below: list[types.FrameType] = []  # from there on
-    for frame, number in _frames(error):
-        loaded = loader.find(frame.f_code.co_filename)
-        line = loaded.generated.lines.get(number) if loaded is not None else None
-        if loaded is not None and line is not None and line.calls:
+    for frame, number in walk_tb(error.__traceback__):
+        line = loader.line_at(frame.f_code.co_filename, number)
+        if line is not None and line.calls:
             part = frame.f_locals.get("self")
             model = part if last is None else model
-            path += _outside(loaded, part) if last is None else inside_box(box, part)
+            path += _outside(frame, part) if last is None else inside_box(box, part)
             path.append(line.node)
             last, box, below = (frame, line), None, []
         elif last is not None:
@@ -180,18 +173,14 @@ def _first_argument(frame: types.FrameType) -> object:
 
 def _while_compiling(error: BaseException) -> str | None:
     """Return the node at whose line ``torch.compile`` gave up, whose exceptions keep the lines it has read."""
-    path: list[str] = []
-    for frame in getattr(error, "real_stack", None) or ():
-        loaded = loader.find(frame.filename)
-        line = loaded.generated.lines.get(frame.lineno or 0) if loaded is not None else None
-        if line is not None and line.calls:
-            path.append(line.node)
-    return ".".join(path) or None
+    lines = [loader.line_at(frame.filename, frame.lineno or 0) for frame in getattr(error, "real_stack", None) or ()]
+    return ".".join(line.node for line in lines if line is not None and line.calls) or None
 
 
-def _outside(loaded: loader.Loaded, part: object) -> Iterator[str]:
-    """Yield where a nested module is that was called by itself, as when it is computed again for the backward pass."""
-    if not isinstance(part, loaded.cls):
+def _outside(frame: types.FrameType, part: object) -> Iterator[str]:
+    """Yield the path of a nested module that was called by itself, as when the backward pass recomputes it."""
+    loaded = loader.find(frame.f_code.co_filename)
+    if loaded is not None and not isinstance(part, loaded.cls):
         for model in list(loaded.instances):
             path = next((path for path, module in model.named_modules() if module is part), "")
             if path:
@@ -210,11 +199,6 @@ def inside_box(box: object, part: object) -> list[str]:
 def constructed(loaded: loader.Loaded, opaque: Sequence[nn.Module], expected: tuple[Expected, ...] = ()) -> nn.Module:
     """Construct a model; errors name the node.
 
-    Args:
-        loaded: Its class.
-        opaque: The modules that its constructor takes.
-        expected: What the document's Input nodes say.
-
     Raises:
         CompileError: If a node is placed on a device that is not here, or the constructor of a layer refuses its
             properties; the node is named.
@@ -225,12 +209,8 @@ def constructed(loaded: loader.Loaded, opaque: Sequence[nn.Module], expected: tu
     try:
         return loaded.new(*opaque, expected=expected)
     except Exception as error:
-        path = []
-        for frame, number in _frames(error):
-            found = loader.find(frame.f_code.co_filename)
-            line = found.generated.lines.get(number) if found is not None else None
-            if line is not None:
-                path.append(line.node)
+        lines = [loader.line_at(frame.f_code.co_filename, number) for frame, number in walk_tb(error.__traceback__)]
+        path = [line.node for line in lines if line is not None]
         if not path:
             raise
         diagnostic = Diagnostic(
@@ -346,19 +326,9 @@ def _named(error: Exception, unexpected: str) -> ExecutionError | None:
         said = f"{place}. Its inputs:{inputs}" if inputs else f"{place}."
         error.add_note(f"{said}\n{unexpected}" if unexpected else said)
         return None
-    reason = f"{error}" if type(error) in (RuntimeError, ValueError, TypeError) and str(error) else _with_kind(error)
+    reason, kind = str(error), type(error).__name__
+    if not reason or type(error) not in (RuntimeError, ValueError, TypeError):  # some messages are only a key
+        reason = f"{kind}: {reason}" if reason else kind
     parts = [f"{place}: {reason}", *([f"Its inputs:{inputs}"] if inputs else []), *([unexpected] if unexpected else [])]
     message = "\n".join(parts)
     return ExecutionError(message, [Diagnostic(code="execution", message=str(error), node=failure.node)])
-
-
-def _with_kind(error: Exception) -> str:
-    """Return the type and message of an exception: some messages are only a key."""
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-
-
-def _frames(error: BaseException) -> Iterator[tuple[types.FrameType, int]]:
-    traceback = error.__traceback__
-    while traceback is not None:
-        yield traceback.tb_frame, traceback.tb_lineno
-        traceback = traceback.tb_next

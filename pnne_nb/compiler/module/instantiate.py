@@ -7,7 +7,7 @@ it would never be called.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any, final
 
@@ -56,9 +56,12 @@ def make(graph: NodeGraph, lowered: Lowered, loaded: Loaded, reuse: nn.Module | 
     source = _around_whole(graph, reuse, former) if reuse is not None else None
     opaque = _opaque_modules(graph, loaded, source, former)
     absent = [path for path, device in loaded.generated.devices.items() if device == "meta"]
-    ready = {id(tensor) for module in _closed_whole(loaded, opaque) for tensor in _tensors(module)}
+    # The opaque module that the model itself is: its tensors may overlap.
+    pairs = zip(loaded.generated.opaque, opaque, strict=True)
+    whole = next((module for path, module in pairs if not path and path not in loaded.generated.boxes), nn.Module())
+    ready = {id(tensor) for tensor in (*whole.parameters(), *whole.buffers())}
     require_room(lowered.unit, lambda: loaded.cls(*opaque), absent)
-    with _Undrawn() if proof else nullcontext():
+    with _Undrawn() if proof else nullcontext():  # type: ignore[no-untyped-call]  # torch does not say
         model = constructed(loaded, opaque, expected)
     carried: dict[str, str] = {}
     if reuse is not None and source is not None:
@@ -83,10 +86,7 @@ def make(graph: NodeGraph, lowered: Lowered, loaded: Loaded, reuse: nn.Module | 
 
 @final
 class _Undrawn(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not say
-    """During a ``with`` block, weights are not drawn: memory that nobody writes to is none."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # torch does not say
+    """During a ``with`` block, weights are not drawn: memory that nobody writes to costs nothing."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -140,18 +140,6 @@ def _opaque_modules(graph: NodeGraph, loaded: Loaded, reuse: nn.Module | None, f
     if missing:
         raise failure(loaded.generated.name, [_on_screen(graph, each) for each in missing])
     return modules
-
-
-def _closed_whole(loaded: Loaded, opaque: Sequence[nn.Module]) -> Iterator[nn.Module]:
-    """Yield the opaque module that the model itself is: its tensors may overlap."""
-    for path, module in zip(loaded.generated.opaque, opaque, strict=True):
-        if not path and path not in loaded.generated.boxes:
-            yield module
-
-
-def _tensors(module: nn.Module) -> Iterator[torch.Tensor]:
-    yield from module.parameters()
-    yield from module.buffers()
 
 
 def _on_screen(graph: NodeGraph, diagnostic: Diagnostic) -> Diagnostic:

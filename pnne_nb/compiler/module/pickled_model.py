@@ -30,7 +30,7 @@ class PickledModel(msgspec.Struct, frozen=True):
 
 
 _restored: weakref.WeakValueDictionary[str, Loaded] = weakref.WeakValueDictionary()
-"""What classes of other processes are here, by their keys there: these differ where registered objects are used."""
+"""Classes that came from other processes, by their keys there: keys differ where registered objects are used."""
 
 
 def forget() -> None:
@@ -41,10 +41,7 @@ def forget() -> None:
 def make_portable(loaded: Loaded, document: Callable[[], DocumentState], restore: Callable[..., nn.Module]) -> None:
     """Pickle and copy models of a class as their document and their tensors.
 
-    Args:
-        loaded: The class.
-        document: Gives the document that it comes from.
-        restore: What a pickle calls with the blueprint and what else `empty` takes: a function of a module.
+    A pickle calls `restore`, a function of a module, with the blueprint and the last two arguments of `empty`.
     """
     if loaded.document is not None:
         return
@@ -67,13 +64,9 @@ def make_portable(loaded: Loaded, document: Callable[[], DocumentState], restore
 def empty(
     blueprint: PickledModel, load: Callable[[NodeGraph], Loaded], definition: str, own: type[nn.Module] | None
 ) -> nn.Module:
-    """Return a model, or a part of one, without state, for unpickling.
+    """Return a model, or the part with a `definition`, without state, for unpickling.
 
-    Args:
-        blueprint: Of the model.
-        load: Makes the class of a document.
-        definition: Of the part; an empty text for the whole model.
-        own: The class of the module that the model itself is, if its graph keeps one as it is.
+    `own` is the class of the module that the model itself is, if its graph keeps one as it is.
     """
     loaded = loader.find(blueprint.key) or _restored.get(blueprint.key)
     if loaded is None:

@@ -50,12 +50,14 @@ class CheckpointActivations(Pass):
     def rewrite(self, subject: PassSubject) -> Rewrite:
         done = Rewrite()
         before = _measured(subject, subject.model)
-        chosen = (
-            self._named(subject, done) if self._budget is None else self._chosen(subject, before, self._budget, done)
-        )
+        if self._budget is not None:
+            chosen = self._chosen(subject, before, self._budget, done)
+        else:
+            already = {node for node in self._nodes if _is_checkpointed(subject.graph[node])}
+            done.skipped.update(dict.fromkeys(already, "it is checkpointed already"))
+            chosen = [node for node in self._nodes if node not in already]
         if not chosen:
             return done
-        after = before
         for node in chosen:
             subject.graph.set(node, checkpoint=True)
         after = _measured(subject, compile_graph(subject.graph, reuse=subject.model))
@@ -66,12 +68,7 @@ class CheckpointActivations(Pass):
         done.gains.append(Gain("memory of a training step", before.peak, after.peak, "B"))
         return done
 
-    def _named(self, subject: PassSubject, done: Rewrite) -> tuple[str, ...]:
-        already = [node for node in self._nodes if _is_checkpointed(subject.graph[node])]
-        done.skipped.update(dict.fromkeys(already, "it is checkpointed already"))
-        return tuple(node for node in self._nodes if node not in already)
-
-    def _chosen(self, subject: PassSubject, before: MemoryPlan, budget: int, done: Rewrite) -> tuple[str, ...]:
+    def _chosen(self, subject: PassSubject, before: MemoryPlan, budget: int, done: Rewrite) -> Sequence[str]:
         if before.peak <= budget:
             return ()
         least, place = before.peak, before.peak_at
@@ -88,7 +85,7 @@ class CheckpointActivations(Pass):
                     high = middle
                 else:
                     low = middle + 1
-            return tuple(candidates[:high])
+            return candidates[:high]
         raise PassError(
             f"A training step does not fit into {size(budget)}: it needs {size(before.peak)}, and at least {size(least)} "
             f"with checkpoints, at {place}; {size(before.fixed)} of that are parameters, buffers and inputs. "

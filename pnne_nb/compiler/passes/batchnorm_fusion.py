@@ -73,33 +73,26 @@ class FuseBatchNorm(Pass):
                     done.skipped.update(dict.fromkeys(subject.paths(id, name), why))
                     continue
                 for prefix in subject.prefixes[id]:
-                    self._fuse(subject, f"{prefix}{layer}", f"{prefix}{name}", done)
+                    first, norm = subject.module(f"{prefix}{layer}"), subject.module(f"{prefix}{name}")
+                    assert isinstance(norm, _BatchNorm)
+                    held = subject.module_path(f"{prefix}{layer}")
+                    done.tensors[f"{held}.weight"], done.tensors[f"{held}.bias"] = fused_weights(first, norm)
+                    said = f"{prefix}{name} is in the weights of {prefix}{layer}"
+                    done.changes.append(Change("fused", (f"{prefix}{layer}", f"{prefix}{name}"), said))
                 subject.graph.set(f"{subject.prefixes[id][0]}{layer}", bias=True)
                 _overwrite(subject, id, snapshot, layer, name, lent, done)
                 rewire(subject, id, {f"{name}.output": f"{layer}.output"})
                 removed.append(name)
             remove(subject, id, removed)
         fused = [change.nodes for change in done.changes if change.what == "fused"]
-        layers = {layer: subject.module(layer) for layer, _ in fused}
-        norms = {norm: subject.module(norm) for _, norm in fused}
+        layers = {subject.module(layer) for layer, _ in fused}
+        norms = {subject.module(norm) for _, norm in fused}
         before = _numbers(subject.model.state_dict().values())
-        gone = _numbers(tensor for norm in set(norms.values()) for tensor in norm.state_dict().values())
-        added = sum(
-            layer.get_parameter("weight").shape[0]
-            for layer in set(layers.values())
-            if getattr(layer, "bias", None) is None
-        )
+        gone = _numbers(tensor for norm in norms for tensor in norm.state_dict().values())
+        bare = (layer for layer in layers if getattr(layer, "bias", None) is None)
+        added = sum(layer.get_parameter("weight").shape[0] for layer in bare)
         done.gains.append(Gain("numbers in state_dict", before, before - gone + added))
         return done
-
-    @staticmethod
-    def _fuse(subject: PassSubject, layer: str, norm: str, done: Rewrite) -> None:
-        first, second = subject.module(layer), subject.module(norm)
-        assert isinstance(second, _BatchNorm)
-        weight, bias = fused_weights(first, second)
-        held = subject.module_path(layer)
-        done.tensors[f"{held}.weight"], done.tensors[f"{held}.bias"] = weight, bias
-        done.changes.append(Change("fused", (layer, norm), f"{norm} is in the weights of {layer}"))
 
 
 def _overwrite(

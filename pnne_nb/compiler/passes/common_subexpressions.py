@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import final
 
-from torch import nn
-
 from pnne_nb.compiler.codegen.expressions import is_known
 from pnne_nb.compiler.ir.program import Ref
 from pnne_nb.compiler.ir.snapshot import NO_WIRES, GraphSnapshot
@@ -82,7 +80,8 @@ def _identity(
     if node.type == "Subgraph":
         owner = node.shares or node.name
     elif spec.kind == "module" and is_known(spec.target):
-        if node.shares is not None or any(map(_holds_tensors, _modules(subject, id, node.name))):
+        modules = [subject.module(path) for path in subject.paths(id, node.name)]
+        if node.shares is not None or any(True for each in modules for _ in (*each.parameters(), *each.buffers())):
             owner = node.shares or node.name
     elif spec.kind not in ("function", "method") or (spec.kind == "function" and not is_known(spec.target)):
         return None
@@ -117,11 +116,3 @@ def _apart(subject: PassSubject, id: str, name: str, known: str, lent: set[str])
     if all(any(nodes[node].type == "Output" for node in found) for found in results):
         return f"it computes the same as {known}, but both are results that a caller may change"
     return ""
-
-
-def _modules(subject: PassSubject, id: str, name: str) -> list[nn.Module]:
-    return [subject.module(path) for path in subject.paths(id, name)]
-
-
-def _holds_tensors(module: nn.Module) -> bool:
-    return any(True for _ in module.parameters()) or any(True for _ in module.buffers())

@@ -51,7 +51,8 @@ class RemoveDeadNodes(Pass):
         return done
 
     def _sweep(self, subject: PassSubject, id: str, snapshot: GraphSnapshot, removed: set[str], done: Rewrite) -> None:
-        alive = _alive(snapshot, removed)
+        outputs = [name for name in snapshot.outputs if name not in removed]
+        alive = {each for name in outputs for each in _behind(snapshot, name)}
         kept = borrowed(subject, id)
         dead = []
         # From the end: what only a kept node feeds on is kept with it.
@@ -98,14 +99,6 @@ class RemoveDeadNodes(Pass):
         }
         unused = [name for name in snapshot.outputs if name not in used]
         return unused if len(unused) < len(snapshot.outputs) else []
-
-
-def _alive(snapshot: GraphSnapshot, removed: set[str]) -> set[str]:
-    found: set[str] = set()
-    for name in snapshot.outputs:
-        if name not in removed:
-            found |= _behind(snapshot, name)
-    return found
 
 
 def _behind(snapshot: GraphSnapshot, name: str) -> set[str]:

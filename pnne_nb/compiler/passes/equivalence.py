@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler.analysis.dispatch_modes import FillEmptyTensors
-from pnne_nb.compiler.analysis.nested_values import copied
+from pnne_nb.compiler.analysis.nested_values import copied, tensor_leaves
 from pnne_nb.compiler.analysis.verify import Mode
 from pnne_nb.process.random_state import private_random_state
 
@@ -136,8 +136,7 @@ def _run(
         torch.stack(
             [leaf.abs().square().mean().double() for leaf in traced] or [torch.zeros((), requires_grad=True)]
         ).sum().backward()  # type: ignore[no-untyped-call]  # torch does not say
-    tensors = [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, torch.Tensor)]
-    found |= {f"gradient of input {index}": leaf.grad for index, leaf in enumerate(tensors)}
+    found |= {f"gradient of input {index}": leaf.grad for index, leaf in enumerate(tensor_leaves(given))}
     found |= {f"gradient of {name}": parameter.grad for name, parameter in model.named_parameters()}
     found |= {f"buffer {name}": buffer for name, buffer in model.named_buffers()}
     return found, None

@@ -6,6 +6,7 @@ import copy
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
 import torch
@@ -64,30 +65,25 @@ class PassSubject:
 
     def module_path(self, path: str) -> str:
         """Return the path of a node's module or tensor in the model; for a shared one, that of its owner."""
-        names: list[str] = []
-        snapshot = self.snapshots[""]
-        for name in path.split("."):
-            node = snapshot.nodes[name]
-            names.append(self._attributes[snapshot.id][node.shares or name])
-            snapshot = self._all[node.definition or ""]
+        names = (self._attributes[id][node.shares or node.name] for id, node in self._along(path))
         return ".".join(filter(None, names))
 
     def owns(self, path: str) -> bool:
         """Return whether a node owns its module or tensor, rather than sharing it."""
+        return all(node.shares is None for _, node in self._along(path))
+
+    def _along(self, path: str) -> Iterator[tuple[str, Node]]:
+        """Yield the graphs and nodes along a path."""
         snapshot = self.snapshots[""]
         for name in path.split("."):
             node = snapshot.nodes[name]
-            if node.shares is not None:
-                return False
+            yield snapshot.id, node
             snapshot = self._all[node.definition or ""]
-        return True
 
     def is_called_by_code(self, id: str) -> bool:
         """Return whether opaque code calls a graph, so that its inputs and outputs are fixed."""
-        users = [
-            snapshot.id for snapshot in self._all.values() for node in snapshot.nodes.values() if node.definition == id
-        ]
-        return any(user not in self.snapshots for user in users)
+        boxes = [snapshot for snapshot in self._all.values() if snapshot.id not in self.snapshots]
+        return any(node.definition == id for snapshot in boxes for node in snapshot.nodes.values())
 
     def module(self, path: str) -> nn.Module:
         """Return the module of a node, its own or a shared one."""
@@ -115,6 +111,7 @@ class PassSubject:
 
 
 @final
+@dataclass(eq=False, repr=False)
 class Rewrite:
     """The changes of a pass to a graph.
 
@@ -125,11 +122,10 @@ class Rewrite:
         tensors: New parameters and buffers of the new model, by name.
     """
 
-    def __init__(self) -> None:
-        self.changes: list[Change] = []
-        self.skipped: dict[str, str] = {}
-        self.gains: list[Gain] = []
-        self.tensors: dict[str, torch.Tensor] = {}
+    changes: list[Change] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    gains: list[Gain] = field(default_factory=list)
+    tensors: dict[str, torch.Tensor] = field(default_factory=dict)
 
 
 class Pass(ABC):
@@ -176,13 +172,7 @@ def _run(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
 
 
 def rewire(subject: PassSubject, graph: str, sources: dict[str, str]) -> None:
-    """Connect all consumers of an output to another output.
-
-    Args:
-        subject: Whose graph to edit.
-        graph: The graph that holds the nodes.
-        sources: New outputs (``"node.port"``) by old ones.
-    """
+    """Connect all consumers of outputs (``"node.port"``, the keys of `sources`) to other outputs."""
     ops: list[Op] = []
     for source, target in subject.graph.graphs[graph].edges:
         if source in sources:

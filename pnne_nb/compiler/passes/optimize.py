@@ -14,11 +14,10 @@ from pnne_nb.compiler.passes.constant_folding import FoldConstants
 from pnne_nb.compiler.passes.dead_nodes import RemoveDeadNodes
 from pnne_nb.compiler.passes.pass_manager import Transformed, transform
 from pnne_nb.compiler.passes.remove_identities import RemoveIdentities
-from pnne_nb.compiler.passes.report import Report
 from pnne_nb.graph.document import NodeGraph
 
 SLOWER = 1.03
-"""A pass whose model takes this many times as long as before is taken back: less is within the noise of a measurement."""
+"""A fusion whose model takes this many times as long is left out; less is within the noise of a measurement."""
 
 
 def optimize_for_inference(
@@ -51,14 +50,9 @@ def optimize_for_inference(
         (report,) = trial.reports
         slower = next((gain for gain in report.gains if gain.measured and gain.after > SLOWER * gain.before), None)
         if slower is not None:
-            done = _with_report(done, msgspec.structs.replace(report, changes=(), refused=f"left out: {slower}"))
-        elif report.changes:
-            done = _with_report(Transformed(trial.graph, trial.model, done.reports), report)
-        elif report.skipped or report.refused:
-            done = _with_report(done, report)
+            report = msgspec.structs.replace(report, changes=(), refused=f"left out: {slower}")
+        best = trial if report.changes else done
+        if report.changes or report.skipped or report.refused:
+            done = Transformed(best.graph, best.model, (*done.reports, report))
     done.model.eval()
     return done
-
-
-def _with_report(done: Transformed, report: Report) -> Transformed:
-    return Transformed(done.graph, done.model, (*done.reports, report))

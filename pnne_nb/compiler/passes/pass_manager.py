@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, final
 
 import torch
@@ -19,6 +20,7 @@ from pnne_nb.graph.document import NodeGraph, expect_graph
 
 
 @final
+@dataclass(frozen=True, eq=False, repr=False)
 class Transformed:
     """Result of `transform`: graph, model and reports.
 
@@ -28,10 +30,9 @@ class Transformed:
         reports: What each pass did, in order.
     """
 
-    def __init__(self, graph: NodeGraph, model: nn.Module, reports: tuple[Report, ...]) -> None:
-        self.graph = graph
-        self.model = model
-        self.reports = reports
+    graph: NodeGraph
+    model: nn.Module
+    reports: tuple[Report, ...]
 
     def __repr__(self) -> str:
         return "\n".join(map(str, self.reports)) or "No passes."

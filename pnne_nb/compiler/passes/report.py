@@ -16,7 +16,7 @@ from pnne_nb.compiler.passes.equivalence import EquivalenceProof
 from pnne_nb.process.random_state import private_random_state
 
 TIMING_SECONDS = 0.6
-"""How long a comparison takes, about."""
+"""About how long a comparison takes."""
 
 TIMING_ROUNDS = 15
 

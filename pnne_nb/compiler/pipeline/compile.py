@@ -223,7 +223,7 @@ def _finished(graph: NodeGraph, before: Lowered | None = None) -> dict[str, Grap
 
 
 def _finish(graph: NodeGraph, lowered: Lowered) -> Unit:
-    """Do what nodes ask for: devices, and computing again instead of keeping."""
+    """Apply what nodes ask for: recomputation, and devices."""
     return place(recompute(lowered.unit, lowered.snapshots), lowered.snapshots, graph)
 
 
@@ -236,11 +236,6 @@ def require_finished(
     graph: NodeGraph, snapshots: Mapping[str, GraphSnapshot], before: Mapping[str, GraphSnapshot]
 ) -> None:
     """Raise if lint finds an error in a document, or after an edit, in what the edit affects.
-
-    Args:
-        graph: The document.
-        snapshots: Its graphs now.
-        before: Its graphs when nothing was wrong; empty if that is not known.
 
     Raises:
         CompileError: If it is unfinished or wrong; ``diagnostics`` lists every reason.

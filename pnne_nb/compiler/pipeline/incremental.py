@@ -83,6 +83,8 @@ class Analysis:
         with self._lock:
             self._update()
             facts = self._facts
+            example = {name: 1 if name == self._batch else values[0] for name, values in self._symbols.items()}
+            known, self._example = self._example, example
             return Derived(
                 shapes={
                     path: None if spec is None else TensorShape(spec.shape, spec.dtype)
@@ -94,7 +96,7 @@ class Analysis:
                 },
                 diagnostics={path: found or () for path, found in facts.diagnostics.changes().items()},
                 costs=facts.costs.changes(),
-                example=self._example_if_new(),
+                example=None if example == known else example,
             )
 
     def preview(self, source: str, target: str) -> Consequence:
@@ -142,13 +144,6 @@ class Analysis:
         with self._lock:
             self._update()
             return [diagnostic for found in self._facts.diagnostics.values.values() for diagnostic in found]
-
-    @property
-    def resolved(self) -> dict[str, dict[str, Value]]:
-        """Inferred values of properties that are ``"auto"``, by node path."""
-        with self._lock:
-            self._update()
-            return {path: dict(values) for path, values in self._facts.resolved.values.items()}
 
     @property
     def costs(self) -> dict[str, NodeCost]:
@@ -267,13 +262,6 @@ class Analysis:
             return None
         return NodeCost(cost.parameters, share(cost.mult_adds, batch), cost.memory, share(cost.activation, batch))
 
-    def _example_if_new(self) -> dict[str, int] | None:
-        example = {name: 1 if name == self._batch else values[0] for name, values in self._symbols.items()}
-        if example == self._example:
-            return None
-        self._example = example
-        return example
-
     def _drop(self, path: str) -> None:
         """Forget a node that is gone."""
         for port in self._ports.pop(path):
@@ -325,12 +313,9 @@ class _Facts:
         self.diagnostics.set(path, found or None)
 
     def drop(self, path: str) -> None:
-        """Forget a node."""
-        self.resolved.set(path, None)
-        self.costs.set(path, None)
-        self.findings.set(path, None)
-        self.lint.set(path, None)
-        self.diagnostics.set(path, None)
+        """Forget a node; its shapes have the paths of ports."""
+        for table in (self.resolved, self.costs, self.findings, self.lint, self.diagnostics):
+            table.set(path, None)
 
     def clear(self) -> None:
         """Forget everything."""

@@ -15,7 +15,7 @@ from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import split_port
 
 _ATTEMPTS = 8
-"""How often nodes are left out: what one of them hid may be wrong as well."""
+"""Most attempts to leave out wrong nodes: each may have hidden others."""
 
 
 class SourceClass(msgspec.Struct, frozen=True):

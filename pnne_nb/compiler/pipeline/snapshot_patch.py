@@ -38,10 +38,7 @@ def patched(
 ) -> dict[str, GraphSnapshot] | None:
     """Return the snapshots after `ops`, or None where only reading the whole graph again tells.
 
-    Args:
-        before: Snapshots of the document before `ops`; they stay as they are.
-        graph: The document after them; its lock is held.
-        ops: What was done.
+    The caller holds the lock of `graph`, which has the ops already; `before` stays as it is.
     """
     drafts: dict[str, _Draft] = {}
     for op in ops:

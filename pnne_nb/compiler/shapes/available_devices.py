@@ -21,9 +21,7 @@ def available_devices() -> list[str]:
 def missing_device(name: str, severity: Severity = "warning") -> NodeFinding | None:
     """Return the finding for a node on a device that this machine lacks, or None.
 
-    Args:
-        name: The device.
-        severity: A warning in a document, which may be meant for another machine; an error when it is compiled here.
+    It is a warning in a document, which may be meant for another machine, and an error when that is compiled here.
     """
     device = torch.device(name)
     known = available_devices()

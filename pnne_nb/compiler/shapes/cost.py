@@ -13,8 +13,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from pnne_nb.compiler.shapes.abstract import Meta, Seen
-from pnne_nb.compiler.shapes.symbolic import Trials
+from pnne_nb.compiler.shapes.symbolic import Meta, Seen, Trials
 
 
 def _recurrent_flops(inputs: torch.Tensor, by_input: torch.Tensor, by_state: torch.Tensor, *_: Any, **__: Any) -> int:
@@ -35,10 +34,10 @@ _FORMULAS: dict[Any, Any] = {
 }
 
 PIECES = 10_000
-"""A tensor is cut into so many at most while a node is tried: a graph file may ask for a hundred million."""
+"""Most pieces that a trial cuts a tensor into: a graph file may ask for a hundred million."""
 
 OPERATIONS = 30_000
-"""A trial of a node makes so many at most; ``tensor_split`` makes one for each piece."""
+"""Most operations of a trial; ``tensor_split`` makes one for each piece."""
 
 
 class TooManyPiecesError(ValueError):
@@ -63,8 +62,8 @@ class MultiplyAdds(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
     slow down a training in another thread, and count it. This counts in its own thread only.
 
     Args:
-        pieces: That a tensor may be cut into: a graph file, which is tried unasked, must not take all memory.
-        operations: That there may be. What a person runs has no bounds, `math.inf`.
+        pieces: Most pieces of a tensor: a graph file, which is tried unasked, must not take all memory.
+        operations: Most operations; `math.inf` for what a person runs.
 
     Attributes:
         count: Multiply-adds so far.

@@ -9,7 +9,6 @@ import msgspec
 
 from pnne_nb.compiler.ir.snapshot import GraphSnapshot, read
 from pnne_nb.compiler.shapes.scope import Scope, Symbols
-from pnne_nb.compiler.shapes.symbolic import probe_values
 from pnne_nb.compiler.shapes.trial import Outcome, trials
 from pnne_nb.errors import CompileError, Diagnostic, ShapeError
 from pnne_nb.graph.document import NodeGraph, expect_graph
@@ -76,10 +75,6 @@ def infer_shapes(graph: NodeGraph) -> dict[str, TensorSpec]:
 def infer(graph: NodeGraph, snapshots: dict[str, GraphSnapshot] | None = None) -> Shapes:
     """Return all shapes that can be inferred, and the diagnostics.
 
-    Args:
-        graph: The document.
-        snapshots: Its graphs, if they have been read already.
-
     Raises:
         ArgumentError: If `graph` is no graph.
     """
@@ -126,11 +121,28 @@ def symbols_of(snapshot: GraphSnapshot) -> Symbols:
     found: dict[str, tuple[int, ...]] = {}
     for name in snapshot.inputs:
         shape = snapshot.nodes[name].properties.get("shape")
-        for axis, size in enumerate(shape if isinstance(shape, tuple) else ()):
-            if isinstance(size, str) and size not in found:
-                found[size] = probe_values(axis, len(shape) if isinstance(shape, tuple) else 0, len(found))
-    # One unknown is told by two trials; several need a third, to tell them from each other.
+        if isinstance(shape, tuple):
+            for axis, size in enumerate(shape):
+                if isinstance(size, str) and size not in found:
+                    found[size] = probe_values(axis, len(shape), len(found))
+    # Two trials determine one unknown; several need a third, which tells them apart.
     return found if len(found) > 1 else {name: values[:2] for name, values in found.items()}
+
+
+def probe_values(axis: int, rank: int, index: int) -> tuple[int, int, int]:
+    """Return three trial values for a symbolic size.
+
+    Recurrent layers are unrolled in a trial, so that a size that may be a sequence is short. One that may be an image or
+    a signal is divisible, and long enough for deep strided networks.
+
+    Args:
+        axis: Its axis in the Input.
+        rank: How many axes that Input has.
+        index: How many symbols have been given values before.
+    """
+    if (rank >= 4 and axis >= 2) or (rank == 3 and axis == 2):
+        return 256 + 64 * index, 320 + 128 * index, 448 + 192 * index
+    return 6 + 2 * index, 7 + 3 * index, 9 + 5 * index
 
 
 def batch_of(snapshot: GraphSnapshot) -> str | None:

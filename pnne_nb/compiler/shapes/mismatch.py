@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from pnne_nb.catalog.operators import CHECK
-from pnne_nb.catalog.tables.auto_sizes import AUTOMATIC
-from pnne_nb.compiler.shapes.abstract import Abstract, Meta, known_shapes
+from pnne_nb.catalog.tables.auto_sizes import AUTOMATIC, SizeOf
+from pnne_nb.compiler.ir.bind import automatic_properties
 from pnne_nb.compiler.shapes.cost import TooManyPiecesError
+from pnne_nb.compiler.shapes.symbolic import Abstract, Meta
 from pnne_nb.errors import Diagnostic, Fix, Severity
 from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.graph.schema.values import Value, to_json
@@ -58,22 +59,45 @@ def dtype_findings(spec: NodeSpec, inputs: Mapping[str, Abstract]) -> Iterator[N
             continue
         integer = value.dtype in _INTEGER
         floating = value.dtype.startswith(("float", "bfloat", "complex"))
+        given = f"{value} {value.dtype}"
         if port.dtypes == "floating" and not floating:
-            yield NodeFinding(
-                "dtype-mismatch",
-                f"{spec.type} computes with floating-point numbers, but {port.name} is {value} {value.dtype}.",
-                port.name,
-                "Convert it first, or set the dtype of the Input it comes from to 'float32'.",
-                dtype="float32",
-            )
+            dtype, said = "float32", f"{spec.type} computes with floating-point numbers, but {port.name} is {given}."
         elif port.dtypes == "integer" and not integer:
-            yield NodeFinding(
-                "dtype-mismatch",
-                f"{spec.type} needs integers at {port.name}, and gets {value} {value.dtype}.",
-                port.name,
-                "Convert it first, or set the dtype of the Input it comes from to 'int64'.",
-                dtype="int64",
+            dtype, said = "int64", f"{spec.type} needs integers at {port.name}, and gets {given}."
+        else:
+            continue
+        hint = f"Convert it first, or set the dtype of the Input it comes from to {dtype!r}."
+        yield NodeFinding("dtype-mismatch", said, port.name, hint, dtype=dtype)
+
+
+def inferred_sizes(
+    spec: NodeSpec, values: Mapping[str, Value], ports: Sequence[Abstract | None], trials: int
+) -> tuple[dict[str, Value], list[NodeFinding]]:
+    """Return the sizes that are left ``"auto"``, and a finding for each that cannot be inferred."""
+    resolved: dict[str, Value] = {}
+    findings: list[NodeFinding] = []
+    for name in automatic_properties(spec, values):
+        rule = AUTOMATIC.get((spec.type, name))
+        try:
+            if rule is None:
+                raise ValueError("there is no rule for it")
+            first, *others = {_size(rule, ports, trial) for trial in range(trials)}
+            if others:
+                raise ValueError("its size is not the same for every input")
+            resolved[name] = first
+        except ValueError as error:
+            known = bool(ports) and ports[0] is not None
+            findings.append(
+                NodeFinding(
+                    "auto-unresolved",
+                    f"{name} is 'auto' and cannot be inferred: {error}.",
+                    hint=f"Set {name}."
+                    if known
+                    else f"Connect it, give the graph's Input a shape and repair the nodes between them, or set {name}.",
+                    severity="error" if known else "warning",
+                )
             )
+    return resolved, findings
 
 
 def size_findings(
@@ -85,9 +109,9 @@ def size_findings(
         value = values.get(prop.name, prop.default)
         if rule is None or value is None or isinstance(value, str) or (spec.type == "PReLU" and value == 1):
             continue
-        given = _last(value)
+        given = value[-1] if isinstance(value, tuple) and value else value
         try:
-            wanted = rule(known_shapes(ports))
+            wanted = _size(rule, ports)
         except ValueError:
             continue
         abstract = ports[rule.input]
@@ -154,8 +178,21 @@ def failure_finding(
     return NodeFinding("shape-mismatch", f"The inputs do not fit {spec.type}: {shown}. Torch says: {text}.")
 
 
-def _last(value: object) -> object:
-    return value[-1] if isinstance(value, tuple) and value else value
+def _size(rule: SizeOf, ports: Sequence[Abstract | None], trial: int = 0) -> int:
+    """Return the size that a rule names.
+
+    Raises:
+        ValueError: If it is not known; the text completes "cannot be inferred:".
+    """
+    value = ports[rule.input] if rule.input < len(ports) else None
+    seen = None if value is None else value.at(trial)
+    shape = seen.shape if isinstance(seen, Meta) else None
+    if shape is None:
+        raise ValueError("the shape of its input is not known")
+    needed = rule.axis + 1 if rule.axis >= 0 else -rule.axis
+    if len(shape) < needed:
+        raise ValueError(f"the input has {len(shape)} axes, {needed} are needed")
+    return shape[rule.axis]
 
 
 def _shown(value: object) -> str:

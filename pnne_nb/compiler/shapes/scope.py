@@ -18,11 +18,10 @@ import torch
 from pnne_nb.compiler.ir.bind import ELEMENT, with_element_type
 from pnne_nb.compiler.ir.program import Ref
 from pnne_nb.compiler.ir.snapshot import NO_WIRES, GraphSnapshot, passed_on
-from pnne_nb.compiler.shapes.abstract import Abstract, Meta
 from pnne_nb.compiler.shapes.available_devices import missing_device
 from pnne_nb.compiler.shapes.cost import Cost, total
 from pnne_nb.compiler.shapes.mismatch import NodeFinding
-from pnne_nb.compiler.shapes.symbolic import SymbolicSize, number, symbol
+from pnne_nb.compiler.shapes.symbolic import Abstract, Meta, number, symbol
 from pnne_nb.compiler.shapes.trial import NOTHING, Outcome, attempt
 from pnne_nb.errors import Diagnostic, Fix
 from pnne_nb.graph.model.node import Node, ablated, inside
@@ -66,8 +65,6 @@ class Scope:
         self._symbols: Symbols = {}
         self._unfinished: set[str] = set()  # nodes that are still to be tried: the last update was given up
         self._rank: dict[str, int] = {name: index for index, name in enumerate(self.snapshot.order)}
-        self._sharers: dict[str, set[str]] = {}  # by owner; some may share no more
-        self._note_sharers(self.snapshot.nodes)
 
     def redraw(self, snapshot: GraphSnapshot) -> set[str]:
         """Update the snapshot, and return the nodes that are new or have other wires."""
@@ -83,25 +80,15 @@ class Scope:
         dirty = {name for name, node in snapshot.nodes.items() if known.get(name) is not node}
         if old.wires is not snapshot.wires:
             wires = old.wires
-            dirty |= {name for name, own in snapshot.wires.items() if _differ(wires.get(name), own)}
+            # Most are the very same object: comparing what they hold would take longer than everything else.
+            renewed = [(name, own) for name, own in snapshot.wires.items() if wires.get(name) is not own]
+            dirty |= {name for name, own in renewed if (wires.get(name) or NO_WIRES) != own}
             dirty |= {name for name in wires.keys() - snapshot.wires.keys() if wires[name] and name in snapshot.nodes}
-        self._note_sharers(dirty)
-        dirty |= {
-            sharer
-            for name in dirty & self._sharers.keys()
-            for sharer in self._sharers[name]
-            if sharer in snapshot.nodes and snapshot.nodes[sharer].shares == name
-        }
+        dirty |= {name for name, node in snapshot.nodes.items() if node.shares in dirty} if dirty else set()
         self.edited |= dirty
         for name in dirty:
             self.edited.update(snapshot.followers.get(name, ()))
         return dirty
-
-    def _note_sharers(self, names: Iterable[str]) -> None:
-        for name in names:
-            owner = self.snapshot.nodes[name].shares
-            if owner is not None:
-                self._sharers.setdefault(owner, set()).add(name)
 
     def update(
         self,
@@ -191,11 +178,11 @@ class Scope:
                 properties = {**with_element_type(self.snapshot.nodes[node.shares]), **owner.resolved}
             outcome = attempt(spec, properties, wires, (*self.around, *inside(node)))
             if found := _placed(node):
-                outcome = Outcome(outcome.outputs, outcome.resolved, (*outcome.findings, *found), outcome.cost)
+                outcome = msgspec.structs.replace(outcome, findings=(*outcome.findings, *found))
             if node.shares is not None:
                 # Its parameters are the owner's, and are counted there.
                 cost = replace(outcome.cost, parameters=0, memory=0)
-                return Outcome(outcome.outputs, None, outcome.findings, cost)
+                return msgspec.structs.replace(outcome, resolved={}, cost=cost)
             return outcome
         match node.type:
             case "Input":
@@ -213,10 +200,10 @@ class Scope:
         node = self.snapshot.nodes[name]
         if not ablated(node):
             return outcome
-        findings: list[NodeFinding] = []
+        faults: list[tuple[str, str]] = []
         first = passed_on(self.snapshot, snapshots, name)
         if first is None:
-            findings.append(_not_ablated("nothing is connected to it that could be passed on", "Connect its input"))
+            faults.append(("nothing is connected to it that could be passed on", "Connect its input"))
         used = sorted(
             {
                 ref.port
@@ -226,15 +213,20 @@ class Scope:
             }
         )
         if len(used) > 1:
-            findings.append(
-                _not_ablated(
-                    f"its outputs {' and '.join(used)} are in use, and there is only one input to pass on",
-                    "Use one output",
-                )
-            )
-        value = None if first is None or len(used) > 1 else self.value(first)
+            why = f"its outputs {' and '.join(used)} are in use, and there is only one input to pass on"
+            faults.append((why, "Use one output"))
+        value = None if first is None or faults else self.value(first)
         outputs = dict.fromkeys(used[:1] or tuple(outcome.outputs)[:1], value) if value is not None else {}
-        return Outcome(outputs, outcome.resolved, (*outcome.findings, *findings), outcome.cost)
+        findings = [
+            NodeFinding(
+                code="ablate-impossible",
+                message=f"It cannot be left out: {why}.",
+                hint=f"{instead}, or reset ablate.",
+                property="ablate",
+            )
+            for why, instead in faults
+        ]
+        return msgspec.structs.replace(outcome, outputs=outputs, findings=(*outcome.findings, *findings))
 
     def _input(self, node: Node) -> Outcome:
         if self.prefix:
@@ -243,18 +235,12 @@ class Scope:
         shape, dtype = node.properties.get("shape"), _element_type(node)
         if not isinstance(shape, tuple) or dtype is None:
             return NOTHING
-        sizes: list[SymbolicSize] = []
-        rows: list[tuple[int, ...]] = []
-        count = max((len(values) for values in self._symbols.values()), default=1)
-        for size in shape:
-            if isinstance(size, str):
-                sizes.append(symbol(size))
-                rows.append(self._symbols[size])
-            elif isinstance(size, int):
-                sizes.append(number(size))
-                rows.append((size,) * count)
-        trials = tuple(Meta(tuple(row[trial] for row in rows), dtype) for trial in range(count))
-        return Outcome({"output": Abstract(trials, tuple(sizes))})
+        count = max(map(len, self._symbols.values()), default=1)
+        known = [size for size in shape if isinstance(size, (str, int))]
+        rows = [self._symbols[size] if isinstance(size, str) else (size,) * count for size in known]
+        trials = tuple([Meta(tuple([row[trial] for row in rows]), dtype) for trial in range(count)])
+        sizes = tuple([symbol(size) if isinstance(size, str) else number(size) for size in known])
+        return Outcome({"output": Abstract(trials, sizes)})
 
     def _nested(
         self, node: Node, wires: Mapping[str, Abstract | None], snapshots: Mapping[str, GraphSnapshot]
@@ -295,20 +281,6 @@ class Scope:
             return diagnostic
         fix = Fix(source.node, "dtype", finding.dtype, f"Set dtype of {source.node} to {finding.dtype}")
         return msgspec.structs.replace(diagnostic, fix=fix)
-
-
-def _differ(one: Mapping[str, Ref] | None, other: Mapping[str, Ref] | None) -> bool:
-    # Most are the very same object: comparing what they hold would take longer than everything else.
-    return one is not other and (one or NO_WIRES) != (other or NO_WIRES)
-
-
-def _not_ablated(why: str, instead: str) -> NodeFinding:
-    return NodeFinding(
-        code="ablate-impossible",
-        message=f"It cannot be left out: {why}.",
-        hint=f"{instead}, or reset ablate.",
-        property="ablate",
-    )
 
 
 def _placed(node: Node) -> tuple[NodeFinding, ...]:

@@ -1,19 +1,21 @@
-"""Computes with symbolic sizes: linear expressions in names such as ``N`` and ``H``, their products, and quotients.
+"""Finds symbolic sizes: linear expressions in names such as ``N`` and ``H``, their products, and quotients.
 
 A `SymbolicSize` is what a person reads on an edge: ``"N"``, ``"H//2"``, ``"(H + 1)//2"``, ``"3*H*W"``, ``"T + 1"``. Each
-symbol gets several trial values (`probe_values`), so that a node is run a few times; `fit` finds the expression that
-explains the sizes of its results. Torch's own symbolic shapes (sympy) are exact, but take longer than an edit may.
+symbol gets several trial values, so that a node runs a few times. An `Abstract` holds what the trials gave at a port, and
+`explain` finds the expressions for its sizes. Torch's own symbolic shapes (sympy) are exact, but take longer than an edit may.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
-from math import gcd
-from typing import TypeAlias, final
+from typing import NamedTuple, TypeAlias, final
 
 import msgspec
+import torch
+
+from pnne_nb.errors import shown
 
 Trials = tuple[int, ...]
 """The value of one size in each trial."""
@@ -22,9 +24,12 @@ _DIVISORS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 24, 28, 32, 48, 
 
 _LARGEST_FACTOR = 64
 
-Refine = Callable[[Trials, int], int | None]
-"""Runs the node again with an input size (given by its trials) enlarged by some amount over its first trial;
-returns the size in question, or None if the node refuses."""
+Seen: TypeAlias = object
+"""What one trial gave at a port: a `Meta`, a constant, or a tuple or list of these."""
+
+Rerun: TypeAlias = Callable[[Trials, int], Seen]
+"""Runs a node again with an input size, given by its trials, enlarged by some amount over its first trial; returns None
+if the node refuses."""
 
 
 @final
@@ -70,7 +75,7 @@ class SymbolicSize(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         texts = []
         for atom, factor in self.terms:
-            inner = str(atom) if isinstance(atom, (str, Product)) else (str(atom) if factor == 1 else f"({atom})")
+            inner = f"({atom})" if isinstance(atom, Quotient) and factor != 1 else str(atom)
             text = inner if abs(factor) == 1 else f"{abs(factor)}*{inner}"
             texts.append(f"{'-' if factor < 0 else '+'} {text}")
         if self.constant or not texts:
@@ -141,7 +146,7 @@ def divide(size: SymbolicSize, divisor: int) -> SymbolicSize:
         if factor == 1 and isinstance(atom, Quotient):
             # (n//c + k)//d == (n + k*c)//(c*d)
             return divide(affine(atom.numerator, 1, size.constant * atom.divisor), atom.divisor * divisor)
-        common = gcd(factor, divisor)
+        common = math.gcd(factor, divisor)
         if common > 1 and size.constant % common == 0:
             return divide(SymbolicSize(((atom, factor // common),), size.constant // common), divisor // common)
     return SymbolicSize(((Quotient(size, divisor), 1),))
@@ -152,28 +157,147 @@ def _factor(size: SymbolicSize) -> str:
     return str(size) if simple else f"({size})"
 
 
+class Meta(NamedTuple):
+    """Shape and element type of a tensor in one trial."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    def tensor(self) -> torch.Tensor:
+        """Return a meta tensor of that shape."""
+        return torch.empty(self.shape, dtype=self.dtype, device="meta")
+
+
+@final
+class Abstract:
+    """The value at a port, as far as it is known.
+
+    Attributes:
+        trials: What each trial gave.
+        sizes: For a tensor, its symbolic sizes, None where no expression was found; for a whole number, the
+            one symbolic size; else empty.
+    """
+
+    __slots__ = ("_hash", "sizes", "trials")
+
+    def __init__(self, trials: tuple[Seen, ...], sizes: tuple[SymbolicSize | None, ...] = ()) -> None:
+        self.trials = trials
+        self.sizes = sizes
+        self._hash = hash((repr(trials), sizes))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, Abstract)
+            and self._hash == other._hash
+            and self.sizes == other.sizes
+            and repr(self.trials) == repr(other.trials)
+        )
+
+    @property
+    def shape(self) -> tuple[int | str, ...] | None:
+        """Numbers and expressions, ``"?"`` where none was found; None if it is not a tensor."""
+        if not isinstance(self.trials[0], Meta):
+            return None
+        return tuple(["?" if size is None else size.plain() for size in self.sizes])
+
+    @property
+    def dtype(self) -> str | None:
+        """Name of the element type; None if it is not a tensor."""
+        first = self.trials[0]
+        return str(first.dtype).removeprefix("torch.") if isinstance(first, Meta) else None
+
+    @property
+    def items(self) -> int | None:
+        """Number of items of a tuple or list, if it is the same in every trial; None for others."""
+        counts = {len(seen) if type(seen) in (tuple, list) else None for seen in self.trials}  # type: ignore[arg-type]  # no tensor stands where there is none
+        return counts.pop() if len(counts) == 1 else None
+
+    def at(self, trial: int) -> Seen:
+        """Return what one trial gave; what depends on no symbol has only one."""
+        return self.trials[min(trial, len(self.trials) - 1)]
+
+    def __str__(self) -> str:
+        if self.shape is None:
+            return shown(self.trials[0])
+        return f"({', '.join(map(str, self.shape))}{',' if len(self.shape) == 1 else ''})"
+
+
+def explain(trials: tuple[Seen, ...], inputs: Mapping[str, Abstract], rerun: Rerun) -> Abstract:
+    """Return a result with symbolic sizes.
+
+    Args:
+        trials: What each trial gave.
+        inputs: What the node was given.
+        rerun: For rounding that the trials leave open.
+    """
+    first = trials[0]
+    if isinstance(first, Meta):
+        rank = len(first.shape)
+        shapes = [seen.shape for seen in trials if isinstance(seen, Meta) and len(seen.shape) == rank]
+        if len(shapes) < len(trials):
+            return Abstract(trials, (None,) * rank)
+        axes = enumerate(zip(*shapes, strict=True))
+        return Abstract(trials, tuple([_explain_axis(sizes, axis, rank, inputs, rerun) for axis, sizes in axes]))
+    values = tuple([seen for seen in trials if type(seen) is int])
+    if len(values) == len(trials):
+        return Abstract(trials, (_explain_axis(values, 0, 0, inputs, rerun),))
+    return Abstract(trials)
+
+
+def _explain_axis(
+    seen: Trials, axis: int, rank: int, inputs: Mapping[str, Abstract], rerun: Rerun
+) -> SymbolicSize | None:
+    if len(set(seen)) == 1:
+        return number(seen[0])
+    same: list[tuple[SymbolicSize, Trials]] = []
+    others: list[tuple[SymbolicSize, Trials]] = []
+    for value in inputs.values():
+        for place, (size, trials) in enumerate(_sizes(value)):
+            known = trials if len(trials) == len(seen) else trials * len(seen)  # a weight has one trial
+            (same if place == axis and len(value.sizes) == rank else others).append((size, known))
+    varying = [pair for pair in (*same, *others) if len(set(pair[1])) > 1]
+
+    def refine(trials: Trials, step: int) -> int | None:
+        again = rerun(trials, step)
+        if isinstance(again, Meta):
+            return again.shape[axis] if len(again.shape) > axis else None
+        return again if isinstance(again, int) else None
+
+    return fit(seen, varying, same, refine)
+
+
+def _sizes(value: Abstract) -> Iterator[tuple[SymbolicSize, Trials]]:
+    """Yield the known sizes of a tensor, the number itself, or the numbers in a tuple of them."""
+    first = value.trials[0]
+    if isinstance(first, Meta):
+        shapes = [seen.shape for seen in value.trials if isinstance(seen, Meta)]
+        for axis, size in enumerate(value.sizes):
+            yield size or number(0), tuple([shape[axis] for shape in shapes])
+    elif value.sizes and value.sizes[0] is not None:
+        yield value.sizes[0], tuple(seen for seen in value.trials if isinstance(seen, int))
+
+
 def fit(
     seen: Trials,
     inputs: Sequence[tuple[SymbolicSize, Trials]],
     same_axis: Sequence[tuple[SymbolicSize, Trials]],
-    refine: Refine,
+    refine: Callable[[Trials, int], int | None],
 ) -> SymbolicSize | None:
     """Return the expression that explains what was seen, or None.
 
     Args:
-        seen: The size in question.
+        seen: The size in question, which differs between trials.
         inputs: Every size of the inputs that differs between trials, first those at the same place.
         same_axis: The sizes, fixed ones included, of all inputs at the same place.
-        refine: For rounding that the trials leave open.
+        refine: For rounding that the trials leave open: as `Rerun`, but returns the size in question.
     """
-    if len(set(seen)) == 1:
-        return number(seen[0])
     for size, trials in inputs:
         if trials == seen:
             return size
-    if len(same_axis) > 1 and all(
-        sum(values) == seen[k] for k, values in enumerate(zip(*(t for _, t in same_axis), strict=True))
-    ):
+    if len(same_axis) > 1 and tuple(map(sum, zip(*(trials for _, trials in same_axis), strict=True))) == seen:
         return add(size for size, _ in same_axis)
     for size, trials in inputs:
         found = _affine(seen, size, trials, refine)
@@ -182,7 +306,9 @@ def fit(
     return _product(seen, inputs) or _sum(seen, inputs)
 
 
-def _affine(seen: Trials, size: SymbolicSize, trials: Trials, refine: Refine) -> SymbolicSize | None:
+def _affine(
+    seen: Trials, size: SymbolicSize, trials: Trials, refine: Callable[[Trials, int], int | None]
+) -> SymbolicSize | None:
     if len(set(trials)) < len(trials):
         return None
     for divisor in _DIVISORS:
@@ -191,22 +317,16 @@ def _affine(seen: Trials, size: SymbolicSize, trials: Trials, refine: Refine) ->
             if factor <= 0 or factor > _LARGEST_FACTOR or math.gcd(factor, divisor) > 1:
                 continue
             # divisor*seen <= factor*size + offset < divisor*(seen + 1), in every trial
-            low = max(divisor * s - factor * t for s, t in zip(seen, trials, strict=True))
-            high = min(divisor * s - factor * t + divisor - 1 for s, t in zip(seen, trials, strict=True))
-            if low > high:
-                continue
+            bounds = [divisor * s - factor * t for s, t in zip(seen, trials, strict=True)]
+            low, high = max(bounds), min(bounds) + divisor - 1
             for step in range(1, divisor):
-                if low == high:
+                if low >= high or (more := refine(trials, step)) is None:
                     break
-                more = refine(trials, step)
-                if more is None:
-                    break
-                low = max(low, divisor * more - factor * (trials[0] + step))
-                high = min(high, divisor * more - factor * (trials[0] + step) + divisor - 1)
-            if low > high:
-                continue
-            offset = min(range(low, high + 1), key=abs)
-            return divide(affine(size, factor, offset), divisor)
+                bound = divisor * more - factor * (trials[0] + step)
+                low, high = max(low, bound), min(high, bound + divisor - 1)
+            if low <= high:
+                offset = min(range(low, high + 1), key=abs)
+                return divide(affine(size, factor, offset), divisor)
     return None
 
 
@@ -230,19 +350,3 @@ def _sum(seen: Trials, inputs: Sequence[tuple[SymbolicSize, Trials]]) -> Symboli
         if len(rest) == 1:
             return affine(add((one, other)), 1, rest.pop())
     return None
-
-
-def probe_values(axis: int, rank: int, index: int) -> tuple[int, int, int]:
-    """Return three trial values for a symbolic size.
-
-    Recurrent layers are unrolled in a trial, so that what may be a sequence is short; what may be an image or
-    a signal is long enough for deep strided networks, and divisible.
-
-    Args:
-        axis: Its axis in the Input.
-        rank: How many axes that Input has.
-        index: How many symbols have been given values before.
-    """
-    if (rank >= 4 and axis >= 2) or (rank == 3 and axis == 2):
-        return 256 + 64 * index, 320 + 128 * index, 448 + 192 * index
-    return 6 + 2 * index, 7 + 3 * index, 9 + 5 * index

@@ -12,22 +12,28 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any, final
 
+import msgspec
 import torch
 from torch import nn
 from torch.func import functional_call
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from pnne_nb.catalog.operators import CHECK
-from pnne_nb.catalog.tables.auto_sizes import AUTOMATIC
-from pnne_nb.compiler.ir.bind import BoundCall, automatic_properties, bind, construct, variadic_items
+from pnne_nb.compiler.ir.bind import BoundCall, bind, construct, variadic_items
 from pnne_nb.compiler.ir.literals import TensorLiteral
-from pnne_nb.compiler.ir.node_settings import Inside, casts
-from pnne_nb.compiler.ir.program import Argument, Constant, Construction, Mode, Ref, Sequence
+from pnne_nb.compiler.ir.program import Argument, Constant, Construction, Inside, Mode, Ref, Sequence
 from pnne_nb.compiler.ir.python_operators import function_of
-from pnne_nb.compiler.shapes.abstract import Abstract, Meta, Seen, describe, explain, known_shapes, materialize
+from pnne_nb.compiler.shapes.autocast import casting, casts, on_cpu
 from pnne_nb.compiler.shapes.cost import FREE, Cost, MultiplyAdds, returned, weights
-from pnne_nb.compiler.shapes.fake_tensors import casting, on_cpu, without_counting
-from pnne_nb.compiler.shapes.mismatch import NodeFinding, axis_findings, dtype_findings, failure_finding, size_findings
-from pnne_nb.compiler.shapes.symbolic import Trials
+from pnne_nb.compiler.shapes.mismatch import (
+    NodeFinding,
+    axis_findings,
+    dtype_findings,
+    failure_finding,
+    inferred_sizes,
+    size_findings,
+)
+from pnne_nb.compiler.shapes.symbolic import Abstract, Meta, Seen, Trials, explain
 from pnne_nb.graph.schema.property_types import check
 from pnne_nb.graph.schema.spec import NodeSpec, Returns
 from pnne_nb.graph.schema.values import TorchConstant, Value
@@ -42,7 +48,7 @@ CACHED = 20_000
 
 
 @final
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, eq=False):
     """What a trial of a node found.
 
     Attributes:
@@ -52,19 +58,10 @@ class Outcome:
         cost: What it costs, as far as it could be run.
     """
 
-    __slots__ = ("cost", "findings", "outputs", "resolved")
-
-    def __init__(
-        self,
-        outputs: Mapping[str, Abstract],
-        resolved: Mapping[str, Value] | None = None,
-        findings: tuple[NodeFinding, ...] = (),
-        cost: Cost = FREE,
-    ) -> None:
-        self.outputs = outputs
-        self.resolved = resolved or {}
-        self.findings = findings
-        self.cost = cost
+    outputs: Mapping[str, Abstract]
+    resolved: Mapping[str, Value] = {}
+    findings: tuple[NodeFinding, ...] = ()
+    cost: Cost = FREE
 
 
 NOTHING = Outcome({})
@@ -95,7 +92,7 @@ def attempt(
         inside: The contexts that it runs in.
     """
     inside = inside if inside and casts(inside) else ()  # the others change no shape and no element type
-    key = (id(spec), tuple((name, _key(value)) for name, value in properties.items()), tuple(inputs.items()), inside)
+    key = (id(spec), tuple((name, repr(value)) for name, value in properties.items()), tuple(inputs.items()), inside)
     found = _outcomes.get(key)
     if found is not None:
         _outcomes.move_to_end(key)
@@ -128,16 +125,16 @@ class _Trial:
 
     def run(self) -> Outcome:
         ports = [self._inputs.get(port.name) for port in self._spec.inputs]
-        resolved = self._resolve(ports)
+        resolved, open_sizes = inferred_sizes(self._spec, self._properties, ports, self._count())
         unfit = [] if self._casts else dtype_findings(self._spec, self._inputs)
-        findings = [*unfit, *self._unresolved(resolved)]
+        findings = [*unfit, *open_sizes]
         missing = [
             prop.name
             for prop in self._spec.properties
             if prop.required and prop.name not in self._properties and prop.name not in self._inputs
         ]
         # A file may hold any value: what its property does not take is not tried, and lint says so.
-        if missing or self._refused() or self._unresolved(resolved):
+        if missing or self._refused() or open_sizes:
             return Outcome({}, resolved, tuple(findings))
         wires: dict[str, Argument] = {name: Ref(name, "") for name in self._inputs}
         bound = bind(self._spec, self._properties, wires, resolved)
@@ -186,63 +183,19 @@ class _Trial:
         return max((len(value.trials) for value in self._inputs.values()), default=1)
 
     def _connected(self) -> bool:
-        for port in self._spec.inputs:
-            if port.optional or port.name in self._properties:
-                continue
-            if port.variadic and variadic_items(port, self._inputs):
-                continue
-            if port.name not in self._inputs:
-                return False
-        return True
-
-    def _resolve(self, ports: list[Abstract | None]) -> dict[str, Value]:
-        resolved: dict[str, Value] = {}
-        for name in automatic_properties(self._spec, self._properties):
-            rule = AUTOMATIC.get((self._spec.type, name))
-            if rule is None:
-                continue
-            try:
-                sizes = {rule(known_shapes(ports, trial)) for trial in range(self._count())}
-            except ValueError:
-                continue
-            if len(sizes) == 1:
-                resolved[name] = sizes.pop()
-        return resolved
-
-    def _unresolved(self, resolved: Mapping[str, Value]) -> list[NodeFinding]:
-        """Return why properties left ``"auto"`` cannot be inferred, where their input is known."""
-        findings = []
-        ports = [self._inputs.get(port.name) for port in self._spec.inputs]
-        for name in automatic_properties(self._spec, self._properties):
-            if name in resolved:
-                continue
-            rule = AUTOMATIC.get((self._spec.type, name))
-            reason = "its size is not the same for every input"
-            if rule is None:
-                reason = "there is no rule for it"
-            else:
-                try:
-                    rule(known_shapes(ports))
-                except ValueError as error:
-                    reason = str(error)
-            known = bool(ports) and ports[0] is not None
-            findings.append(
-                NodeFinding(
-                    "auto-unresolved",
-                    f"{name} is 'auto' and cannot be inferred: {reason}.",
-                    hint=f"Set {name}."
-                    if known
-                    else f"Connect it, give the graph's Input a shape and repair the nodes between them, or set {name}.",
-                    severity="error" if known else "warning",
-                )
-            )
-        return findings
+        return all(
+            port.optional
+            or port.name in self._properties
+            or port.name in self._inputs
+            or (port.variadic and variadic_items(port, self._inputs))
+            for port in self._spec.inputs
+        )
 
     def _call(self, bound: BoundCall, trial: int, changed: tuple[Trials, int] | None = None) -> Seen:
         def value(argument: Argument) -> object:
             match argument:
                 case Ref(name):
-                    return materialize(_enlarged(self._inputs[name], trial, changed))
+                    return _materialized(_enlarged(self._inputs[name], trial, changed))
                 case Sequence(items):
                     return [value(item) for item in items]
                 case Mode():
@@ -257,24 +210,24 @@ class _Trial:
             arguments, keywords = on_cpu((arguments, keywords))
         if self._module is not None and self._casts:
             held = on_cpu({**dict(self._module.named_parameters()), **dict(self._module.named_buffers())})
-            return describe(functional_call(self._module, held, tuple(arguments), keywords))
+            return _described(functional_call(self._module, held, tuple(arguments), keywords))
         if self._module is not None:
-            return describe(self._module(*arguments, **keywords))
+            return _described(self._module(*arguments, **keywords))
         if "device" in keywords:  # which this machine may not have
             keywords["device"] = "cpu" if self._casts else "meta"
         if self._spec.kind == "method":
-            return describe(getattr(arguments[0], self._spec.target)(*arguments[1:], **keywords))
+            return _described(getattr(arguments[0], self._spec.target)(*arguments[1:], **keywords))
         function = function_of(self._spec, len(arguments), plain=not keywords)
         if any(isinstance(item, torch.Tensor) for item in _flat(arguments)):
-            return describe(function(*arguments, **keywords))
+            return _described(function(*arguments, **keywords))
         with torch.device("cpu" if self._casts else "meta"):
-            return describe(function(*arguments, **keywords))
+            return _described(function(*arguments, **keywords))
 
     def _recur(self, arguments: list[Any], keywords: dict[str, Any]) -> Seen:
         """Try a recurrent layer on a short sequence: without data it is unrolled, and 512 steps take seconds."""
         sequence = arguments[0] if arguments else None
         if not isinstance(sequence, torch.Tensor) or sequence.dim() not in (2, 3):
-            return describe(self._module(*arguments, **keywords))
+            return _described(self._module(*arguments, **keywords))
         axis = 1 if self._module.batch_first and sequence.dim() == 3 else 0
         length = sequence.shape[axis]
         short = sequence.narrow(axis, 0, min(length, _SHORT))
@@ -282,7 +235,7 @@ class _Trial:
         output, state = self._module(short, *arguments[1:], **keywords)
         sizes = list(output.shape)
         sizes[axis] = length
-        return Meta(tuple(sizes), output.dtype), describe(state)
+        return Meta(tuple(sizes), output.dtype), _described(state)
 
     def _explain(self, bound: BoundCall, path: tuple[int, ...], seen: tuple[Seen, ...]) -> Abstract:
         memo: dict[tuple[Trials, int], Seen] = {}
@@ -308,15 +261,21 @@ def build(construction: Construction, spec: NodeSpec) -> nn.Module:
     return without_counting(module)
 
 
+def without_counting(module: nn.Module) -> nn.Module:
+    """Let batch normalisation without data run without its batch counter, and return the module."""
+    for part in module.modules():
+        if isinstance(part, _BatchNorm) and part.momentum is None:  # the average of all batches
+            part.momentum = 0.0
+    return module
+
+
 def _constant(argument: Argument) -> object:
-    match argument:
-        case Constant(value):
-            return _live(value)
-        case Construction(target, arguments, keywords):
-            cls: Any = getattr(nn, target.removeprefix("torch.nn."))
-            return cls(*map(_constant, arguments), **{name: _constant(value) for name, value in keywords})
-        case _:
-            raise TypeError(f"{argument} is no constant")
+    if isinstance(argument, Construction):
+        cls: Any = getattr(nn, argument.target.removeprefix("torch.nn."))
+        keywords = {name: _constant(value) for name, value in argument.keywords}
+        return cls(*map(_constant, argument.arguments), **keywords)
+    assert isinstance(argument, Constant), "a layer is made of constants, and of layers"
+    return _live(argument.value)
 
 
 def _live(value: object) -> object:
@@ -329,9 +288,32 @@ def _live(value: object) -> object:
     return value
 
 
+def _materialized(seen: Seen) -> object:
+    """Return the value of a trial with meta tensors."""
+    if isinstance(seen, Meta):
+        return seen.tensor()
+    if isinstance(seen, TorchConstant):
+        return getattr(torch, seen.name)
+    if type(seen) in (tuple, list):
+        assert isinstance(seen, (tuple, list))
+        return type(seen)(_materialized(item) for item in seen)
+    return seen
+
+
+def _described(value: object) -> Seen:
+    """Return the result of a trial with a `Meta` for each tensor."""
+    if isinstance(value, torch.Tensor):
+        return Meta(tuple(value.shape), value.dtype)
+    if isinstance(value, list):
+        return [_described(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple(_described(item) for item in value)
+    return value
+
+
 def _enlarged(value: Abstract, trial: int, changed: tuple[Trials, int] | None) -> Seen:
     """Return an input in one trial, with `step` added to every size that has the given trials."""
-    seen = value.trials[min(trial, len(value.trials) - 1)]
+    seen = value.at(trial)
     if changed is None:
         return seen
     trials, step = changed
@@ -366,7 +348,3 @@ def _flat(values: list[object]) -> Iterator[object]:
             yield from _flat(list(value))
         else:
             yield value
-
-
-def _key(value: Value) -> str:
-    return repr(value)

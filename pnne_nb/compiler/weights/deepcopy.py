@@ -17,7 +17,7 @@ from pnne_nb.process.gc_pause import without_collections
 from pnne_nb.process.random_state import preserved_random_state
 
 _CONTAINERS = (dict, OrderedDict, list, set)
-"""Most of what a module holds, of hooks above all, are these, and empty."""
+"""Types of most attributes of a module, such as its hooks; most are empty."""
 
 _NOTHING: Mapping[int, torch.Tensor] = MappingProxyType({})
 
@@ -54,7 +54,7 @@ def duplicate(module: nn.Module, tensor: Callable[[torch.Tensor], Any] | None = 
 
 @final
 class Shared:
-    """Copies of two modules that have the same parameters, all in the memory of the second, which saves that of two.
+    """Copies of two modules with equal parameters, which are all in the memory of the second's.
 
     Args:
         one: It is not changed.
@@ -86,7 +86,7 @@ class Shared:
         return all(torch.equal(mine, its) for mine, its in self._pairs)
 
     def release(self) -> None:
-        """Free the memory of the second's parameters: they are in that of the first's from now on, and only to be read."""
+        """Free the memory of the second's parameters, which then share that of the first's and must only be read."""
         for mine, its in self._pairs:
             its.data = mine.data
 
@@ -100,7 +100,7 @@ def _are_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 @final
 class Copies:
-    """Copies of a module that are needed one after the other: each is in the memory of the last, which is then over.
+    """Successive copies of a module: each takes over the memory of the one before, which is no longer valid.
 
     Args:
         module: It is not changed.
@@ -133,7 +133,7 @@ class Copies:
 
 @contextmanager
 def untouched(module: nn.Module) -> Iterator[None]:
-    """Put back what running a copy has changed in a module: its hooks may speak of the original.
+    """Put back what running a copy has changed in a module: its hooks may refer to the original.
 
     The copy of a scripted module, and a replaced ``forward``, also give their gradients to the original's parameters. So
     are the random numbers, the element type of new tensors, and whether gradients are recorded, which its code may set.

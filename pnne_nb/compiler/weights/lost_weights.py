@@ -42,7 +42,9 @@ def require_values(
     trained = dict(model.named_parameters(remove_duplicate=False))
     alike: dict[tuple[str, bool], list[str]] = {}
     for path in missing:
-        start = _BUFFER if path not in trained else _DRAWN if _is_drawn(trained[path]) else _ZERO
+        parameter = trained.get(path)
+        is_drawn = parameter is not None and (parameter.is_meta or bool(parameter.detach().any()))
+        start = _BUFFER if parameter is None else _DRAWN if is_drawn else _ZERO
         alike.setdefault((start, path in keys), []).append(path)
     found = [
         Diagnostic(
@@ -59,10 +61,6 @@ def require_values(
         raise failure(graph.name, found)
     for diagnostic in found if warns else ():
         warnings.warn(str(diagnostic), stacklevel=5)
-
-
-def _is_drawn(parameter: nn.Parameter) -> bool:
-    return parameter.is_meta or bool(parameter.detach().any())
 
 
 def _listed(paths: list[str]) -> str:

@@ -14,7 +14,6 @@ from torch import nn
 
 from pnne_nb.compiler.ir.program import (
     Argument,
-    Chain,
     Constant,
     Construction,
     Layer,
@@ -43,12 +42,9 @@ _V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 
 
 def require_room(unit: Unit, make: Callable[[], nn.Module], absent: Collection[str] = ()) -> None:
-    """Refuse a model whose weights do not fit into the memory of the CPU.
+    """Refuse a model whose weights, but for the `absent` ones, do not fit into the memory of the CPU.
 
-    Args:
-        unit: The program.
-        make: Makes the model; it is called on the meta device, where weights take no memory.
-        absent: Paths of what has no data in the model either.
+    `make` makes the model; it is called on the meta device, where weights take no memory.
 
     Raises:
         CompileError: If they do not: with the largest node, what it takes and what is free.
@@ -115,8 +111,6 @@ def _bound_of(member: Member, inside: Mapping[str, int], layers: dict[int, int])
             return 8 * prod(shape)
         case Nested(definition=definition) | Opaque(definition=definition) if definition:
             return inside[definition]
-        case Chain(members=members):
-            return sum(_bound_of(each, inside, layers) for each in members)
     return 0
 
 
@@ -145,12 +139,7 @@ class Memory(NamedTuple):
 
 
 def memory(groups: Path = GROUPS, own: Path = OWN) -> Memory:
-    """Return the machine's memory, or less where a container, or any group around this process, has a limit.
-
-    Args:
-        groups: See `GROUPS`.
-        own: See `OWN`.
-    """
+    """Return the machine's memory, or less where a container, or any group around this process, has a limit."""
     machine = psutil.virtual_memory()
     found = [Memory(int(machine.total), int(machine.available)), *_limits(groups, own)]
     return Memory(min(each.total for each in found), min(each.free for each in found))

@@ -66,7 +66,15 @@ def settle(model: nn.Module, source: nn.Module, boxes: Sequence[str], former: Fo
                 if part is None:
                     held.setdefault(name, None)
                 elif name not in held:
-                    missing.append(_missing(path, original, name))
+                    missing.append(
+                        Diagnostic(
+                            code="box-lost",
+                            message=f"Its own code, that of {type(original).__name__}, may use {name}, "
+                            "which is no longer inside it.",
+                            node=path,
+                            hint=f"Give a node inside it the name {name}.",
+                        )
+                    )
         for name, value in vars(original).items():
             if name in _PARTS or name == _NOT_PERSISTENT:
                 continue
@@ -74,23 +82,12 @@ def settle(model: nn.Module, source: nn.Module, boxes: Sequence[str], former: Fo
             try:
                 (vars(module) if calls is None else calls)[name] = copy.deepcopy(value, memo)
             except Exception as error:  # noqa: BLE001  # its class may define copying as it likes
-                missing.append(_uncopied(path, name, error))
+                missing.append(
+                    Diagnostic(
+                        code="box-lost",
+                        message=f"Its attribute {name} cannot be copied: {error}.",
+                        node=path,
+                        hint="Set it to what can be copied, as None, before the model is passed on.",
+                    )
+                )
     return missing
-
-
-def _missing(path: str, original: nn.Module, name: str) -> Diagnostic:
-    return Diagnostic(
-        code="box-lost",
-        message=f"Its own code, that of {type(original).__name__}, may use {name}, which is no longer inside it.",
-        node=path,
-        hint=f"Give a node inside it the name {name}.",
-    )
-
-
-def _uncopied(path: str, name: str, error: Exception) -> Diagnostic:
-    return Diagnostic(
-        code="box-lost",
-        message=f"Its attribute {name} cannot be copied: {error}.",
-        node=path,
-        hint="Set it to what can be copied, as None, before the model is passed on.",
-    )

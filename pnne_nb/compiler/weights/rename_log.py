@@ -179,9 +179,7 @@ def mark(graph: NodeGraph) -> int:
 def former_paths(graph: NodeGraph, model: nn.Module) -> Former:
     """Return the paths that the modules of nodes have in an older model, by their paths now, if any have moved.
 
-    Args:
-        graph: The document as it is now.
-        model: Made of it, or any other: that may have the names from before the document was changed.
+    A model that was not made of the document may have names from before the document was changed.
     """
     track = _track(graph)
     known, since = _made.get(model, (None, 0))
@@ -263,11 +261,9 @@ def _paths(graph: NodeGraph, id: str, above: tuple[_Step, ...]) -> Iterator[tupl
 
 
 def _written(path: tuple[_Step, ...]) -> str:
-    return ".".join(filter(None, (step.held if step.held or _is_whole(step) else step.name for step in path)))
-
-
-def _is_whole(step: _Step) -> bool:
-    return step.graph == "" and step.held == ""
+    # An empty text in the outermost graph is the whole model.
+    held = (step.held if step.held or (step.graph, step.held) == ("", "") else step.name for step in path)
+    return ".".join(filter(None, held))
 
 
 def _is_new(path: tuple[_Step, ...], changes: Sequence[_Change]) -> bool:

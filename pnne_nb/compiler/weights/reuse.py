@@ -52,38 +52,27 @@ def carry_over(
         dot = f"{prefix}." if prefix else ""
         before = former_path(prefix, former)
         place = f"{before}." if before else "" if before is not None else "\0"  # no tensor has that name
-        for name, fresh in list(module._parameters.items()):
-            if fresh is None or id(fresh) in ready:
-                continue
-            old = parameters.get(place + name)
-            widening = wider.get(dot + name)
-            if old is not None and (widening is not None or old.shape == fresh.shape):
-                key = id(old), fresh.shape
-                if key not in copies:
-                    values = _copy(old) if widening is None else widening.fit(old, fresh)
-                    copies[key] = nn.Parameter(values, requires_grad=old.requires_grad)
-                # setattr, not the dictionary: recurrent layers keep a second list of their weights.
-                setattr(module, name, copies[key])
-                carried[dot + name] = place + name
-            elif _moves(fresh, device, dtype):
-                if id(fresh) not in made:
-                    moved = _adapted(fresh.detach(), device, dtype)
-                    made[id(fresh)] = nn.Parameter(moved, requires_grad=fresh.requires_grad)
-                setattr(module, name, made[id(fresh)])
-        for name, value in list(module._buffers.items()):
-            if value is None or id(value) in ready:
-                continue
-            kept = buffers.get(place + name)
-            widening = wider.get(dot + name)
-            fits = kept is not None and (widening is not None or kept.shape == value.shape)
-            if kept is not None and fits and name not in set_by_node[type(module)]:
-                key = id(kept), value.shape
-                if key not in copies:
-                    copies[key] = _copy(kept) if widening is None else widening.fit(kept, value)
-                setattr(module, name, copies[key])
-                carried[dot + name] = place + name
-            elif _moves(value, device, dtype):
-                setattr(module, name, _adapted(value, device, dtype))
+        for is_parameter, fresh_ones in ((True, module._parameters), (False, module._buffers)):
+            for name, fresh in list(fresh_ones.items()):
+                if fresh is None or id(fresh) in ready:
+                    continue
+                old, widening = (parameters if is_parameter else buffers).get(place + name), wider.get(dot + name)
+                fits = old is not None and (widening is not None or old.shape == fresh.shape)
+                if old is not None and fits and (is_parameter or name not in set_by_node[type(module)]):
+                    key = id(old), fresh.shape
+                    if key not in copies:
+                        values = _copy(old) if widening is None else widening.fit(old, fresh)
+                        copies[key] = nn.Parameter(values, requires_grad=old.requires_grad) if is_parameter else values
+                    # setattr, not the dictionary: recurrent layers keep a second list of their weights.
+                    setattr(module, name, copies[key])
+                    carried[dot + name] = place + name
+                elif _moves(fresh, device, dtype):
+                    if id(fresh) not in made:
+                        moved = _adapted(fresh.detach(), device, dtype)
+                        made[id(fresh)] = (
+                            nn.Parameter(moved, requires_grad=fresh.requires_grad) if is_parameter else moved
+                        )
+                    setattr(module, name, made[id(fresh)])
     _match_modes(source, target, former)
     return carried
 

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 Axes: TypeAlias = tuple[str, ...]
-"""The properties of a layer that the first axes of a tensor have as their sizes."""
+"""Properties of a layer that are the sizes of a tensor's first axes."""
 
 _LINEAR: Final = {"weight": ("out_features", "in_features"), "bias": ("out_features",)}
 _CONV: Final = {"weight": ("out_channels", "in_channels"), "bias": ("out_channels",)}

@@ -1,1 +1,1 @@
-"""Changes a document: ops are applied all or nothing, undone, and announced to subscribers."""
+"""Changes of a document: ops are applied all or nothing, can be undone, and are announced to observers."""

@@ -1,4 +1,4 @@
-"""Adds and places nodes as people ask for it: by type, class or layer, under a path or a numbered name."""
+"""Adds and places nodes by type, class or layer, under a path or a numbered name."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def addition(
     Args:
         content: The document.
         types: The catalogue.
-        type: Of the node: its name, the class or function that it stands for, or a layer.
-        arguments: Given by position: the name if it is a text, then values in the order of torch's constructor.
+        type: The name of the type, its class or function, or a layer.
+        arguments: Positional arguments: the name if it is a text, then values in the order of torch's constructor.
         name: Its name, or a path into a nested graph; numbered by the type if None.
-        properties: Its values by name.
+        properties: Property values by name.
         position: Its centre.
 
     Raises:
@@ -73,13 +73,13 @@ def addition(
     graph = enter(content, prefix)
     if name is None:
         stem = stem_of(spec.type)
-        last = numbered(stem, graph.nodes, graph.next_number(stem))
-        graph.used_number(stem, int(last.rpartition(stem)[2]))
+        last = numbered(stem, graph.nodes, graph.numbers.get(stem, 1))
+        graph.numbers[stem] = int(last.rpartition(stem)[2])
     return AddNode(last, spec.type, {**read, **given}, position, graph.id), f"{prefix}{dot}{last}"
 
 
 def _meant(types: Types, type: object) -> tuple[NodeSpec, Mapping[str, object]]:
-    """Return the type that somebody means, and the properties that a layer has."""
+    """Return the node type, and the properties of a layer."""
     if isinstance(type, str):
         return require_type(types, type), {}
     name = getattr(type, "__name__", None)
@@ -98,7 +98,7 @@ def _meant(types: Types, type: object) -> tuple[NodeSpec, Mapping[str, object]]:
 
 
 def _written(layer: object) -> str:
-    """Return ``"nn.Linear"`` for a class, ``"nn.Linear(...)"`` for a layer that is made."""
+    """Return ``"nn.Linear"`` for a class, ``"nn.Linear(...)"`` for a layer."""
     made = not inspect.isclass(layer)
     kind = layer.__class__ if made else layer
     name = getattr(kind, "__name__", "...")
@@ -107,7 +107,7 @@ def _written(layer: object) -> str:
 
 
 def _unknown(types: Types, type: object, name: object) -> str:
-    """Say why something stands for no type, and what to write."""
+    """Return why an object has no node type, and what to write instead."""
     if isinstance(name, str):
         advice = habit(name, types) or (f" pn.register_node({name}) makes one." if name.isidentifier() else "")
         return f"There is no node type for {name}.{advice or ' pn.register_node(name=...) makes one of a function.'}"
@@ -127,10 +127,10 @@ def _unknown(types: Types, type: object, name: object) -> str:
 
 
 def _order(spec: NodeSpec, arguments: Sequence[object], read: Mapping[str, object]) -> list[str]:
-    """Return the names of arguments that are given by position, as the constructor has them.
+    """Return the names of the positional arguments, in the order of the constructor.
 
     Raises:
-        ArgumentError: If there is no such order, or too many are given.
+        ArgumentError: If there is no order, or there are too many arguments.
     """
     if not arguments:
         return []
@@ -158,12 +158,12 @@ def _order(spec: NodeSpec, arguments: Sequence[object], read: Mapping[str, objec
 
 
 def _require_all(spec: NodeSpec, arguments: Sequence[object], given: Mapping[str, object]) -> None:
-    """Insist on what torch's constructor insists on: ``("Linear", 10)`` would take 10 for the size of the input.
+    """Refuse positional arguments that torch would refuse: ``("Linear", 10)`` would take 10 for the size of the input.
 
     Raises:
-        ArgumentError: Arguments are given by position, and one without a default is not among them.
+        ArgumentError: If a required argument is missing beside positional ones.
     """
-    known = all(spec.property_named(name) is not None for name in given)  # if not, that is said first
+    known = all(spec.property_named(name) is not None for name in given)  # unknown names are reported first
     lacking = [prop.name for prop in spec.required if prop.name not in given and prop.role == "init"]
     if arguments and known and lacking:
         inferred = ", ".join(prop.name for prop in spec.inferable)
@@ -175,10 +175,10 @@ def _require_all(spec: NodeSpec, arguments: Sequence[object], given: Mapping[str
 
 
 def _require_layer(spec: NodeSpec, types: Types, arguments: Sequence[object], given: Mapping[str, object]) -> None:
-    """Insist on the layer where somebody gives the arguments of the layer to the function of its name.
+    """Refuse the arguments of a layer for the function of its name.
 
     Raises:
-        UnknownPropertyError: They are given to the function.
+        UnknownPropertyError: If the function has no such arguments, or they are positional.
     """
     unknown = [name for name in given if spec.property_named(name) is None]
     layers = layers_of(spec, types) if unknown or arguments else []
@@ -189,18 +189,18 @@ def _require_layer(spec: NodeSpec, types: Types, arguments: Sequence[object], gi
 
 
 def _warn_of_function(spec: NodeSpec, types: Types) -> None:
-    """Say that a function of the catalogue has no weight of its own, where there is a layer of its name that has."""
+    """Warn that a function has no weight of its own, if the layer of its name has one."""
     takes_weight = any(port.name == "weight" and not port.optional for port in spec.inputs)
     layers = layers_of(spec, types) if takes_weight else []
     if layers:
         warnings.warn(
             f"{spec.type} is the function, whose weight comes by an edge. {meant_layer(layers)}",
-            stacklevel=5,  # whoever calls `add`
+            stacklevel=5,  # the caller of `add`
         )
 
 
 def parts_of(layer: object) -> tuple[object, tuple[object, ...], Mapping[str, object]]:
-    """Return what `addition` takes of one link of a chain: type, arguments, properties and the name among them.
+    """Return type, arguments and properties (with the name) of one layer of a chain, for `addition`.
 
     Raises:
         ArgumentError: If it is an empty tuple.
@@ -229,7 +229,7 @@ def parts_of(layer: object) -> tuple[object, tuple[object, ...], Mapping[str, ob
 
 
 def place(old: Position | None, x: float | None, y: float | None) -> Position | None:
-    """Return a place of which one coordinate may be left as it was (0 without a place); None without both."""
+    """Return a place; a coordinate that is None stays as it was (0 without a place). Without both, return None."""
     if x is None and y is None:
         return None
     left, top = old or (0.0, 0.0)

@@ -1,8 +1,7 @@
-"""Applies ops to the content, and says which ops take each one back.
+"""Applies ops to the content, and returns the ops that revert them.
 
-The rules here are those of structure: they need no catalogue, so undo, files and the browser's own
-reducer (``js/``, proved equal by ``tests/cases/editing``) obey exactly the same ones. A refused op
-changes nothing.
+These rules concern structure and need no catalogue: undo, files and the browser's own reducer (``js/``, proved equal by
+``tests/cases/editing``) follow the same ones. A refused op changes nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from pnne_nb.errors import (
 from pnne_nb.graph.model import ops
 from pnne_nb.graph.model.annotation import Frame, checked_frame
 from pnne_nb.graph.model.content import Content, GraphIndex
-from pnne_nb.graph.model.node import Edge, Node, split_port
+from pnne_nb.graph.model.node import Edge, Node, adding, split_port
 from pnne_nb.graph.model.ops import Op
 from pnne_nb.graph.model.origin import Origin
 from pnne_nb.graph.schema.names import check_identifier, check_name
@@ -39,13 +38,13 @@ def apply_op(content: Content, op: Op, *, restoring: bool = False) -> list[Op]: 
     """Change `content` by one op.
 
     Args:
-        content: What to change.
-        op: What to do.
-        restoring: Whether this leads back to a state that has been: no loop is looked for then, which is the one
-            check that can cost more than the change.
+        content: The document.
+        op: The change.
+        restoring: Whether the op restores an earlier state. It then skips the search for loops, the only check that can
+            cost more than the change.
 
     Returns:
-        The ops that take it back, in the order in which to apply them.
+        The ops that revert it, in the order in which to apply them.
 
     Raises:
         GraphError: If the op does not fit the document, which is then unchanged.
@@ -78,11 +77,11 @@ def apply_op(content: Content, op: Op, *, restoring: bool = False) -> list[Op]: 
             graph = content.require(op.graph)
             edge = Edge(op.source, op.target)
             check_ends(content, graph, edge)
-            # Before the taken port: with a loop, freeing the port would not help.
+            # Checked before the port: freeing it would not help against a loop.
             if not restoring and graph.reaches(split_port(op.target)[0], split_port(op.source)[0]):
-                raise CycleError(
-                    f"Connecting {op.source} to {op.target} would close a loop{graph.where}: {_depends(op)}"
-                )
+                (source, _), (target, _) = split_port(op.source), split_port(op.target)
+                why = f"{source} " + ("is the same node" if source == target else f"already depends on {target}")
+                raise CycleError(f"Connecting {op.source} to {op.target} would close a loop{graph.where}: {why}.")
             check_free(graph, edge)
             graph.insert_edge(edge)
             return [ops.Disconnect(op.source, op.target, op.graph)]
@@ -127,7 +126,7 @@ def apply_op(content: Content, op: Op, *, restoring: bool = False) -> list[Op]: 
 
 
 def make_node(content: Content, graph: GraphIndex, op: ops.AddNode) -> Node:
-    """Return the node that `op` adds, checked but not added."""
+    """Return the node of an op after all checks, without adding it."""
     name = check_name(op.name)
     if name in graph.nodes:
         raise NameTakenError(f"There is a node {name!r}{graph.where} already.")
@@ -142,7 +141,7 @@ def make_node(content: Content, graph: GraphIndex, op: ops.AddNode) -> Node:
 
 
 def check_ends(content: Content, graph: GraphIndex, edge: Edge) -> None:
-    """Refuse an edge whose ends are no ports."""
+    """Refuse an edge if its ends are no ports."""
     for end, outgoing in ((edge.source, True), (edge.target, False)):
         name, port = split_port(end)
         node = graph.require(name)
@@ -156,7 +155,7 @@ def check_ends(content: Content, graph: GraphIndex, edge: Edge) -> None:
 
 
 def check_free(graph: GraphIndex, edge: Edge) -> None:
-    """Refuse an edge into a port that has one."""
+    """Refuse an edge into a port that already has one."""
     fed = graph.feeding(*split_port(edge.target))
     if fed == edge:
         raise PortTakenError(f"{edge.source} and {edge.target}{graph.where} are connected already.")
@@ -165,11 +164,6 @@ def check_free(graph: GraphIndex, edge: Edge) -> None:
             f"{edge.target}{graph.where} is fed by {fed.source} already, and an input takes one edge. "
             "Disconnect that one first."
         )
-
-
-def _depends(op: ops.Connect) -> str:
-    source, target = split_port(op.source)[0], split_port(op.target)[0]
-    return f"{source} is the same node." if source == target else f"{source} already depends on {target}."
 
 
 def _add_node(content: Content, op: ops.AddNode) -> list[Op]:
@@ -192,7 +186,7 @@ def _remove_node(content: Content, op: ops.RemoveNode) -> list[Op]:
         graph.drop_edge(edge)
     graph.drop_node(node.name)
     content.unuse(graph.id, node)
-    restored: list[Op] = [_restoring(node, graph.id, index)]
+    restored: list[Op] = [adding(node, graph.id, index)]
     restored += [ops.Connect(edge.source, edge.target, graph.id) for edge in edges]
     restored += [ops.Connect(edge.source, edge.target, other.id) for other, edge in outer]
     return restored
@@ -207,7 +201,7 @@ def _rename_node(content: Content, op: ops.RenameNode) -> list[Op]:
     if name in graph.nodes:
         raise NameTakenError(f"There is a node {name!r}{graph.where} already.")
     node = msgspec.structs.replace(old, name=name, path=name)
-    # References that named the new name while no node had it must not be swept along when this is taken back.
+    # References to the new name from a time without such a node must not follow when this is reverted.
     dangling = list(graph.sharers.get(name, ()))
     followers = list(graph.sharers.get(old.name, ()))
     for user, user_node in content.blocks_of(graph.id) if old.type in ("Input", "Output") else ():
@@ -216,7 +210,7 @@ def _rename_node(content: Content, op: ops.RenameNode) -> list[Op]:
     graph.rename_node(old.name, node)
     content.use(graph.id, node)
     for follower in followers:
-        # A node that names itself, which only a damaged file can bring, has just got its new name.
+        # A node that shares with itself (only in a damaged file) already has its new name.
         current = graph.nodes[name if follower == old.name else follower]
         graph.replace_node(_with_property(current, "shares", name))
     undo: list[Op] = [ops.RenameNode(name, old.name, graph.id)]
@@ -236,22 +230,21 @@ def _change_property(content: Content, op: ops.SetProperty | ops.ResetProperty) 
         if op.property in old.properties
         else [ops.ResetProperty(op.node, op.property, op.graph)]
     )
-    if node.definition != old.definition:
+    if op.property == "definition":
         _check_definition(content, graph, node)
+    if node.definition != old.definition:
         lost = _lost_edges(content, graph, node) if node.type == "Subgraph" else []
         for edge in lost:
             graph.drop_edge(edge)
         undo += [ops.Connect(edge.source, edge.target, graph.id) for edge in lost]
         content.unuse(graph.id, old)
         content.use(graph.id, node)
-    elif op.property == "definition":
-        _check_definition(content, graph, node)
     graph.replace_node(node)
     return undo
 
 
 def _lost_edges(content: Content, graph: GraphIndex, node: Node) -> list[Edge]:
-    """Return the edges at ports that the definition of a Subgraph node does not have."""
+    """Return the edges at ports that the definition of a Subgraph node lacks."""
     inputs, outputs = content.graphs[node.definition].interface if node.definition is not None else ((), ())
     lost = [edge for edge in graph.edges_into(node.name) if split_port(edge.target)[1] not in inputs]
     return lost + [edge for edge in graph.edges_out_of(node.name) if split_port(edge.source)[1] not in outputs]
@@ -275,7 +268,7 @@ def _check_definition(content: Content, graph: GraphIndex, node: Node) -> None:
 
 
 def _outer_edges(content: Content, graph: GraphIndex, node: Node) -> list[tuple[GraphIndex, Edge]]:
-    """Return the edges at the port that an Input or Output node is on every Subgraph node showing its graph."""
+    """Return the outer edges at the port of an Input or Output node, of all Subgraph nodes that show its graph."""
     if node.type == "Input":
         fed = ((user, user.feeding(name, node.name)) for user, name in content.blocks_of(graph.id))
         return [(user, edge) for user, edge in fed if edge is not None]
@@ -312,12 +305,6 @@ def _change_frames(graph: GraphIndex, op: ops.AddFrame | ops.ChangeFrame | ops.R
             assert_never(op)
 
 
-def _restoring(node: Node, graph: str, index: int) -> ops.AddNode:
-    return ops.AddNode(
-        node.name, node.type, dict(node.properties), node.position, graph, index, node.origin, node.collapsed
-    )
-
-
 def _with_property(node: Node, name: str, value: object) -> Node:
     changed: dict[str, Value] = {**node.properties, name: value}  # type: ignore[dict-item]  # an op's value is a constant
     return msgspec.structs.replace(node, properties=MappingProxyType(changed))
@@ -345,5 +332,5 @@ def _truth(name: str, collapsed: object) -> bool:
 
 
 def _is_place(number: object) -> TypeGuard[float]:
-    # Compared, not converted: a whole number may be too large to become a float.
+    # Compared, not converted: a whole number may be too large for a float.
     return is_number(number) and abs(number) <= sys.float_info.max

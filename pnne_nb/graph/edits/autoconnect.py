@@ -1,6 +1,8 @@
-"""Chooses the ports when a person joins two nodes without naming them."""
+"""Chooses the ports of an edge between two nodes if none are named."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 from pnne_nb.errors import GraphError, PortTakenError, UnknownPortError
 from pnne_nb.graph.model.content import Content, GraphIndex, find_input, find_output, input_ports, output_ports
@@ -12,7 +14,7 @@ from pnne_nb.graph.schema.spec import Port, kinds_fit
 
 
 def connection(content: Content, source: NodeRef, target: NodeRef, types: Types) -> Connect:
-    """Return the op that joins two ends; a bare node stands for its first port that is free and fits.
+    """Return the op that connects two ends; a bare node means its first free port that fits.
 
     Raises:
         GraphError: If the ends are in different graphs, or no pair of ports is free and fits.
@@ -25,8 +27,8 @@ def connection(content: Content, source: NodeRef, target: NodeRef, types: Types)
         )
     if output and port:
         return Connect(f"{giver.name}.{output}", f"{taker.name}.{port}", graph.id)
-    outputs = _outputs(content, graph, giver, output, types)
-    inputs = _inputs(content, graph, taker, port, types)
+    outputs = _candidates(content, graph, giver, output, types, "output")
+    inputs = _candidates(content, graph, taker, port, types, "input")
     free = [end for end in inputs if end.variadic or end.name not in graph.incoming[taker.name]]
     for start in outputs:
         for end in free:
@@ -35,15 +37,15 @@ def connection(content: Content, source: NodeRef, target: NodeRef, types: Types)
     if not free and not graph.reaches(taker.name, giver.name):
         fed = ", ".join(f"{edge.target} by {edge.source}" for edge in graph.edges_into(taker.name))
         raise PortTakenError(f"Every input of {taker.name}{graph.where} is fed already: {fed}. Disconnect one first.")
-    # Of the pairs that do not fit, the first one lets the check of the op say why.
+    # No pair fits: the check of the op reports why, for the first pair.
     return Connect(f"{giver.name}.{outputs[0].name}", f"{taker.name}.{(free or inputs)[0].name}", graph.id)
 
 
 def loose_end(content: Content, types: Types) -> Node | None:
-    """Return the node of the root whose outputs lead nowhere, or None if nothing in it has an output.
+    """Return the node of the root whose outputs are not used, or None if no node has an output.
 
     Raises:
-        GraphError: If there are several, or none is loose.
+        GraphError: If there are several such nodes, or none.
     """
     graph = content.graphs[""]
     giving = [graph.nodes[name] for name in graph.order if output_ports(content, graph.nodes[name], types)]
@@ -61,7 +63,7 @@ def loose_end(content: Content, types: Types) -> Node | None:
 
 
 def edges_between(content: Content, source: NodeRef, target: NodeRef) -> tuple[GraphIndex, list[Edge]]:
-    """Return the edges from one end to another; a bare node stands for all its ports.
+    """Return the edges from one end to another; a bare node means all its ports.
 
     Raises:
         GraphError: If there is none.
@@ -80,25 +82,16 @@ def edges_between(content: Content, source: NodeRef, target: NodeRef) -> tuple[G
     return graph, edges
 
 
-def _outputs(content: Content, graph: GraphIndex, node: Node, named: str, types: Types) -> tuple[Port, ...]:
+def _candidates(
+    content: Content, graph: GraphIndex, node: Node, named: str, types: Types, side: Literal["input", "output"]
+) -> tuple[Port, ...]:
+    """Return the named port of a node, or all ports of one side."""
     if named:
-        return (find_output(content, node, named, types) or Port(name=named),)
-    outputs = output_ports(content, node, types)
-    if not outputs:
-        raise UnknownPortError(_no_ports(graph, node, "output", known=outputs is not None))
-    return outputs
-
-
-def _inputs(content: Content, graph: GraphIndex, node: Node, named: str, types: Types) -> tuple[Port, ...]:
-    if named:
-        end = find_input(content, node, named, types)
-        return (Port(name=named, kind=end.kind if end is not None else "value"),)
-    inputs = input_ports(content, node, types)
-    if not inputs:
-        raise UnknownPortError(_no_ports(graph, node, "input", known=inputs is not None))
-    return inputs
-
-
-def _no_ports(graph: GraphIndex, node: Node, side: str, *, known: bool) -> str:
-    why = f"has no {side}s" if known else f'is of an unregistered type; name the {side}, as in "{node.name}.{side}"'
-    return f"{node.name} ({node.type}){graph.where} {why}."
+        end = (find_input if side == "input" else find_output)(content, node, named, types)
+        return (Port(named, kind=end.kind if end is not None else "value"),)
+    ports = (input_ports if side == "input" else output_ports)(content, node, types)
+    if ports:
+        return ports
+    is_known = ports is not None
+    why = f"has no {side}s" if is_known else f'is of an unregistered type; name the {side}, as in "{node.name}.{side}"'
+    raise UnknownPortError(f"{node.name} ({node.type}){graph.where} {why}.")

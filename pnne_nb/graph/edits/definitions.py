@@ -1,36 +1,29 @@
-"""Copies definitions: into another document with everything that they use, or for a node that needs its own."""
+"""Copies definitions: into another document, with the definitions that they use, or for one node."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec.structs import asdict, replace
+
 from pnne_nb.graph.model.content import Content, GraphIndex
-from pnne_nb.graph.model.node import Node
-from pnne_nb.graph.model.ops import (
-    AddFrame,
-    AddGraph,
-    AddNode,
-    Connect,
-    Op,
-    ResetProperty,
-    SetProperty,
-)
+from pnne_nb.graph.model.node import Node, adding
+from pnne_nb.graph.model.ops import AddFrame, AddGraph, Connect, Op, ResetProperty, SetProperty
 from pnne_nb.graph.schema.names import free_name
 
 
 def graft(source: Content, definition: str, target: Content, within: str, wanted: str = "") -> tuple[list[Op], str]:
-    """Return the ops that add a definition to `target`, and what it is called there.
+    """Return the ops that add a definition to `target`, and its id there.
 
-    A definition that is there already, equal in all it shows, is used as it is; another of the same name is not
-    touched, and the new one gets a free name. The browser pastes by the same rule
-    (``js/src/editor/document/fragment.ts``).
+    An equal definition in `target` is used as it is. A different definition of the same name stays, and the new one gets a
+    free name. The browser pastes by the same rule (``js/src/editor/document/fragment.ts``).
 
     Args:
-        source: Where the definition is.
+        source: The document of the definition.
         definition: Its id.
-        target: Where it is to be.
-        within: The graph in `target` that will show it; it does not end up inside itself.
-        wanted: What it should be called there, instead of its id.
+        target: The document that receives it.
+        within: The graph in `target` that will show it; a definition is never put inside itself.
+        wanted: Its id in `target`, if that should be another one.
     """
     ids: dict[str, str] = {}
     taken = set(target.graphs)
@@ -48,16 +41,16 @@ def graft(source: Content, definition: str, target: Content, within: str, wanted
 
 
 def own_definition(content: Content, graph: GraphIndex, node: Node, definition: str) -> list[Op]:
-    """Return the ops that give a Subgraph node a definition of its own, with a free name, equal to the one it shows.
+    """Return the ops that give a Subgraph node its own copy of its definition, with a free name.
 
-    There are none if no other node shows that. What it shows inside stays shared. The browser does the same
+    There are none if no other node shows the definition. Nested definitions stay shared. The browser does the same
     (``js/src/editor/document/definitions.ts``).
     """
     if len(content.users_of(definition)) < 2:
         return []
     own = free_name(definition, content.graphs)
     ops = _copy(content.graphs[definition], own, {})
-    # Weights can be shared only by nodes that show the same: those that took this one's go on among themselves.
+    # Only nodes that show the same can share weights: those that shared with this one now share among themselves.
     if node.shares is not None:
         ops.append(ResetProperty(node.name, "shares", graph.id))
     heir, *others = [name for name in graph.order if name in graph.sharers.get(node.name, ())] or [""]
@@ -68,7 +61,7 @@ def own_definition(content: Content, graph: GraphIndex, node: Node, definition: 
 
 
 def _inside_out(content: Content, definition: str) -> list[str]:
-    """Return the definition and all that it shows, each after those that it shows itself."""
+    """Return a definition and all definitions inside it, inner ones first."""
     found: dict[str, None] = {}
     pending = [(definition, False)]
     while pending:
@@ -86,19 +79,17 @@ def _copy(graph: GraphIndex, id: str, ids: Mapping[str, str]) -> list[Op]:
     for name in graph.order:
         node = graph.nodes[name]
         properties = {key: value for key, value in _properties(node, ids).items() if key != "shares"}
-        ops.append(AddNode(name, node.type, properties, node.position, id, None, node.origin, node.collapsed))
-    # A node can share only with one that is there.
+        ops.append(replace(adding(node, id), properties=properties))
+    # A node can share only with a node that exists already.
     ops += [
         SetProperty(name, "shares", node.shares, id) for name, node in graph.nodes.items() if node.shares is not None
     ]
     ops += [Connect(edge.source, edge.target, id) for edge in graph.edges.values()]
-    for frame in graph.frames.values():
-        ops.append(AddFrame(frame.name, frame.box, frame.title, frame.text, frame.colour, id))
-    return ops
+    return [*ops, *(AddFrame(**asdict(frame), graph=id) for frame in graph.frames.values())]
 
 
 def _reads(graph: GraphIndex, ids: Mapping[str, str]) -> object:
-    """Return what a definition computes, as something to compare; where its nodes stand does not matter."""
+    """Return the nodes and edges of a definition for a comparison, without the places of nodes."""
     nodes = [(name, graph.nodes[name].type, _properties(graph.nodes[name], ids)) for name in graph.order]
     return nodes, sorted(graph.edges.values())
 

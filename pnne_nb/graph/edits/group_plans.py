@@ -1,38 +1,28 @@
-"""Plans the ops that move nodes into a nested graph, and those that put them back."""
+"""Plans the ops that move nodes into a nested graph, and those that move them back."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import asdict, replace
 
 from pnne_nb.errors import CycleError, GraphError
-from pnne_nb.graph.edits.gaps import Moves, closed_gap, extent, opened_gap
+from pnne_nb.graph.edits.gaps import Position, closed_gap, opened_gap
 from pnne_nb.graph.model.annotation import Frame, held
-from pnne_nb.graph.model.content import Content, GraphIndex
-from pnne_nb.graph.model.node import Edge, Node, split_port
-from pnne_nb.graph.model.ops import (
-    AddFrame,
-    AddGraph,
-    AddNode,
-    Connect,
-    Op,
-    RemoveFrame,
-    RemoveGraph,
-    RemoveNode,
-)
+from pnne_nb.graph.model.content import Content, GraphIndex, detour, output_ports
+from pnne_nb.graph.model.node import Edge, Node, adding, split_port
+from pnne_nb.graph.model.ops import AddFrame, AddGraph, AddNode, Connect, Op, RemoveFrame, RemoveGraph, RemoveNode
 from pnne_nb.graph.model.paths import NodeRef, find_node
 from pnne_nb.graph.schema.names import check_name, free_name, numbered
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.structural import INSIDE
 
-Position = tuple[float, float]
-
 _BESIDE = 220.0
 """Pixels between the nodes of a new nested graph and its Input and Output nodes, where edges run right."""
 
 _ABOVE = 140.0
-"""The same where edges run down."""
+"""The same if edges run down."""
 
 
 class GroupPlan(msgspec.Struct, frozen=True):
@@ -40,7 +30,7 @@ class GroupPlan(msgspec.Struct, frozen=True):
 
     Attributes:
         name: The Subgraph node's name.
-        paths: Paths of the nodes that result.
+        paths: Paths of the resulting nodes.
     """
 
     ops: tuple[Op, ...]
@@ -70,7 +60,7 @@ def plan_group(content: Content, refs: Sequence[NodeRef], name: str | None, with
     ops += border.interior(definition, nodes)
     framed = _frames_of(graph, inside)
     for frame in framed:
-        ops += [_frame(frame, frame.name, definition), RemoveFrame(frame.name, graph.id)]
+        ops += [AddFrame(**asdict(frame), graph=definition), RemoveFrame(frame.name, graph.id)]
     ops += [RemoveNode(node.name, graph.id) for node in nodes]
     index = graph.index_of(nodes[0].name)
     others = [frame for frame in graph.frames.values() if frame not in framed]
@@ -111,46 +101,40 @@ def plan_ungroup(content: Content, ref: NodeRef, within: str = "") -> GroupPlan:
     between = (
         edge for edge in inner.edges.values() if {split_port(edge.source)[0], split_port(edge.target)[0]} <= moved
     )
-    across = _runs_right(inner, between)
-    found = extent(nodes, across=across)
-    shift: Position = (0.0, 0.0)
-    moves: Moves = []
-    if block.position is not None and found is not None:
-        start, size = found
-        shift = (block.position[0] - start[0], block.position[1] - start[1])
-        moves = opened_gap(graph, block, size, across=across)
+    shift, moves = opened_gap(graph, block, nodes, across=_runs_right(inner, between))
     ops: list[Op] = [*moves, RemoveNode(block.name, graph.id)]
-    around = block.properties.get(INSIDE.name)  # what is inside it goes on running there
+    around = block.properties.get(INSIDE.name)  # the nodes still run inside these contexts
     for place, node in enumerate(nodes):
-        properties: dict[str, object] = dict(node.properties)
+        added = adding(node, graph.id, index + place)
         if node.shares in names:
-            properties["shares"] = names[node.shares]
+            added.properties["shares"] = names[node.shares]
         if isinstance(around, tuple) and (spec := registry.get(node.type)) is not None and INSIDE in spec.properties:
             own = node.properties.get(INSIDE.name)
-            properties[INSIDE.name] = (*around, *own) if isinstance(own, tuple) else around
+            added.properties[INSIDE.name] = (*around, *own) if isinstance(own, tuple) else around
         position = None if node.position is None else (node.position[0] + shift[0], node.position[1] + shift[1])
-        ops.append(
-            AddNode(
-                names[node.name], node.type, properties, position, graph.id, index + place, node.origin, node.collapsed
-            )
-        )
+        ops.append(replace(added, name=names[node.name], position=position))
     taken = set(graph.frames)
-    ops += [_frame(inner.frames[name], _claim(name, taken), graph.id, shift) for name in sorted(inner.frames)]
+    for name in sorted(inner.frames):
+        left, top, width, height = inner.frames[name].box
+        frame = replace(
+            inner.frames[name], name=_claim(name, taken), box=(left + shift[0], top + shift[1], width, height)
+        )
+        ops.append(AddFrame(**asdict(frame), graph=graph.id))
     ops += [Connect(edge.source, edge.target, graph.id) for edge in _rejoined(graph, block.name, inner, names)]
     if len(content.users_of(inner.id)) == 1:
-        # `discarding` looks at the document as it is before these ops, so the one user is this block.
+        # `discarding` reads the document before these ops: this block is its one user.
         ops += discarding(content, inner.id, users=1, emptied=True)
     return GroupPlan(tuple(ops), block.name, tuple(prefix + names[node.name] for node in nodes))
 
 
 def discarding(content: Content, definition: str, users: int = 0, *, emptied: bool = False) -> list[Op]:
-    """Return the ops that remove a definition which at most `users` nodes show, and what only it showed.
+    """Return the ops that remove a definition with at most `users` users, and the definitions that only it showed.
 
     Args:
         content: The document.
-        definition: The definition to remove; nothing is done if more nodes show it.
-        users: How many uses of it do not count.
-        emptied: Whether the graphs that it shows go on being shown, because its nodes have moved elsewhere.
+        definition: The definition to remove; it stays if more nodes show it.
+        users: The number of uses that do not count.
+        emptied: Whether its nodes have moved elsewhere, and still show their definitions.
     """
     if len(content.users_of(definition)) > users:
         return []
@@ -170,7 +154,7 @@ def discarding(content: Content, definition: str, users: int = 0, *, emptied: bo
 
 
 class _Border:
-    """The edges between a group and the rest, and the ports that they become."""
+    """The edges between a group and the rest, and the ports for them."""
 
     def __init__(self, content: Content, graph: GraphIndex, nodes: Iterable[Node], inside: set[str]) -> None:
         self.internal: list[Edge] = []
@@ -180,7 +164,8 @@ class _Border:
         self.outputs: dict[str, str] = {}  # inner source -> name of the Output node
         taken = set(inside)
         for node in nodes:
-            for edge in sorted(graph.edges_into(node.name), key=lambda edge: _port_order(graph, edge)):
+            for key in sorted(graph.incoming[node.name].values()):
+                edge = graph.edges[key]
                 if split_port(edge.source)[0] in inside:
                     self.internal.append(edge)
                     continue
@@ -194,30 +179,21 @@ class _Border:
                     if edge.source not in self.outputs:
                         self.outputs[edge.source] = _claim("output", taken)
         for node in nodes:
-            # What nothing takes yet is a result: without an Output, nobody outside could connect it any more.
-            port = _first_output(content, node)
-            if port is not None and not any(graph.edges_out_of(node.name)):
-                self.outputs[f"{node.name}.{port}"] = _claim("output", taken)
+            # An unused output is a result: without an Output node, it could not be connected from outside.
+            ports = output_ports(content, node, registry)
+            if ports and not any(graph.edges_out_of(node.name)):
+                self.outputs[f"{node.name}.{ports[0].name}"] = _claim("output", taken)
         self._across = _runs_right(graph, graph.edges.values())
 
     def interior(self, definition: str, nodes: list[Node]) -> list[Op]:
         """Return the ops that fill the new definition."""
+        takers: dict[str, str] = {}
+        for edge in self.entering:
+            takers.setdefault(self.inputs[edge.source], split_port(edge.target)[0])
         ops: list[Op] = []
-        for name, position in self._row(self._takers(), nodes, -1):
+        for name, position in self._row(takers, nodes, -1):
             ops.append(AddNode(name, "Input", {}, position, definition))
-        ops += [
-            AddNode(
-                node.name,
-                node.type,
-                dict(node.properties),
-                node.position,
-                definition,
-                None,
-                node.origin,
-                node.collapsed,
-            )
-            for node in nodes
-        ]
+        ops += [adding(node, definition) for node in nodes]
         givers = {name: split_port(source)[0] for source, name in self.outputs.items()}
         for name, position in self._row(givers, nodes, 1):
             ops.append(AddNode(name, "Output", {}, position, definition))
@@ -226,19 +202,12 @@ class _Border:
         ops += [Connect(source, f"{name}.input", definition) for source, name in self.outputs.items()]
         return ops
 
-    def _takers(self) -> dict[str, str]:
-        """Return the first node that takes each Input."""
-        takers: dict[str, str] = {}
-        for edge in self.entering:
-            takers.setdefault(self.inputs[edge.source], split_port(edge.target)[0])
-        return takers
-
     def _row(
         self, neighbours: Mapping[str, str], nodes: list[Node], side: int
     ) -> Iterator[tuple[str, Position | None]]:
         """Yield names with their places in a row across the edges: before the nodes (side -1), or after them (1).
 
-        They stand in the order of the nodes that they are connected to, so that their edges do not cross.
+        They are in the order of their neighbours, so that their edges do not cross.
         """
         placed = {node.name: node.position for node in nodes if node.position is not None}
         along = 0 if self._across else 1
@@ -256,16 +225,8 @@ class _Border:
             yield name, (end, aside) if self._across else (aside, end)
 
 
-def _first_output(content: Content, node: Node) -> str | None:
-    if node.definition is not None:
-        inner = content.graphs[node.definition]
-        return next((name for name in inner.order if inner.nodes[name].type == "Output"), None)
-    spec = registry.get(node.type)
-    return spec.outputs[0].name if spec is not None and spec.outputs else None
-
-
 def _runs_right(graph: GraphIndex, edges: Iterable[Edge]) -> bool:
-    """Return whether edges lead further to the right than down."""
+    """Return whether edges go further right than down."""
     right = down = 0.0
     for edge in edges:
         start, end = (graph.nodes[split_port(port)[0]].position for port in (edge.source, edge.target))
@@ -276,16 +237,10 @@ def _runs_right(graph: GraphIndex, edges: Iterable[Edge]) -> bool:
 
 
 def _frames_of(graph: GraphIndex, nodes: set[str]) -> list[Frame]:
-    """Return the frames in which some of the nodes stand and no others."""
-    centres = {name: node.position for name, node in graph.nodes.items() if node.position is not None}
+    """Return the frames that contain some of the nodes and no others."""
+    centres = graph.places()
     found = [(graph.frames[name], held(graph.frames[name], centres, ()).nodes) for name in sorted(graph.frames)]
     return [frame for frame, inside in found if inside and nodes.issuperset(inside)]
-
-
-def _frame(frame: Frame, name: str, graph: str, shift: Position = (0.0, 0.0)) -> AddFrame:
-    left, top, width, height = frame.box
-    box = (left + shift[0], top + shift[1], width, height)
-    return AddFrame(name, box, frame.title, frame.text, frame.colour, graph)
 
 
 def _refuse_border_crossers(graph: GraphIndex, nodes: Iterable[Node], inside: set[str]) -> None:
@@ -297,20 +252,9 @@ def _refuse_border_crossers(graph: GraphIndex, nodes: Iterable[Node], inside: se
         for sharer, owner in pairs:
             if (sharer in inside) != (owner in inside):
                 raise GraphError(f"{sharer} shares the module of {owner}: group both or neither.")
-    outside = {split_port(e.target)[0] for name in inside for e in graph.edges_out_of(name)} - inside
-    seen: set[str] = set()
-    pending = list(outside)
-    while pending:
-        name = pending.pop()
-        if name in inside:
-            continue
-        for edge in graph.edges_out_of(name):
-            follower = split_port(edge.target)[0]
-            if follower in inside:
-                raise CycleError(f"A path leaves the group and comes back through {name!r}: group that too.")
-            if follower not in seen:
-                seen.add(follower)
-                pending.append(follower)
+    on_the_way = detour(inside, lambda name: [split_port(edge.target)[0] for edge in graph.edges_out_of(name)])
+    if on_the_way is not None:
+        raise CycleError(f"A path leaves the group and comes back through {on_the_way!r}: group that too.")
 
 
 def _rejoined(graph: GraphIndex, block: str, inner: GraphIndex, names: dict[str, str]) -> list[Edge]:
@@ -333,13 +277,8 @@ def _free_names(graph: GraphIndex, block: str, nodes: Iterable[Node]) -> dict[st
     taken = set(graph.nodes) - {block}
     names: dict[str, str] = {}
     for node in nodes:
-        names[node.name] = free_name(node.name if node.name not in taken else f"{block}_{node.name}"[:90], taken)
-        taken.add(names[node.name])
+        names[node.name] = _claim(node.name if node.name not in taken else f"{block}_{node.name}"[:90], taken)
     return names
-
-
-def _port_order(graph: GraphIndex, edge: Edge) -> int:
-    return graph.incoming[split_port(edge.target)[0]][split_port(edge.target)[1]]
 
 
 def _claim(name: str, taken: set[str]) -> str:

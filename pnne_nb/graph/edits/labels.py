@@ -1,77 +1,62 @@
-"""Says in words what ops do, for undo, redo and screen readers."""
+"""Labels ops in words, for undo, redo and screen readers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import assert_never
+from typing import Final
 
 from pnne_nb.errors import shown
 from pnne_nb.graph.model import ops
 from pnne_nb.graph.model.node import split_port
 from pnne_nb.graph.model.ops import Op
 
-_MANY = {
-    ops.AddNode: "Add {} nodes",
-    ops.RemoveNode: "Remove {} nodes",
-    ops.RenameNode: "Rename {} nodes",
-    ops.SetProperty: "Set {} properties",
-    ops.ResetProperty: "Reset {} properties",
-    ops.MoveNode: "Move {} nodes",
-    ops.CollapseNode: "Collapse {} nodes",
-    ops.SetOrigin: "Mark {} nodes",
-    ops.Connect: "Connect {} ports",
-    ops.Disconnect: "Remove {} edges",
+_LABELS: Final[dict[type[Op], tuple[str, str]]] = {
+    ops.AddNode: ("Add {name}", "Add {} nodes"),
+    ops.RemoveNode: ("Remove {name}", "Remove {} nodes"),
+    ops.RenameNode: ("Rename {name} to {new_name}", "Rename {} nodes"),
+    ops.SetProperty: ("Set {node}.{property} to {value}", "Set {} properties"),
+    ops.ResetProperty: ("Reset {node}.{property}", "Reset {} properties"),
+    ops.MoveNode: ("Move {name}", "Move {} nodes"),
+    ops.CollapseNode: ("{verb} {name}", "Collapse {} nodes"),
+    ops.SetOrigin: ("Mark {name}", "Mark {} nodes"),
+    ops.Connect: ("Connect {source} → {target}", "Connect {} ports"),
+    ops.Disconnect: ("Disconnect {source} → {target}", "Remove {} edges"),
+    ops.AddGraph: ("Add definition {graph}", ""),
+    ops.RemoveGraph: ("Remove definition {graph}", ""),
+    ops.AddFrame: ("Frame {title}", ""),
+    ops.ChangeFrame: ("Change frame {name}", ""),
+    ops.RemoveFrame: ("Remove frame {name}", ""),
+    ops.RenameDocument: ("Name the graph {name}", ""),
 }
+"""The label of one op, and that of several of its kind; without one, the first op is named."""
 
 
 def label_of(done: Sequence[Op]) -> str:
-    """Describe a transaction, e.g. ``"Connect conv1 → relu1"`` or ``"Move 3 nodes"``."""
+    """Return the label of a transaction, e.g. ``"Connect conv1 → relu1"`` or ``"Move 3 nodes"``."""
     if len(done) == 1:
         return _one(done[0])
     # What a gesture is about: the nodes it adds or removes rather than the edges that come along.
     for leading in (ops.AddNode, ops.RemoveNode):
         found = [op for op in done if isinstance(op, leading)]
         if found and not any(isinstance(op, ops.AddNode) for op in done if leading is ops.RemoveNode):
-            return _one(found[0]) if len(found) == 1 else _MANY[leading].format(len(found))
+            return _one(found[0]) if len(found) == 1 else _LABELS[leading][1].format(len(found))
     kinds = {type(op) for op in done}
-    if len(kinds) == 1 and (many := _MANY.get(type(done[0]))):
+    if len(kinds) == 1 and (many := _LABELS[kinds.pop()][1]):
         return many.format(len(done))
     return f"{_one(done[0])} and {len(done) - 1} more" if done else "Nothing"
 
 
-def _one(op: Op) -> str:  # noqa: PLR0911  one case for each op
+def _one(op: Op) -> str:
+    words = {field: getattr(op, field) for field in op.__struct_fields__}
     match op:
-        case ops.AddNode():
-            return f"Add {op.name}"
-        case ops.RemoveNode():
-            return f"Remove {op.name}"
-        case ops.RenameNode():
-            return f"Rename {op.name} to {op.new_name}"
         case ops.SetProperty():
-            return f"Set {op.node}.{op.property} to {shown(op.value, 40)}"
-        case ops.ResetProperty():
-            return f"Reset {op.node}.{op.property}"
-        case ops.MoveNode():
-            return f"Move {op.name}"
+            words["value"] = shown(op.value, 40)
         case ops.CollapseNode():
-            return f"{'Collapse' if op.collapsed else 'Expand'} {op.name}"
-        case ops.SetOrigin():
-            return f"Mark {op.name}"
-        case ops.Connect():
-            return f"Connect {split_port(op.source)[0]} → {split_port(op.target)[0]}"
-        case ops.Disconnect():
-            return f"Disconnect {split_port(op.source)[0]} → {split_port(op.target)[0]}"
-        case ops.AddGraph():
-            return f"Add definition {op.graph}"
-        case ops.RemoveGraph():
-            return f"Remove definition {op.graph}"
+            words["verb"] = "Collapse" if op.collapsed else "Expand"
+        case ops.Connect() | ops.Disconnect():
+            words |= {"source": split_port(op.source)[0], "target": split_port(op.target)[0]}
         case ops.AddFrame():
-            return f"Frame {op.title or op.name}"
-        case ops.ChangeFrame():
-            return f"Change frame {op.name}"
-        case ops.RemoveFrame():
-            return f"Remove frame {op.name}"
-        case ops.RenameDocument():
-            return f"Name the graph {op.name}"
+            words["title"] = op.title or op.name
         case _:
-            assert_never(op)
+            pass
+    return _LABELS[type(op)][0].format_map(words)

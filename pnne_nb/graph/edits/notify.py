@@ -1,4 +1,4 @@
-"""Tells observers what was committed, in order."""
+"""Notifies observers of committed transactions, in order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 @final
 class Delivery:
-    """Observers, and the transactions that they are still to be told.
+    """The observers, and the transactions that are still to be delivered.
 
     Args:
         describe: Names the document in the log.
@@ -41,17 +41,17 @@ class Delivery:
         end = self._observers.add(observer)
 
         def unsubscribe() -> None:
-            with self._lock:  # not while another thread is telling
+            with self._lock:  # not while another thread delivers
                 end()
 
         return unsubscribe
 
     def add(self, done: Transaction) -> None:
-        """Have `done` told when `deliver` is called next."""
+        """Keep `done` for the next `deliver`."""
         self._pending.append(done)
 
     def deliver(self) -> None:
-        """Tell what is pending, unless somebody is already at it.
+        """Deliver pending transactions, unless another call is already doing so.
 
         One thread delivers at a time, so that every observer sees the versions in order.
         """
@@ -65,7 +65,7 @@ class Delivery:
                     for observer in self._observers:
                         try:
                             observer(done)
-                        except Exception:  # noqa: BLE001  # whatever it is: the change is made, and others wait to be told
+                        except Exception:  # noqa: BLE001  # any error: the change is made, and other observers are waiting
                             _log.exception("An observer of %s failed at version %d", self._describe(), done.version)
             finally:
                 self._delivering = False

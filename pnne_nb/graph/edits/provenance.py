@@ -1,7 +1,7 @@
 """Decides which proofs of imported nodes a change invalidates.
 
-A node that was proved equal to its original was so with the properties that it had, fed as it was, with what was
-inside it. A change of one of these leaves the proof ``"edited"``; undo brings it back.
+The proof that a node equals its original holds for its properties, its inputs and its inside at that time. A change of one
+of these makes the proof ``"edited"``; undo restores it.
 """
 
 from __future__ import annotations
@@ -10,62 +10,54 @@ from collections.abc import Sequence
 
 import msgspec
 
+from pnne_nb.graph.model import ops
 from pnne_nb.graph.model.content import Content
 from pnne_nb.graph.model.node import Node, split_port
-from pnne_nb.graph.model.ops import (
-    AddGraph,
-    AddNode,
-    Connect,
-    Disconnect,
-    Op,
-    RemoveNode,
-    RenameNode,
-    ResetProperty,
-    SetOrigin,
-    SetProperty,
-)
+from pnne_nb.graph.model.ops import Op
 from pnne_nb.graph.schema.structural import PROMOTED
 
 _Place = tuple[str, str]
 """The id of a graph, and the name of a node in it."""
 
 
-def disproved(content: Content, done: Sequence[Op], inverses: Sequence[Sequence[Op]]) -> list[SetOrigin]:
-    """Return the ops that mark the imported nodes of which a proof no longer speaks.
+def disproved(content: Content, done: Sequence[Op], inverses: Sequence[Sequence[Op]]) -> list[ops.SetOrigin]:
+    """Return the ops that mark the imported nodes whose proof no longer holds.
 
     Args:
         content: The document after the change.
         done: The ops of the change.
-        inverses: What takes each of them back.
+        inverses: The ops that revert each of them.
     """
     changed: dict[_Place, None] = {}
-    new: set[_Place] = set()
+    new: dict[_Place, None] = {}
     made: set[str] = set()
-    pending: list[str] = []  # graphs in which something else is computed now
+    pending: list[str] = []  # graphs whose computation has changed
     for op, inverse in zip(done, inverses, strict=True):
         match op:
-            case AddGraph(graph):
+            case ops.AddGraph(graph):
                 made.add(graph)
-            case AddNode(name=name, graph=graph):
-                new.add((graph, name))
+            case ops.AddNode(name=name, graph=graph):
+                new[graph, name] = None
                 pending.append(graph)
-            case RemoveNode(_, graph):
+            case ops.RemoveNode(_, graph):
                 pending.append(graph)
                 changed.update(dict.fromkeys(_fed(inverse)))
-            case RenameNode(name, new_name, graph):
+            case ops.RenameNode(name, new_name, graph):
                 for places in (changed, new):
-                    _rename(places, (graph, name), (graph, new_name))
-            case SetProperty(property=PROMOTED.name) | ResetProperty(property=PROMOTED.name):
-                pass  # a matter of looks
-            case SetProperty(node=name, graph=graph) | ResetProperty(node=name, graph=graph):
+                    if (graph, name) in places:
+                        del places[graph, name]
+                        places[graph, new_name] = None
+            case ops.SetProperty(property=PROMOTED.name) | ops.ResetProperty(property=PROMOTED.name):
+                pass  # it changes only the picture
+            case ops.SetProperty(node=name, graph=graph) | ops.ResetProperty(node=name, graph=graph):
                 if op not in inverse and not _shows_the_same(content, op, inverse):
                     changed[graph, name] = None
                 changed.update(dict.fromkeys(_fed(inverse)))
-            case Connect(_, target, graph) | Disconnect(_, target, graph):
+            case ops.Connect(_, target, graph) | ops.Disconnect(_, target, graph):
                 changed[graph, split_port(target)[0]] = None
             case _:
                 pass
-    # What is added comes with its own proof: a node that is pasted, or moved into a group.
+    # An added node has its own proof: it is pasted, or moved into a group.
     pending += [graph for graph, _ in changed]
     marked = {place: None for place in changed if place not in new}
     seen = set(made)
@@ -76,10 +68,10 @@ def disproved(content: Content, done: Sequence[Op], inverses: Sequence[Sequence[
             around = [(user.id, name) for user, name in content.users_of(graph)]
             marked.update(dict.fromkeys(around))
             pending += [user for user, _ in around]
-    found = ((graph, _node(content, graph, name)) for graph, name in marked)
+    found = ((id, holder.nodes.get(name)) for id, name in marked if (holder := content.graphs.get(id)) is not None)
     return [
-        SetOrigin(node.name, msgspec.structs.replace(node.origin, proof="edited"), graph)
-        for graph, node in found
+        ops.SetOrigin(node.name, msgspec.structs.replace(node.origin, proof="edited"), id)
+        for id, node in found
         if node is not None
         and node.type not in ("Input", "Output")
         and node.origin is not None
@@ -88,26 +80,15 @@ def disproved(content: Content, done: Sequence[Op], inverses: Sequence[Sequence[
 
 
 def _fed(inverse: Sequence[Op]) -> list[_Place]:
-    """Return the nodes that an op took an edge from."""
-    return [(op.graph, split_port(op.target)[0]) for op in inverse if isinstance(op, Connect)]
+    """Return the nodes that lost an edge."""
+    return [(op.graph, split_port(op.target)[0]) for op in inverse if isinstance(op, ops.Connect)]
 
 
-def _rename(places: dict[_Place, None] | set[_Place], old: _Place, name: _Place) -> None:
-    if old not in places:
-        return
-    if isinstance(places, set):
-        places.discard(old)
-        places.add(name)
-    else:
-        del places[old]
-        places[name] = None
-
-
-def _shows_the_same(content: Content, op: SetProperty | ResetProperty, inverse: Sequence[Op]) -> bool:
-    """Return whether a block has got a definition of its own that is a copy of the one that it had."""
-    if not isinstance(op, SetProperty) or op.property != "definition":
+def _shows_the_same(content: Content, op: ops.SetProperty | ops.ResetProperty, inverse: Sequence[Op]) -> bool:
+    """Return whether a block now shows a copy of the definition that it showed before."""
+    if not isinstance(op, ops.SetProperty) or op.property != "definition":
         return False
-    before = next((other.value for other in inverse if isinstance(other, SetProperty)), None)
+    before = next((other.value for other in inverse if isinstance(other, ops.SetProperty)), None)
     if not isinstance(before, str) or before not in content.graphs:
         return False
     old, new = content.graphs[before], content.graphs[str(op.value)]
@@ -118,8 +99,3 @@ def _shows_the_same(content: Content, op: SetProperty | ResetProperty, inverse: 
 
 def _what(node: Node) -> tuple[object, ...]:
     return node.name, node.type, dict(node.properties), node.origin
-
-
-def _node(content: Content, graph: str, name: str) -> Node | None:
-    found = content.graphs.get(graph)
-    return None if found is None else found.nodes.get(name)

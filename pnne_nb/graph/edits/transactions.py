@@ -1,6 +1,6 @@
-"""Changes a document by transactions: staged, committed whole or not at all, numbered, and undone.
+"""Changes a document by transactions, which are staged, committed as a whole or not at all, numbered, and undone.
 
-Every change goes through a `Ledger`, under its lock; there is no other way to change a document's content.
+Every change of a document's content goes through its `Ledger`, under its lock.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import NoneType
-from typing import final
+from typing import Final, Literal, final
+
+import msgspec
 
 from pnne_nb.errors import GraphError, StaleVersionError, expect, shown, together
 from pnne_nb.graph.edits.apply import apply_op
 from pnne_nb.graph.edits.labels import label_of
 from pnne_nb.graph.edits.notify import Delivery
 from pnne_nb.graph.edits.provenance import disproved
-from pnne_nb.graph.edits.undo_stack import Step, UndoStack
 from pnne_nb.graph.model.content import Content
 from pnne_nb.graph.model.node import Transaction
 from pnne_nb.graph.model.ops import Op, SetProperty
@@ -25,26 +26,37 @@ from pnne_nb.process.fork import fork_safe
 
 
 @final
+class Step(msgspec.Struct, frozen=True):
+    """One undoable change: its ops, and those that revert it, in the order in which to apply them."""
+
+    label: str
+    ops: tuple[Op, ...]
+    inverse: tuple[Op, ...]
+
+
+@final
 class Ledger:
     """The changes of one document.
 
     Attributes:
-        content: What the document holds now.
+        content: The current content of the document.
         version: Rises by one with every committed change.
-        history: What can be taken back, and brought back.
+        done: Steps that undo can revert, the oldest first.
+        undone: Steps that redo can apply again, the next one last. A new step clears them.
         lock: Held during every change; reentrant.
-        delivery: Who is told.
+        delivery: The observers.
 
     Args:
-        content: What the document holds at first.
+        content: The initial content of the document.
         types: The catalogue to check against.
-        describe: Names the document in the log.
+        describe: Returns the name of the document for the log.
     """
 
     def __init__(self, content: Content, types: Types, describe: Callable[[], str]) -> None:
         self.content = content
         self.version = 0
-        self.history = UndoStack()
+        self.done: Final[list[Step]] = []
+        self.undone: Final[list[Step]] = []
         self.lock = fork_safe(threading.RLock())
         self.delivery = Delivery(describe)
         self._types = types
@@ -58,11 +70,21 @@ class Ledger:
         """Whether the calling thread is inside a `transaction`."""
         return self._owner == threading.get_ident()
 
+    @property
+    def undo_label(self) -> str | None:
+        """Label of the step that undo would revert, or None."""
+        return self.done[-1].label if self.done else None
+
+    @property
+    def redo_label(self) -> str | None:
+        """Label of the step that redo would apply again, or None."""
+        return self.undone[-1].label if self.undone else None
+
     @contextmanager
     def editing(self) -> Iterator[None]:
-        """Hold the lock; when the outermost edit of this thread has let go of it, tell the observers.
+        """Hold the lock, and notify the observers when the outermost edit of this thread has released it.
 
-        Never with the lock held: an observer in another thread may be waiting for it.
+        Observers are not called with the lock held: an observer in another thread may be waiting for it.
         """
         try:
             with self.lock:
@@ -78,7 +100,7 @@ class Ledger:
 
     @contextmanager
     def asked_by(self, client: str | None, request: int | None) -> Iterator[None]:
-        """Have what is committed in the ``with`` block say who asked. See `NodeGraph.asked_by`."""
+        """Note the client and the request in the transactions of the ``with`` block. See `NodeGraph.asked_by`."""
         with self.editing():
             outer, self._asker = self._asker, (client, request)
             try:
@@ -97,8 +119,8 @@ class Ledger:
     ) -> Transaction:
         """Apply ops, all of them or none; only while `editing`. See `NodeGraph.apply`.
 
-        With `keeps_proofs`, the same is computed after it, however it looks: nodes move into a group, or out of it.
-        Without `undoable`, it is no step of undo: it must change only what no other op restores, such as places.
+        With `keeps_proofs`, the ops do not change what is computed: nodes move into a group, or out of it.
+        Without `undoable`, undo skips them: they must change only what no other op restores, such as places.
         """
         expect(base, (int, NoneType), "base", "a version of the document")
         if base is not None and base > self.version:
@@ -113,12 +135,12 @@ class Ledger:
         if not step.ops:
             return self._transaction(step.ops, step.label)
         if undoable:
-            self.history.record(step)
+            self._record(step)
         return self._commit(step.ops, step.label)
 
     @contextmanager
     def transaction(self, label: str) -> Iterator[None]:
-        """Make one change of all changes in the ``with`` block. See `NodeGraph.transaction`."""
+        """Combine the changes in the ``with`` block to one. See `NodeGraph.transaction`."""
         with self.editing():
             steps: list[Step] = []
             outer, self._staged = self._staged, steps
@@ -140,26 +162,33 @@ class Ledger:
             if outer is not None:
                 outer.append(whole)
                 return
-            self.history.record(whole)
+            self._record(whole)
             self._commit(whole.ops, whole.label)
 
     def undo(self) -> Transaction:
-        """Take back the last change. See `NodeGraph.undo`."""
-        with self.editing():
-            self._refuse_inside_transaction("undo")
-            step = self.history.last_done()
-            self._take_back(step.inverse)
-            self.history.took_back()
-            return self._commit(step.inverse, f"Undo: {step.label}")
+        """Revert the last change. See `NodeGraph.undo`."""
+        return self._restore("undo", self.done, self.undone)
 
     def redo(self) -> Transaction:
-        """Bring back the change that was taken back last. See `NodeGraph.redo`."""
+        """Apply the change again that was reverted last. See `NodeGraph.redo`."""
+        return self._restore("redo", self.undone, self.done)
+
+    def _record(self, step: Step) -> None:
+        self.done.append(step)
+        self.undone.clear()
+
+    def _restore(self, verb: Literal["undo", "redo"], steps: list[Step], others: list[Step]) -> Transaction:
+        """Undo or redo the last of `steps`, and move it to the `others`."""
         with self.editing():
-            self._refuse_inside_transaction("redo")
-            step = self.history.last_undone()
-            self._take_back(step.ops)
-            self.history.brought_back()
-            return self._commit(step.ops, f"Redo: {step.label}")
+            if self._staged is not None:
+                raise GraphError(f"{verb} is not possible inside a transaction; leave the with block first.")
+            if not steps:
+                raise GraphError(f"There is nothing to {verb}.")
+            step = steps[-1]
+            ops = step.inverse if verb == "undo" else step.ops
+            self._take_back(ops)
+            others.append(steps.pop())
+            return self._commit(ops, f"{verb.capitalize()}: {step.label}")
 
     def _stage(self, ops: Iterable[Op], label: str, *, keeps_proofs: bool) -> Step:
         done: list[Op] = []
@@ -167,7 +196,7 @@ class Ledger:
         faults: list[GraphError] = []
         try:
             for op in ops:
-                # After a refused value, the other values are looked at too; anything else may fail for want of it.
+                # After a refused value, the other values are checked too; other ops may depend on it.
                 if faults and not isinstance(op, SetProperty):
                     break
                 expect(op, Op, "An op", "one of pnne_nb.graph.model.ops")
@@ -199,13 +228,8 @@ class Ledger:
         return done
 
     def _transaction(self, ops: tuple[Op, ...], label: str) -> Transaction:
-        history = self.history
-        return Transaction(self.version, ops, label, *self._asker, history.undo_label, history.redo_label)
+        return Transaction(self.version, ops, label, *self._asker, self.undo_label, self.redo_label)
 
     def _take_back(self, ops: Iterable[Op]) -> None:
         for op in ops:
             apply_op(self.content, op, restoring=True)
-
-    def _refuse_inside_transaction(self, verb: str) -> None:
-        if self._staged is not None:
-            raise GraphError(f"{verb} is not possible inside a transaction; leave the with block first.")

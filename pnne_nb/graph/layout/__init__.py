@@ -1,14 +1,8 @@
 """A layered layout: edges run one way, cross little, and the main paths are straight.
 
-Pure arithmetic on sizes and edges; neither the document nor the browser appears here. Deterministic: equal
-graphs get equal pictures, and a small edit moves little, because ties are broken by the order of nodes.
+The layout is deterministic: equal graphs get equal pictures. A small edit moves little, because ties are broken by the order
+of nodes.
 
-The steps are Sugiyama's: ranks by longest path, chains of dummy vertices through the ranks that an edge
-skips, sweeps of barycentres against crossings, and coordinates that keep chosen paths straight.
+The steps are Sugiyama's: ranks by longest path, chains of dummy vertices through the ranks that an edge skips, sweeps of
+barycentres against crossings, and coordinates that keep chosen paths straight.
 """
-
-from __future__ import annotations
-
-from pnne_nb.graph.layout.layered import RANK_GAP, Direction, LayeredEdge, Size, arrange
-
-__all__ = ["RANK_GAP", "Direction", "LayeredEdge", "Size", "arrange"]

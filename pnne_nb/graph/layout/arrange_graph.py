@@ -1,23 +1,25 @@
-"""Arranges one graph of a document automatically, and returns the ops that do it.
+"""Arranges one graph of a document automatically, and returns the ops for it.
 
-A frame keeps what stands in it: its nodes are arranged among themselves, and the frame as a whole among the rest.
+A frame keeps its contents: its nodes are arranged among themselves, and the frame as a whole among the other nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from pnne_nb.graph.layout import RANK_GAP, Direction, LayeredEdge, Size, arrange
 from pnne_nb.graph.layout.cards import faces
 from pnne_nb.graph.layout.columns import CELL, Cell, columns, fitting_scale
 from pnne_nb.graph.layout.folds import closed
 from pnne_nb.graph.layout.geometry import HEADER_HEIGHT, SUMMARY_HEIGHT, WIDTH, Geometry, Point, runs_right
 from pnne_nb.graph.layout.inlining import Inlining, inlining
+from pnne_nb.graph.layout.layered import RANK_GAP, Direction, LayeredEdge, Size, arrange
 from pnne_nb.graph.model.annotation import Box, Frame, around, held
-from pnne_nb.graph.model.content import Content, GraphIndex, topological_order
+from pnne_nb.graph.model.content import Content, GraphIndex, detour, topological_order
 from pnne_nb.graph.model.node import split_port
 from pnne_nb.graph.model.ops import ChangeFrame, MoveNode
 from pnne_nb.graph.model.repeats import Run
@@ -25,25 +27,25 @@ from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.graph.storage.json_format import DocumentState
 
 _ROW = HEADER_HEIGHT + SUMMARY_HEIGHT + 44.0
-"""From one node beside the drawing to the next below it."""
+"""Pixels from one node beside the drawing to the next one below."""
 GAP_RIGHT = 96.0
-"""Pixels between nodes from left to right: the shape stands along the edge, not beside it."""
+"""Pixels between nodes from left to right: the shape is written along the edge, not beside it."""
 
 
 READABLE = 0.82
 """The scale at which the smallest text of a card has nine pixels."""
 _WORTH = 1.15
-"""How much larger a drawing must become to be turned or broken into columns."""
+"""A drawing is turned or broken into columns if it becomes larger by this factor."""
 _MANY = 400
-"""Cards: so many never become largest from left to right."""
+"""Number of cards above which a drawing from left to right is never the largest."""
 
 
 class View(NamedTuple):
-    """What a graph is seen in.
+    """The view of a graph.
 
     Attributes:
         cell: Width and height in pixels.
-        folded: Rows of nodes that are seen as one card each.
+        folded: Rows of nodes that are shown as one card each.
     """
 
     cell: Cell
@@ -54,7 +56,7 @@ CELL_OF_A_NOTEBOOK = View(CELL)
 
 
 class _Drawing(NamedTuple):
-    """A graph's cards as they are arranged in one direction."""
+    """The cards of a graph, arranged in one direction."""
 
     places: Mapping[str, Point]
     boxes: Mapping[str, Box]
@@ -71,31 +73,32 @@ def arrangement(
     values: bool = False,
     view: View = CELL_OF_A_NOTEBOOK,
 ) -> tuple[MoveNode | ChangeFrame, ...]:
-    """Return the ops that arrange a graph; none for a node that already stands where it should.
+    """Return the ops that arrange a graph; none for a node that is already in its place.
 
     Args:
         content: The document; its lock is held.
         graph: Id of the graph.
         types: The catalogue.
-        direction: Where edges run.
-        nodes: The nodes to arrange, where they stand; empty for all, with the frames.
-        values: Whether sizes, constants and steps of an expression are drawn as nodes. Otherwise they are placed
-            beside the drawing, out of the way of the cards that they are written on.
-        view: Where the drawing is to fit, for ``"auto"`` and ``"columns"``.
+        direction: The direction of edges.
+        nodes: The nodes to arrange, around their present places; empty for all, with the frames.
+        values: Whether sizes, constants and steps of an expression have their own cards. Otherwise they are written on other
+            cards, and placed beside the drawing.
+        view: The view that the drawing should fit into, for ``"auto"`` and ``"columns"``.
 
     Raises:
         GraphError: If there is no such graph.
     """
     index = content.require(graph)
     inlined = Inlining() if values else inlining(index)
+    draw = partial(_drawing, content, index, types, inlined, view.cell)
     if nodes:
         chosen = frozenset(inlined.heads.get(name, name) for name in nodes)
         if direction == "auto":
-            direction = "right" if drawn_right(index, _centres(index, chosen)) else "down"
-        drawing = _drawing(content, index, types, inlined, direction, view.cell, chosen)
-        places, boxes = _where_they_stood(drawing.places, _centres(index, drawing.places)), dict[str, Box]()
+            direction = "right" if drawn_right(index, chosen) else "down"
+        drawing = draw(direction, chosen)
+        places, boxes = _where_they_stood(drawing.places, index.places(drawing.places)), dict[str, Box]()
     else:
-        drawing = _chosen(content, index, types, inlined, direction, view)
+        drawing = _largest(draw, index, view) if direction == "auto" else draw(direction)
         places, boxes = dict(drawing.places), dict(drawing.boxes)
         places |= _beside(index, places, drawing.sizes, inlined)
     moves = [
@@ -107,12 +110,8 @@ def arrangement(
     return (*moves, *frames)
 
 
-def _centres(index: GraphIndex, names: Collection[str]) -> dict[str, Point]:
-    return {name: place for name in names if (place := index.nodes[name].position) is not None}
-
-
 def _where_they_stood(places: Mapping[str, Point], before: Mapping[str, Point]) -> dict[str, Point]:
-    """Shift an arrangement so that its middle is where it was."""
+    """Shift an arrangement so that its middle stays in its place."""
     if not before:
         return dict(places)
 
@@ -124,35 +123,25 @@ def _where_they_stood(places: Mapping[str, Point], before: Mapping[str, Point]) 
     return {name: (float(round(x + dx)), float(round(y + dy))) for name, (x, y) in places.items()}
 
 
-def _chosen(
-    content: Content,
-    index: GraphIndex,
-    types: Mapping[str, NodeSpec],
-    inlined: Inlining,
-    direction: Direction,
-    view: View,
-) -> _Drawing:
-    """Arrange a graph in a direction, or in the one that makes it largest."""
-    cell = view.cell
-    if direction != "auto":
-        return _drawing(content, index, types, inlined, direction, cell)
+def _largest(draw: Callable[[Direction], _Drawing], index: GraphIndex, view: View) -> _Drawing:
+    """Arrange a graph down if it can be read so, or in the direction that makes it largest."""
     runs = [run for run in view.folded if all(name in index.nodes for name in run)]
-    best = _drawing(content, index, types, inlined, "down", cell)
-    scale = _seen_scale(best, runs, cell)
+    best = draw("down")
+    scale = _seen_scale(best, runs, view.cell)
     if scale >= READABLE:
         return best
     largest = scale * _WORTH
     others: Sequence[Direction] = ("right", "columns") if len(best.places) <= _MANY else ("columns",)
     for other in others:
-        tried = _drawing(content, index, types, inlined, other, cell)
-        scale = _seen_scale(tried, runs, cell)
+        tried = draw(other)
+        scale = _seen_scale(tried, runs, view.cell)
         if scale > largest:
             best, largest = tried, scale
     return best
 
 
 def _seen_scale(drawing: _Drawing, runs: Sequence[Run], cell: Cell) -> float:
-    """Return the scale at which a drawing fits into a cell with each run as one card."""
+    """Return the scale at which a drawing fits into a cell, with each run as one card."""
     drawn = [run for run in runs if drawing.places.keys() >= set(run)]
     places = closed(drawing.places, drawn) if drawn and not drawing.boxes else drawing.places
     return fitting_scale(places, drawing.sizes, cell)
@@ -163,8 +152,8 @@ def _drawing(
     index: GraphIndex,
     types: Mapping[str, NodeSpec],
     inlined: Inlining,
-    direction: Direction,
     cell: Cell,
+    direction: Direction,
     only: Collection[str] = (),
 ) -> _Drawing:
     """Arrange the cards of a graph, or `only` some of them and no frames, in one direction."""
@@ -182,7 +171,7 @@ def _drawing(
     sizes = {name: Size(shape.width, shape.height) for name, shape in shapes.items()}
     framed = {} if only else index.frames
     direct: Direction = "right" if direction == "right" else "down"
-    places, boxes = _arranged(sizes, links, _centres(index, sizes), framed, direct)
+    places, boxes = _arranged(sizes, links, index.places(sizes), framed, direct)
     if direction == "columns" and not framed and places:
         places = columns(places, sizes, links, cell)
     return _Drawing(places, boxes, sizes)
@@ -191,7 +180,7 @@ def _drawing(
 def _beside(
     index: GraphIndex, places: Mapping[str, Point], sizes: Mapping[str, Size], inlined: Inlining
 ) -> dict[str, Point]:
-    """Place nodes that have no card of their own: left of the drawing, about as high as what they lead to."""
+    """Place nodes without their own card: left of the drawing, about as high as their consumers."""
     beside: dict[str, Point] = {}
     if not inlined.hidden and not inlined.chains:
         return beside
@@ -212,8 +201,9 @@ def _beside(
     return beside
 
 
-def drawn_right(index: GraphIndex, places: Mapping[str, Point]) -> bool:
-    """Return whether a graph with nodes at `places` is drawn from left to right; nodes without a place do not count."""
+def drawn_right(index: GraphIndex, nodes: Iterable[str] | None = None) -> bool:
+    """Return whether a graph, or some of its nodes, is drawn from left to right; nodes without a place do not count."""
+    places = index.places(nodes)
     inlined = inlining(index)
     away, heads = inlined.hidden - inlined.picks.keys(), inlined.heads
     pairs = ((inlined.giver(edge.source)[0], split_port(edge.target)[0]) for edge in index.edges.values())
@@ -226,12 +216,12 @@ def drawn_right(index: GraphIndex, places: Mapping[str, Point]) -> bool:
 
 
 def _middle(shape: Geometry) -> float:
-    """Half of the side that ports stand on."""
+    """Return half of the length of the side with the ports."""
     return (shape.height if shape.across else shape.width) / 2
 
 
 def arranged(state: DocumentState, content: Content, types: Mapping[str, NodeSpec]) -> DocumentState:
-    """Return a document's plain data with the places that arranging would give to graphs that have none at all."""
+    """Return a document's plain data, with graphs without any places arranged."""
     graphs = {}
     for id, graph in state.graphs.items():
         if any(node.position is not None for node in graph.nodes):
@@ -247,11 +237,11 @@ def arranged(state: DocumentState, content: Content, types: Mapping[str, NodeSpe
 
 
 class _Whole(NamedTuple):
-    """A frame with what stands in it, which is arranged as one thing.
+    """A node, or a frame with its contents, which is arranged as one node.
 
     Attributes:
-        places: Centres of the nodes in it, from its own centre.
-        boxes: The boxes of the frames in it, itself included, likewise.
+        places: Centres of its nodes, relative to its own centre.
+        boxes: The boxes of its frames, itself included, likewise.
     """
 
     size: Size
@@ -270,19 +260,21 @@ def _arranged(
     wholes: dict[str, _Whole] = {name: _Whole(size, {name: (0.0, 0.0)}, {}) for name, size in sizes.items()}
     inside = dict(centres)
     loose: list[tuple[Frame, tuple[str, ...]]] = []
-    # Inner frames first: a frame that stands in another one is one of its things.
+    # Inner frames first: a frame inside another one is one of its members.
     for frame in sorted(frames.values(), key=lambda frame: (frame.box[2] * frame.box[3], frame.name)):
         members = held(frame, inside, ()).nodes
         if not members:
             continue
-        rest = _outside(links, members)
-        if rest is None:
+        followers = defaultdict[str, list[str]](list)
+        for link in links:
+            followers[link.source].append(link.target)
+        if detour(members, followers.__getitem__) is not None:
             loose.append((frame, tuple(node for member in members for node in wholes[member].places)))
             continue
-        whole, links = _framed(frame, {member: wholes.pop(member) for member in members}, links, rest, direction)
+        whole, links = _framed(frame, {member: wholes.pop(member) for member in members}, links, direction)
         for member in members:
             del inside[member]
-        # No node can be called so.
+        # No node can have this name.
         key = f"frame {frame.name}"
         wholes[key] = whole
         left, top, width, height = frame.box
@@ -299,43 +291,25 @@ def _laid_out(things: Mapping[str, _Whole], links: list[LayeredEdge], direction:
     return arrange(sizes, links, direction, GAP_RIGHT if direction == "right" else RANK_GAP)
 
 
-def _outside(links: list[LayeredEdge], members: tuple[str, ...]) -> set[str] | None:
-    """Return the things that links join to members; None if a path leaves the members and comes back."""
-    inside = set(members)
-    pending = [link.target for link in links if link.source in inside and link.target not in inside]
-    followers: dict[str, list[str]] = {}
-    for link in links:
-        followers.setdefault(link.source, []).append(link.target)
-    seen: set[str] = set()
-    while pending:
-        name = pending.pop()
-        if name in inside:
-            return None
-        if name not in seen:
-            seen.add(name)
-            pending += followers.get(name, ())
-    return inside
-
-
 def _framed(
-    frame: Frame, members: Mapping[str, _Whole], links: list[LayeredEdge], inside: set[str], direction: Direction
+    frame: Frame, members: Mapping[str, _Whole], links: list[LayeredEdge], direction: Direction
 ) -> tuple[_Whole, list[LayeredEdge]]:
-    """Return a frame as one thing, and the links with their ends at it."""
-    own = [link for link in links if link.source in inside and link.target in inside]
+    """Return a frame as one node, and the links with their ends at it."""
+    own = [link for link in links if link.source in members and link.target in members]
     placed = _laid_out(members, own, direction)
     places, boxes = _unpacked(members, placed)
     left, top, width, height = around(_box(placed[name], whole.size) for name, whole in members.items())
     middle = (float(round(left + width / 2)), float(round(top + height / 2)))
-    key = f"frame {frame.name}"
+    across = 0 if direction == "down" else 1
 
     def end(name: str, offset: float) -> tuple[str, float]:
-        shift = placed[name][0] - middle[0] if direction == "down" else placed[name][1] - middle[1]
-        return key, offset + shift
+        if name not in members:
+            return name, offset
+        return f"frame {frame.name}", offset + (placed[name][across] - middle[across])
 
     outer: list[LayeredEdge] = []
     for link in links:
-        source, leaves = end(link.source, link.leaves) if link.source in inside else (link.source, link.leaves)
-        target, arrives = end(link.target, link.arrives) if link.target in inside else (link.target, link.arrives)
+        (source, leaves), (target, arrives) = end(link.source, link.leaves), end(link.target, link.arrives)
         if source != target:
             outer.append(LayeredEdge(source, target, leaves, arrives))
     shifted = {name: (x - middle[0], y - middle[1]) for name, (x, y) in places.items()}

@@ -1,4 +1,4 @@
-"""Describes each card of a graph, for its arrangement and its picture: its text, its size, and where its ports are."""
+"""Describes the cards of a graph, for arrangement and picture: text, size and ports."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ NONE_RESOLVED: Resolved = MappingProxyType({})
 
 
 class Face(NamedTuple):
-    """What a card shows below its name.
+    """The text below the name of a card, and its geometry.
 
     Attributes:
-        told: What it says of its node, in one line.
-        lines: The same as it stands on the card.
-        geometry: Its size and its ports.
-        chain: The nodes that it stands for, its own first, if they are the steps of one expression.
+        told: The text in one line.
+        lines: The text in the lines of the card.
+        geometry: The size and the ports of the card.
+        chain: Its nodes, its own first, if they are the steps of one expression.
     """
 
     told: str
@@ -53,7 +53,7 @@ def faces(
         content: The document, which does not change meanwhile.
         index: The graph.
         types: The catalogue.
-        inlined: What has no card of its own.
+        inlined: The nodes without their own card.
         across: Whether edges run right.
         resolved: Values of properties that are ``"auto"``.
     """
@@ -95,7 +95,7 @@ def faces(
 
 
 def _shown_of(content: Content, block: Node, types: Mapping[str, NodeSpec]) -> list[str]:
-    """Return what a block shows of the nodes inside as its own."""
+    """Return the properties of inner nodes that a block shows."""
     inside = content.graphs.get(block.definition or "")
     nodes = () if inside is None else (inside.nodes[name] for name in inside.order)
     return [text for node in nodes for text in promoted(node, types.get(node.type))]
@@ -104,7 +104,7 @@ def _shown_of(content: Content, block: Node, types: Mapping[str, NodeSpec]) -> l
 def _outputs(
     content: Content, index: GraphIndex, node: Node, types: Mapping[str, NodeSpec], inlined: Inlining
 ) -> list[str]:
-    # Outputs in use that the type does not declare: an unregistered type's, or those of other settings.
+    # Used outputs that the type does not declare: those of an unregistered type, or of other settings.
     declared = [port.name for port in output_ports(content, node, types) or ()]
     edges = index.edges_out_of(node.name)
     picks = {name for edge in edges if (name := split_port(edge.target)[0]) in inlined.picks}

@@ -1,4 +1,4 @@
-"""Breaks a long drawing that runs down into columns side by side, as a newspaper does, so that all of it can be read."""
+"""Breaks a long drawing that runs down into columns side by side, like a newspaper."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from pnne_nb.graph.layout.geometry import Point
 from pnne_nb.graph.layout.layered import LayeredEdge, Size
 
 Cell: TypeAlias = tuple[float, float]
-"""Width and height in pixels of what is seen of a graph."""
+"""Width and height of a view in pixels."""
 CELL: Cell = (780.0, 480.0)
-"""What a cell of a notebook shows."""
+"""The view in a cell of a notebook."""
 MOST = 24
-"""Columns."""
+"""Largest number of columns."""
 GAP = 72.0
-"""Pixels between columns: an edge to the next one rises there."""
+"""Pixels between columns: an edge to the next column rises there."""
 EASY_GAP = 160.0
-"""Pixels between columns that have room."""
+"""Pixels between columns if there is room."""
 WIDEST_GAP = 400.0
-"""The same where there is still room when what stands side by side in a column is apart as far as it may be."""
+"""The same if there is still room after the nodes of each row are spread."""
 STRETCH = 1.5
-"""How much farther apart rows may stand that have room."""
+"""Largest factor of the distance of rows, if there is room."""
 SPREAD = 1.4
-"""How much farther apart nodes of a row may stand that have room."""
+"""Largest factor of the distance of the nodes of a row, if there is room."""
 
 
 def columns(
     places: Mapping[str, Point], sizes: Mapping[str, Size], links: Sequence[LayeredEdge], cell: Cell = CELL
 ) -> dict[str, Point]:
-    """Return the centres of nodes in as many columns as make them largest in a cell.
+    """Return the centres of nodes in the number of columns that makes them largest in a cell.
 
-    A column ends where few edges go on, near where it should; those that do lead to the head of the next one. Room
-    that is left beside or below them goes between them.
+    A column ends where few edges continue, near its regular length; these edges lead to the head of the next column. Unused
+    room beside or below the columns is distributed between them.
 
     Args:
         places: Centres in a drawing that runs down.
-        sizes: Of the nodes.
+        sizes: Sizes of the nodes.
         links: Edges between them.
-        cell: Where the drawing is to fit.
+        cell: The view that the drawing should fit into.
     """
     rows = _rows(places, sizes)
     crossing = _crossing(rows, links)
@@ -54,7 +54,7 @@ def columns(
 def _filling(
     parts: Sequence[Sequence[str]], places: Mapping[str, Point], sizes: Mapping[str, Size], cell: Cell
 ) -> dict[str, Point]:
-    """Place columns side by side, as far from each other as the cell has room at their scale."""
+    """Place columns side by side, with distances that fill the cell at their scale."""
     west, north, east, south = _box(list(places), _side_by_side(parts, places, sizes), sizes)
     scale = min(1.0, cell[0] / (east - west), cell[1] / (south - north))
     stretch = max(1.0, min(STRETCH, cell[1] / scale / (south - north)))
@@ -70,7 +70,7 @@ def _filling(
 
 
 def _rows(places: Mapping[str, Point], sizes: Mapping[str, Size]) -> list[list[str]]:
-    """Return the nodes in rows between which a horizontal line meets none."""
+    """Return the nodes in rows that a horizontal line can separate."""
     rows: list[list[str]] = []
     end = 0.0
     for name in sorted(places, key=lambda name: places[name][1] - sizes[name].height / 2):
@@ -88,7 +88,7 @@ def _span(name: str, places: Mapping[str, Point], sizes: Mapping[str, Size]) -> 
 
 
 def _crossing(rows: Sequence[Sequence[str]], links: Sequence[LayeredEdge]) -> list[int]:
-    """Count the edges that go on below each row."""
+    """Return the number of edges that continue below each row."""
     row_of = {name: row for row, names in enumerate(rows) for name in names}
     return [
         sum(row_of[link.source] <= row < row_of[link.target] for link in links) for row in range(max(0, len(rows) - 1))

@@ -1,4 +1,4 @@
-"""Computes coordinates along the cross axis: least squares in each rank, without overlaps and with straight spines."""
+"""Computes coordinates along the cross axis: least squares in each rank, without overlaps, with straight paths."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pnne_nb.graph.layout.ranks import Arc, Layering
 
 SWEEPS = 3
 SPINE_WEIGHT = 1e6
-"""How much more a vertex on a straight path resists being pushed than another."""
+"""Weight of a vertex on a straight path, relative to other vertices."""
 
 CHAIN_WEIGHT = 1e2
-"""The same for the dummies of a long edge: straight if they can be, but they make way for nodes."""
+"""Weight of the dummies of a long edge: they stay straight if possible, but give way to nodes."""
 
 
 def place(layering: Layering, rows: list[list[int]], sizes: Sequence[float], gap: float) -> list[float]:
@@ -29,14 +29,11 @@ def place(layering: Layering, rows: list[list[int]], sizes: Sequence[float], gap
         for vertex in row:
             centres[vertex] = edge + sizes[vertex] / 2
             edge += sizes[vertex] + gap
-    for _ in range(SWEEPS):
-        for row in rows:
-            _settle(row, [_wanted_from_before(layering, centres, v) for v in row], layering, centres, sizes, gap)
-        for row in reversed(rows):
-            _settle(row, [_wanted_from_after(layering, centres, v) for v in row], layering, centres, sizes, gap)
-    for row in rows:
-        # Once more downwards, where what comes after does not object: straight chains end straight.
-        _settle(row, [_wanted_from_before(layering, centres, v) for v in row], layering, centres, sizes, gap)
+    down, up = (_wanted_from_before, rows), (_wanted_from_after, rows[::-1])
+    # The last sweep goes down, without regard to later ranks: straight chains end straight.
+    for wanted, order in (*(down, up) * SWEEPS, down):
+        for row in order:
+            _settle(row, [wanted(layering, centres, vertex) for vertex in row], layering, centres, sizes, gap)
     return centres
 
 
@@ -61,9 +58,9 @@ def _wanted_from_after(layering: Layering, centres: list[float], vertex: int) ->
 
 
 def _step(layering: Layering, arc: Arc) -> float:
-    """Return how far a straight path goes across from a vertex to the next: so far that their ports are level.
+    """Return the offset across between two vertices of a straight path, with which their ports are level.
 
-    But not where several edges arrive, each at a port beside the middle: a net of a hundred sums would lean away.
+    It is 0 if several edges arrive, each at a port beside the middle: a net of a hundred sums would lean away.
     """
     _, target, leaves, arrives = arc
     return 0.0 if len(layering.into[target]) > 1 else leaves - arrives
@@ -72,10 +69,10 @@ def _step(layering: Layering, arc: Arc) -> float:
 def _settle(
     row: list[int], wanted: list[float], layering: Layering, centres: list[float], sizes: Sequence[float], gap: float
 ) -> None:
-    """Move a rank's vertices as near to where they want to be as their order and sizes allow.
+    """Move the vertices of a rank as near to their wanted positions as their order and sizes allow.
 
-    Isotonic regression: with the required distances taken off, positions must not decrease; neighbours that
-    would are pooled at their weighted mean.
+    This is isotonic regression: without the required distances, positions must not decrease. Neighbours that violate this are
+    pooled at their weighted mean.
     """
     if len(row) == 1:
         centres[row[0]] = wanted[0]

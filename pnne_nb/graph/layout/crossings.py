@@ -9,7 +9,7 @@ from pnne_nb.graph.layout.ranks import Arc, Layering
 
 SWEEPS = 6
 PORT_WEIGHT = 1e-3
-"""How far a pixel of port offset moves an end within its vertex's unit of order: less than to the next vertex."""
+"""Weight of a pixel of port offset, relative to the distance to the next vertex of a rank."""
 
 
 def order_ranks(layering: Layering) -> list[list[int]]:
@@ -29,7 +29,7 @@ def order_ranks(layering: Layering) -> list[list[int]]:
 
 
 def _depth_first(layering: Layering) -> list[list[int]]:
-    """Start with an order in which what belongs together stands together."""
+    """Return a first order, depth first, so that connected vertices are close together."""
     rows: list[list[int]] = [[] for _ in range(max(layering.ranks, default=-1) + 1)]
     seen = [False] * layering.count
     for root in range(layering.count):
@@ -47,7 +47,7 @@ def _depth_first(layering: Layering) -> list[list[int]]:
 
 
 def _sweep(rows: list[list[int]], arcs: list[list[Arc]], indices: range, *, source: bool) -> None:
-    """Order each rank by where its neighbours in the rank before stand; vertices without any keep their place."""
+    """Order each rank by the places of neighbours in the rank before; vertices without any keep their place."""
     for index in indices:
         neighbours = rows[index - 1] if source else rows[index + 1]
         place = {vertex: position for position, vertex in enumerate(neighbours)}
@@ -65,7 +65,7 @@ def _sweep(rows: list[list[int]], arcs: list[list[Arc]], indices: range, *, sour
 
 
 def _crossings(layering: Layering, rows: list[list[int]]) -> int:
-    """Count pairs of arcs that cross, in O(arcs · log arcs)."""
+    """Return the number of pairs of arcs that cross, in O(arcs · log arcs)."""
     total = 0
     for row, following in pairwise(rows):
         if len(row) == len(following) == 1:

@@ -1,4 +1,4 @@
-"""Closes the room of nodes that a folded card stands for; the browser does the same (``scene/folded.ts``)."""
+"""Closes the gaps of nodes that are folded into one card; the browser does the same (``scene/folded.ts``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Place: TypeAlias = tuple[float, float]
 
 
 class _Band(NamedTuple):
-    """A part of the canvas, across its whole width (`axis` 1) or height (0), that is left out."""
+    """A removed part of the canvas, across its whole width (`axis` 1) or height (0)."""
 
     axis: int
     start: float
@@ -19,13 +19,13 @@ class _Band(NamedTuple):
 
 
 def closed(places: Mapping[str, Place], runs: Sequence[Run]) -> dict[str, Place]:
-    """Return where nodes stand when each run is one card, at the place of its first node.
+    """Return the places of nodes if each run is one card, at the place of its first node.
 
-    The room of the others is closed where nothing else stands in it, beside them.
+    The gap of the other nodes is closed if no other node is beside them.
 
     Args:
         places: Centres by name.
-        runs: What is folded.
+        runs: The folded nodes.
     """
     hidden = {name for run in runs for name in run[1:]}
     shown = {name: place for name, place in places.items() if name not in hidden}

@@ -1,7 +1,7 @@
-"""Estimates how large a node is and where its ports are, so that a graph can be arranged without a browser.
+"""Estimates the sizes of nodes and the places of their ports, so that a graph can be arranged without a browser.
 
-The browser has the same rule in ``js/src/editor/scene/geometry.ts``; ``tests/cases/geometry.json`` is
-replayed by both. All lengths in the canvas's pixels.
+The browser has the same rule in ``js/src/editor/scene/geometry.ts``; ``tests/cases/geometry.json`` tests both. All lengths are
+in pixels of the canvas.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ COLLAPSED_WIDTH = 148.0
 COLLAPSED_HEIGHT = 30.0
 COLLAPSED_PORT_WIDTH = 18.0
 DOT = 20.0
-"""Width and height of a point that an edge leads through."""
+"""Width and height of a point on an edge."""
 
 LINE_HEIGHT = 16.0
-"""Of each line below the first that says something of the node."""
+"""Height of each line of text after the first."""
 
 CLEARLY_RIGHT = WIDTH
 CLEARLY_DOWN = 60.0
-"""From the centre of a node to that of the next: closer, they stand side by side."""
+"""Distance between the centres of nodes that follow each other; closer ones are side by side."""
 
 Point = tuple[float, float]
 
 
 class Geometry(NamedTuple):
-    """A node's size, and the place of each of its ports.
+    """The size of a node, and the place of each of its ports.
 
-    Where edges run down, inputs stand on the upper edge and outputs on the lower one, measured from the left edge.
-    Where they run right (`across`), inputs stand at the left and outputs at the right, measured from the upper edge.
+    If edges run down, inputs are on the upper edge and outputs on the lower one, measured from the left edge. If they run
+    right (`across`), inputs are at the left and outputs at the right, measured from the upper edge.
 
     Attributes:
-        above: Room for the names of ports above what the node says of itself.
+        above: Room for the names of ports above the text.
         below: The same below it.
     """
 
@@ -61,10 +61,10 @@ class Geometry(NamedTuple):
 
 
 def runs_right(ends: Iterable[tuple[Point, Point]]) -> bool:
-    """Return whether a graph is drawn from left to right: more edges lead clearly to the right than clearly down.
+    """Return whether a graph is drawn from left to right: more edges go clearly right than clearly down.
 
     Args:
-        ends: The centres of the nodes that each edge joins.
+        ends: The centres of the two nodes of each edge.
     """
     right = down = 0
     for (x1, y1), (x2, y2) in ends:
@@ -76,13 +76,13 @@ def runs_right(ends: Iterable[tuple[Point, Point]]) -> bool:
 def geometry(
     inputs: Sequence[str], outputs: Sequence[str], *, lines: int, collapsed: bool = False, across: bool = False
 ) -> Geometry:
-    """Return the geometry of a node with these ports, in the order in which they are shown.
+    """Return the geometry of a node with these ports, in the order of the ports.
 
     Args:
         inputs: Names of the input ports.
         outputs: Names of the output ports.
-        lines: How many lines say something of the node below its name.
-        collapsed: Whether it shows only its name; its ports then stand close together, without theirs.
+        lines: The number of lines of text below its name.
+        collapsed: Whether it shows only its name; its ports are then close together, without names.
         across: Whether edges run right.
     """
     words = HEADER_HEIGHT + (SUMMARY_HEIGHT + (lines - 1) * LINE_HEIGHT if lines else 0.0)
@@ -115,20 +115,20 @@ def geometry(
 
 
 def dot(*, across: bool) -> Geometry:
-    """Return the geometry of a point that an edge leads through."""
+    """Return the geometry of a point on an edge."""
     return Geometry(DOT, DOT, {"input": DOT / 2}, {"output": DOT / 2}, across)
 
 
 def needs_labels(names: Collection[str], plain: str) -> bool:
-    """Return whether the names of ports are shown: a single one whose name says nothing new has no label."""
+    """Return whether the names of ports are shown: a single port with the plain name has no label."""
     return len(names) > 1 or (len(names) == 1 and plain not in names)
 
 
 def shown_inputs(declared: Sequence[Port], wired: Collection[str]) -> tuple[str, ...]:
     """Return the names of the input ports that a node shows.
 
-    A variadic port shows its wired slots, the gaps between them and one to spare; what is wired beyond the
-    declared ports (a property that is fed instead of typed) comes last.
+    A variadic port shows its connected slots, the gaps between them and one more. Connected inputs that are not declared (a
+    property that is connected instead of typed) come last.
     """
     names: list[str] = []
     for port in declared:

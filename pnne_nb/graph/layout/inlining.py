@@ -1,9 +1,8 @@
-"""Decides which nodes are written on the cards that use them instead of being drawn.
+"""Chooses the nodes that are written on the cards of other nodes instead of having their own.
 
-The browser decides the same (``tests/cases/inlining.json``).
-
-Size arithmetic, constants, parts of a tuple, and the reshapes and casts that one line of code chains: in the source,
-they are a few letters; as nodes, they would hide the network. The document is as it was.
+These are size arithmetic, constants, parts of a tuple, and the reshapes and casts of one line of code. In source they are a
+few letters; as cards they would hide the network. The document does not change. The browser chooses the same
+(``tests/cases/inlining.json``).
 """
 
 from __future__ import annotations
@@ -18,90 +17,38 @@ from pnne_nb.graph.model.node import Node, split_port
 from pnne_nb.graph.model.repeats import Run
 
 SIZES_OF_TENSORS: Final = ("size", "dim", "numel", "len")
-"""Types that give a number, or several, of whatever tensor they take."""
+"""Types whose result is one number or several, for any tensor."""
 LITERALS: Final = ("Constant", "slice", "dtype")
-COMPUTED_VALUES: Final = (
-    "getitem",
-    "tuple",
-    "list",
-    "math_sqrt",
-    "math_floor",
-    "math_ceil",
-    "math_trunc",
-    "operator_add",
-    "operator_sub",
-    "operator_mul",
-    "operator_truediv",
-    "operator_floordiv",
-    "operator_mod",
-    "operator_pow",
-    "operator_neg",
-    "operator_pos",
-    "operator_abs",
-    "operator_eq",
-    "operator_ne",
-    "operator_lt",
-    "operator_le",
-    "operator_gt",
-    "operator_ge",
-    "choose",
+COMPUTED_VALUES: Final = tuple(
+    """
+    getitem tuple list math_sqrt math_floor math_ceil math_trunc operator_add operator_sub operator_mul
+    operator_truediv operator_floordiv operator_mod operator_pow operator_neg operator_pos operator_abs operator_eq
+    operator_ne operator_lt operator_le operator_gt operator_ge choose
+    """.split()
 )
-"""Types that give no tensor if they take none."""
+"""Types whose result is no tensor if no input is one."""
 COMPARISONS: Final = ("eq", "ne", "lt", "le", "gt", "ge")
-"""Types that make a mask of a buffer, as ``getitem`` takes a part of it."""
+"""Types that make a mask of a buffer."""
 VALUE_ATTRIBUTES: Final = ("shape", "ndim", "dtype", "device")
 """Attributes of a tensor that are no tensors."""
 SPLITS: Final = ("chunk", "split", "tensor_split", "unbind", "hsplit", "vsplit", "dsplit", "unsafe_chunk")
-"""Types that give tensors as one value, of which nodes of type ``getitem`` take the parts."""
-RESHAPES: Final = (
-    "reshape",
-    "flatten",
-    "unflatten",
-    "squeeze",
-    "unsqueeze",
-    "transpose",
-    "permute",
-    "t",
-    "swapaxes",
-    "swapdims",
-    "movedim",
-    "moveaxis",
-    "view",
-    "expand",
+"""Types whose result is several tensors as one value; ``getitem`` nodes take its parts."""
+RESHAPES: Final = tuple(
+    """
+    reshape flatten unflatten squeeze unsqueeze transpose permute t swapaxes swapdims movedim moveaxis view expand
+    """.split()
 )
 CASTS: Final = ("to", "float", "double", "half", "bfloat16", "long", "int", "short", "bool", "contiguous", "detach")
 PRODUCTS: Final = ("matmul", "bmm", "einsum")
-"""Types that an expression of imported code may begin with, whatever they take."""
-ARITHMETIC: Final = (
-    "add",
-    "sub",
-    "mul",
-    "div",
-    "pow",
-    "neg",
-    "sqrt",
-    "rsqrt",
-    "exp",
-    "mean",
-    "clamp",
-    "masked_fill",
-    "where",
-    "softmax",
+"""Types that may begin an expression of imported code, with any inputs."""
+ARITHMETIC: Final = tuple("add sub mul div pow neg sqrt rsqrt exp mean clamp masked_fill where softmax".split())
+"""Types that are steps of an expression in imported code, if one of their inputs has a card."""
+TABLES: Final = tuple(
+    """
+    SIZES_OF_TENSORS LITERALS COMPUTED_VALUES COMPARISONS VALUE_ATTRIBUTES SPLITS RESHAPES CASTS PRODUCTS ARITHMETIC
+    """.split()
 )
-"""Types that are steps of an expression in imported code, if they take one thing that is drawn."""
-TABLES: Final = (
-    "SIZES_OF_TENSORS",
-    "LITERALS",
-    "COMPUTED_VALUES",
-    "COMPARISONS",
-    "VALUE_ATTRIBUTES",
-    "SPLITS",
-    "RESHAPES",
-    "CASTS",
-    "PRODUCTS",
-    "ARITHMETIC",
-)
-"""What the browser is told of these."""
+"""Names of the tables that the browser needs."""
 
 _BINARY: Final = {
     "operator_add": (" + ", 2),
@@ -115,22 +62,21 @@ _BINARY: Final = {
 _COMPARED: Final = {"eq": " == ", "ne": " != ", "lt": " < ", "le": " <= ", "gt": " > ", "ge": " >= "}
 _ATOM: Final = 9
 _MOST_STEPS: Final = 4
-"""Beyond so many steps, a card would be a list."""
+"""Most steps of an expression on one card."""
 MAX_TEXT: Final = 60
-"""Letters of an expression; what is longer is cut."""
+"""Most letters of an expression; the rest is cut off."""
 _PREFIX: Final = re.compile(r"^(operator|math)_")
 _NUMBER: Final = re.compile(r"_?\d*$")
 
 
 class Inlining(NamedTuple):
-    """What a graph's cards absorb.
+    """The nodes of a graph that are written on other cards.
 
     Attributes:
-        hidden: The nodes that have no card of their own; those of `chains` after the first are not among them.
-        texts: What is written for an input port that a hidden node feeds, by address:
-            ``"view.size"`` gives ``"B, T, 4, C//4"``.
-        picks: Hidden nodes that are an output of another node's card: ``"q"`` gives ``"split"``.
-        chains: Rows of nodes that are one card, as ``q.view(…).transpose(1, 2)`` is one expression.
+        hidden: The nodes without their own card, except those of `chains`.
+        texts: The text for an input port with a hidden source, by address: ``"view.size"`` has ``"B, T, 4, C//4"``.
+        picks: Hidden nodes that are an output of another node's card: ``"q"`` has ``"split"``.
+        chains: Rows of nodes that are one card: ``q.view(…).transpose(1, 2)`` is one expression.
     """
 
     hidden: frozenset[str] = frozenset()
@@ -140,27 +86,27 @@ class Inlining(NamedTuple):
 
     @property
     def heads(self) -> dict[str, str]:
-        """For each node of a chain but the first, that one, whose card stands for it."""
+        """The first node of the chain, by the name of each later node."""
         return {name: chain[0] for chain in self.chains for name in chain[1:]}
 
     def giver(self, source: str) -> tuple[str, str]:
-        """Return the node and the output on screen where an edge begins that begins at `source` in the document."""
+        """Return the node and the output on screen for the source of an edge in the document."""
         name, port = split_port(source)
         return (self.picks[name], name) if name in self.picks else (name, port)
 
 
 def inlining(graph: GraphIndex) -> Inlining:
-    """Return what the cards of a graph absorb."""
+    """Return the nodes of a graph that are written on other cards."""
     return _Reader(graph).read()
 
 
 def is_given(name: str, type: str) -> bool:
-    """Return whether a person has chosen a name: ``conv2`` is the automatic name of a Conv2d, ``stem`` is not."""
+    """Return whether a name was chosen: ``conv2`` is the automatic name of a Conv2d, ``stem`` is not."""
     return _plain(name) != _plain(type)
 
 
 def variable_of(node: Node) -> str | None:
-    """Return what imported code calls the result of a node."""
+    """Return the name of a node's result in imported code, or None."""
     return None if node.origin is None else node.origin.variables.get("output")
 
 
@@ -201,7 +147,7 @@ class _Reader:
         return Inlining(frozenset(self.hidden), texts, self.picks, self._chains())
 
     def _feeding(self, name: str) -> dict[str, str]:
-        """Return the nodes that feed a node, by port."""
+        """Return the sources of a node, by port."""
         return {port: split_port(self.graph.edges[key].source)[0] for port, key in self.graph.incoming[name].items()}
 
     def _users(self, name: str) -> list[str]:
@@ -211,11 +157,11 @@ class _Reader:
         users = self._users(name)
         if self.graph.nodes[name].type == "Buffer":
             return bool(users) and all(user in self.hidden for user in users)
-        # What a graph gives is drawn, whatever it is.
+        # Any result of the graph has a card.
         return bool(users) and all(user in self.hidden or self.graph.nodes[user].type != "Output" for user in users)
 
     def _is_value(self, name: str) -> bool:
-        """Return whether a node gives no tensor, but a number or several that are made of sizes and constants."""
+        """Return whether the result of a node is no tensor, but one number or several, made of sizes and constants."""
         node = self.graph.nodes[name]
         if node.type == "getattr":
             return node.properties.get("name") in VALUE_ATTRIBUTES
@@ -224,7 +170,7 @@ class _Reader:
         return node.type in SIZES_OF_TENSORS or (made and all(one in self.values for one in feeding))
 
     def _is_mask(self, name: str) -> bool:
-        """Return whether a node gives a buffer, or what a part of one is compared with a value to: ``bias[:, :, :T] == 0``."""
+        """Return whether the result of a node is a buffer, a part of one, or a comparison of it: ``bias[:, :, :T] == 0``."""
         node = self.graph.nodes[name]
         if node.type == "Buffer":
             return True
@@ -234,7 +180,7 @@ class _Reader:
         return made and given in self.masks and all(one in self.values or one == given for one in feeding.values())
 
     def _giver(self, name: str) -> str | None:
-        """Return the node whose result a node takes one part of: it is then an output of that."""
+        """Return the node of which a node takes one part of the result, and on whose card it is an output; or None."""
         node = self.graph.nodes[name]
         if node.type != "getitem" or type(node.properties.get("index")) is not int:
             return None
@@ -245,7 +191,7 @@ class _Reader:
         return giver if self.graph.nodes[giver].type in SPLITS and name != port else None
 
     def _term(self, name: str, level: int) -> str:
-        """Return the name of a node, or what it computes; in brackets if it binds less than `level`."""
+        """Return the name of a node, or its formula; in brackets if it binds less than `level`."""
         node = self.graph.nodes[name]
         if is_given(name, node.type):
             return name
@@ -257,14 +203,14 @@ class _Reader:
         return f"({text})" if binds < level else text
 
     def _operand(self, node: Node, port: str, level: int) -> str:
-        """Return what feeds a port of a value, or the text that was typed there."""
+        """Return the source of a port as text, or the value that was typed there."""
         feeding = self._feeding(node.name)
         if port in feeding:
             return self._term(feeding[port], level)
         return inner(node.properties[port]) if port in node.properties else "?"
 
     def _formula(self, name: str) -> tuple[str, int]:
-        """Write a value as a formula, and return how firmly its parts are bound."""
+        """Return a value as a formula, and the binding strength of its operator."""
         node = self.graph.nodes[name]
         if node.type in _BINARY:
             sign, level = _BINARY[node.type]
@@ -319,7 +265,7 @@ class _Reader:
         return tuple(found)
 
     def _next(self, name: str) -> str | None:
-        """Return the next step of an expression: the only user of this one's result, without other drawn inputs."""
+        """Return the next step of an expression: the only user of the result, if it has no other inputs with cards."""
         if not self._begins(name):
             return None
         users = [user for user in self._users(name) if user not in self.hidden]

@@ -1,4 +1,4 @@
-"""Computes positions from sizes and edges: each connected part is laid out by itself, then all of them are stacked."""
+"""Computes positions from sizes and edges: each connected part is laid out by itself, then all are stacked."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pnne_nb.graph.layout.crossings import order_ranks
 from pnne_nb.graph.layout.ranks import Arc, layer
 
 Direction: TypeAlias = Literal["auto", "right", "down", "columns"]
-"""Where edges run; in columns, they run down, and from the foot of each to the head of the next. ``"auto"``: down if the
-drawing can be read so in a cell, else what makes it largest there."""
+"""The direction of edges; in columns, they run down, and from the foot of each to the head of the next. ``"auto"``: down if the
+drawing can be read so in a cell, else the direction that makes it largest there."""
 
 RANK_GAP = 44.0
 """Pixels between the ranks: room for a shape label beside an edge."""
@@ -21,7 +21,7 @@ NODE_GAP = 24.0
 """Pixels between neighbours of a rank."""
 
 PART_GAP = 60.0
-"""Pixels between parts that nothing connects."""
+"""Pixels between parts that are not connected."""
 
 
 class Size(NamedTuple):
@@ -32,7 +32,7 @@ class Size(NamedTuple):
 
 
 class LayeredEdge(NamedTuple):
-    """An edge, and where it leaves and arrives.
+    """An edge, and the places of its ports.
 
     Attributes:
         source: A node.
@@ -53,9 +53,9 @@ def arrange(
     """Return the centre of every node, in whole pixels; the picture begins at (0, 0).
 
     Args:
-        nodes: Sizes by name, in the order that breaks ties.
-        links: Edges between them; loops are tolerated, and edges of a node to itself ignored.
-        direction: Where edges run: ``"right"`` for left to right, ``"down"`` for top to bottom.
+        nodes: Sizes by name; their order breaks ties.
+        links: Edges between them; loops are allowed, and edges of a node to itself ignored.
+        direction: ``"right"`` for edges from left to right, ``"down"`` for edges from top to bottom.
         gap: Pixels between the ranks.
 
     Raises:
@@ -121,7 +121,7 @@ def _lay_out(
     gap: float,
     centres: list[tuple[float, float]],
 ) -> float:
-    """Write the centres of one connected part whose upper edge is at `top`; return its extent across."""
+    """Set the centres of one connected part with the upper edge at `top`; return its extent across."""
     if len(part) == len(lengths):
         own = arcs
     else:
@@ -151,7 +151,7 @@ def _lay_out_grid(
     top: float,
     centres: list[tuple[float, float]],
 ) -> float:
-    """Write the centres of nodes that nothing connects, in rows of about as many as there are rows."""
+    """Set the centres of unconnected nodes, in about as many rows as columns; return their extent across."""
     columns = math.ceil(math.sqrt(len(part)))
     column, row = max(lengths[vertex] for vertex in part), max(widths[vertex] for vertex in part)
     for index, vertex in enumerate(part):

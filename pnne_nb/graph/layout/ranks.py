@@ -1,4 +1,4 @@
-"""Assigns ranks: the column in which a vertex stands, and the dummy vertices that carry an edge across several."""
+"""Assigns ranks to vertices, and dummy vertices to edges that skip ranks."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ Arc = tuple[int, int, float, float]
 """Source vertex, target vertex, and where along the cross axis the edge leaves and arrives, from their centres."""
 
 MAX_DUMMIES_PER_VERTEX = 8
-"""Beyond that, an edge runs behind what lies between: a thousand edges into one node must not cost a million."""
+"""Beyond this, edges run behind nodes: a thousand edges into one node must not cost a million dummies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layering:
-    """A graph whose arcs all join neighbouring ranks.
+    """A graph with arcs only between neighbouring ranks.
 
     Attributes:
         nodes: Number of vertices that are nodes; those after them are dummies.
@@ -38,7 +38,7 @@ class Layering:
 def layer(count: int, arcs: Sequence[Arc]) -> Layering:
     """Give `count` vertices ranks, and replace arcs that skip ranks by chains of dummies.
 
-    Arcs that close a loop (a damaged document may have them) are left out.
+    Arcs that close a loop, as in a damaged document, are left out.
     """
     into: list[list[Arc]] = [[] for _ in range(count)]
     out: list[list[Arc]] = [[] for _ in range(count)]
@@ -56,7 +56,7 @@ def layer(count: int, arcs: Sequence[Arc]) -> Layering:
         for _, target, _, _ in out[vertex]:
             ranks[target] = max(ranks[target], ranks[vertex] + 1)
     for vertex in reversed(order):
-        # What has no inputs (a constant, a second input) stands beside what uses it, not at the far left.
+        # A vertex without inputs (a constant, a second input) is beside its consumer, not at the far left.
         if not into[vertex] and out[vertex]:
             ranks[vertex] = min(ranks[arc[1]] for arc in out[vertex]) - 1
     spines = _spines(order, ranks, into, out)
@@ -88,7 +88,7 @@ def _topological(count: int, into: list[list[Arc]], out: list[list[Arc]]) -> lis
 def _spines(
     order: list[int], ranks: list[int], into: list[list[Arc]], out: list[list[Arc]]
 ) -> tuple[list[int], list[int]]:
-    """Choose disjoint paths to draw straight: each vertex with the neighbour on its longest path, if mutual."""
+    """Choose disjoint straight paths: each vertex with the neighbour on its longest path, if mutual."""
     height = [0] * len(ranks)
     for vertex in reversed(order):
         for _, target, _, _ in out[vertex]:
@@ -122,7 +122,7 @@ def _with_dummies(count: int, ranks: list[int], arcs: list[list[Arc]], before: l
         into[arc[1]].append(arc)
 
     for vertex in range(count):
-        # One chain serves all edges that leave at the same place, as one cable that splits late.
+        # One chain serves all edges from the same place, like one cable that splits late.
         chains: dict[float, list[int]] = {}
         for source, target, leaves, arrives in sorted(arcs[vertex], key=lambda arc: ranks[arc[1]]):
             span = ranks[target] - ranks[source]

@@ -1,4 +1,4 @@
-"""Shortens the texts on a card to what fits."""
+"""Writes and shortens the texts on a card."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from pnne_nb.graph.model.node import Node
-from pnne_nb.graph.schema.property_types import OptionalType, PropertyType, TupleType, UnionType
+from pnne_nb.graph.schema.property_types import OptionalType, PropertyType, TupleType, UnionType, is_number
 from pnne_nb.graph.schema.spec import NodeSpec, Property, Required
 from pnne_nb.graph.schema.structural import PROMOTED
 from pnne_nb.graph.schema.values import TorchConstant
@@ -24,7 +24,7 @@ BETWEEN = " · "
 SIZES_IN = ("in_channels", "in_features", "input_size")
 SIZES_OUT = ("out_channels", "out_features", "hidden_size")
 PLAIN = ("size", "shape", "dims", "dim0", "dim1", "other", "input", "a", "b")
-"""Properties and ports whose values say enough without their names."""
+"""Properties and ports whose values are shown without names."""
 
 _NARROW = frozenset("iljtfrI.,:;'|!()[] -")
 _WIDE = frozenset("mwMW@%")
@@ -32,27 +32,20 @@ _ELLIPSIS = 0.7
 _SIZE = re.compile(r"[\w.]+")
 
 
-def summary(node: Node, spec: NodeSpec | None, resolved: Mapping[str, object]) -> str:
-    """Return the few values of a node that matter: ``"1→6 · 5×5 · stride 2"``."""
-    return BETWEEN.join(parts(node, spec, resolved))
-
-
 def parts(
     node: Node, spec: NodeSpec | None, resolved: Mapping[str, object], written: Mapping[str, str] = MappingProxyType({})
 ) -> list[str]:
-    """Return what a card says of its node, piece by piece.
+    """Return the few values of a node that its card shows, piece by piece: ``["1→6", "5×5", "stride 2"]``.
 
-    The browser says the same (``js/src/editor/scene/summary.ts``); ``tests/cases/cards.json`` is replayed by both.
+    The browser does the same (``js/src/editor/scene/summary.ts``); ``tests/cases/cards.json`` tests both.
 
     Args:
         node: The node.
         spec: Its type.
         resolved: Values of properties that are ``"auto"``.
-        written: What is written for ports that hidden nodes feed (``inlining.py``), by port.
+        written: Texts for ports with a hidden source (``inlining.py``), by port.
     """
-    told = [
-        text if port in PLAIN or port[-1:].isdigit() else f"{_brief(port)} {text}" for port, text in written.items()
-    ]
+    told = [_written(port, text) for port, text in written.items()]
     if node.type == "Subgraph":
         return told if node.definition is None or node.definition == node.name else [node.definition, *told]
     if node.type == "Module":
@@ -65,7 +58,7 @@ def parts(
     properties = tuple(prop for prop in properties if prop.name != PROMOTED.name)
     if into is not None and out is not None:
         own.append(f"{_short(_value(into, node, resolved))}→{_short(_value(out, node, resolved))}")
-    # Where a node runs, and whether it is computed again, was chosen for this one: it must not be cut off.
+    # Properties of the node itself (device, checkpoint) were chosen for it, and must not be cut off.
     for prop in sorted(properties, key=lambda prop: prop.role != "node"):
         if prop.name not in written and (into is None or out is None or (prop is not into and prop is not out)):
             own += _part(prop, node, resolved)
@@ -73,26 +66,26 @@ def parts(
 
 
 def promoted(node: Node, spec: NodeSpec | None) -> list[str]:
-    """Return what a block shows of a node inside as its own: ``"conv1 3×3"``."""
+    """Return the properties of an inner node that a block shows: ``"conv1 3×3"``."""
     names = node.properties.get(PROMOTED.name)
     if spec is None or not isinstance(names, tuple):
         return []
     found = (spec.property_named(str(name)) for name in names)
-    return [f"{node.name} {_always(prop, _value(prop, node, {}))}" for prop in found if prop is not None]
-
-
-def _always(prop: Property, value: object) -> str:
-    return _window(prop, value) if prop.name == "kernel_size" else _told(prop.name, value)
+    shown = ((prop, _value(prop, node, {})) for prop in found if prop is not None)
+    return [
+        f"{node.name} {_window(prop, value) if prop.name == 'kernel_size' else _told(prop.name, value)}"
+        for prop, value in shown
+    ]
 
 
 def _window(prop: Property, value: object) -> str:
-    """Write the size of a window in every dimension: 5 in a two-dimensional layer is ``5×5``."""
+    """Return the size of a window in every dimension: ``5×5`` for 5 in a two-dimensional layer."""
     length = _length(prop.type)
-    return "×".join([_number(value)] * length) if _is_number(value) and length else _short(value)
+    return "×".join([_number(value)] * length) if is_number(value) and length else _short(value)
 
 
 def lines(told: Sequence[str]) -> list[str]:
-    """Return the lines in which a card says so much: as many pieces in each as fit; a long one goes on below."""
+    """Return the pieces of a text in lines: as many in each as fit; a long piece is wrapped."""
     made: list[str] = []
     for text in told:
         if made and len(made[-1]) + len(BETWEEN) + len(text) <= LINE:
@@ -103,14 +96,14 @@ def lines(told: Sequence[str]) -> list[str]:
 
 
 def shape_label(shape: Sequence[int | str], dtype: str) -> str:
-    """Return the label of an edge: ``"N×6×24×24"``; a dtype is named only when it is not the usual one."""
+    """Return the label of an edge: ``"N×6×24×24"``, with the dtype if it is not float32."""
     sizes = [text if _SIZE.fullmatch(text) else f"({text})" for text in map(str, shape)]
     label = "×".join(sizes) or "scalar"
     return label if dtype == "float32" else f"{label} {dtype}"
 
 
 def fitted(text: str, width: float, size: float, *, code: bool = False) -> str:
-    """Return as much of `text` as `width` pixels hold in a font of `size` pixels, with an ellipsis if cut."""
+    """Return the part of `text` that fits `width` pixels in a font of `size` pixels, with an ellipsis if it is cut."""
     room, used, kept = width / size, 0.0, 0
     for place, letter in enumerate(text):
         used += _breadth(letter, code)
@@ -122,7 +115,7 @@ def fitted(text: str, width: float, size: float, *, code: bool = False) -> str:
 
 
 def _breadth(letter: str, code: bool) -> float:
-    """About how wide a letter is, in parts of the font's size."""
+    """Return an estimate of a letter's width, in parts of the font size."""
     if unicodedata.east_asian_width(letter) in "WF":
         return 1.0
     if code:
@@ -139,7 +132,7 @@ def _part(prop: Property, node: Node, resolved: Mapping[str, object]) -> list[st
         return [_window(prop, value)]
     if prop.name == "shape" and isinstance(value, tuple):
         return ["×".join(map(str, value)) or "scalar"]
-    # What is required and may come along an edge is not missing yet.
+    # A required argument of a call may come from an edge: it is not missing yet.
     if prop.required and (given or prop.role != "call"):
         return [_told(prop.name, value)]
     if given and node.properties[prop.name] != prop.default:
@@ -176,7 +169,7 @@ def _short(value: object) -> str:
     if any(isinstance(item, slice) for item in items):
         return f"[{', '.join(map(subscript, items))}]"[:MAX_VALUE]
     if isinstance(value, (tuple, list)) and value:
-        if all(_is_number(item) for item in value):
+        if all(is_number(item) for item in value):
             return "×".join(map(_number, value))
         if len(value) > 1:
             return ", ".join(map(inner, value))[:MAX_VALUE]
@@ -184,7 +177,7 @@ def _short(value: object) -> str:
 
 
 def subscript(value: object) -> str:
-    """Write an index as it stands between brackets in Python: ``1:`` for a slice from 1 on."""
+    """Return an index as Python writes it between brackets: ``1:`` for a slice from 1 on."""
     if not isinstance(value, slice):
         return inner(value)
     start, stop, step = ("" if part is None else inner(part) for part in (value.start, value.stop, value.step))
@@ -192,18 +185,14 @@ def subscript(value: object) -> str:
 
 
 def inner(value: object) -> str:
-    """Return a value as Python shows it inside a tuple."""
+    """Return a value as Python writes it inside a tuple."""
     if isinstance(value, TorchConstant):
         return f"torch.{value.name}"
     if value is Ellipsis:
         return "..."
     if isinstance(value, complex):
         return repr(value).strip("()")
-    return _number(value) if _is_number(value) else repr(value)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return _number(value) if is_number(value) else repr(value)
 
 
 def _number(value: object) -> str:
@@ -211,7 +200,7 @@ def _number(value: object) -> str:
 
 
 def _length(kind: PropertyType) -> int | None:
-    """Return the number of dimensions of a window, if its type says."""
+    """Return the number of dimensions of a window, or None if its type is of any length."""
     match kind:
         case TupleType(length=length):
             return length

@@ -1,7 +1,6 @@
 """Frames: titled rectangles behind the nodes of a graph. They are for the reader; nothing is computed from them.
 
-A frame holds whatever stands in it: nodes have no word of the frame they are in, so that no edit can leave the two
-at odds.
+A frame contains the nodes at places inside it. Nodes do not name their frame, so the two cannot contradict each other.
 """
 
 from __future__ import annotations
@@ -27,21 +26,21 @@ FARTHEST = 1_000_000_000
 
 PADDING = 14.0
 TITLE_HEIGHT = 26.0
-"""Pixels between a frame's edge and what it is put around, and for the title above that: together less than between
-two ranks of an arranged graph."""
+"""Pixels between the edge of a frame and its contents, and for the title above them: together less than between two ranks of
+an arranged graph."""
 
 Box: TypeAlias = tuple[float, float, float, float]
 """Left, top, width and height in the editor's pixels."""
 
 
 class Frame(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
-    """A frame as it was when it was read; without nodes in it, it is a note.
+    """A frame at the time of reading; a frame without nodes is a note.
 
     Attributes:
         name: Its name among the frames of its graph.
         box: Left, top, width and height in the editor's pixels.
         title: A line at its top.
-        text: What is written under the title.
+        text: The text under the title.
         colour: One of ``"grey"``, ``"blue"``, ``"green"``, ``"yellow"``, ``"red"``, ``"purple"``.
     """
 
@@ -53,18 +52,18 @@ class Frame(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
 
 
 class Held(NamedTuple):
-    """What stands in a frame."""
+    """The nodes and frames inside a frame."""
 
     nodes: tuple[str, ...]
     frames: tuple[str, ...]
 
 
 def checked_frame(frame: Frame) -> Frame:
-    """Return `frame` if it can be.
+    """Return `frame` if it is legal.
 
     Raises:
         IllegalNameError: If its name is not 1 to 100 letters, digits and underscores.
-        BadValueError: If its place, its words or its colour are not legal.
+        BadValueError: If its box, its texts or its colour are not legal.
     """
     name = check_identifier(frame.name)
     place = _checked_box(name, frame.box)
@@ -103,7 +102,7 @@ def _is_control(letter: str) -> bool:
 
 
 def held(frame: Frame, centres: Mapping[str, tuple[float, float]], frames: Iterable[Frame]) -> Held:
-    """Return what stands in a frame: nodes by their centre, other frames if all of them is inside."""
+    """Return the contents of a frame: nodes whose centre is inside, and frames that are inside as a whole."""
     left, top, width, height = frame.box
 
     def inside(x: float, y: float) -> bool:
@@ -121,7 +120,7 @@ def held(frame: Frame, centres: Mapping[str, tuple[float, float]], frames: Itera
 
 
 def around(boxes: Iterable[Box]) -> Box:
-    """Return the box of a frame around others, at least one; whole pixels."""
+    """Return the box of a frame around other boxes, at least one; in whole pixels."""
     boxes = tuple(boxes)
     left = math.floor(min(x for x, _, _, _ in boxes) - PADDING)
     top = math.floor(min(y for _, y, _, _ in boxes) - PADDING - TITLE_HEIGHT)

@@ -1,4 +1,4 @@
-"""The document's content, indexed so that every op costs what it changes, and the ports that a node has in it.
+"""The document's content, indexed so that an op costs only what it changes, and the ports of its nodes.
 
 Mutable and private to ``graph``: only ``edits.apply`` (ops) and ``storage.json_format`` (loading) write to it.
 
@@ -8,8 +8,8 @@ Subgraph node's definition exists, never contains itself, and has a port for eac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypeAlias, TypeVar
 
 from pnne_nb.errors import GraphError, UnknownFrameError, UnknownGraphError, UnknownNodeError, near, shown
 from pnne_nb.graph.model.annotation import Frame
@@ -18,9 +18,12 @@ from pnne_nb.graph.schema.spec import NodeSpec, Port
 
 T = TypeVar("T")
 
+Parts: TypeAlias = dict[str, tuple[list[Node], list[Edge], dict[str, Frame]]]
+"""Nodes in their order, edges in theirs, and frames by name, by graph id."""
+
 
 class GraphIndex:
-    """One graph: nodes in their order, edges in theirs, and who is joined to whom."""
+    """One graph: its nodes and edges, each in their order, and the edges at each node."""
 
     def __init__(self, id: str) -> None:
         self.id = id
@@ -33,11 +36,11 @@ class GraphIndex:
         self.sharers: dict[str, dict[str, None]] = {}  # node -> nodes whose `shares` names it
         self.shown: dict[str, int] = {}  # definition -> how many Subgraph nodes here show it
         self._next_edge = 0
-        self._numbers: dict[str, int] = {}
+        self.numbers: dict[str, int] = {}  # stem of automatic names -> the number from which to look for a free one
         self._interface: tuple[tuple[str, ...], tuple[str, ...]] | None = None
 
     def copy(self) -> GraphIndex:
-        """Return a graph that holds the same, and changes no more with this one."""
+        """Return an independent copy of the graph."""
         other = GraphIndex(self.id)
         for name, kept in vars(self).items():
             setattr(other, name, kept.copy() if isinstance(kept, dict | list) else kept)
@@ -48,7 +51,7 @@ class GraphIndex:
 
     @property
     def where(self) -> str:
-        """How messages name this graph: nothing for the root."""
+        """The name of this graph in messages: nothing for the root."""
         return f" in definition {self.id!r}" if self.id else ""
 
     @property
@@ -90,24 +93,24 @@ class GraphIndex:
         self._interface = None if node.type in ("Input", "Output") else self._interface
 
     def index_of(self, name: str) -> int:
-        # Undoing a large addition removes from the end: do not search for that.
+        # Undoing a large addition removes from the end: that needs no search.
         return len(self.order) - 1 if self.order[-1] == name else self.order.index(name)
 
     def drop_node(self, name: str) -> None:
-        """Remove a node that no edge touches any more."""
+        """Remove a node that has no edges any more."""
         node = self.nodes.pop(name)
         del self.order[self.index_of(name)], self.incoming[name], self.outgoing[name]
         self._refer(node, add=False)
         self._interface = None if node.type in ("Input", "Output") else self._interface
 
     def replace_node(self, node: Node) -> None:
-        """Put another snapshot of the node of that name in its place."""
+        """Replace the node of the same name."""
         self._refer(self.nodes[node.name], add=False)
         self.nodes[node.name] = node
         self._refer(node, add=True)
 
     def rename_node(self, old: str, node: Node) -> None:
-        """Put `node`, the same under a new name, in the place of `old`; edges follow."""
+        """Replace the node `old` by `node`, its copy with a new name; edges follow."""
         edges = [(edge, False) for edge in self.outgoing[old]] + [(edge, True) for edge in self.incoming[old].values()]
         self._refer(self.nodes.pop(old), add=False)
         self.order[self.index_of(old)] = node.name
@@ -136,7 +139,7 @@ class GraphIndex:
         del self.edges[key], self.outgoing[split_port(edge.source)[0]][key]
 
     def rename_port(self, node: str, old: str, new: str) -> None:
-        """Have the edges at port `old` of a node, input or output, end at `new`."""
+        """Move the edges at port `old` of a node, input or output, to `new`."""
         if old in self.incoming[node]:
             key = self.incoming[node].pop(old)
             self.incoming[node][new] = key
@@ -146,6 +149,11 @@ class GraphIndex:
             if split_port(source)[1] == old:
                 self.edges[key] = Edge(f"{node}.{new}", target)
 
+    def places(self, names: Iterable[str] | None = None) -> dict[str, tuple[float, float]]:
+        """Return the centres of the nodes that have a place, of all nodes or of some."""
+        nodes = self.nodes.values() if names is None else (self.nodes[name] for name in names)
+        return {node.name: node.position for node in nodes if node.position is not None}
+
     def edges_into(self, name: str) -> list[Edge]:
         return [self.edges[key] for key in self.incoming[name].values()]
 
@@ -153,7 +161,7 @@ class GraphIndex:
         return [self.edges[key] for key in self.outgoing[name]]
 
     def edges_at(self, name: str) -> list[Edge]:
-        """Return every edge at a node, in the order of edges."""
+        """Return every edge at a node, in the order of the edges."""
         return [self.edges[key] for key in sorted((*self.incoming[name].values(), *self.outgoing[name]))]
 
     def feeding(self, node: str, port: str) -> Edge | None:
@@ -164,8 +172,8 @@ class GraphIndex:
     def reaches(self, start: str, goal: str) -> bool:
         """Return whether a path leads from `start` to `goal`.
 
-        Searches from both ends in turn, so that the shorter side decides the cost: a new node at the end
-        of a long chain costs one step.
+        It searches from both ends in turn, so the shorter side determines the cost: one step for a new node at the end of
+        a long chain.
         """
         if start == goal:
             return True
@@ -189,14 +197,6 @@ class GraphIndex:
                     backward.append(node)
         return False
 
-    def next_number(self, stem: str) -> int:
-        """Return the number from which to look for a free name under `stem`."""
-        return self._numbers.get(stem, 1)
-
-    def used_number(self, stem: str, number: int) -> None:
-        """Remember that names under `stem` up to `number` are taken."""
-        self._numbers[stem] = number
-
     def _refer(self, node: Node, *, add: bool) -> None:
         target = node.shares
         if target is None:
@@ -210,7 +210,7 @@ class GraphIndex:
 
 
 class Content:
-    """A whole document: its graphs by id, and which Subgraph nodes show which definition."""
+    """A whole document: its graphs by id, and the Subgraph nodes that show each definition."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -218,11 +218,18 @@ class Content:
         self.users: dict[str, dict[tuple[str, str], None]] = {}  # definition -> (graph, node)
 
     def copy(self) -> Content:
-        """Return a document that holds the same, and changes no more with this one."""
+        """Return an independent copy of the document."""
         other = Content(self.name)
         other.graphs = {id: graph.copy() for id, graph in self.graphs.items()}
         other.users = {id: users.copy() for id, users in self.users.items()}
         return other
+
+    def parts(self) -> Parts:
+        """Return the nodes, edges and frames of each graph as they are now: they never change, they are only replaced."""
+        return {
+            id: ([graph.nodes[name] for name in graph.order], list(graph.edges.values()), graph.frames.copy())
+            for id, graph in self.graphs.items()
+        }
 
     def require(self, id: object) -> GraphIndex:
         """Return the graph of that id.
@@ -241,8 +248,8 @@ class Content:
         return [(graph, name) for graph, name in self.users_of(definition) if graph.nodes[name].type == "Subgraph"]
 
     def is_box(self, definition: str) -> bool:
-        """Return whether a graph holds what is inside a Module node, whose own code runs it."""
-        graph, name = next(iter(self.users.get(definition, {})), ("", ""))  # lint says if others are of another kind
+        """Return whether a graph is the inside of a Module node, whose own code runs it."""
+        graph, name = next(iter(self.users.get(definition, {})), ("", ""))  # lint reports users of another kind
         return bool(name) and self.graphs[graph].nodes[name].is_box
 
     def use(self, graph: str, node: Node) -> None:
@@ -275,15 +282,30 @@ class Content:
 
 
 def topological_order(graph: GraphIndex) -> tuple[list[str], list[str]]:
-    """Return the names in an order in which every edge points forward, and the names that are on or after a loop."""
+    """Return the names in an order in which every edge points forward, and the names on or after a loop."""
     waiting = {name: len({split_port(edge.source)[0] for edge in graph.edges_into(name)}) for name in graph.order}
     ready = [name for name in graph.order if not waiting[name]]
     for name in ready:
-        for follower in _distinct(split_port(edge.target)[0] for edge in graph.edges_out_of(name)):
+        for follower in dict.fromkeys(split_port(edge.target)[0] for edge in graph.edges_out_of(name)):
             waiting[follower] -= 1
             if not waiting[follower]:
                 ready.append(follower)
     return ready, [name for name in graph.order if waiting[name]]
+
+
+def detour(inside: Collection[str], followers: Callable[[str], Iterable[str]]) -> str | None:
+    """Return the last node of a path that leaves some nodes and comes back to them, or None."""
+    pending = [name for start in inside for name in followers(start) if name not in inside]
+    seen = set(pending)
+    while pending:
+        name = pending.pop()
+        for follower in followers(name):
+            if follower in inside:
+                return name
+            if follower not in seen:
+                seen.add(follower)
+                pending.append(follower)
+    return None
 
 
 def _kept(things: Mapping[str, T], name: object, error: type[GraphError], what: str, where: str = "") -> T:
@@ -293,12 +315,8 @@ def _kept(things: Mapping[str, T], name: object, error: type[GraphError], what: 
     return found
 
 
-def _distinct(names: Iterable[str]) -> Iterable[str]:
-    return dict.fromkeys(names)
-
-
 OWN_PORTS = ("Subgraph", "Module")
-"""Types whose nodes have ports of their own; those of all others have the ports that their type says."""
+"""Types whose nodes have ports of their own; a node of another type has the ports of its type."""
 
 KEYWORDS = "*"
 """Among the inputs that a Module lists: those after it are passed by keyword, as in a signature. No port."""
@@ -306,45 +324,42 @@ KEYWORDS = "*"
 
 def input_ports(content: Content, node: Node, types: Mapping[str, NodeSpec]) -> tuple[Port, ...] | None:
     """Return the inputs of a node in the order of the call; None if its type is not registered."""
-    spec = types.get(node.type)
-    return None if spec is None else _ports(content, node, spec, outputs=False)
+    return _ports(content, node, types, outputs=False)
 
 
 def output_ports(content: Content, node: Node, types: Mapping[str, NodeSpec]) -> tuple[Port, ...] | None:
     """Return the outputs of a node; None if its type is not registered."""
-    spec = types.get(node.type)
-    return None if spec is None else _ports(content, node, spec, outputs=True)
+    return _ports(content, node, types, outputs=True)
 
 
 def find_input(content: Content, node: Node, name: str, types: Mapping[str, NodeSpec]) -> Port | None:
     """Return the input that `name` addresses, or None; see `NodeSpec.input_named`.
 
-    A node of an unregistered type has whatever ports its edges say.
+    A node of an unregistered type has the ports that its edges name.
     """
     spec = types.get(node.type)
-    if spec is None:
+    own = None if spec is None else _own_names(content, node, spec, outputs=False)
+    if spec is None or (own is not None and name in own):
         return Port(name=name, kind="value")
-    own = _own_names(content, node, spec, outputs=False)
-    if own is not None:
-        return Port(name=name, kind="value") if name in own else None
-    return spec.input_named(name)
+    return spec.input_named(name) if own is None else None
 
 
 def find_output(content: Content, node: Node, name: str, types: Mapping[str, NodeSpec]) -> Port | None:
-    """Return the output of that name, or None; a node of an unregistered type has whatever ports its edges say."""
+    """Return the output of that name, or None; a node of an unregistered type has the ports that its edges name."""
     spec = types.get(node.type)
-    if spec is None:
+    own = None if spec is None else _own_names(content, node, spec, outputs=True)
+    if spec is None or (own is not None and name in own):
         return Port(name=name, kind="value")
-    own = _own_names(content, node, spec, outputs=True)
-    if own is not None:
-        return Port(name=name, kind="value") if name in own else None
-    for port in spec.present_outputs(node.properties):  # asked twice for every edge: a generator would take longer
+    for port in spec.present_outputs(node.properties) if own is None else ():  # for every edge: faster than a generator
         if port.name == name:
             return port
     return None
 
 
-def _ports(content: Content, node: Node, spec: NodeSpec, *, outputs: bool) -> tuple[Port, ...]:
+def _ports(content: Content, node: Node, types: Mapping[str, NodeSpec], *, outputs: bool) -> tuple[Port, ...] | None:
+    spec = types.get(node.type)
+    if spec is None:
+        return None
     own = _own_names(content, node, spec, outputs=outputs)
     if own is not None:
         return tuple(Port(name=name, kind="value") for name in own)
@@ -352,17 +367,13 @@ def _ports(content: Content, node: Node, spec: NodeSpec, *, outputs: bool) -> tu
 
 
 def _own_names(content: Content, node: Node, spec: NodeSpec, *, outputs: bool) -> tuple[str, ...] | None:
-    """Return the names of the ports that a node has of its own, which may be thousands; None if its type says them."""
+    """Return the names of a node's own ports, which may be thousands; None if it has those of its type."""
     if node.type == "Subgraph":
         return content.graphs[node.definition].interface[outputs] if node.definition is not None else ()
-    if node.type == "Module":
-        return _listed(spec, node, "outputs" if outputs else "inputs")
-    return None
-
-
-def _listed(spec: NodeSpec, node: Node, prop: str) -> tuple[str, ...]:
-    """Return the port names that a property lists; a damaged file may have anything there."""
-    declared = spec.property_named(prop)
-    names = node.properties.get(prop, declared.default if declared is not None else ())
+    if node.type != "Module":
+        return None
+    declared = spec.property_named(side := "outputs" if outputs else "inputs")
+    names = node.properties.get(side, declared.default if declared is not None else ())
+    # A damaged file may have anything there.
     listed = names if isinstance(names, tuple) else ()
     return tuple(name for name in listed if isinstance(name, str) and name != KEYWORDS)

@@ -1,4 +1,4 @@
-"""Finds what is unfinished or does not fit in a document, without torch."""
+"""Finds faults and unfinished parts of a document, without torch."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ MAX_NODES = 200_000
 
 
 MAX_NESTED = 50
-"""Graphs inside each other, the outermost included. Torch and Python need several frames for each, of about a thousand."""
+"""Depth of nested graphs, the outermost included. Torch and Python need several of about a thousand stack frames for each."""
 
 _HELD = ("Subgraph", "Module", "Parameter", "Buffer")
-"""Types that may stand inside a Module node beside layers: it runs code of its own on them."""
+"""Types of nodes that may be inside a Module node beside layers: its own code uses them."""
 
 _WEIGHTS = ("weight", "running_mean", "running_var")
-"""Inputs of functions that the layers of their names hold."""
+"""Inputs of functions that are weights of the layers of the same name."""
 
 TOO_DEEP = Diagnostic(
     code="too-deep",
@@ -36,15 +36,15 @@ TOO_DEEP = Diagnostic(
 
 
 def lint(content: Content, types: Types) -> list[Diagnostic]:
-    """Return every finding: first those about whole graphs, then by node, nested ones at each place of use."""
+    """Return all findings: first those about whole graphs, then those at nodes, nested ones at each place of use."""
     total, depth = extent(content)
     if depth > MAX_NESTED:
         return [TOO_DEEP]
     if total > MAX_NODES:
         return [
             Diagnostic(
-                code="too-large",
-                message=f"With every use of its definitions counted, the graph has {total} nodes; the limit is {MAX_NODES}.",
+                "too-large",
+                f"With every use of its definitions counted, the graph has {total} nodes; the limit is {MAX_NODES}.",
                 hint="Use definitions less often inside each other.",
             )
         ]
@@ -55,7 +55,7 @@ def lint(content: Content, types: Types) -> list[Diagnostic]:
 
 
 def extent(content: Content) -> tuple[int, int]:
-    """Count the nodes of the document, each use of a definition counted, and its graphs inside each other."""
+    """Return the number of nodes, with every use of a definition counted, and the depth of nested graphs."""
     sizes: dict[str, int] = {}
     depths: dict[str, int] = {}
     pending = [""]
@@ -72,12 +72,12 @@ def extent(content: Content) -> tuple[int, int]:
 
 
 def lint_graph(content: Content, types: Types) -> Iterator[Diagnostic]:
-    """Find what the document as a whole lacks."""
+    """Find what is missing in the document as a whole."""
     root = content.graphs[""]
     inputs, outputs = root.interface
     if inputs and outputs:
         return
-    # A graph of training nodes (dataset, model, loss …) has no inputs of its own.
+    # A graph of training nodes (dataset, model, loss …) has no Input nodes.
     if any(spec.kind == "training" for node in root.nodes.values() if (spec := types.get(node.type)) is not None):
         return
     if not inputs:
@@ -95,7 +95,7 @@ def lint_graph(content: Content, types: Types) -> Iterator[Diagnostic]:
 
 
 def lint_at(content: Content, paths: Iterable[str], types: Types) -> dict[str, list[Diagnostic]]:
-    """Find what is wrong at some nodes only, and under ``""`` what the whole lacks; see `NodeGraph.diagnostics_at`."""
+    """Find faults at some nodes only, and under ``""`` those of the whole; see `NodeGraph.diagnostics_at`."""
     found = {"": list(lint_graph(content, types))}
     linter = _Linter(content, types)
     for path in paths:
@@ -110,14 +110,13 @@ def lint_at(content: Content, paths: Iterable[str], types: Types) -> dict[str, l
 
 @final
 class _Approved:
-    """What is right at every node of one type, or was found to be right at one of them: that is not asked again.
+    """The results of checks that hold for every node of one type, so that they are not repeated.
 
     Attributes:
         spec: The type.
-        needed: The inputs that each node must have; None where the nodes have ports of their own.
-        numbers: Properties with a whole number that fits.
-        joints: The input at which an edge ends, by the port that the edge names, the type that it comes from and the
-            output there.
+        needed: The inputs that each node must have; None if the nodes have ports of their own.
+        numbers: Pairs of a property and a whole number that fits.
+        joints: The input at the end of an edge, by the port that the edge names, the type of its source and the output there.
     """
 
     def __init__(self, spec: NodeSpec) -> None:
@@ -129,11 +128,10 @@ class _Approved:
 
 @final
 class _Linter:
-    """Finds what is wrong at nodes.
+    """Finds faults of nodes.
 
     Attributes:
-        found: What was found. It is appended to instead of yielded: every compilation asks about every node, and seldom
-            is anything wrong.
+        found: The findings. A list, not a generator: every compilation checks every node, and faults are rare.
     """
 
     def __init__(self, content: Content, types: Types) -> None:
@@ -143,7 +141,7 @@ class _Linter:
         self._approved: dict[str, _Approved] = {}
 
     def graph(self, id: str, prefix: str) -> None:
-        """Find what is wrong at the nodes of a graph, and inside those that show graphs."""
+        """Find faults at the nodes of a graph, and inside those that show graphs."""
         graph = self._content.graphs[id]
         boxed = bool(id) and self._content.is_box(id)
         for name in graph.order:
@@ -153,13 +151,13 @@ class _Linter:
                 self.graph(node.definition, f"{prefix}{name}.")
 
     def node(self, graph: GraphIndex, node: Node, path: str, *, boxed: bool) -> None:
-        """Find what is wrong at one node, shown at `path`, or with the nested graph that it shows as a whole.
+        """Find faults of one node, or of the nested graph that it shows as a whole.
 
         Args:
-            graph: The graph that holds it.
+            graph: The graph of the node.
             node: The node.
             path: Its path from the root.
-            boxed: Whether the graph is what a Module node holds, whose own code runs it.
+            boxed: Whether the graph is inside a Module node, whose own code runs it.
         """
         approved = self._approved.get(node.type)
         if approved is None:
@@ -167,23 +165,17 @@ class _Linter:
             if spec is None:
                 message = f"There is no node type {shown(node.type)}.{near(node.type, self._types)}"
                 hint = "Register it with pn.register_node, or replace the node."
-                self.found.append(Diagnostic(code="unknown-type", message=message, node=path, hint=hint))
+                self._report("unknown-type", message, path, hint)
                 return
             approved = self._approved[node.type] = _Approved(spec)
         self._properties(graph, node, approved, path)
         if boxed:
-            self.found += _lint_held(graph, node, approved.spec, path)
+            self._held(graph, node, approved.spec, path)
         else:
             self._inputs(graph, node, approved, path)
         if node.type == "Subgraph" and (inner := node.definition) and not self._content.graphs[inner].interface[1]:
-            self.found.append(
-                Diagnostic(
-                    code="no-output",
-                    message="The nested graph has no output, so it computes nothing.",
-                    node=path,
-                    hint="Enter it and add an Output node.",
-                )
-            )
+            message = "The nested graph has no output, so it computes nothing."
+            self._report("no-output", message, path, "Enter it and add an Output node.")
 
     def _properties(self, graph: GraphIndex, node: Node, approved: _Approved, path: str) -> None:
         spec = approved.spec
@@ -192,40 +184,23 @@ class _Linter:
                 continue
             prop = spec.property_named(name)
             if prop is None:
-                names = [known.name for known in spec.properties]
-                self.found.append(
-                    Diagnostic(
-                        code="unknown-property",
-                        message=f"{node.type} has no property {shown(name)}.{near(name, names)}",
-                        node=path,
-                        hint="Reset the property.",
-                    )
+                message = (
+                    f"{node.type} has no property {shown(name)}.{near(name, (known.name for known in spec.properties))}"
                 )
+                self._report("unknown-property", message, path, "Reset the property.")
                 continue
             try:
                 check(prop.type, value)
             except ValueError as error:
-                self.found.append(
-                    Diagnostic(
-                        code="bad-value",
-                        message=f"{name} cannot be {shown(value)}: it must be {error}.",
-                        node=path,
-                        hint=f"Set {name} to a value that fits.",
-                    )
-                )
+                message = f"{name} cannot be {shown(value)}: it must be {error}."
+                self._report("bad-value", message, path, f"Set {name} to a value that fits.")
             else:
                 if type(value) is int:
                     approved.numbers.add((name, value))
         if SHARES.name in node.properties and node.shares is not None:
             if reason := sharing_fault(graph, node.name, node.type, node.shares):
-                self.found.append(
-                    Diagnostic(
-                        code="bad-sharing",
-                        message=f"shares cannot be {node.shares!r}: {reason}",
-                        node=path,
-                        hint="Choose another node to share with, or reset shares.",
-                    )
-                )
+                message = f"shares cannot be {node.shares!r}: {reason}"
+                self._report("bad-sharing", message, path, "Choose another node to share with, or reset shares.")
             # The shared module is built from its owner's properties.
             return
         for prop in spec.required:
@@ -235,7 +210,7 @@ class _Linter:
             if not wirable or graph.feeding(node.name, prop.name) is None:
                 hint = f"Set {prop.name}{' or connect it' if wirable else ''}{_explained(prop.doc)}."
                 message = f"{prop.name} is not set, and has no default."
-                self.found.append(Diagnostic(code="missing-property", message=message, node=path, hint=hint))
+                self._report("missing-property", message, path, hint)
 
     def _inputs(self, graph: GraphIndex, node: Node, approved: _Approved, path: str) -> None:
         fed: set[str] = set()
@@ -261,9 +236,7 @@ class _Linter:
                 if approved.needed is not None and origin.type not in OWN_PORTS and not start.when:
                     approved.joints[joint] = end.name
                 continue
-            self.found.append(
-                Diagnostic(code="bad-edge", message=message, node=path, port=name, hint="Remove the edge.")
-            )
+            self._report("bad-edge", message, path, "Remove the edge.", name)
         needed = approved.needed
         if not fed and is_uncalled(node):
             return
@@ -273,26 +246,39 @@ class _Linter:
             if port in fed:
                 continue
             hint, fix = _function_or_layer(approved.spec, path, port, self._types)
-            self.found.append(
-                Diagnostic(
-                    code="unconnected-input",
-                    message=f"Input{'' if port == 'input' else f' {port}'} is not connected.",
-                    node=path,
-                    port=port,
-                    hint=hint,
-                    fix=fix,
-                )
+            message = f"Input{'' if port == 'input' else f' {port}'} is not connected."
+            self._report("unconnected-input", message, path, hint, port, fix)
+
+    def _held(self, graph: GraphIndex, node: Node, spec: NodeSpec, path: str) -> None:
+        """Find what has no effect at a node inside a Module node, whose own code uses it."""
+        if node.type not in _HELD and spec.kind != "module":
+            message = (
+                f"A {node.type} is never run here: the module around it runs code of its own, which calls layers "
+                "and blocks by their names."
             )
+            self._report("box-never-runs", message, path, "Remove it, or put it into a block that the code calls.")
+        for edge in graph.edges_into(node.name):
+            message = f"The edge from {edge.source} is not followed: the module around it runs code of its own."
+            self._report("box-edge", message, path, "Remove the edge.", edge.target.partition(".")[2])
+        for name in ("checkpoint", "device", "inside", "ablate"):
+            if node.properties.get(name):
+                message = f"{name} has no effect here: the module around it runs code of its own."
+                self._report("box-property", message, path, f"Reset {name} here, and set it on the module around it.")
+
+    def _report(
+        self, code: str, message: str, path: str, hint: str, port: str | None = None, fix: Retype | None = None
+    ) -> None:
+        self.found.append(Diagnostic(code, message, path, port, hint, fix=fix))
 
 
 def _needed(spec: NodeSpec, ports: Iterable[Port]) -> tuple[str, ...]:
-    """Return the inputs at which something must arrive: those that are neither optional nor typed in (``add.other``)."""
-    call = {prop.name for prop in spec.passed}  # the absence of one is a missing property
+    """Return the inputs that must be connected: those that are neither optional nor typed in (``add.other``)."""
+    call = {prop.name for prop in spec.passed}  # a missing one is a missing property
     return tuple(port.name for port in ports if not port.optional and port.name not in call)
 
 
 def _function_or_layer(spec: NodeSpec, path: str, port: str, types: Types) -> tuple[str, Retype | None]:
-    """Say what to do about an input without an edge; a weight that a layer would have may mean that the layer is meant."""
+    """Return the hint and the fix for an input without an edge: for a weight, the layer may have been meant."""
     layers = layers_of(spec, types) if port in _WEIGHTS and spec.kind == "function" else []
     if not layers:
         return "Connect an output to it.", None
@@ -301,35 +287,7 @@ def _function_or_layer(spec: NodeSpec, path: str, port: str, types: Types) -> tu
 
 
 def _explained(doc: str) -> str:
-    """Return a description as the end of a sentence: torch's differ in their first letter and their full stop."""
+    """Return a description as the end of a sentence: in lower case, and without the full stop."""
     text = doc.strip().rstrip(".")
     lowered = text[:1].lower() + text[1:] if text[1:2].islower() else text
     return f": {lowered}" if text else ""
-
-
-def _lint_held(graph: GraphIndex, node: Node, spec: NodeSpec, path: str) -> Iterator[Diagnostic]:
-    """Say what has no effect at a node that is only held: what calls it is not drawn."""
-    if node.type not in _HELD and spec.kind != "module":
-        yield Diagnostic(
-            code="box-never-runs",
-            message=f"A {node.type} is never run here: the module around it runs code of its own, which calls layers "
-            "and blocks by their names.",
-            node=path,
-            hint="Remove it, or put it into a block that the code calls.",
-        )
-    for edge in graph.edges_into(node.name):
-        yield Diagnostic(
-            code="box-edge",
-            message=f"The edge from {edge.source} is not followed: the module around it runs code of its own.",
-            node=path,
-            port=edge.target.partition(".")[2],
-            hint="Remove the edge.",
-        )
-    for name in ("checkpoint", "device", "inside", "ablate"):
-        if node.properties.get(name):
-            yield Diagnostic(
-                code="box-property",
-                message=f"{name} has no effect here: the module around it runs code of its own.",
-                node=path,
-                hint=f"Reset {name} here, and set it on the module around it.",
-            )

@@ -1,4 +1,4 @@
-"""Frozen snapshots of nodes, edges and committed transactions, as reading a document returns them."""
+"""Frozen snapshots of nodes, edges and committed transactions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple, final
 import msgspec
 
 from pnne_nb.errors import shown
-from pnne_nb.graph.model.ops import Op
+from pnne_nb.graph.model.ops import AddNode, Op
 from pnne_nb.graph.model.origin import Origin
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
@@ -21,14 +21,14 @@ NO_PROPERTIES: Mapping[str, Value] = MappingProxyType({})
 
 @final
 class Node(msgspec.Struct, frozen=True):
-    """A node as it was when it was read.
+    """A node at the time of reading.
 
     Attributes:
         name: Its name within its graph.
         type: Name of its type in the catalogue.
-        properties: The values that were set explicitly; defaults are in `spec`.
-        position: Centre in the editor's pixels, or None: arranged automatically.
-        origin: Where an imported node came from, and its proof; None for a node that was drawn.
+        properties: The values that were set; defaults are in `spec`.
+        position: Centre in the editor's pixels; None if it is arranged automatically.
+        origin: The origin and the proof of an imported node; None for a node that was drawn.
         collapsed: Whether the editor shows only its name.
         path: Its name with those of the Subgraph nodes around it: ``"block.conv1"``.
     """
@@ -52,7 +52,7 @@ class Node(msgspec.Struct, frozen=True):
 
     @property
     def definition(self) -> str | None:
-        """The graph that a Subgraph node shows, or that holds what is inside a Module node; or None."""
+        """The graph that a Subgraph node shows, or that is inside a Module node; or None."""
         if self.type not in ("Subgraph", "Module"):
             return None
         value = self.properties.get("definition")
@@ -66,19 +66,19 @@ class Node(msgspec.Struct, frozen=True):
 
     @property
     def is_box(self) -> bool:
-        """Whether it runs code of its own on what is drawn inside it."""
+        """Whether its own code runs the graph inside it."""
         return self.type == "Module" and self.definition is not None
 
     def __str__(self) -> str:
         return self.path
 
     def __repr__(self) -> str:
-        """Return what a person reads where ``graph.add(...)`` is the last line of a cell."""
+        """Return the text that a cell shows for ``graph.add(...)`` in its last line."""
         values = "".join(f", {name}={shown(value)}" for name, value in self.properties.items())
         return f"Node({self.path!r}, {self.type}{values})"
 
     def __getattr__(self, name: str) -> object:
-        """Say where the property is that somebody looks for."""
+        """Refuse ``node.out_features``, and name the place of the property."""
         if not name.startswith("_") and name in self.properties:
             raise AttributeError(f'A property is read by node.properties["{name}"].')
         raise AttributeError(
@@ -86,7 +86,7 @@ class Node(msgspec.Struct, frozen=True):
         )
 
     def __rshift__(self, other: object) -> object:
-        """Refuse ``a >> b``: a node does not know its graph, and could not tell which one to change."""
+        """Refuse ``a >> b``: a node does not know its graph."""
         raise TypeError(f'Nodes are connected by their graph: graph.connect("{self.path}", "{other}").')
 
     def __getitem__(self, name: str) -> object:
@@ -107,12 +107,12 @@ def _refuse_change(node: Node, name: str, value: object) -> None:
     raise AttributeError(f'A node is read only: graph.set("{node.path}", {name}={shown(value)}) changes the graph.')
 
 
-# A frozen struct refuses changes itself, without a word on what to do; only what is set afterwards takes that place.
+# The error of a frozen struct does not say what to do. A method in the class body would not replace it.
 Node.__setattr__ = _refuse_change  # type: ignore[method-assign, assignment]  # assigned for every instance, to explain what to write
 
 
 def ablated(node: Node) -> str:
-    """Return what a node gives instead of running: ``"bypass"`` or ``"zeros"``; empty if it runs."""
+    """Return how a node is ablated: ``"bypass"`` or ``"zeros"``; empty if it runs."""
     if node.type == REROUTE:
         return "bypass"
     found = node.properties.get(ABLATE.name)
@@ -120,7 +120,7 @@ def ablated(node: Node) -> str:
 
 
 def inside(node: Node) -> tuple[str, ...]:
-    """Return the names of the contexts in which a node runs, the outermost first; unknown ones in a file are left to lint."""
+    """Return the names of the contexts in which a node runs, the outermost first; lint reports unknown ones."""
     found = node.properties.get(INSIDE.name)
     if not isinstance(found, tuple):
         return ()
@@ -128,21 +128,27 @@ def inside(node: Node) -> tuple[str, ...]:
 
 
 def is_uncalled(node: Node) -> bool:
-    """Return whether a node stands for an imported layer that is not called: it need not be connected."""
+    """Return whether a node is an imported layer that is not called, which need not be connected."""
     return node.origin is not None and not node.origin.called
 
 
 def whole_of(nodes: Mapping[str, Node]) -> str:
-    """Return which node of the outermost graph is the model itself, or an empty string.
+    """Return the name of the node of the outermost graph that is the model itself, or an empty string.
 
-    It stands for a module that was imported as a whole. The model holds what that holds, under the same names: its
-    ``state_dict`` says ``embed.weight``, and not ``module.embed.weight``.
+    The node is a module that was imported as a whole. The model has the same names inside: ``embed.weight`` in its
+    ``state_dict``, not ``module.embed.weight``.
     """
     return next((name for name, node in nodes.items() if _is_whole(node)), "")
 
 
 def _is_whole(node: Node) -> bool:
     return node.type == "Module" and node.shares is None and node.origin is not None and node.origin.held == ""
+
+
+def adding(node: Node, graph: str, index: int | None = None) -> AddNode:
+    """Return the op that adds an equal node to a graph, by its id."""
+    properties: dict[str, object] = dict(node.properties)
+    return AddNode(node.name, node.type, properties, node.position, graph, index, node.origin, node.collapsed)
 
 
 class Edge(NamedTuple):
@@ -158,12 +164,12 @@ class Transaction(msgspec.Struct, frozen=True):
 
     Attributes:
         version: The document's version after it.
-        ops: What was done, in order, as it was applied (values in their stored form).
-        label: What a person did, e.g. ``"Connect conv1 → relu1"``.
-        client: Who asked for it, as given to ``apply``.
-        request: The number under which `client` asked for it.
-        undo: Label of what undo would take back now, or None.
-        redo: Label of what redo would bring back now, or None.
+        ops: The ops in order, as they were applied (values in their stored form).
+        label: The change in words, e.g. ``"Connect conv1 → relu1"``.
+        client: The client that requested it, as given to ``asked_by``.
+        request: The number of the request of `client`.
+        undo: Label of the change that undo would revert now, or None.
+        redo: Label of the change that redo would apply now, or None.
     """
 
     version: int
@@ -175,12 +181,12 @@ class Transaction(msgspec.Struct, frozen=True):
     redo: str | None = None
 
     def __repr__(self) -> str:
-        """Return what was done, in a line."""
+        """Return the change in a line."""
         changes = "1 change" if len(self.ops) == 1 else f"{len(self.ops)} changes"
         return f"Transaction({self.label!r}, {changes}, version {self.version})"
 
     def _ipython_display_(self) -> None:
-        """Show nothing where ``graph.undo()`` is the last line of a cell."""
+        """Show nothing if ``graph.undo()`` is the last line of a cell."""
 
 
 def split_port(text: str) -> tuple[str, str]:

@@ -1,10 +1,10 @@
-"""Everything that can be done to a document: a closed union of frozen ops.
+"""The changes of a document: a closed union of frozen ops.
 
-Constants in ops (property values) are Python values of ``graph.schema.values``; ``protocol`` converts
-them from and to their JSON form. They are typed ``object`` because the codec cannot express that closed set.
+Property values in ops are Python values of ``graph.schema.values``; ``protocol`` converts them from and to their JSON form.
+They are typed ``object`` because the codec cannot express that closed set.
 
-Every op names the graph it acts on: ``""`` is the root, any other name a definition that Subgraph
-nodes refer to. Applying an op returns the ops that take it back (``document``).
+Every op names its graph: ``""`` is the root, any other name a definition that Subgraph nodes refer to. Applying an op returns
+the ops that revert it (``edits.apply``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class AddNode(_Op, frozen=True, tag="addNode"):
     Attributes:
         index: Its place in the order of nodes; None appends.
         position: Centre of the node in the editor's pixels, or None: the editor arranges it.
-        origin: Where an imported node came from, and its proof.
+        origin: The origin and the proof of an imported node.
         collapsed: Whether only its name is shown.
     """
 
@@ -66,7 +66,7 @@ class SetProperty(_Op, frozen=True, tag="setProperty"):
 
 
 class ResetProperty(_Op, frozen=True, tag="resetProperty"):
-    """Take a property's value back to its default (or to missing, if it is required)."""
+    """Reset a property to its default, or to missing if it is required."""
 
     node: str
     property: str
@@ -74,7 +74,7 @@ class ResetProperty(_Op, frozen=True, tag="resetProperty"):
 
 
 class MoveNode(_Op, frozen=True, tag="moveNode"):
-    """Place a node; None gives it back to the automatic arrangement."""
+    """Place a node; None returns it to the automatic arrangement."""
 
     name: str
     position: tuple[float, float] | None
@@ -82,7 +82,7 @@ class MoveNode(_Op, frozen=True, tag="moveNode"):
 
 
 class CollapseNode(_Op, frozen=True, tag="collapseNode"):
-    """Show of a node only its name, or all of it again."""
+    """Show only the name of a node, or all of it again."""
 
     name: str
     collapsed: bool
@@ -90,7 +90,7 @@ class CollapseNode(_Op, frozen=True, tag="collapseNode"):
 
 
 class SetOrigin(_Op, frozen=True, tag="setOrigin"):
-    """Say where a node came from, and what is proved of it; a change of an imported node brings it along."""
+    """Set the origin and the proof of a node; it accompanies a change of an imported node."""
 
     name: str
     origin: Origin | None
@@ -142,7 +142,7 @@ class AddFrame(_Op, frozen=True, tag="addFrame"):
 
 
 class ChangeFrame(_Op, frozen=True, tag="changeFrame"):
-    """Change some of a frame; None leaves as it is, so that two changes at the same time both count."""
+    """Change some fields of a frame; None leaves a field as it is, so that two simultaneous changes both count."""
 
     name: str
     box: Box | None = None
@@ -153,7 +153,7 @@ class ChangeFrame(_Op, frozen=True, tag="changeFrame"):
 
 
 class RemoveFrame(_Op, frozen=True, tag="removeFrame"):
-    """Remove a frame; what stands in it stays."""
+    """Remove a frame; its contents stay."""
 
     name: str
     graph: str = ""
@@ -171,4 +171,4 @@ Op: TypeAlias = (
 )  # fmt: skip
 
 LookOp: TypeAlias = MoveNode | CollapseNode | AddFrame | ChangeFrame | RemoveFrame
-"""Changes of how a graph looks, from which nothing that it computes follows."""
+"""Changes of a graph's look, which do not affect what it computes."""

@@ -1,4 +1,4 @@
-"""Where an imported node came from: what the comparison with the original proved, and what the node keeps of it."""
+"""The origin of an imported node: the proof by comparison with the original, and facts about the original."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from pnne_nb.graph.schema.values import Dtype
 
 Proof: TypeAlias = Literal["equal", "edited", "opaque"]
-"""Whether it computed the same as the original, did so before it was changed, or keeps its own code."""
+"""Whether the node equals the original, equalled it before a change, or keeps the original's code."""
 
 
 class _StructMapping(type(msgspec.Struct), ABCMeta):  # type: ignore[misc]  # msgspec's stubs do not name its metaclass
@@ -23,25 +23,24 @@ class Origin(
     msgspec.Struct, Mapping[str, Any], frozen=True, omit_defaults=True, forbid_unknown_fields=True,
     metaclass=_StructMapping,
 ):  # fmt: skip
-    """Where an imported node came from, and its proof.
+    """The origin of an imported node, and its proof.
 
-    It is also a read-only mapping of what a file holds: ``node.origin["proof"]``. What stands at its default is left out.
+    It is also a read-only mapping, as in a file: ``node.origin["proof"]``. Fields with their default are left out.
 
     Attributes:
-        proof: What is known of it: ``"edited"`` says that it, what feeds it, or what is inside it has been changed since
-            it was proved equal.
+        proof: ``"edited"`` if the node, its inputs or its inside was changed after it was proved equal.
         reason: Why it stayed one opaque node, or why nothing is proved: the original failed with the example. Else empty.
-        member: Its place among the parameters, buffers and submodules of the module that holds it.
-        held: The attribute path that holds its module, if that is not its name; empty if the model itself is the module.
-        assumes: What the import took for granted about an input, as text: ``"x.shape[1] is 3"``.
-        variables: The names that the original's code gives its outputs, by port.
-        ties: Its tensors that other nodes hold: their path below this node, and the path below the model.
+        member: Its place among the parameters, buffers and submodules of the module around it.
+        held: The attribute path of its module, if that is not its name; empty if the module is the model itself.
+        assumes: Assumptions of the import about an input, as text: ``"x.shape[1] is 3"``.
+        variables: Names of its outputs in the original's code, by port.
+        ties: Its tensors that belong to other nodes: their path below this node, and the path below the model.
         frozen: Paths below it of the modules that are not trained; an empty path is the node itself.
-        dtype: The element type that its layer was made of, if that is not float32.
+        dtype: The element type of its layer's weights, if that is not float32.
         twice: Whether computing it again, for a checkpoint, changes its buffers again.
-        initial: ``"absent"`` if the document does not keep the values of the buffer, which are too many.
+        initial: ``"absent"`` if the buffer has too many values for the document.
         called: Whether the original calls it.
-        whole: Whether it stands for the whole module that was imported.
+        whole: Whether it is the whole module that was imported.
     """
 
     proof: Proof
@@ -68,7 +67,7 @@ class Origin(
         return len(self._fields())
 
     __eq__ = Mapping.__eq__
-    __hash__ = None  # type: ignore[assignment]  # as of every mapping
+    __hash__ = None  # type: ignore[assignment]  # like every mapping
 
     def _fields(self) -> dict[str, Any]:
         fields: dict[str, Any] = msgspec.to_builtins(self)

@@ -1,4 +1,4 @@
-"""Finds nodes and ports by what people write: ``"conv1"``, ``"block.conv1"``, ``"block.conv1.input"``, a `Node`."""
+"""Finds nodes and ports by their paths (``"conv1"``, ``"block.conv1"``, ``"block.conv1.input"``) or by a `Node`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NodeRef: TypeAlias = "Node | str"
 
 
 def path_of(node: NodeRef) -> str:
-    """Return the path that a person gave.
+    """Return the path of a node.
 
     Raises:
         UnknownNodeError: If it is neither a node nor a text.
@@ -27,7 +27,7 @@ def path_of(node: NodeRef) -> str:
 
 
 def enter(content: Content, prefix: str, within: str = "") -> GraphIndex:
-    """Return the graph inside the Subgraph node of a path that starts in the graph `within`; that for an empty path.
+    """Return the graph inside the Subgraph node of a path from the graph `within`; for an empty path, that graph.
 
     Raises:
         UnknownNodeError: If there is no such node, or it shows no graph.
@@ -46,9 +46,9 @@ def enter(content: Content, prefix: str, within: str = "") -> GraphIndex:
 
 
 def find_node(content: Content, ref: NodeRef, within: str = "") -> tuple[GraphIndex, Node, str]:
-    """Return the graph that a node is in, the node, and the path of the graph with a dot after it.
+    """Return the graph of a node, the node, and the path of the graph with a dot after it.
 
-    The path starts in the graph `within`, the root unless told otherwise.
+    Paths start in the graph `within`, by default the root.
 
     Raises:
         UnknownNodeError: If there is no such node.
@@ -75,10 +75,10 @@ def paths_in(content: Content) -> Iterator[str]:
 
 
 def find_end(content: Content, ref: NodeRef, *, output: bool) -> tuple[GraphIndex, Node, str]:
-    """Return the graph, the node and the port (empty if none is named) that one end of an edge means.
+    """Return the graph, the node and the port (empty if none is named) of one end of an edge.
 
-    ``"block.x"`` may mean port ``x`` of the node ``block`` or the node ``x`` inside it. The port is meant
-    where `block` has one on that side: the node of that name inside has none there.
+    ``"block.x"`` may mean port ``x`` of the node ``block`` or the node ``x`` inside it. If `block` has such a port on that
+    side, it means the port: the node inside has none there.
 
     Raises:
         UnknownNodeError: If there is no such node.
@@ -104,7 +104,7 @@ def find_end(content: Content, ref: NodeRef, *, output: bool) -> tuple[GraphInde
 
 
 def _from_root(content: Content, path: str) -> str:
-    """Return the path of a node as the document has it: where one node is the whole model, that may be left out."""
+    """Return the path of a node in the document: if one node is the whole model, its name may be left out."""
     nodes = content.graphs[""].nodes
     first = path.partition(".")[0]
     whole = whole_of(nodes) if path and first not in nodes else ""

@@ -1,4 +1,4 @@
-"""Finds equal nodes in a row, which can be shown as one, as in the browser (``tests/cases/repeats.json``)."""
+"""Finds equal nodes in a row, which can be shown as one, as the browser does (``tests/cases/repeats.json``)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Run: TypeAlias = tuple[str, ...]
 
 
 class _Link(NamedTuple):
-    """The node that a node feeds and nothing else, and from which port into which."""
+    """The only consumer of a node, and the ports of the edges to it."""
 
     name: str
     how: tuple[str, ...]
@@ -24,14 +24,14 @@ class _Link(NamedTuple):
 def runs(content: Content, graph: GraphIndex, resolved: Callable[[str], Mapping[str, object]]) -> list[Run]:
     """Return every run of a graph, in the order of their first nodes.
 
-    The nodes of a run are equal, each feeds nothing but the next, always the same way, and whatever else they take
-    comes from the same ports for all of them. Nodes are equal that have the same type and property values, or show
-    graphs of which that is true, and for which `resolved` gives equal values.
+    The nodes of a run are equal. Each feeds only the next, through the same ports, and their other inputs come from the same
+    ports. Nodes are equal if they have the same type and property values, or show equal graphs, and if `resolved` returns
+    equal values for them.
     """
     form = _Forms(content)
     links = {name: _link(graph, name, form, resolved) for name in graph.order}
     follows = {link.name for link in links.values() if link is not None}
-    # From where each row begins; where the way of feeding changes, another run does.
+    # A row begins here; another run begins where the ports change.
     starts = [name for name in graph.order if name not in follows]
     taken: set[str] = set()
     found: list[Run] = []
@@ -73,15 +73,15 @@ def _link(graph: GraphIndex, name: str, form: _Forms, resolved: Callable[[str], 
 
 
 class _Forms:
-    """Turns nodes into texts that are the same for nodes that are equal.
+    """Makes equal texts for equal nodes.
 
-    Definitions that say the same have the same number, so that the texts stay short however deep graphs are nested.
+    Equal definitions have the same number, so that the texts stay short, however deep graphs are nested.
     """
 
     def __init__(self, content: Content) -> None:
         self._content = content
         self._known: dict[str, int] = {}  # by definition
-        self._numbers: dict[str, int] = {}  # by what it says
+        self._numbers: dict[str, int] = {}  # by its text
 
     def of(self, node: Node) -> str:
         inside = None if node.definition is None else self._inside(node.definition)

@@ -1,12 +1,10 @@
-"""Read-only views of a document: always up to date, consistent under the document's lock."""
+"""Read-only views of a document, always up to date; they read under the document's lock."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import final
-
-import msgspec
 
 from pnne_nb.graph.model.content import Content, GraphIndex, input_ports, output_ports, topological_order
 from pnne_nb.graph.model.node import Edge, Node, split_port
@@ -43,7 +41,7 @@ class Nodes(Mapping[str, Node]):
         return list(self)
 
     def copy(self) -> dict[str, Node]:
-        """Return the nodes as they are now, which no later change reaches."""
+        """Return the current nodes; later changes do not affect the result."""
         with self._lock:
             graph = self._graph()
             return {name: graph.nodes[name] for name in graph.order}
@@ -57,8 +55,8 @@ class GraphView:
     """One graph of a document: the root (id ``""``) or a definition.
 
     Args:
-        content: Gives the document's content as it is now.
-        id: Which graph.
+        content: Returns the current content of the document.
+        id: The id of the graph.
         types: The catalogue.
         lock: The document's lock.
     """
@@ -75,7 +73,7 @@ class GraphView:
 
     @property
     def edges(self) -> tuple[Edge, ...]:
-        """Every edge, in the order in which they were made."""
+        """All edges, in the order of their creation."""
         with self._lock:
             return tuple(self._index().edges.values())
 
@@ -98,7 +96,7 @@ class GraphView:
             return self._index().interface[1]
 
     def sources(self, node: str) -> dict[str, str]:
-        """Return what feeds a node: output ``"node.port"`` by input port, variadic places in the order of their index.
+        """Return the sources of a node: output ``"node.port"`` by input port, variadic places in the order of their index.
 
         Raises:
             UnknownNodeError: If there is no such node.
@@ -122,17 +120,17 @@ class GraphView:
             return tuple(index.edges_out_of(node))
 
     def input_ports(self, node: str) -> tuple[Port, ...] | None:
-        """Return the inputs that a node has now, in the order of the call; None if its type is not registered."""
+        """Return the current inputs of a node, in the order of the call; None if its type is not registered."""
         with self._lock:
             return input_ports(self._content(), self._index().require(node), self._types)
 
     def output_ports(self, node: str) -> tuple[Port, ...] | None:
-        """Return the outputs that a node has here and now; None if its type is not registered."""
+        """Return the current outputs of a node; None if its type is not registered."""
         with self._lock:
             return output_ports(self._content(), self._index().require(node), self._types)
 
     def order(self) -> tuple[str, ...]:
-        """Return the names of all nodes, each after everything that feeds it; otherwise in the order of `nodes`."""
+        """Return the names of all nodes, each after its sources; otherwise in the order of `nodes`."""
         with self._lock:
             return tuple(topological_order(self._index())[0])
 
@@ -161,11 +159,6 @@ class Graphs(Mapping[str, GraphView]):
     def __len__(self) -> int:
         with self._lock:
             return len(self._content().graphs)
-
-
-def at_path(node: Node, prefix: str) -> Node:
-    """Return a node as seen from the root, through the Subgraph nodes of `prefix` (``"block."``)."""
-    return msgspec.structs.replace(node, path=f"{prefix}{node.name}") if prefix else node
 
 
 def _place(port: str) -> tuple[str, int]:

@@ -1,1 +1,1 @@
-"""The picture of a graph without a browser: an SVG that looks as the editor does."""
+"""The picture of a graph without a browser: an SVG with the look of the editor."""

@@ -1,4 +1,4 @@
-"""Computes the colours of the two themes as the browser computes those of the editor's style sheet."""
+"""Computes the colours of the two themes, as the browser does with the editor's style sheet."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ FRAME_HUES = {
     "red": (22.0, 0.14),
     "purple": (310.0, 0.13),
 }
-"""Hue and chroma of each colour that a frame can have; the browser's are in ``js/src/editor/styles/tokens.css``."""
+"""Hue and chroma of the colours of frames; the browser's are in ``js/src/editor/styles/tokens.css``."""
 
 _Triple = tuple[float, float, float]
 
 
 class Theme(NamedTuple):
-    """What the picture is painted with; colours as ``"#rrggbb"``, the rest numbers of oklch."""
+    """The colours of the picture as ``"#rrggbb"``, and numbers of oklch."""
 
     canvas: str
     card: str
@@ -61,7 +61,7 @@ class Theme(NamedTuple):
         return oklch(self.ink_lightness, category.chroma, category.hue)
 
     def frame(self, colour: str) -> str:
-        """Return the colour of a frame's edge and title; its inside is a breath of it."""
+        """Return the colour of a frame's edge and title; the inside is much lighter."""
         hue, chroma = FRAME_HUES[colour]
         return oklch(self.ink_lightness + (0.1 if self.ink_lightness < 0.5 else -0.1), chroma, hue)
 
@@ -71,7 +71,7 @@ class Theme(NamedTuple):
 
 
 def mix(share: float, colour: str, other: str) -> str:
-    """Mix `share` of a colour with another, in oklab, as ``color-mix`` does."""
+    """Return a mixture of `share` of a colour with another, in oklab, like ``color-mix``."""
     pairs = zip(_lab(colour), _lab(other), strict=True)
     first, second, third = (share * one + (1 - share) * two for one, two in pairs)
     return _hex((first, second, third))

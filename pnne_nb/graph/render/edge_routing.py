@@ -1,4 +1,4 @@
-"""Routes an edge: a curve from port to port, around the nodes that stand in its way."""
+"""Routes an edge: a curve from port to port, around the nodes in its way."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ Box = tuple[float, float, float, float]
 
 CLEARANCE = 16.0
 TURN = 20.0
-"""How far from its ends an edge turns that leads back up; its label has room there."""
+"""Pixels from the ends of an edge that leads back up to its turns; its label has room there."""
 BETWEEN = 36.0
-"""How far beside nodes it rises, where there is room: in the middle between two columns."""
+"""Pixels between nodes and a rising edge, if there is room: in the middle between two columns."""
 BESIDE = 8.0
-"""The least between what rises and a node."""
+"""The least distance between a rising edge and a node."""
 DETOUR = 4
-"""Points of an edge that is bent; one with more runs straight from point to point."""
+"""Most points of a curved edge; one with more points is straight from point to point."""
 _SAMPLES = 12
 
 
 def routed(
     start: Point, end: Point, boxes: Sequence[Box], *, own: Sequence[Box] = (), across: bool = False
 ) -> tuple[Point, ...]:
-    """Return the points that an edge passes vertically: its ends, and two beside what it would run behind.
+    """Return the points that an edge passes vertically: its ends, and two beside the nodes in its way.
 
-    An edge that leads back up, as to the head of the next column, passes six in straight lines: down, to a lane beside
-    the nodes, up, and to its end. If edges run right (`across`), it passes them horizontally.
+    An edge that leads back up, as to the head of the next column, has six points in straight lines: down, to a lane beside
+    the nodes, up, and to its end. If edges run right (`across`), it passes the points horizontally.
 
     Args:
-        start: Where it leaves.
-        end: Where it arrives.
-        boxes: The nodes between which it runs.
+        start: The start of the edge.
+        end: The end of the edge.
+        boxes: The other nodes.
         own: The nodes at its ends.
         across: Whether edges run right.
     """
@@ -47,9 +47,9 @@ def routed(
     ]
     if not any(_crosses(start, end, box) for box in between):
         return start, end
-    # What stands beside the blocking nodes must be passed as well.
+    # Nodes beside the blocking ones must be passed as well.
     top, bottom = min(box[1] for box in between), max(box[3] for box in between)
-    # And nothing before the edge leaves, or after it has arrived.
+    # The detour is between the two ends.
     room = max(0.0, min(CLEARANCE, (end[1] - start[1]) / 2))
     top, bottom = max(top, start[1] + room), min(bottom, end[1] - room)
     lanes = [min(box[0] for box in between) - CLEARANCE, max(box[2] for box in between) + CLEARANCE]
@@ -62,7 +62,7 @@ def routed(
 
     ways = {lane: blocked(lane) for lane in lanes}
     if all(ways.values()):
-        # Farther away, between other nodes: where the fewest of them are in the way.
+        # Lanes farther away, between other nodes: the one with the fewest nodes in the way.
         beside = [box for box in boxes if box[1] < bottom and top < box[3]]
         ways |= {x: blocked(x) for box in beside for x in (box[0] - CLEARANCE, box[2] + CLEARANCE)}
     lane = min(ways, key=lambda x: (ways[x], abs(x - start[0]) + abs(x - end[0])))
@@ -86,7 +86,7 @@ def _rising(start: Point, end: Point, boxes: Sequence[Box], own: Sequence[Box]) 
         return sum(_meet(piece, box) for piece in pieces for box in obstacles)
 
     best, fewest = left - BETWEEN, len(obstacles) * 3 + 1
-    # Nearer to a node, other edges run that go around it.
+    # Other edges go around a node closer to it.
     for room in (BETWEEN, CLEARANCE):
         lanes = {x for box in obstacles for x in (box[0] - room, box[2] + room)}
         for lane in sorted(lanes, key=lambda x: (abs(x - start[0]) + abs(x - end[0]), x)):
@@ -120,13 +120,13 @@ def curve(points: Sequence[Point], *, across: bool = False) -> str:
 
 
 def middle(points: Sequence[Point]) -> Point:
-    """Return the place of an edge's label: halfway on the first piece of a detour, or on the whole edge."""
+    """Return the place of an edge's label: the middle of the first piece of a detour, or of the edge."""
     (x1, y1), (x2, y2) = points[0], points[1]
     return ((x1 + x2) / 2, (y1 + y2) / 2)
 
 
 def number(value: float) -> str:
-    """Write a coordinate, with as many decimals as can be seen."""
+    """Return a coordinate as text, with two decimals at most."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 

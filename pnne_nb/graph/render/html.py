@@ -1,4 +1,4 @@
-"""Turns a picture into HTML that viewers of notebooks keep, and into PNG."""
+"""Converts a picture to PNG, and to HTML that viewers of notebooks keep."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from itertools import islice
 from typing import Final
 
 from pnne_nb.errors import PnneError
-from pnne_nb.graph.model.annotation import Frame, held
-from pnne_nb.graph.render.scene import Card, Scene
+from pnne_nb.graph.model.annotation import held
+from pnne_nb.graph.render.scene import Scene
 from pnne_nb.graph.render.svg import card_text, describe
 
 _FONTS = "'DejaVu Sans','Liberation Sans','Noto Sans',sans-serif"
-"""What stands for ``sans-serif``: the renderer knows fonts by their own names only."""
+"""Replacement of ``sans-serif``: the renderer knows only names of fonts."""
 
 
 LISTED: Final = 2000
-"""Nodes that are told in words: a saved notebook must not hold megabytes that nobody reads."""
+"""Most nodes in the list: a saved notebook should not hold megabytes that nobody reads."""
 
 
 def figure(scene: Scene, svg: str) -> str:
@@ -31,15 +31,15 @@ def figure(scene: Scene, svg: str) -> str:
 
 
 def image_with_text(title: str, alternative: str, items: Iterable[str], svg: str) -> str:
-    """Return a picture as an ``<img>`` with what it shows as a list beneath it.
+    """Return a picture as an ``<img>`` with its contents as a list beneath it.
 
-    Viewers of notebooks take out inline SVG and styles that they do not trust; an image with a ``data:``
-    address and plain lists they keep. The list is what a screen reader reads.
+    Viewers of notebooks remove inline SVG and styles that they do not trust. They keep an image with a ``data:`` address and
+    plain lists. A screen reader reads the list.
 
     Args:
-        title: What the picture is of.
-        alternative: What it shows, in a sentence.
-        items: What it shows, in full: a line each.
+        title: The title of the picture.
+        alternative: The picture in a sentence.
+        items: The picture in full: a line for each item.
         svg: The picture.
     """
     address = base64.b64encode(svg.encode()).decode("ascii")
@@ -50,14 +50,14 @@ def image_with_text(title: str, alternative: str, items: Iterable[str], svg: str
 
 
 def png(svg: str, scale: float = 2.0) -> bytes:
-    """Paint a picture.
+    """Return a picture as a PNG file.
 
     Args:
         svg: The picture; its theme must be ``"light"`` or ``"dark"``.
         scale: Pixels of the result for each pixel of the picture.
 
     Raises:
-        PnneError: The package that paints is not installed.
+        PnneError: If the package resvg_py is not installed.
     """
     try:
         resvg = import_module("resvg_py")
@@ -69,7 +69,7 @@ def png(svg: str, scale: float = 2.0) -> bytes:
 
 
 def lines(scene: Scene) -> Iterable[str]:
-    """Say each node with what feeds it: ``"conv1, Conv2d, 1→6 · 5×5, from x.output (N×1×28×28)"``."""
+    """Yield a line for each node with its sources: ``"conv1, Conv2d, 1→6 · 5×5, from x.output (N×1×28×28)"``."""
     feeding: dict[str, list[str]] = {}
     for wire in scene.wires:
         given = f"{wire.source} ({wire.label})" if wire.label else wire.source
@@ -77,12 +77,8 @@ def lines(scene: Scene) -> Iterable[str]:
     for card in scene.cards:
         sources = feeding.get(card.name)
         yield f"{card_text(card)}{', from ' + ', '.join(sources) if sources else ''}"
+    centres = {card.name: (card.x + card.geometry.width / 2, card.y + card.geometry.height / 2) for card in scene.cards}
     for frame in scene.frames:
-        inside = [card.name for card in scene.cards if _holds(frame, card)]
+        inside = held(frame, centres, ()).nodes
         words = " ".join(filter(None, (frame.title, frame.text)))
         yield f"Frame: {words or frame.name}{', around ' + ', '.join(inside) if inside else ''}"
-
-
-def _holds(frame: Frame, card: Card) -> bool:
-    centre = (card.x + card.geometry.width / 2, card.y + card.geometry.height / 2)
-    return bool(held(frame, {card.name: centre}, ()).nodes)

@@ -1,22 +1,17 @@
-"""Reports an import: which parts of the module are open, which are closed, and why."""
+"""Reports the open and the closed parts of an imported module, and the reasons."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from html import escape
-from typing import Literal, Protocol, final
+from typing import Literal, final
 
 import msgspec
 
-from pnne_nb.graph.model.node import Node
+from pnne_nb.graph.model.views import GraphView
 
 State = Literal["open", "closed", "edited", "unproved"]
-"""Whether a part is drawn and proved equal, keeps its own code, has been changed since, or is of a module that failed."""
-
-
-class _Graph(Protocol):
-    @property
-    def nodes(self) -> Mapping[str, Node]: ...
+"""Whether a part is drawn and proved equal, keeps its own code, was changed since, or belongs to a module that failed."""
 
 
 @final
@@ -24,10 +19,10 @@ class ImportRow(msgspec.Struct, frozen=True):
     """One part of an imported module.
 
     Attributes:
-        path: Of its node.
-        type: Of its node; of a closed one, the qualified name of its class.
+        path: The path of its node.
+        type: The type of its node; of a closed part, the qualified name of its class.
         state: Whether it is open.
-        nodes: How many nodes are inside, nested ones included.
+        nodes: The number of nodes inside, nested ones included.
         reason: Why it is closed or unproved.
     """
 
@@ -40,14 +35,14 @@ class ImportRow(msgspec.Struct, frozen=True):
 
 @final
 class ImportReport(msgspec.Struct, frozen=True):
-    """Which parts of an imported module are open; a notebook shows it as a table.
+    """The open and the closed parts of an imported module; a notebook shows a table.
 
     Attributes:
-        name: Of the document.
-        rows: The outermost blocks, and whatever is closed or edited inside them.
-        open: How many nodes are open, in all graphs, each counted where it is used.
-        closed: How many are closed.
-        assumed: What the example decided about the inputs, as text; other inputs are refused by a check.
+        name: The name of the document.
+        rows: The outermost blocks, and all closed or edited parts inside them.
+        open: The number of open nodes in all graphs, counted at each place of use.
+        closed: The number of closed nodes.
+        assumed: Assumptions about the inputs from the example, as text; checks refuse other inputs.
     """
 
     name: str
@@ -58,12 +53,12 @@ class ImportReport(msgspec.Struct, frozen=True):
 
     @property
     def failure(self) -> str:
-        """How the module failed with the example, in words; empty if it did not."""
+        """The error of the module with the example; empty if there was none."""
         return next((row.reason for row in self.rows if row.state == "unproved"), "")
 
     @property
     def headline(self) -> str:
-        """How much of it is open, in one line."""
+        """The result in one line."""
         if not self.open + self.closed:
             return f"{self.name} was not imported."
         if self.failure:
@@ -92,11 +87,11 @@ class ImportReport(msgspec.Struct, frozen=True):
         return f"<p><b>{escape(self.headline)}</b></p>{table}{listed}"
 
 
-def import_report(name: str, graphs: Mapping[str, _Graph]) -> ImportReport:
-    """Return what is known of the import of a document.
+def import_report(name: str, graphs: Mapping[str, GraphView]) -> ImportReport:
+    """Return the report on the import of a document.
 
     Args:
-        name: Of the document.
+        name: The name of the document.
         graphs: Every graph by id, the root (``""``) first.
     """
     found = list(_rows(graphs, "", ""))
@@ -110,7 +105,7 @@ def import_report(name: str, graphs: Mapping[str, _Graph]) -> ImportReport:
     )
 
 
-def _rows(graphs: Mapping[str, _Graph], id: str, prefix: str) -> Iterator[ImportRow]:
+def _rows(graphs: Mapping[str, GraphView], id: str, prefix: str) -> Iterator[ImportRow]:
     for name, node in graphs[id].nodes.items():
         if node.origin is None or node.type in ("Input", "Output", "Constant"):
             continue

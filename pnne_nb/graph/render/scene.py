@@ -1,4 +1,4 @@
-"""Lists what there is to draw of one graph: cards at their places, and wires between their ports."""
+"""Lists the parts of one graph's picture: cards at their places, and wires between their ports."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from pnne_nb.process.idle import breathe
 GAP = 44.0
 BESIDE = 32.0
 FULL_DETAIL = 400
-"""Above so many nodes, cards are only coloured boxes with a name: nobody can read more, and files stay small."""
+"""Above this number of nodes, cards are only coloured boxes with a name, so that files stay small."""
 
 
 class Shape(Protocol):
-    """What a port gives: sizes, and the name of a dtype."""
+    """The shape and the dtype name of a port's value."""
 
     @property
     def shape(self) -> tuple[int | str, ...]: ...
@@ -40,16 +40,16 @@ class Shape(Protocol):
 
 
 Shapes: TypeAlias = Mapping[str, Shape]
-"""What output ports give, by path."""
+"""Shapes of output ports, by path."""
 
 NO_SHAPES: Shapes = MappingProxyType({})
 
 
 class Card(NamedTuple):
-    """One node; `x` and `y` are its upper left corner, `uses` counts the nodes that show its definition.
+    """One node; `x` and `y` are its upper left corner, `uses` is the number of nodes that show its definition.
 
-    If equal nodes in a row are folded into it, `run` are their names, its own first. `kind` is the second line: what
-    the node is, or the steps of an expression; empty where the name says it.
+    If equal nodes in a row are folded into it, `run` are their names, its own first. `kind` is the second line: the type, or
+    the steps of an expression; empty if the name contains it.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Card(NamedTuple):
 
     @property
     def times(self) -> str:
-        """How many nodes it stands for, or else show what it shows: ``"×8"``."""
+        """The number of its folded nodes, or else of the nodes with its definition: ``"×8"``."""
         count = len(self.run) or self.uses
         return f"×{count}" if count > 1 else ""
 
@@ -81,10 +81,10 @@ class Card(NamedTuple):
 
 
 class SceneEdge(NamedTuple):
-    """One edge; `points` are where it starts, the places it passes vertically, and where it ends.
+    """One edge; `points` are its start, the places that it passes vertically, and its end.
 
-    If it runs right (`across`), it passes them horizontally. `label` is the shape of what it carries, and `labelled`
-    whether it says so: of the edges of one port, the shortest.
+    If it runs right (`across`), it passes them horizontally. `label` is the shape of its value, and `labelled` whether it is
+    shown: only on the shortest edge of a port.
     """
 
     source: str
@@ -105,7 +105,7 @@ class Scene(NamedTuple):
 
     @property
     def detailed(self) -> bool:
-        """Whether there are so few nodes that everything about them is drawn."""
+        """Whether the nodes are few enough to be drawn in full."""
         return len(self.cards) <= FULL_DETAIL
 
 
@@ -118,25 +118,23 @@ def scene(
     *,
     fold: bool = False,
 ) -> Scene:
-    """Read one graph.
+    """Return the scene of one graph.
 
     Args:
         content: The document, which does not change meanwhile.
         within: Path of the Subgraph node that shows it; empty for the root.
         types: The catalogue.
-        shapes: What output ports give, by full path, as far as it is known.
+        shapes: Known shapes of output ports, by full path.
         resolved: Values of properties that are ``"auto"``, by full path.
         fold: Whether equal nodes in a row are one card.
 
     Raises:
-        UnknownNodeError: If nothing is at `within`.
+        UnknownNodeError: If there is no node at `within`.
     """
     index = enter(content, within)
     prefix = f"{within}." if within else ""
     known = {name: resolved.get(f"{prefix}{name}", {}) for name in index.nodes}
-    across = drawn_right(
-        index, {name: node.position for name, node in index.nodes.items() if node.position is not None}
-    )
+    across = drawn_right(index)
     inlined = inlining(index)
     shown = faces(content, index, types, inlined, across=across, resolved=known)
     centres = _centres(content, index, types, shown)
@@ -146,7 +144,7 @@ def scene(
         for run in (runs(content, index, lambda name: known[name]) if fold else [])
         if not chained.intersection(run) and shown.keys() >= set(run)
     ]
-    # A frame is a place in the document: the room in it stays.
+    # Frames keep their places, so gaps stay open.
     placed = closed(centres, folded) if not index.frames else centres
     heads = {**inlined.heads, **{name: run[0] for run in folded for name in run}}
     whole = {run[0]: run for run in folded}
@@ -157,7 +155,7 @@ def scene(
     }
     wires = _wires(index, cards, heads, inlined, lambda port: shapes.get(f"{prefix}{port}"))
     where = f"{content.name}, {within}" if within else content.name
-    # The largest first: smaller ones stand on it.
+    # The largest first: smaller ones are drawn on it.
     frames = sorted(index.frames.values(), key=lambda frame: (-frame.box[2] * frame.box[3], frame.name))
     return Scene(where, tuple(cards.values()), wires, tuple(frames))
 
@@ -172,7 +170,7 @@ def _wires(
     wires: list[SceneEdge] = []
     around = cards if len(cards) <= FULL_DETAIL else {}
     shortest: dict[str, int] = {}
-    # Sorted, as in a file: the order in which edges were made does not show.
+    # Sorted, as in a file: the picture does not depend on the order of creation.
     for edge in sorted(index.edges.values()):
         breathe()
         (source, out), (target, into) = inlined.giver(edge.source), split_port(edge.target)
@@ -236,7 +234,7 @@ def _card(
 
 
 def _words(index: GraphIndex, node: Node, chain: Run) -> tuple[str, str]:
-    """Return the words on a card: its name, and its type unless the name says so."""
+    """Return the two lines at the top of a card: its name, and its type unless the name contains it."""
     if chain:
         steps = " · ".join(index.nodes[name].type for name in chain)
         given = next((name for name in reversed(chain) if is_given(name, index.nodes[name].type)), None)
@@ -250,11 +248,11 @@ def _words(index: GraphIndex, node: Node, chain: Run) -> tuple[str, str]:
 def _centres(
     content: Content, index: GraphIndex, types: Mapping[str, NodeSpec], shown: Mapping[str, Face]
 ) -> dict[str, tuple[float, float]]:
-    """Return the centres of cards; those without a place stand below what feeds them, or all are arranged."""
+    """Return the centres of cards; those without a place are put below their sources. Without any places, arrange all."""
     sizes = {name: face.geometry for name, face in shown.items()}
-    placed = {name: place for name in shown if (place := index.nodes[name].position) is not None}
+    placed = index.places(shown)
     if not placed:
-        # A node that stands at the origin already is not moved.
+        # A node that is already at the origin is not moved.
         ops = arrangement(content, index.id, types)
         arranged = {op.name: op.position for op in ops if isinstance(op, MoveNode)}
         return {name: arranged.get(name) or (0.0, 0.0) for name in shown}

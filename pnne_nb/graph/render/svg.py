@@ -1,7 +1,6 @@
-"""Writes a scene as SVG: text that can be read, found and selected, and nothing that could run.
+"""Writes a scene as SVG with selectable text and without scripts.
 
-Everything that comes from the document goes through ElementTree, which escapes it; what XML cannot say at all
-is replaced.
+ElementTree escapes all texts of the document; characters that are not legal in XML are replaced.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ _WRITTEN = {
     "html": "write_text(graph.to_html())",
     "png": "write_bytes(editor.to_png())",
 }
-"""How a picture becomes a file, by the ending of its name."""
+"""The call that writes a picture to a file, by the ending of its name."""
 
 MARGIN = 28.0
 NAMED = 2000
-"""Above so many nodes, not even their names are drawn."""
+"""Above this number of nodes, not even their names are drawn."""
 
 LETTER = 6.4
 """Width of a letter of an edge's label."""
@@ -47,7 +46,7 @@ def require_theme(theme: object) -> None:
     """Refuse anything but the name of a theme.
 
     Raises:
-        ArgumentError: If it is none; of the name of a file, the message says how a picture is written to one.
+        ArgumentError: If it is none; for the name of a file, the message says how to write a picture to a file.
     """
     ending = theme.rpartition(".")[2] if isinstance(theme, str) else ""
     if isinstance(theme, str) and ending in _WRITTEN:
@@ -59,8 +58,8 @@ def svg(scene: Scene, theme: ThemeName) -> str:
     """Return the picture of a scene: the same text for the same scene.
 
     Args:
-        scene: What to draw.
-        theme: Whose colours; ``"auto"`` follows the reader's system, and is light where nothing is known.
+        scene: The scene.
+        theme: The colours; ``"auto"`` follows the reader's system, and is light if that is unknown.
 
     Raises:
         ArgumentError: If `theme` is none of them.
@@ -86,7 +85,7 @@ def svg(scene: Scene, theme: ThemeName) -> str:
             breathe()
             _card(root, card, names[card.category])
         _labels(root, scene.wires)
-    # Named by its content: pictures on one page must not share ids, and equal ones are equal texts.
+    # Named by its content: different pictures on one page have different ids, and equal ones are equal texts.
     key = hashlib.blake2s(tostring(root) + theme.encode(), digest_size=5).hexdigest()
     me = f"pnne-{key}"
     root.attrib.update(
@@ -109,7 +108,7 @@ def svg(scene: Scene, theme: ThemeName) -> str:
 
 
 def describe(scene: Scene) -> str:
-    """Say in a sentence what the picture shows."""
+    """Return a description of the picture."""
     nodes, edges = len(scene.cards), len(scene.wires)
     return (
         f"A graph of {nodes} node{'' if nodes == 1 else 's'} and {edges} edge{'' if edges == 1 else 's'}. "
@@ -118,7 +117,7 @@ def describe(scene: Scene) -> str:
 
 
 def card_text(card: Card) -> str:
-    """Say what a card shows: ``"conv1, Conv2d, 1→6 · 5×5"``."""
+    """Return a card as text: ``"conv1, Conv2d, 1→6 · 5×5"``."""
     name = f"{card.run[0]} to {card.run[-1]}, {len(card.run)} equal nodes in a row" if card.run else card.name
     uses = f"shown {card.uses} times" if card.uses > 1 else ""
     return ", ".join(filter(None, (name, card.type, card.summary, uses)))
@@ -195,32 +194,42 @@ def _card(root: Element, card: Card, look: str) -> None:
     if card.type == REROUTE:
         at = {"cx": number(width / 2), "cy": number(height / 2), "r": number(width / 2)}
         SubElement(group, "circle", {"class": "card", **at})
-        _ports(group, card)
-        return
-    if card.uses or card.run:
-        SubElement(group, "rect", {"class": "card", **_box(4, 4, width, height), "rx": "9"})
-    SubElement(group, "rect", {"class": "shade", **_box(0, 1.5, width, height), "rx": "9"})
-    SubElement(group, "rect", {"class": "card" if card.known else "card odd", **_box(0, 0, width, height), "rx": "9"})
+    else:
+        if card.uses or card.run:
+            SubElement(group, "rect", {"class": "card", **_box(4, 4, width, height), "rx": "9"})
+        SubElement(group, "rect", {"class": "shade", **_box(0, 1.5, width, height), "rx": "9"})
+        look = "card" if card.known else "card odd"
+        SubElement(group, "rect", {"class": look, **_box(0, 0, width, height), "rx": "9"})
+        _face(group, card)
+    _ports(group, card)
+
+
+def _face(group: Element, card: Card) -> None:
+    """Draw the pictogram and the words of a card: if it is collapsed, the name alone, in one line."""
+    width, head, times = card.geometry.width, card.geometry.above, card.times
     if card.collapsed:
-        _collapsed(group, card)
-        return
-    head = card.geometry.above
-    SubElement(group, "rect", {"class": "tint", **_box(10, head + 9, 28, 28), "rx": "7"})
-    icon = {"class": "ink", "transform": f"translate(16,{number(head + 15)})", "d": category_named(card.category).icon}
-    SubElement(group, "path", icon)
-    times = card.times
-    room = width - 57 - 8 * len(times)
-    _text(group, "name", 47, head + (20.5 if card.kind else 27.5), fitted(card.title, room, 13))
-    if card.kind:
+        middle = COLLAPSED_HEIGHT / 2
+        place, start = f"translate(9,{number(middle - 7)}) scale(0.875)", 29
+        name_at = times_at = middle + 4.5
+    else:
+        SubElement(group, "rect", {"class": "tint", **_box(10, head + 9, 28, 28), "rx": "7"})
+        place, start = f"translate(16,{number(head + 15)})", 47
+        name_at, times_at = head + (20.5 if card.kind else 27.5), head + 27
+    icon = category_named(card.category).icon
+    SubElement(group, "path", {"class": "ink", "transform": place, "d": icon})
+    room = width - start - 10 - 8 * len(times)
+    _text(group, "name", start, name_at, fitted(card.title, room, 13))
+    if card.kind and not card.collapsed:
         _text(group, "type", 47, head + 34.5, fitted(card.kind, room, 11))
     if times:
-        _text(group, "times", width - 10, head + 27, times)
+        _text(group, "times", width - 10, times_at, times)
+    if card.collapsed:
+        return
     line = head + HEADER_HEIGHT
     if card.lines:
         SubElement(group, "path", {"class": "rule", "d": f"M10,{number(line + 0.5)}H{number(width - 10)}"})
     for row, text in enumerate(card.lines):
         _text(group, "code", 10, line + 16.5 + row * LINE_HEIGHT, fitted(text, width - 20, 11, code=True))
-    _ports(group, card)
 
 
 def _ports(group: Element, card: Card) -> None:
@@ -246,22 +255,6 @@ def _ports(group: Element, card: Card) -> None:
             _text(group, place[2], place[0], place[1], word)
 
 
-def _collapsed(group: Element, card: Card) -> None:
-    """Only the pictogram and the name, in one line."""
-    middle = COLLAPSED_HEIGHT / 2
-    icon = {
-        "class": "ink",
-        "transform": f"translate(9,{number(middle - 7)}) scale(0.875)",
-        "d": category_named(card.category).icon,
-    }
-    SubElement(group, "path", icon)
-    times = card.times
-    _text(group, "name", 29, middle + 4.5, fitted(card.title, card.geometry.width - 39 - 8 * len(times), 13))
-    if times:
-        _text(group, "times", card.geometry.width - 10, middle + 4.5, times)
-    _ports(group, card)
-
-
 def _overview(root: Element, scene: Scene, names: dict[str, str]) -> None:
     SubElement(
         root, "path", {"class": "wire", "d": "".join(curve(wire.points, across=wire.across) for wire in scene.wires)}
@@ -279,7 +272,7 @@ def _overview(root: Element, scene: Scene, names: dict[str, str]) -> None:
 
 
 def _blocks(root: Element, scene: Scene, names: dict[str, str]) -> None:
-    """Only boxes, all of one category as one shape: a saved notebook must not hold megabytes that nobody can read."""
+    """Draw only boxes, those of one category as one shape, so that a saved notebook stays small."""
     boxes: dict[str, list[str]] = {}
     for card in scene.cards:
         width, height = number(card.geometry.width), number(card.geometry.height)

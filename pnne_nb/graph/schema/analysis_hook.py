@@ -1,4 +1,4 @@
-"""The hook by which code that knows torch gives documents their shapes and summaries."""
+"""Connects documents with the analysis that needs torch: shapes and summaries."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 
 class GraphAnalysis(NamedTuple):
-    """What needs torch.
+    """The analysis of a graph that needs torch.
 
     Attributes:
-        shapes: Gives what to write on the edges of a picture of a graph, and the inferred values of its properties.
-        summary: Gives the summary of a compiled graph.
+        shapes: Returns the shapes on the edges of a graph's picture, and the inferred values of its properties.
+        summary: Returns the summary of a compiled graph.
     """
 
     shapes: Callable[[Any], tuple[Any, Any]] = lambda _: ({}, {})
@@ -22,11 +22,11 @@ _analysis = GraphAnalysis()
 
 
 def install_analysis(analysis: GraphAnalysis) -> None:
-    """Have `analysis` asked from now on."""
+    """Use `analysis` from now on."""
     global _analysis  # noqa: PLW0603  # one composition root sets it, once
     _analysis = analysis
 
 
 def installed() -> GraphAnalysis:
-    """Return what is asked."""
+    """Return the installed analysis."""
     return _analysis

@@ -1,4 +1,4 @@
-"""Categories of node types: headings of the palette, each with a colour and a pictogram. The browser is sent them."""
+"""Categories of node types: headings of the palette, each with a colour and a pictogram, for the browser too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 @final
 class Category(msgspec.Struct, frozen=True, rename="camel"):
-    """A category of node types, and how their nodes look.
+    """A category of node types, and the look of its nodes.
 
     Attributes:
         name: Heading in the palette.
@@ -49,12 +49,12 @@ LOOKS = (
     ("block", (240, 0.07, "M8 2l5.5 3v6L8 14l-5.5-3V5zM2.5 5L8 8l5.5-3M8 8v6")),
     ("struct|input|output|graph|general", (255, 0.03, "M2.5 8h8M7.5 4.5L11 8l-3.5 3.5M13.5 3v10")),
 )
-"""Patterns of category names, the first match counts, with hue, chroma and icon."""
+"""Patterns of category names with hue, chroma and icon; the first match counts."""
 
 
 @lru_cache(maxsize=256)
 def category_named(name: str) -> Category:
-    """Return the category of a name; one that no pattern matches has a hue that follows from its name."""
+    """Return the category of a name; without a matching pattern, its hue is computed from the name."""
     for pattern, look in LOOKS:
         if re.search(pattern, name, re.IGNORECASE):
             return Category(name, *look)
@@ -66,10 +66,10 @@ def category_named(name: str) -> Category:
 
 STRUCTURE = category_named("Structure")
 BLOCK = category_named("Block")
-"""Of every Subgraph node, whatever is inside."""
+"""The category of every Subgraph node."""
 
 TEMPLATES = category_named("Templates")
-"""Networks to begin with."""
+"""The category of networks to begin with."""
 MY_BLOCKS = category_named("My blocks")
 UNKNOWN = category_named("Unknown")
-"""Of nodes whose type is not registered."""
+"""The category of nodes whose type is not registered."""

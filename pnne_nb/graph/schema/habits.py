@@ -1,4 +1,4 @@
-"""Suggests what to write instead of names from elsewhere: other libraries, containers, functions of torch."""
+"""Suggests the names of this package for names of other libraries, of containers and of functions of torch."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _ELSEWHERE: Final = {
     "swish": ("SiLU",),
     "upsampling2d": ("Upsample",),
 }
-"""Types by what other libraries, or people in a hurry, call them; in lower case, without underscores."""
+"""Types by their names in other libraries and by short names; in lower case, without underscores."""
 
 _PROPERTIES: Final = {
     "activation": ("nonlinearity",),
@@ -71,7 +71,7 @@ _PROPERTIES: Final = {
     "use_bias": ("bias",),
     "vocab_size": ("num_embeddings",),
 }
-"""Properties by what other libraries call them."""
+"""Properties by their names in other libraries."""
 
 METHODS: Final = {
     **dict.fromkeys(("add_layer", "add_module", "add_node"), 'graph.add("Linear", out_features=10)'),
@@ -81,25 +81,10 @@ METHODS: Final = {
     **dict.fromkeys(("delete", "remove_node", "pop"), 'graph.remove("a")'),
     **dict.fromkeys(("forward", "predict"), "pn.compile(graph)(x)"),
     **dict.fromkeys(
-        (
-            "build",
-            "children",
-            "cpu",
-            "cuda",
-            "eval",
-            "load_state_dict",
-            "model",
-            "modules",
-            "named_children",
-            "named_modules",
-            "named_parameters",
-            "parameters",
-            "state_dict",
-            "to",
-            "to_model",
-            "to_module",
-            "to_torch",
-        ),
+        """
+        build children cpu cuda eval load_state_dict model modules named_children named_modules
+        named_parameters parameters state_dict to to_model to_module to_torch
+        """.split(),
         "model = pn.compile(graph), which is an nn.Module",
     ),
     **dict.fromkeys(
@@ -117,7 +102,7 @@ METHODS: Final = {
     "shapes": "pn.infer_shapes(graph)",
     "to_png": "pn.GraphEditor(graph).to_png(); graph.to_svg() needs no further package",
 }
-"""What to write instead of methods that models and graphs of other libraries have."""
+"""Replacements of methods that models and graphs of other libraries have."""
 
 _CONTAINERS: Final = {
     "sequential": (
@@ -134,12 +119,12 @@ _CONTAINERS: Final = {
 
 
 def instead_of(name: object, types: Mapping[str, NodeSpec]) -> str:
-    """Return a sentence, after a space, on what to write instead of a type that there is not; "" if nothing is near."""
+    """Return a sentence, after a space, that replaces an unknown type; "" if no name is near."""
     return habit(name, types) or near(name, types) if isinstance(name, str) else ""
 
 
 def habit(name: str, types: Mapping[str, NodeSpec]) -> str:
-    """Return the same for names that are known from elsewhere or only spelled otherwise, without guessing."""
+    """Return the same only for names of other libraries and for other spellings of a name, without a guess."""
     plain = _plain(name)
     if plain in _CONTAINERS:
         return f" {_CONTAINERS[plain]}."
@@ -155,13 +140,13 @@ def habit(name: str, types: Mapping[str, NodeSpec]) -> str:
     if name in types:
         return f" Did you mean {name!r}?"
     same = [known for known in types if _plain(known) == plain and not known.endswith("_")]
-    # Of a layer and a function of one name, a person who adds a node means the layer.
+    # If a layer and a function have the same name, the layer is meant.
     layers = [known for known in same if types[known].kind == "module"]
     return f" Did you mean {' or '.join(map(repr, layers or same))}?" if same else ""
 
 
 def property_habit(name: object, known: Iterable[str]) -> str:
-    """Return a sentence, after a space, on what to write instead of a property that a node has not."""
+    """Return a sentence, after a space, that replaces an unknown property of a node."""
     names = list(known)
     if name == "activation" and "nonlinearity" not in names:
         return ' An activation is a node of its own: graph.add("ReLU").'
@@ -170,9 +155,9 @@ def property_habit(name: object, known: Iterable[str]) -> str:
 
 
 def layers_of(function: NodeSpec, types: Mapping[str, NodeSpec]) -> list[NodeSpec]:
-    """Return the layers of a function's name, without capitals and underscores: ``Conv2d`` for ``conv2d``.
+    """Return the layers with the name of a function, apart from capitals and underscores: ``Conv2d`` for ``conv2d``.
 
-    Those of ``batch_norm`` have the number of dimensions behind it.
+    The layers of ``batch_norm`` add the number of dimensions.
     """
     if function.kind == "module":
         return []
@@ -183,13 +168,13 @@ def layers_of(function: NodeSpec, types: Mapping[str, NodeSpec]) -> list[NodeSpe
 
 
 def meant_layer(layers: Iterable[NodeSpec]) -> str:
-    """Return the question whether somebody who has taken a function means one of `layers`."""
+    """Return the question whether one of `layers` was meant instead of the function."""
     names = [spec.type for spec in layers]
     return f"Did you mean {f'the layer {names[0]}' if len(names) == 1 else 'a layer'}: {_alternatives(names)}?"
 
 
 def is_container(name: str) -> bool:
-    """Return whether torch has a container of that name, which is no node."""
+    """Return whether torch has a container of that name; containers are no nodes."""
     return _plain(name) in _CONTAINERS
 
 

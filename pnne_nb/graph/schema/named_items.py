@@ -18,23 +18,23 @@ Default = TypeVar("Default")
 
 
 class Named(tuple[Item, ...]):
-    """A tuple whose items are found by name too: ``spec.properties["stride"]``, ``"stride" in spec.properties``."""
+    """A tuple whose items can also be accessed by name: ``spec.properties["stride"]``, ``"stride" in spec.properties``."""
 
     __slots__ = ()
     _WHAT: ClassVar[str]
     _UNKNOWN: ClassVar[type[GraphError]]
 
-    @overload  # type: ignore[override]  # a text is one more way to say which
+    @overload  # type: ignore[override]  # a name is one more kind of key
     def __getitem__(self, key: int | str, /) -> Item: ...
 
     @overload
     def __getitem__(self, key: slice, /) -> tuple[Item, ...]: ...
 
     def __getitem__(self, key: int | slice | str, /) -> Item | tuple[Item, ...]:
-        """Return the item at a place or of a name, or those of a slice.
+        """Return the item at an index or of a name, or the items of a slice.
 
         Raises:
-            IndexError: If there is no such place.
+            IndexError: If there is no such index.
             UnknownPropertyError, UnknownPortError: If there is no such name; they are ``KeyError`` too.
         """
         if not isinstance(key, str):
@@ -68,5 +68,5 @@ class Named(tuple[Item, ...]):
         return tuple(self)
 
     def items(self) -> Iterator[tuple[str, Item]]:
-        """Pairs of a name and its item."""
+        """Return pairs of a name and its item."""
         return ((each.name, each) for each in self)

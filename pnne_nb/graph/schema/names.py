@@ -1,4 +1,4 @@
-"""Checks names of nodes and definitions, and chooses one for a new node."""
+"""Checks the names of nodes and definitions, and chooses names for new nodes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def check_identifier(name: object) -> str:
 
 
 def split_path(path: object) -> tuple[str, str, str]:
-    """Return what leads to a node, the last dot, and the node's own name; the first two are empty at the root.
+    """Return the path of a node's graph, the last dot, and the node's own name; the first two are empty at the root.
 
     Raises:
         IllegalNameError: If `path` is not a text.
@@ -78,14 +78,14 @@ def split_path(path: object) -> tuple[str, str, str]:
 
 
 def stem_of(type: str) -> str:
-    """Return the lower-case name that nodes of a type are numbered under: ``"max_pool2d"`` for ``"MaxPool2d"``."""
+    """Return the stem of the numbered names of a type's nodes, in lower case: ``"max_pool2d"`` for ``"MaxPool2d"``."""
     text = _ACRONYMS.sub(lambda match: match[0].capitalize(), type)
     stem = re.sub(r"[^a-z0-9_]", "_", _WORD_START.sub("_", text).lower())[: MAX_LENGTH - 10]
     return f"{stem}_" if stem[-1:].isdigit() else stem or "node"
 
 
 def numbered(stem: str, taken: Container[str], first: int = 1) -> str:
-    """Return `stem` with the smallest number from `first` on that makes it a free, legal name."""
+    """Return the first free, legal name of `stem` with a number from `first` on."""
     stem = stem.lstrip("_") if stem.startswith("__") else stem
     number = first
     while f"{stem}{number}" in taken or f"{stem}{number}" in RESERVED:
@@ -94,7 +94,7 @@ def numbered(stem: str, taken: Container[str], first: int = 1) -> str:
 
 
 def free_name(name: str, taken: Container[str], first: int = 2) -> str:
-    """Return `name` itself if it is free and legal, else with the smallest number from `first` on that makes it so."""
+    """Return `name` itself if it is free and legal, else the first such name with a number from `first` on."""
     if name not in taken and name not in RESERVED and not name.startswith("__"):
         return name
     return numbered(f"{name}_" if name[-1:].isdigit() else name, taken, first)

@@ -1,7 +1,7 @@
-"""Property types: what values a property takes, declared once, checked in Python and in the browser.
+"""Property types: the values that a property takes, declared once, checked in Python and in the browser.
 
-Each type is a tagged value, so the declaration itself travels to the browser as data; the same
-cases are replayed against both implementations (``tests/cases/values``).
+Each type is a tagged value, and is sent to the browser as data. The same cases test both implementations
+(``tests/cases/values``).
 """
 
 from __future__ import annotations
@@ -70,8 +70,7 @@ class TupleType(_Type, frozen=True, tag="tuple"):
     """A tuple of `item` values, with `length` of them (None: any number).
 
     Attributes:
-        scalar: Whether one bare `item` is accepted too, and kept bare, as torch does for
-            ``kernel_size=3``.
+        scalar: Whether one bare `item` is accepted too, and kept bare, as torch does for ``kernel_size=3``.
     """
 
     item: PropertyType
@@ -117,7 +116,7 @@ PropertyType: TypeAlias = (
     | ShapeType | TupleType | ListType | TensorType | OptionalType | UnionType | ConstantType | NodeRefType
 )  # fmt: skip
 
-# Both are sent to the browser, whose regular expressions read them alike.
+# Both are sent to the browser: regular expressions of JavaScript read them in the same way.
 DEVICE = re.compile(r"(?:cpu|cuda|mps|xpu|meta)(?::[0-9]{1,3})?")
 SIZE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LARGEST = 2**63
@@ -209,7 +208,7 @@ def check(kind: PropertyType, value: object) -> Value:  # noqa: C901,PLR0911,PLR
 
 
 def admits(kind: PropertyType, choice: str) -> bool:
-    """Return whether `choice` is one of the texts that `kind` lists, as in ``int | Literal["auto"]``."""
+    """Return whether `choice` is one of the strings that `kind` lists, as in ``int | Literal["auto"]``."""
     match kind:
         case EnumType(choices):
             return choice in choices
@@ -221,9 +220,9 @@ def admits(kind: PropertyType, choice: str) -> bool:
 
 
 def range_of(kind: PropertyType) -> tuple[float | None, float | None] | None:
-    """Return the smallest and the largest number that `kind` takes, each None where open; None if it takes no numbers.
+    """Return the smallest and the largest number that `kind` takes, each None if unbounded; None if it takes no numbers.
 
-    Of several kinds, the first that takes numbers counts; of a tuple or list, its items.
+    Of several options, the first one with numbers counts; of a tuple or list, its items.
     """
     match kind:
         case IntType(minimum, maximum) | FloatType(minimum, maximum):
@@ -244,7 +243,7 @@ def holds_tensor(kind: PropertyType) -> bool:
 
 
 def describe(kind: PropertyType) -> str:  # noqa: PLR0911  one case for each type
-    """Say in words what values `kind` accepts, e.g. ``"a whole number ≥ 1"``."""
+    """Return a description of the values that `kind` accepts, e.g. ``"a whole number ≥ 1"``."""
     match kind:
         case BoolType():
             return "True or False"
@@ -290,7 +289,7 @@ def _each(kind: PropertyType, item: PropertyType, values: tuple[object, ...] | l
 
 
 def _elements(value: object, depth: int = 0) -> tuple[Value, tuple[int, ...]] | None:
-    """Return the numbers of a tensor as nested tuples, and its shape; None if they are none."""
+    """Return the numbers of a tensor as nested tuples, and its shape; None if `value` is no tensor."""
     if is_number(value):
         try:
             return float(value), ()
@@ -306,7 +305,7 @@ def _elements(value: object, depth: int = 0) -> tuple[Value, tuple[int, ...]] | 
 
 
 def _spelled(value: object) -> str:
-    """Return the name of a dtype or device: torch's and NumPy's objects, and NumPy's classes, have it as their text."""
+    """Return the name of a dtype or device of torch or NumPy, which is the text of the object or the name of the class."""
     if isinstance(value, type):
         return value.__name__
     return "" if isinstance(value, Real) else str(value)
@@ -314,7 +313,7 @@ def _spelled(value: object) -> str:
 
 def _constant(kind: PropertyType, value: object) -> Value:
     try:
-        # By way of the JSON form: a copy of its own, of plain types.
+        # Through the JSON form: this makes a copy of plain types.
         return from_json(to_json(value))
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(describe(kind)) from error
@@ -333,7 +332,7 @@ def _is_size(size: object) -> bool:
 
 def is_number(value: object) -> TypeGuard[float]:
     """Return whether `value` is a real number, NumPy's included, but not a bool."""
-    # Asked for every value of a document: the test of the abstract class costs ten times that of the class.
+    # Called for every value of a document: the check of the abstract class costs ten times that of the class.
     return type(value) in (int, float) or (isinstance(value, Real) and not isinstance(value, bool))
 
 
@@ -343,12 +342,12 @@ def _is_whole(value: object) -> TypeGuard[int]:
 
 
 def _real(value: float) -> float:
-    """Return a real number, an element of an array too, as a float."""
+    """Return a real number, or an element of an array, as a float."""
     return float(decimals(value) if is_array(value) else value)  # type: ignore[arg-type]  # one element: one number
 
 
 def _whole(value: object) -> int | None:
-    """Return `value` if it is a whole number, as an int."""
+    """Return `value` as an int if it is a whole number, else None."""
     if _is_whole(value) or (is_number(value) and value % 1 == 0):
         return int(value)
     return None
@@ -367,5 +366,5 @@ def _range(minimum: float | None, maximum: float | None) -> str:
 
 
 def _plain(bound: float | None) -> str:
-    """Write a bound as the browser does: 0, not 0.0."""
+    """Return a bound as the browser writes it: 0, not 0.0."""
     return f"{bound:g}" if isinstance(bound, float) else str(bound)

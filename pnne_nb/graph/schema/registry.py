@@ -1,8 +1,6 @@
-"""Holds the set of node types: other rooms fill it, all read it.
+"""Holds the set of node types; ``pnne_nb`` installs the functions that fill it from torch on first use.
 
-The core knows no torch, so it cannot fill the set itself; ``pnne_nb`` installs a provider that does
-so on first use. A document can therefore be opened without importing torch, and one of structural nodes
-alone be edited without it.
+A document can therefore be opened without importing torch, and a document of structural nodes can be edited without it.
 """
 
 from __future__ import annotations
@@ -46,28 +44,25 @@ class Registry(Mapping[str, NodeSpec]):
 
     @property
     def revision(self) -> int:
-        """Rises whenever the set of types changes."""
+        """A number that rises with every change of the set of types."""
         with self._lock:
             self._loaded()
             return self._revision
 
-    def provide(self, provider: Provider) -> None:
-        """Have `provider` called once, the first time that any type is looked up."""
+    def provide(self, provider: Provider, finder: Finder | None = None, reader: Reader | None = None) -> None:
+        """Install the functions that know torch.
+
+        Args:
+            provider: Returns the listed types; called once, at the first lookup of any type.
+            finder: Returns a type that is not listed by its name. A registered type of that name comes first.
+            reader: Returns the type and the properties of a layer.
+        """
         with self._lock:
             self._providers.append(provider)
-
-    def find(self, finder: Finder) -> None:
-        """Have `finder` asked for types that nobody lists: they are known by name, and make way for registered ones."""
-        with self._lock:
-            self._finder = finder
-
-    def read(self, reader: Reader) -> None:
-        """Have `reader` asked which type and properties a layer that somebody has made stands for."""
-        with self._lock:
-            self._reader = reader
+            self._finder, self._reader = finder or self._finder, reader or self._reader
 
     def of_layer(self, layer: object) -> tuple[str, Mapping[str, object]] | None:
-        """Return the type and the properties of a layer that somebody has made, or None if it is of no type."""
+        """Return the type and the properties of a layer, or None if it is of no type."""
         return None if self._reader is None else self._reader(layer)
 
     def listed(self, type: str) -> NodeSpec | None:
@@ -98,7 +93,7 @@ class Registry(Mapping[str, NodeSpec]):
     def _loaded(self) -> dict[str, NodeSpec]:
         with self._lock:
             while self._providers:
-                # Popped only once it has succeeded: a failed import is reported again, not forgotten.
+                # Popped only after it has succeeded: a failed import is reported again.
                 for spec in self._providers[0]():
                     self._specs.setdefault(spec.type, _whole(spec))
                 self._providers.pop(0)
@@ -120,7 +115,7 @@ class Registry(Mapping[str, NodeSpec]):
     def get(self, type: object, /, default: _Default) -> NodeSpec | _Default: ...
 
     def get(self, type: object, /, default: object = None) -> object:
-        """Return the spec of a type, or `default`; asked for every node, so without a lock for a type that is there."""
+        """Return the spec of a type, or `default`; called for every node, so a known type is returned without a lock."""
         if not isinstance(type, str):
             return default
         found = self._specs.get(type) or self._loaded().get(type) or self._unlisted(type)
@@ -152,7 +147,7 @@ class Registry(Mapping[str, NodeSpec]):
 
 
 def _whole(spec: NodeSpec) -> NodeSpec:
-    """Return a spec with what every node that is a call has."""
+    """Return a spec with the properties that every call has."""
     if spec.kind not in ("function", "method"):
         return spec
     missing = tuple(prop for prop in CALL_PROPERTIES if spec.property_named(prop.name) is None)

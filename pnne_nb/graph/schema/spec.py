@@ -1,7 +1,7 @@
-"""Defines what a node type is: one `NodeSpec`, from which everything else is derived.
+"""Defines node types: one `NodeSpec` each, from which everything else is derived.
 
 Palette entry, property form, lint rule, lowering and generated source all read the same spec.
-A spec is plain data but for `NodeSpec.torch`, which the core only carries.
+A spec is plain data except `NodeSpec.torch`, which this room only stores.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from pnne_nb.graph.schema.values import Value
 PortKind: TypeAlias = Literal[
     "tensor", "value", "dataset", "loader", "model", "parameters", "loss", "optimizer", "scheduler", "metric"
 ]
-"""What travels along an edge. ``"value"`` is any Python value of a forward pass (a size, a tuple) and is
-compatible with ``"tensor"``; what a forward pass gives may be a ``"loss"``; the others connect only to themselves."""
+"""The kind of value on an edge. ``"value"`` is any Python value of a forward pass (a size, a tuple). It fits ``"tensor"``,
+and both fit ``"loss"``; the other kinds fit only themselves."""
 
 NodeKind: TypeAlias = Literal["module", "function", "method", "structural", "training"]
 
 
 class Required(msgspec.Struct, frozen=True):
-    """The default of a property that has none."""
+    """The default of a property without a default."""
 
 
 REQUIRED = Required()
 
 AUTO = "auto"
-"""The value of a property that is left to shape inference."""
+"""The value of a property that shape inference determines."""
 
 
 class Port(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -43,10 +43,10 @@ class Port(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     Attributes:
         name: Name of the argument of ``forward`` or of the function; outputs are named
             ``"output"`` or as torch's documentation names them (``"h_n"``).
-        kind: What travels.
+        kind: The kind of its values.
         optional: Whether an input may stay unconnected.
         variadic: Whether an input takes any number of edges, addressed as ``name_0``, ``name_1`` …
-        dtypes: Which element types an input accepts; checked during shape inference.
+        dtypes: The element types that an input accepts; checked during shape inference.
         when: Name of the property that an output depends on: the output exists only while that property
             differs from its default (``"return_indices"`` of a pooling). Empty: it always exists.
         doc: One sentence.
@@ -66,7 +66,7 @@ class Property(msgspec.Struct, frozen=True, rename="camel"):
 
     Attributes:
         name: Name of the argument.
-        type: What values it takes.
+        type: The values that it takes.
         default: Its default, or `REQUIRED`.
         role: ``"init"`` is an argument of the constructor; ``"call"`` one of the call, which may be
             wired instead of typed (a port of the same name, hidden until wired, unless `NodeSpec.inputs`
@@ -87,7 +87,7 @@ class Property(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def range(self) -> tuple[float | None, float | None] | None:
-        """The smallest and the largest number that it takes, each None where open; None if it takes no numbers."""
+        """The smallest and the largest number that it takes, each None if unbounded; None if it takes no numbers."""
         return range_of(self.type)
 
 
@@ -129,7 +129,7 @@ class Part(msgspec.Struct, frozen=True):
 Returns: TypeAlias = tuple["str | Returns", ...]
 
 
-class NodeSpec(msgspec.Struct, frozen=True, dict=True):  # dict: for what is derived once from the fields
+class NodeSpec(msgspec.Struct, frozen=True, dict=True):  # dict: for values that are derived once from the fields
     """One node type.
 
     Attributes:
@@ -137,7 +137,7 @@ class NodeSpec(msgspec.Struct, frozen=True, dict=True):  # dict: for what is der
         category: Heading in the palette, e.g. ``"Convolution"``.
         kind: How it is lowered. ``"module"``: a submodule, constructed from the ``init`` properties and
             called on the inputs. ``"function"``: a call of `target`. ``"method"``: a method of its first
-            input. ``"structural"`` and ``"training"`` types have rules of their own.
+            input. ``"structural"`` and ``"training"`` types have their own rules.
         target: Dotted name that generated source uses: ``"torch.nn.Conv2d"``, ``"torch.cat"``,
             ``"view"`` for a method, ``""`` for structural types.
         inputs: Ports that are always shown, in the order of the call; by name too, ``spec.inputs["input"]``.
@@ -146,7 +146,7 @@ class NodeSpec(msgspec.Struct, frozen=True, dict=True):  # dict: for what is der
         positional: Names of the call's arguments, ports and ``call`` properties alike, that may be passed
             by position, in that order; arguments after a gap, and all others, are passed by keyword. A
             leading ``*`` marks a variadic port whose tensors are spread instead of passed as one list.
-        returns: How a nested result is taken apart, by output names: ``("output", ("h_n", "c_n"))``.
+        returns: Output names of a nested result: ``("output", ("h_n", "c_n"))``.
             Empty: the outputs themselves are the flat tuple, or the single value, that the call returns.
         parts: Constructor arguments that are modules themselves; their properties are no constructor
             arguments of `target`.
@@ -170,7 +170,7 @@ class NodeSpec(msgspec.Struct, frozen=True, dict=True):  # dict: for what is der
     torch: object = None
 
     def __post_init__(self) -> None:
-        # Whoever makes a spec writes plain tuples.
+        # Specs are written with plain tuples.
         msgspec.structs.force_setattr(self, "inputs", Ports(self.inputs))
         msgspec.structs.force_setattr(self, "outputs", Ports(self.outputs))
         msgspec.structs.force_setattr(self, "properties", Properties(self.properties))
@@ -198,7 +198,7 @@ class NodeSpec(msgspec.Struct, frozen=True, dict=True):  # dict: for what is der
 
     @property
     def _flow(self) -> str:
-        """What goes in and what comes out."""
+        """The names of the inputs and of the outputs."""
         return " → ".join(", ".join(port.name for port in side) or "()" for side in (self.inputs, self.outputs))
 
     def property_named(self, name: str) -> Property | None:
@@ -229,7 +229,7 @@ class NodeSpec(msgspec.Struct, frozen=True, dict=True):  # dict: for what is der
 
     @cached_property
     def inferable(self) -> tuple[Property, ...]:
-        """The constructor's properties that may be left `AUTO`."""
+        """The properties of the constructor that may be `AUTO`."""
         return tuple(prop for prop in self.properties if prop.role == "init" and admits(prop.type, AUTO))
 
     @cached_property
@@ -269,7 +269,7 @@ class NodeSpec(msgspec.Struct, frozen=True, dict=True):  # dict: for what is der
         return tuple(port for port in self.outputs if not port.when or self._differs(port.when, properties))
 
     def taken_apart(self, properties: Mapping[str, Value]) -> tuple[Returns, bool]:
-        """Return how the result of a call is taken apart, by output names, and whether it is one value."""
+        """Return the output names of a call, nested as its result is, and whether the result is one value."""
         if self.returns or not self._outputs_vary:
             return self._taken_apart
         names = tuple(port.name for port in self.present_outputs(properties))

@@ -1,4 +1,4 @@
-"""The node types that belong to documents themselves and not to torch, and the contexts that a node can run inside."""
+"""The node types of documents that are not torch's, and the contexts that a node can run inside."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Context(NamedTuple):
 
 
 DEVICES = ("cpu", "cuda")
-"""Kinds of devices with an autocast; that of another kind is none that a node can run inside."""
+"""Kinds of devices whose autocast a node can run inside."""
 
 ELEMENTS = ("bfloat16", "float16")
 """Element types that an autocast computes in."""
@@ -57,7 +57,7 @@ CONTEXTS: Mapping[str, Context] = {
         for element in ELEMENTS
     },
 }
-"""By the names that documents use."""
+"""Contexts by their names in documents."""
 
 
 CATEGORY = STRUCTURE.name
@@ -84,7 +84,7 @@ SHARES = _property(
     "Another node of the same type whose module, and so whose weights, this node uses.",
     None,
 )
-"""The property by which a node uses another's module."""
+"""The property of a node that uses the module of another node."""
 
 CHECKPOINT = _property(
     "checkpoint",
@@ -107,7 +107,7 @@ INSIDE = _property(
     "Contexts of torch's that it runs in, the outermost first.",
     (),
 )
-"""The property by which a node runs inside ``with`` blocks."""
+"""The property of a node that runs inside ``with`` blocks."""
 
 ABLATE = _property(
     "ablate",
@@ -116,7 +116,7 @@ ABLATE = _property(
     "shape (zeros). Its weights stay. None: it runs.",
     None,
 )
-"""The property by which a node is there and does not run."""
+"""The property of a node that does not run."""
 
 PROMOTED = _property(
     "promoted",
@@ -124,13 +124,13 @@ PROMOTED = _property(
     "Names of its properties that the block around it shows as its own.",
     (),
 )
-"""The property that names what a block shows of what is inside."""
+"""The property that names the properties of a node that the block around it shows."""
 
 MODULE_PROPERTIES = (SHARES, CHECKPOINT, DEVICE, INSIDE, ABLATE, PROMOTED)
-"""What every node that compiles to a submodule has, beside the properties of its type."""
+"""The properties of every node that compiles to a submodule, beside those of its type."""
 
 CALL_PROPERTIES = (INSIDE, ABLATE, PROMOTED)
-"""What every other node that is called has."""
+"""The properties of every other node that is called."""
 
 _DTYPE = _property("dtype", DtypeType(), "Element type.", "float32")
 _STORED_SHAPE = _property("shape", TupleType(IntType(minimum=0)), "Sizes of the tensor.")
@@ -139,7 +139,7 @@ _VALUE = (Port(name="output", kind="value"),)
 _TENSOR = (Port(name="output"),)
 
 REROUTE = "Reroute"
-"""The type of a point that an edge leads through."""
+"""The type of a point on an edge."""
 
 STRUCTURAL: tuple[NodeSpec, ...] = (
     _spec(

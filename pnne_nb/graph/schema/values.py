@@ -40,7 +40,7 @@ LAYOUTS = ("strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "s
 _TORCH_NAMES = frozenset((*DTYPES, *MEMORY_FORMATS, *LAYOUTS))
 
 MAX_DEPTH = 32
-"""Constants nested deeper than this are refused: no model needs them, a hostile file might."""
+"""Constants nested deeper than this are refused: no model needs them, but a hostile file may have them."""
 
 MAX_BITS = 3300
 """Whole numbers longer than this are refused: Python reads no JSON number of more than 4,300 digits."""
@@ -61,7 +61,7 @@ class TorchConstant(msgspec.Struct, frozen=True):
             raise ValueError(f"{self.name!r} is not a dtype, memory format or layout of torch.")
 
 
-# Not one text: `help` and `inspect.signature` look its names up where the alias is used, not here.
+# Not one string: `help` and `inspect.signature` would look up its names where the alias is used.
 Value: TypeAlias = (
     None | bool | int | float | complex | str | tuple["Value", ...] | list["Value"] | dict["Value", "Value"]  # noqa: RUF036  the order of the wire format
     | slice | EllipsisType | TorchConstant
@@ -157,11 +157,11 @@ def _tagged(tag: object, body: object, depth: int) -> Value:
 
 
 _NARROW = {"float32": ("f", range(6, 10)), "float16": ("e", range(3, 6))}
-"""By dtype: its code for ``struct``, and how many digits tell two of its values apart: from always few to always enough."""
+"""By dtype: its code for ``struct``, and the numbers of digits that may tell two of its values apart; the last always does."""
 
 
 class Array(Protocol):
-    """A tensor, an array, or one element of an array: the core knows neither torch nor NumPy."""
+    """A tensor, an array, or one element of an array; this room imports neither torch nor NumPy."""
 
     @property
     def dtype(self) -> object: ...
@@ -171,14 +171,14 @@ class Array(Protocol):
 
 def is_array(value: object) -> TypeGuard[Array]:
     """Return whether `value` is a tensor, an array, or one element of an array."""
-    # Asked of every default of the catalogue: for a runtime-checkable protocol, Python walks its members each time.
+    # Called for every default of the catalogue: a runtime-checkable protocol would be slower.
     return hasattr(value, "tolist") and hasattr(value, "dtype")
 
 
 def decimals(array: Array) -> object:
-    """Return the numbers of an array, nested as by ``tolist``, each as the shortest decimal that is the same number.
+    """Return the numbers of an array, nested as by ``tolist``, each as the shortest decimal that equals it.
 
-    The same in the array's own dtype, that is: nothing is lost where it becomes an array of that dtype again.
+    They are equal in the dtype of the array: nothing is lost when they become an array of that dtype again.
     """
     numbers = array.tolist()
     narrow = _NARROW.get(str(array.dtype).removeprefix("torch."))
@@ -194,7 +194,7 @@ def _shortened(value: object, code: str, digits: range) -> object:
 
 
 def _narrowed(value: float, code: str) -> float:
-    """Return `value` as it is kept in fewer bits; NaN, equal to nothing, where it is too large for them."""
+    """Return `value` rounded to fewer bits; NaN if it is too large for them."""
     try:
         narrow: float = struct.unpack(code, struct.pack(code, value))[0]
     except OverflowError:

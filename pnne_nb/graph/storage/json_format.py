@@ -1,18 +1,16 @@
 """Graph files: JSON, the same text for equal documents, one line for each node and edge.
 
-`DocumentState` is a document as plain data, as a file holds it and as a browser receives it. Files are read with a limit
-and written by `process.atomic_file`.
+`DocumentState` is a document as plain data, in a file and for a browser. `process.atomic_file` writes files.
 
-Reading imports nothing and runs nothing. What does not fit is refused with its place
-(``$.graphs[""].nodes[3].type``); node types and properties are not looked at, so that a file is opened even
-where its types are not registered (``lint`` reports them).
+Reading imports nothing and runs nothing. An error names the place (``$.graphs[""].nodes[3].type``). Node types and properties
+are not checked, so a file opens even if its types are not registered (``lint`` reports them).
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -22,7 +20,7 @@ import msgspec
 from pnne_nb.errors import GraphError, GraphFileAccessError, GraphFileError, GraphFileNotFoundError, expect, shown
 from pnne_nb.graph.edits.apply import apply_op, check_ends, check_free, make_node
 from pnne_nb.graph.model.annotation import Frame
-from pnne_nb.graph.model.content import Content, GraphIndex, topological_order
+from pnne_nb.graph.model.content import Content, GraphIndex, Parts, topological_order
 from pnne_nb.graph.model.lint import MAX_NODES, extent
 from pnne_nb.graph.model.node import Edge, Node, split_port
 from pnne_nb.graph.model.ops import AddFrame, AddGraph, AddNode, RenameDocument
@@ -33,7 +31,7 @@ from pnne_nb.process.gc_pause import without_collections
 
 
 class NodeState(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
-    """A node as the file has it; property values in their JSON form."""
+    """A node in a file; property values are in their JSON form."""
 
     name: str
     type: str
@@ -59,7 +57,7 @@ class GraphState(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
 
 
 class DocumentState(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A whole document, exactly as a ``.pnne.json`` file holds it.
+    """A whole document, as in a ``.pnne.json`` file.
 
     Attributes:
         graphs: ``""`` is the root; the others are definitions of Subgraph nodes.
@@ -74,31 +72,28 @@ class DocumentState(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_
 FORMAT = "pnne-graph"
 FORMAT_VERSION = 1
 DEEPEST = 500
-"""Graphs inside each other in a file: far more than can be compiled, and few enough to be looked at."""
+"""Greatest depth of nested graphs in a file: far more than can be compiled, and safe to read."""
 
 _T = TypeVar("_T")
 
 
 def state_of(content: Content) -> DocumentState:
     """Return a document as plain data, values in their JSON form."""
-    return frozen(content)()
+    return state(content.name, content.parts())
 
 
-def frozen(content: Content) -> Callable[[], DocumentState]:
-    """Return what gives the document as it is now, as `state_of`, whenever it is called: most never are."""
-    name = content.name
-    # Nodes, edges and frames are never changed, only replaced.
-    parts = {
-        id: ([graph.nodes[name] for name in graph.order], list(graph.edges.values()), dict(graph.frames))
-        for id, graph in content.graphs.items()
-    }
-
-    def state() -> DocumentState:
-        with without_collections():
-            graphs = {id: _graph_state(*part) for id, part in parts.items()}
-        return DocumentState(format=FORMAT, format_version=FORMAT_VERSION, name=name, graphs=graphs)
-
-    return state
+def state(name: str, parts: Parts) -> DocumentState:
+    """Return a document of that name and these parts as plain data."""
+    with without_collections():
+        graphs = {
+            id: GraphState(
+                tuple(map(node_state, nodes)),
+                tuple(EdgeState(*edge) for edge in edges),
+                tuple(frames[name] for name in sorted(frames)),
+            )
+            for id, (nodes, edges, frames) in parts.items()
+        }
+    return DocumentState(format=FORMAT, format_version=FORMAT_VERSION, name=name, graphs=graphs)
 
 
 def node_state(node: Node) -> NodeState:
@@ -144,7 +139,7 @@ def read(text: str | bytes) -> Content:
     content = Content("")
     _placed("$.name", lambda: apply_op(content, RenameDocument(data.get("name", ""))))
     states = {id: _convert(graph, GraphState, _at(id)) for id, graph in graphs.items()}
-    # Before anything is made of them, and again below with every use of a definition.
+    # Checked before nodes are made, and again below with every use of a definition.
     if (total := sum(len(state.nodes) for state in states.values())) > MAX_NODES:
         _fail("$.graphs", f"the file has {total} nodes; the limit is {MAX_NODES}.")
     for id in states:
@@ -166,39 +161,18 @@ def read(text: str | bytes) -> Content:
     return content
 
 
-def _graph_state(nodes: Iterable[Node], edges: Iterable[Edge], frames: Mapping[str, Frame]) -> GraphState:
-    shown = tuple(frames[name] for name in sorted(frames))
-    return GraphState(tuple(map(node_state, nodes)), tuple(EdgeState(*edge) for edge in edges), shown)
-
-
 def _graph_text(id: str, graph: GraphState) -> str:
-    nodes = [_line(_lean(node)) for node in graph.nodes]
-    edges = [_line({"source": edge.source, "target": edge.target}) for edge in graph.edges]
-    # An input takes one edge, so its target identifies an edge.
+    nodes = [_line(msgspec.to_builtins(node)) for node in graph.nodes]
+    edges = [_line(msgspec.to_builtins(edge)) for edge in graph.edges]
+    # An input has one edge at most, so its target identifies the edge.
     edges.sort(key=lambda line: line.partition('"target": ')[2])
     lists = f'"nodes": {_lines(nodes)},\n      "edges": {_lines(edges)}'
     if graph.frames:
-        lists += f',\n      "frames": {_lines([_line(_lean_frame(frame)) for frame in graph.frames])}'
+        frames = (
+            {key: value for key, value in msgspec.structs.asdict(frame).items() if value} for frame in graph.frames
+        )
+        lists += f',\n      "frames": {_lines(list(map(_line, frames)))}'
     return f"    {_line(id)}: {{\n      {lists}\n    }}"
-
-
-def _lean(node: NodeState) -> dict[str, object]:
-    fields: dict[str, object] = {"name": node.name, "type": node.type}
-    if node.properties:
-        fields["properties"] = node.properties
-    if node.position is not None:
-        fields["position"] = node.position
-    if node.origin is not None:
-        fields["origin"] = msgspec.to_builtins(node.origin)
-    if node.collapsed:
-        fields["collapsed"] = True
-    return fields
-
-
-def _lean_frame(frame: Frame) -> dict[str, object]:
-    fields: dict[str, object] = {"name": frame.name, "box": frame.box}
-    words = {"title": frame.title, "text": frame.text, "colour": frame.colour}
-    return fields | {name: text for name, text in words.items() if text}
 
 
 def _lines(items: list[str]) -> str:
@@ -217,7 +191,7 @@ def _parse(text: str | bytes) -> Any:
             text = text.decode("utf-8-sig")
         data = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
         if "\\u" in text:
-            # An escaped half of a surrogate pair could be read, but never be written or sent again.
+            # An escaped half of a surrogate pair could be read, but not written or sent.
             json.dumps(data, ensure_ascii=False).encode()
         return data
     except json.JSONDecodeError as error:
@@ -228,7 +202,7 @@ def _parse(text: str | bytes) -> Any:
     except RecursionError:
         _fail("$", "the file is nested too deeply.")
     except ValueError as error:
-        # Of a number of thousands of digits, Python speaks of its own settings.
+        # For a number of thousands of digits, the message of Python names its own settings.
         _fail("$", "a number in it has too many digits." if "digits" in str(error) else f"{error}")
 
 
@@ -308,11 +282,11 @@ def _fail(at: str, reason: str) -> NoReturn:
 
 
 MAX_BYTES = 64 * 2**20
-"""Files beyond this size are refused."""
+"""Largest size of a file."""
 
 
 def read_file(path: str | Path) -> bytes:
-    """Return what a file holds.
+    """Return the contents of a file.
 
     Raises:
         GraphFileError: If it is too large to be a graph file.
@@ -340,7 +314,7 @@ def replace_file(path: str | Path, text: str) -> None:
 
 @contextmanager
 def _accessing(path: str | Path, what: str) -> Iterator[Path]:
-    """Say in our own words what the system says about a file."""
+    """Convert errors of the system about a file to errors about a graph file."""
     expect(path, (str, os.PathLike), "path", "the path of a graph file")
     try:
         yield Path(path)

@@ -126,7 +126,6 @@ def compare_targets(
 
 
 def _left_out(form: Form, wants_slow: bool, spent: float, seconds: float) -> str:
-    """Return why a form is not built; empty if it is."""
     if form.slow and not wants_slow:
         return "It takes minutes to build: include_slow=True."
     if seconds < 0:
@@ -215,7 +214,6 @@ def _unlike(expected: Any, found: Any) -> float:
 
 
 def _cut(batches: Sequence[Batch], size: int) -> list[Batch]:
-    """Return the examples in batches of another size."""
     cut = []
     for batch in batches:
         for start in range(0, batch.examples, size):
@@ -313,7 +311,6 @@ def _of_low_precision(rows: Mapping[str, TargetRow], criterion: Criterion) -> li
 
 
 def _ratio(row: TargetRow) -> float:
-    """Return the time of a form relative to that of the first one."""
     return math.inf if row.latency is None else row.latency.ratio.value
 
 

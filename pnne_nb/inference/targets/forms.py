@@ -24,7 +24,7 @@ from pnne_nb.export.formats.base import as_array
 from pnne_nb.export.proof.fresh_process import peak_memory
 from pnne_nb.export.quantization.quantization_report import QuantizationReport
 from pnne_nb.inference.cuda_graphs import CudaGraphs
-from pnne_nb.inference.exported import ExportedModule, open_exported
+from pnne_nb.inference.exported import open_exported
 from pnne_nb.inspector.tools.profile import peak_allocated
 from pnne_nb.process.quiet import quiet
 
@@ -34,10 +34,10 @@ Run = Callable[..., Outputs]
 
 @dataclass(frozen=True, slots=True)
 class NodeDistance:
-    """The largest distance between the values of a form and of the model.
+    """The largest distance between the values of a form and of the model, in their unit.
 
     Attributes:
-        value: The distance, in the unit of the values.
+        value: The distance.
         node: The drawn node with it; ``"output"`` where a form has no drawn nodes.
     """
 
@@ -66,13 +66,9 @@ class Built:
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """The inputs for building forms.
+    """The inputs for building forms: the `model` is in eval mode on the CPU, the batch `inputs` is timed.
 
-    Attributes:
-        model: In eval mode on the CPU.
-        inputs: The batch that is timed.
-        folder: For files.
-        quantized: The model in int8, made when it is first asked for.
+    The model in int8, `quantized`, is made when it is first asked for.
     """
 
     model: nn.Module
@@ -87,9 +83,7 @@ class Form:
     """One form.
 
     Attributes:
-        name: As the table has it.
         needs: What the machine that runs it needs.
-        build: Builds it.
         slow: Whether building takes minutes.
         precision: What the layers compute in: ``"float32"``, or what the model is converted to.
     """
@@ -101,12 +95,12 @@ class Form:
     precision: str = "float32"
 
 
-def _eager(shop: Workshop) -> Built:
+def _eager(shop: Workshop, model: nn.Module, mode: type[torch.no_grad | torch.inference_mode]) -> Built:
     def run(*inputs: Tensor) -> Outputs:
-        with torch.no_grad():
-            return shop.model(*inputs)
+        with mode():
+            return model(*inputs)
 
-    return Built(run, state_bytes(shop.model), _tensors(shop, shop.model, run))
+    return Built(run, state_bytes(model), _tensors(shop, model, run))
 
 
 def _channels_last(shop: Workshop) -> Built:
@@ -122,7 +116,7 @@ def _channels_last(shop: Workshop) -> Built:
     return Built(run, state_bytes(model), _tensors(shop, model, run), _distance(shop, run))
 
 
-def _compiled(model: nn.Module, shop: Workshop) -> Built:
+def _compiled(shop: Workshop, model: nn.Module) -> Built:
     if shutil.which("g++") is None and shutil.which("clang++") is None:
         raise ExportError("torch.compile needs a C++ compiler, and there is no g++ or clang++ here.")
     twin = copy.deepcopy(model)
@@ -146,13 +140,9 @@ def _compiled(model: nn.Module, shop: Workshop) -> Built:
     return Built(run, state_bytes(model), _tensors(shop, model, run), _distance(shop, run))
 
 
-def _torch_compile(shop: Workshop) -> Built:
-    return _compiled(shop.model, shop)
-
-
 def _int8_compiled(shop: Workshop) -> Built:
     report = _converted(shop)
-    return _with_worst_node(shop, _compiled(report.model, shop), report)
+    return _with_worst_node(shop, _compiled(shop, report.model), report)
 
 
 def _cuda_graphs(shop: Workshop) -> Built:
@@ -174,13 +164,7 @@ def _cuda_graphs(shop: Workshop) -> Built:
 
 def _int8_eager(shop: Workshop) -> Built:
     report = _converted(shop)
-
-    def run(*inputs: Tensor) -> Outputs:
-        with torch.inference_mode():
-            return report.model(*inputs)
-
-    built = Built(run, state_bytes(report.model), _tensors(shop, report.model, run))
-    return _with_worst_node(shop, built, report)
+    return _with_worst_node(shop, _eager(shop, report.model, torch.inference_mode), report)
 
 
 def _converted(shop: Workshop) -> QuantizationReport:
@@ -216,31 +200,23 @@ def _exported(shop: Workshop, model: nn.Module, format: str, name: str) -> Built
         opened = open_exported(path, format, trust=True)
     known = [node for node in report.nodes.values() if node.difference is not None]
     worst = max(known, key=lambda node: node.difference.error if node.difference else 0.0, default=None)
-    run = _runner(opened)
     batch = {info.name: as_array(part) for info, part in zip(opened.inputs, shop.inputs, strict=True)}
     error = (
-        _distance(shop, run)
+        _distance(shop, opened)
         if worst is None or worst.difference is None
         else NodeDistance(worst.difference.error, worst.node)
     )
-    return Built(run, report.bytes, peak_memory(found, path, batch), error, opened.close)
-
-
-def _runner(opened: ExportedModule) -> Run:
-    def run(*inputs: Tensor) -> Outputs:
-        return opened(*inputs)
-
-    return run
+    return Built(opened, report.bytes, peak_memory(found, path, batch), error, opened.close)
 
 
 FORMS: tuple[Form, ...] = (
-    Form("eager", "PyTorch", _eager),
+    Form("eager", "PyTorch", lambda shop: _eager(shop, shop.model, torch.no_grad)),
     Form("inference_mode, channels_last", "PyTorch", _channels_last),
     Form("CUDA graphs", "PyTorch and a CUDA device", _cuda_graphs),
     Form("ONNX Runtime", "ONNX Runtime", _file("onnx", "model.onnx")),
     Form("ONNX Runtime, int8", "ONNX Runtime", _int8_onnx, precision="int8"),
     Form("int8 in eager PyTorch", "PyTorch", _int8_eager, precision="int8"),
-    Form("torch.compile", "PyTorch and a C++ compiler", _torch_compile),
+    Form("torch.compile", "PyTorch and a C++ compiler", lambda shop: _compiled(shop, shop.model)),
     Form("torch.compile, int8", "PyTorch and a C++ compiler", _int8_compiled, precision="int8"),
     Form("ExecuTorch", "the ExecuTorch runtime", _file("executorch", "model.pte"), slow=True),
     Form("AOTInductor", "libtorch, and a processor of the same kind", _file("aoti", "model_aoti.pt2"), slow=True),

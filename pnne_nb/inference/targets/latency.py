@@ -30,20 +30,13 @@ LEAST = 3
 @final
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A figure with the interval that contains 95 % of later runs on the same machine.
-
-    Attributes:
-        value: The figure.
-        low: Lower end of the interval.
-        high: Its upper end.
-    """
+    """A figure with the ends of the interval that contains 95 % of later runs on the same machine."""
 
     value: float
     low: float
     high: float
 
     def overlaps(self, other: Measured) -> bool:
-        """Return whether the two intervals overlap."""
         return self.low <= other.high and other.low <= self.high
 
 
@@ -66,7 +59,7 @@ class Latency:
 
 
 def time_in_turns(
-    calls: Mapping[str, Callable[[], object]], *, seconds: float, rounds: int = ROUNDS, seed: int = 0
+    calls: Mapping[str, Callable[[], object]], *, seconds: float, rounds: int = ROUNDS
 ) -> dict[str, Latency]:
     """Time calls in turns, each warmed up; the order changes with each round.
 
@@ -74,7 +67,6 @@ def time_in_turns(
         calls: By name; the first one is what the others are compared with.
         seconds: To spend on each, about.
         rounds: Turns of each.
-        seed: Of the bootstrap.
     """
     counts = {name: _count(call, seconds / rounds) for name, call in calls.items()}
     times: dict[str, list[list[float]]] = {name: [] for name in calls}
@@ -84,7 +76,7 @@ def time_in_turns(
         for name in names[start:] + names[:start]:
             times[name].append([_seconds(calls[name]) for _ in range(counts[name])])
     first = [statistics.median(each) for each in times[names[0]]]
-    chance = random.Random(seed)  # noqa: S311  # resampling, not secrets
+    chance = random.Random(0)  # noqa: S311  # resampling, not secrets
     return {name: _latency(times[name], first, chance) for name in names}
 
 
@@ -125,16 +117,10 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def _interval(value: float, resampled: Sequence[float], rounds: Sequence[float], drift: float) -> Measured:
-    """Return the interval of the figure in later runs: its spread is that of one resample divided by another.
+    """Return the interval of the figure in later runs: its spread is that of one resample divided by another, times `drift`.
 
     The median of a later run, which is made of such rounds too, is not beyond those of all rounds. Where these are far apart,
     because other programs have stopped some calls, the resamples alone would reach much further.
-
-    Args:
-        value: The figure.
-        resampled: The same of resamples of the rounds.
-        rounds: The medians of the rounds, if it is a median.
-        drift: How much further it reaches.
     """
     pairs = zip(resampled, [*resampled[1:], resampled[0]], strict=True)
     changes = sorted((one / other) ** FEW for one, other in pairs)

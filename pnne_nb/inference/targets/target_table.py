@@ -171,18 +171,9 @@ def _ordered(rows: Mapping[str, TargetRow], by: Order = "latency") -> list[Targe
     """Return the built forms, the best first, and then the others."""
 
     def key(row: TargetRow) -> tuple[bool, float]:
-        found: float | None
-        match by:
-            case "latency":
-                found = row.latency and row.latency.ratio.value
-            case "size":
-                found = row.bytes
-            case "memory":
-                found = row.memory
-            case "metric":
-                found = row.loss
-            case "error":
-                found = row.error
+        ratio = None if row.latency is None else row.latency.ratio.value
+        figures = {"latency": ratio, "size": row.bytes, "memory": row.memory, "metric": row.loss, "error": row.error}
+        found = figures[by]
         return row.latency is None, math.inf if found is None else found
 
     return sorted(rows.values(), key=key)
@@ -192,18 +183,9 @@ def _html(row: TargetRow, *, recommended: bool) -> str:
     if row.latency is None:
         left = "style='text-align:left'"
         return f"<tr><td></td><td {left}>{escape(row.name)}</td><td colspan='8' {left}>{escape(row.missing)}</td></tr>"
-    cells = (
-        str(row.rank),
-        row.name,
-        _time(row.latency.p50),
-        _time(row.latency.p95),
-        "" if row.throughput is None else f"{row.throughput:,.0f}",
-        "" if row.bytes is None else amount(row.bytes, "B"),
-        "" if row.memory is None else amount(row.memory, "B"),
-        "" if row.metric is None else f"{row.metric:.4g}",
-        "" if row.error is None else f"{row.error:.2g} at {row.error_at}",
-        row.needs,
-    )
+    times = (_time(row.latency.p50), _time(row.latency.p95))
+    _, _, *others = _bars(row, strong=recommended)
+    cells = (str(row.rank), row.name, *times, *("" if bar is None else bar.text for bar in others), row.needs)
     style = "text-align:left;font-weight:bold" if recommended else "text-align:left"
     return f"<tr>{''.join(f'<td style={chr(34)}{style}{chr(34)}>{escape(cell)}</td>' for cell in cells)}</tr>"
 

@@ -1,17 +1,18 @@
-"""Checks the arguments with which tools call a module."""
+"""Checks the arguments with which tools call a module, and says in which layer a call has failed."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, final
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
 from pnne_nb.compiler.analysis.example_inputs import sizes_among
 from pnne_nb.errors import InspectionError, expect
+from pnne_nb.inspector.capture.hooks import HookOwner, in_backward, tensors_in
 
 
 def as_arguments(args: object) -> tuple[object, ...]:
@@ -23,9 +24,7 @@ def as_arguments(args: object) -> tuple[object, ...]:
 
 
 def call_arguments(args: object) -> tuple[tuple[object, ...], dict[str, object]]:
-    """Return positional and keyword arguments from a tuple, a mapping of keywords, None (no argument) or the only argument."""
-    if args is None:
-        return (), {}
+    """Return positional and keyword arguments from a tuple, a mapping of keywords, or the only argument."""
     if isinstance(args, Mapping):
         return (), {str(name): value for name, value in args.items()}
     return as_arguments(args), {}
@@ -42,14 +41,61 @@ def as_keywords(kwargs: object) -> dict[str, Any]:
 
 
 @contextmanager
-def fitting(model: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Iterator[None]:
-    """Explain a failed call of `model` in this block whose arguments do not fit its ``forward``.
-
-    Arguments are checked only after a call has failed, because hooks of the model may change them.
+def placed(model: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Iterator[None]:
+    """Add a note to an error that `model` raises in this block: the layer, and the tensors that it received.
 
     Raises:
-        InspectionError: If ``forward`` does not take the arguments, or a layer does not take a NumPy array among them.
+        InspectionError: If ``forward`` does not take the arguments.
     """
+    with _fitting(model, args, kwargs), HookOwner() as hooks:
+        running = _Running(model, hooks)
+        try:
+            yield
+        except Exception as error:
+            note = running.why()
+            if note is not None:
+                error.add_note(note)
+            raise
+
+
+@final
+class _Running:
+    """The stack of layers that are being called, each with the tensors that it received."""
+
+    def __init__(self, model: nn.Module, hooks: HookOwner) -> None:
+        self._stack: list[tuple[str, nn.Module, list[Tensor]]] = []
+        self._modules = dict(model.named_modules())
+        hooks.on_calls(model, self._enter, self._leave)
+
+    def why(self) -> str | None:
+        if not self._stack:
+            return None
+        name, module, inputs = self._stack[-1]
+        kind = type(module).__name__
+        where = f"in layer {name!r} ({kind})" if name else f"in the model ({kind})"
+        received = ", ".join(map(described, inputs))
+        devices = sorted({str(parameter.device) for parameter in module.parameters()})
+        owns = f"; its parameters are on {', '.join(devices)}" if devices else ""
+        return f"While inspecting, {where}, which received {received or 'no tensor'}{owns}."
+
+    def _enter(self, name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        if not in_backward():
+            self._stack.append((name, self._modules[name], [tensor for _, tensor in tensors_in((args, kwargs))]))
+
+    def _leave(self, _name: str, _output: object) -> None:
+        if not in_backward():
+            self._stack.pop()
+
+
+def described(tensor: Tensor) -> str:
+    """Return shape, dtype and device of a tensor for a message."""
+    shape = "nested" if tensor.is_nested else str(list(tensor.shape))
+    return f"{shape} {str(tensor.dtype).removeprefix('torch.')} on {tensor.device}"
+
+
+@contextmanager
+def _fitting(model: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Iterator[None]:
+    """Explain a failed call whose arguments do not fit `model`; only then, because hooks of the model may change them."""
     try:
         yield
     except TypeError as error:

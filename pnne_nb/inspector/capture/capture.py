@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import final
+from typing import NamedTuple, final
 
 from torch import Tensor, nn
 
@@ -53,26 +53,12 @@ class Capture:
     units: UnitCounts | None = None
 
 
-@final
-@dataclass(frozen=True)
-class LayerView:
-    """What a plot of one captured tensor shows.
+class LayerView(NamedTuple):
+    """What a plot of one captured tensor shows: the tensor, the name of the layer's class, and a histogram."""
 
-    Attributes:
-        layer: Path of the layer.
-        kind: Name of the layer's class.
-        quantity: The quantity, such as ``"activations"``.
-        label: Tells several outputs, calls or parameters apart; ``""`` if there is only one.
-        histogram: Histogram of the captured tensor.
-        statistics: Statistics of all its elements.
-    """
-
-    layer: str
+    capture: Capture
     kind: str
-    quantity: Quantity
-    label: str
     histogram: Histogram
-    statistics: Statistics
 
 
 @dataclass
@@ -98,6 +84,7 @@ class Recorder:
 
     def __init__(self, model: nn.Module, watched: Mapping[str, tuple[Quantity, ...]]) -> None:
         self.calls: Counter[str] = Counter()
+        self._model = model
         self._modules = dict(model.named_modules())
         self._watched = watched
         self._records: list[_Record] = []
@@ -108,9 +95,8 @@ class Recorder:
 
     def attach(self, hooks: HookOwner) -> None:
         """Attach hooks to every layer: all count calls, those of watched layers also record."""
-        for name, module in self._modules.items():
-            hooks.on_inputs(module, partial(self._enter, name))
-            hooks.on_output(module, partial(self._leave, name, hooks))
+        self._hooks = hooks
+        hooks.on_calls(self._model, self._enter, self._leave)
 
     def backward_begins(self) -> None:
         """Record gradients from now on, but not those that the model or its loss computed in the forward pass."""
@@ -131,17 +117,15 @@ class Recorder:
         records = sorted(self._records, key=lambda one: (order[one.layer], one.quantity, one.call))
         measured = finish([record.launched for record in records])
         units = count_units([record.units for record in records])
-        return [
-            Capture(
-                record.layer, record.quantity, self._full_label(record), record.tensor, record.sampled, found, counted
+        captures = []
+        for record, found, counted in zip(records, measured, units, strict=True):
+            label = record.label
+            if record.quantity not in ("parameters", "parameter_gradients") and self.calls[record.layer] > 1:
+                label = f"call{record.call}{f'.{label}' if label else ''}"
+            captures.append(
+                Capture(record.layer, record.quantity, label, record.tensor, record.sampled, found, counted)
             )
-            for record, found, counted in zip(records, measured, units, strict=True)
-        ]
-
-    def _full_label(self, record: _Record) -> str:
-        if record.quantity in ("parameters", "parameter_gradients") or self.calls[record.layer] <= 1:
-            return record.label
-        return f"call{record.call}{f'.{record.label}' if record.label else ''}"
+        return captures
 
     def _enter(self, name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         if in_backward():
@@ -153,7 +137,7 @@ class Recorder:
             for label, tensor in inputs:
                 self._take(name, "inputs", self.calls[name], "" if only else label, tensor)
 
-    def _leave(self, name: str, hooks: HookOwner, output: object) -> None:
+    def _leave(self, name: str, output: object) -> None:
         quantities = self._watched.get(name, ())
         again = in_backward()
         call = self.calls[name]
@@ -170,7 +154,7 @@ class Recorder:
             if "gradients" in quantities:
                 # A reentrant checkpoint has gradients only in its recomputation, whose calls are not counted again.
                 # Gradients arrive in reverse order of the calls, which gives the call's number.
-                hooks.on_gradient(tensor, partial(self._take_gradient, name, max(call - again, 0), label))
+                self._hooks.on_gradient(tensor, partial(self._take_gradient, name, max(call - again, 0), label))
 
     def _take_gradient(self, name: str, call: int, label: str, gradient: Tensor) -> None:
         if self._backward:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import TracebackType
 from typing import final
 
@@ -16,6 +17,8 @@ from torch.utils.module_tracker import ModuleTracker
 OnOutput = Callable[[object], None]
 OnInputs = Callable[[tuple[object, ...], dict[str, object]], None]
 OnGradient = Callable[[Tensor], None]
+OnEnter = Callable[[str, tuple[object, ...], dict[str, object]], None]
+OnLeave = Callable[[str, object], None]
 
 # The public way to ask autograd whether a backward pass is running in this thread.
 _backward = ModuleTracker()
@@ -61,43 +64,42 @@ def primary_tensor(value: object) -> Tensor | None:
     return first
 
 
-def _unwatched(_module: nn.Module, _first: object, _second: object) -> None:
-    """The hook that copies and pickles of a watched module get: it does nothing."""
+def _unwatched(_module: nn.Module, _first: object, _second: object) -> None: ...
 
 
 def _copied_hook() -> Callable[..., None]:
     return _unwatched
 
 
-@final
-class _OutputHook:
+class _Hook:
+    """A hook that calls `_receive`; copies and pickles of the module get one that does nothing."""
+
     __slots__ = ("_receive",)
 
-    def __init__(self, receive: OnOutput) -> None:
+    def __init__(self, receive: Callable[..., None]) -> None:
         self._receive = receive
+
+    def __reduce__(self) -> tuple[Callable[[], Callable[..., None]], tuple[()]]:
+        return _copied_hook, ()
+
+
+@final
+class _OutputHook(_Hook):
+    __slots__ = ()
 
     def __call__(self, _module: nn.Module, _args: object, output: object) -> None:
         # torch.compile would include the hook in its code, which would call it even after its removal.
         if not torch.compiler.is_compiling():
             self._receive(output)
 
-    def __reduce__(self) -> tuple[Callable[[], Callable[..., None]], tuple[()]]:
-        return _copied_hook, ()
-
 
 @final
-class _InputsHook:
-    __slots__ = ("_receive",)
-
-    def __init__(self, receive: OnInputs) -> None:
-        self._receive = receive
+class _InputsHook(_Hook):
+    __slots__ = ()
 
     def __call__(self, _module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         if not torch.compiler.is_compiling():
             self._receive(args, kwargs)
-
-    def __reduce__(self) -> tuple[Callable[[], Callable[..., None]], tuple[()]]:
-        return _copied_hook, ()
 
 
 def _unwrapped(tensor: Tensor) -> Tensor:
@@ -137,15 +139,16 @@ class HookOwner:
         """Call `receive` with the positional and keyword arguments of each call, before the module may change them."""
         self._handles.append(module.register_forward_pre_hook(_InputsHook(receive), with_kwargs=True))
 
+    def on_calls(self, model: nn.Module, enter: OnEnter, leave: OnLeave) -> None:
+        """Call `enter` and `leave` with the path of each layer, around each of its calls."""
+        for name, module in model.named_modules():
+            self.on_inputs(module, partial(enter, name))
+            self.on_output(module, partial(leave, name))
+
     def on_gradient(self, tensor: Tensor, receive: OnGradient) -> None:
         """Call `receive` with the gradient of `tensor` in each backward pass, if it requires one."""
-        if not tensor.requires_grad:
-            return
-
-        def hook(gradient: Tensor) -> None:
-            receive(gradient)
-
-        self._handles.append(tensor.register_hook(hook))  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        if tensor.requires_grad:
+            self._handles.append(tensor.register_hook(receive))  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
     def close(self) -> None:
         """Detach every hook; may be called twice."""

@@ -10,9 +10,9 @@ from typing import final
 from torch import Tensor, nn
 
 from pnne_nb.errors import InspectionError
-from pnne_nb.inspector.capture.compiled import why_not_hookable
 from pnne_nb.inspector.capture.hooks import HookOwner, in_backward, primary_tensor
 from pnne_nb.inspector.capture.observation import Key, Observation, Pool
+from pnne_nb.inspector.capture.preserve import why_not_hookable
 from pnne_nb.inspector.statistics.gradients import launch_norms
 from pnne_nb.inspector.statistics.patterns import leaf_layers, match_layers, own_parameters, resolve_watch
 from pnne_nb.inspector.statistics.sampling import LIVE_SAMPLE, Sampler, measurable, sample
@@ -44,10 +44,8 @@ class LiveProbe:
     Args:
         model: The module that runs in the training step (inside a wrapper such as DDP: the inner module).
         watch: Quantities by layer pattern. Default: the activations of every leaf layer.
-        gradient_norms: Whether to emit a `NormsFrame`.
         histograms_of: Layers whose histograms are wanted; None for all watched.
         statistics_of: Layers whose statistics are wanted; None for all watched.
-        bins: Number of bins of each histogram.
         gradient_scale: Returns the factor by which the loss was multiplied before the backward pass; called in each
             observed step. None for 1.
 
@@ -65,17 +63,13 @@ class LiveProbe:
         model: nn.Module,
         watch: Mapping[str, Iterable[Quantity]] | None = None,
         *,
-        gradient_norms: bool = True,
         histograms_of: Collection[str] | None = None,
         statistics_of: Collection[str] | None = None,
-        bins: int = 32,
         gradient_scale: Callable[[], float] | None = None,
     ) -> None:
         self.model = model
         self._gradient_scale = gradient_scale
         self.parameter_scale = 1.0
-        self.gradient_norms = gradient_norms
-        self.bins = bins
         if watch is None:
             watch = dict.fromkeys(leaf_layers(model), ("activations",))
         self._watched: dict[str, tuple[Quantity, ...]] = resolve_watch(model, watch)
@@ -87,7 +81,7 @@ class LiveProbe:
         found = {name: bounds_of(self._modules[name]) for name in self._watched}
         self._bounds = {name: bounds for name, bounds in found.items() if bounds is not None}
         self.histograms_of = histograms_of
-        self.statistics_of = statistics_of
+        self._statistics_of = self._checked(statistics_of)
         self._hooks = HookOwner()
         self._samplers: dict[Key, Sampler] = {}
         self._seen = Observation(0)
@@ -107,32 +101,21 @@ class LiveProbe:
     def histograms_of(self, chosen: Collection[str] | None) -> None:
         self._histograms_of = self._checked(chosen)
 
-    @property
-    def statistics_of(self) -> frozenset[str] | None:
-        """Layers whose statistics are wanted, or None for all; any thread may set it for the next step."""
-        return self._statistics_of
-
-    @statistics_of.setter
-    def statistics_of(self, chosen: Collection[str] | None) -> None:
-        self._statistics_of = self._checked(chosen)
-
     @classmethod
     def of(cls, model: nn.Module, watch: Watch, gradient_scale: Callable[[], float]) -> LiveProbe:
         """Return a probe of `model` that measures what `watch` of another probe says; raises what the class raises."""
         return cls(
             model,
             watch.layers,
-            gradient_norms=watch.gradient_norms,
             histograms_of=watch.histograms_of,
             statistics_of=watch.statistics_of,
-            bins=watch.bins,
             gradient_scale=gradient_scale,
         )
 
     @property
     def watch(self) -> Watch:
         """What the probe measures, in plain values; see `of`."""
-        return Watch(self._watched, self.gradient_norms, self._histograms_of, self._statistics_of, self.bins)
+        return Watch(self._watched, self._histograms_of, self._statistics_of)
 
     def take(self, frames: Sequence[Frame]) -> Sequence[Frame]:
         """Return the frames of another process unchanged."""
@@ -171,8 +154,7 @@ class LiveProbe:
         if self._gradient_scale is None:
             # If the parameters' gradients are scaled, so are all others.
             seen.scale = self.parameter_scale
-        if self.gradient_norms:
-            seen.norms = launch_norms(own_parameters(self.model))
+        seen.norms = launch_norms(own_parameters(self.model))
         for name, quantities in seen.wanted.items():
             if _OF_PARAMETERS.isdisjoint(quantities):
                 continue
@@ -203,7 +185,7 @@ class LiveProbe:
         """Detach everything and return the frames of the step; empty if nothing was measured."""
         self._hooks.close()
         seen, self._seen = self._seen, Observation(self._seen.step)
-        return seen.frames(self.bins)
+        return seen.frames()
 
     @property
     def hooked(self) -> float:

@@ -24,6 +24,9 @@ from pnne_nb.telemetry.frames import (
 CALLS = 8
 """Most calls of one layer that are sampled in one step; later calls (of an RNN cell, say) are only counted."""
 
+BINS = 32
+"""Bins of each histogram."""
+
 Key = tuple[str, Quantity]
 """A layer and its quantity."""
 
@@ -105,7 +108,7 @@ class Observation:
             self.pools[key] = Pool(sampler)
         return self.pools[key]
 
-    def frames(self, bins: int) -> list[Frame]:
+    def frames(self) -> list[Frame]:
         """Move everything to the host in one transfer and return it as frames."""
         places = [(key, pool) for key, pool in self.pools.items() if pool.samples]
         tensors = [pool.joined() for _, pool in places] + [_ratio(changes) for changes in self.changes.values()]
@@ -123,7 +126,7 @@ class Observation:
         if self.norms.layers:
             measured = self.norms.finish([array / self.parameter_scale for array in arrays[len(tensors) :]])
             frames.append(NormsFrame(self.step, measured.by_layer, measured.total))
-        segments = measure_segments(samples, bins)
+        segments = measure_segments(samples, BINS)
         statistics = zip(*(column.tolist() for column in segments.values.values()), strict=True)
         histograms = zip(segments.lower.tolist(), segments.upper.tolist(), segments.counts.tolist(), strict=True)
         for ((name, quantity), pool), taken, row, (lower, upper, counts) in zip(

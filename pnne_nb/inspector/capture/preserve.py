@@ -1,4 +1,4 @@
-"""Restores a module after a run: mode, gradients, random state and buffers."""
+"""Runs a module as written, with hooks that see its layers, and restores it afterwards."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from pnne_nb.errors import InspectionError
+from pnne_nb.errors import InspectionError, expect
+from pnne_nb.inspector.capture.hooks import HookOwner
 from pnne_nb.process.random_state import preserved_random_state
 
 
@@ -46,6 +47,24 @@ def preserved(*modules: nn.Module) -> Iterator[None]:
                 module.training = mode
 
 
+@contextmanager
+def hooked_run(model: nn.Module, *, grad: bool) -> Iterator[HookOwner]:
+    """Run `model` in this block layer by layer, uncompiled and with hooks, and with `grad` recorded by autograd.
+
+    It is restored afterwards, see `preserved`.
+
+    Raises:
+        InspectionError: If a lazy layer has no parameters yet.
+    """
+    with (
+        preserved(model),
+        torch.set_grad_enabled(grad),
+        torch.compiler.set_stance("force_eager"),
+        HookOwner() as hooks,
+    ):
+        yield hooks
+
+
 def refuse_lazy(model: nn.Module) -> None:
     """Raise an error if a run would initialise a lazy layer.
 
@@ -66,3 +85,41 @@ def _put_back(buffer: Tensor, copy: Tensor) -> None:
     if buffer.device.type != "meta" and not torch.equal(buffer, copy):
         with torch.no_grad():
             buffer.copy_(copy)
+
+
+def uncompiled(model: nn.Module) -> nn.Module:
+    """Return the module that ``torch.compile(module)`` wraps, or the module itself.
+
+    Raises:
+        ArgumentError: It is no module.
+    """
+    expect(model, nn.Module, "net", "an nn.Module", "pn.compile(graph) makes one of a graph.")
+    return dict(model.named_children()).get("_orig_mod", model)
+
+
+def is_compiled(model: nn.Module) -> bool:
+    """Return whether `model` or a part of it was compiled by ``torch.compile``."""
+    return any(_compiled(module) for module in model.modules())
+
+
+def why_not_hookable(model: nn.Module) -> str | None:
+    """Return why hooks cannot see the calls of layers inside `model`, or None if they can."""
+    for name, module in model.named_modules():
+        where = f"The layer {name!r}" if name else "The model"
+        if isinstance(module, torch.jit.ScriptModule):
+            return (
+                f"{where} is a TorchScript module: its layers run outside Python and hooks on them are ignored."
+                " Inspect the module that it was made from."
+            )
+        if _compiled(module):
+            return (
+                f"{where} was compiled by torch.compile: its layers run fused and hooks on them are ignored."
+                " Watch the module before compiling it; parameters, parameter_gradients, updates and gradient"
+                " norms can be watched on compiled modules too."
+            )
+    return None
+
+
+def _compiled(module: nn.Module) -> bool:
+    # A wrapper made by torch.compile(module), or the mark of module.compile().
+    return "_orig_mod" in dict(module.named_children()) or module._compiled_call_impl is not None

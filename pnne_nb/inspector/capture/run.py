@@ -13,12 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from pnne_nb.errors import ArgumentError, InspectionError, shown
-from pnne_nb.inspector.capture.call_arguments import as_arguments, why_not_callable
+from pnne_nb.inspector.capture.call_arguments import call_arguments, described, placed, why_not_callable
 from pnne_nb.inspector.capture.capture import Capture, Recorder
-from pnne_nb.inspector.capture.compiled import is_compiled
-from pnne_nb.inspector.capture.error_location import described, placed
 from pnne_nb.inspector.capture.hooks import HookOwner, tensors_in
-from pnne_nb.inspector.capture.preserve import preserved
+from pnne_nb.inspector.capture.preserve import is_compiled, preserved
 from pnne_nb.inspector.statistics.gradients import GradientNorms, gradient_norms
 from pnne_nb.telemetry.frames import Quantity
 
@@ -86,7 +84,7 @@ def run_once(
             stack.enter_context(torch.inference_mode(False))
             stack.enter_context(torch.enable_grad())
         hooks = stack.enter_context(HookOwner())
-        args, kwargs = _arguments(data, needs_grad=frozen and loss_fn is not None)
+        args, kwargs = call_arguments(_copied(data, needs_grad=frozen and loss_fn is not None))
         with placed(model, args, kwargs):
             recorder.attach(hooks)
             output: Any = model(*args, **kwargs)
@@ -104,13 +102,6 @@ def run_once(
         loss=None if loss is None else float(loss.detach()),
         output=_detached(output),
     )
-
-
-def _arguments(data: object, *, needs_grad: bool) -> tuple[tuple[object, ...], dict[str, object]]:
-    copied = _copied(data, needs_grad=needs_grad)
-    if isinstance(copied, Mapping):
-        return (), {str(key): value for key, value in copied.items()}
-    return as_arguments(copied), {}
 
 
 def _copied(value: object, *, needs_grad: bool = False) -> object:
@@ -174,23 +165,19 @@ def _loss_of(loss_fn: Callable[..., Tensor], output: object, target: object) -> 
     except Exception as error:
         misfit = why_not_callable(loss_fn.forward if isinstance(loss_fn, nn.Module) else loss_fn, given, {})
         if isinstance(error, TypeError) and misfit is not None:
-            what = "the output and the target" if len(given) > 1 else "the output alone"
-            remedy = (
-                "Give a function of both."
-                if len(given) > 1
-                else "Give the target too: run_inspection(data, target, …)."
-            )
+            what, remedy = "the output and the target", "Give a function of both."
+            if len(given) == 1:
+                what, remedy = "the output alone", "Give the target too: run_inspection(data, target, …)."
             raise InspectionError(f"loss_fn ({name}) cannot be called with {what}: {misfit}. {remedy}") from error
         if isinstance(error, TypeError) and isinstance(target, np.ndarray):
             raise InspectionError(f"loss_fn ({name}) takes no NumPy array: give torch.from_numpy(target).") from error
-        received = " and ".join(f"the {role} {_described(value)}" for role, value in zip(_ROLES, given, strict=False))
+        received = f"the output {_described(output)}"
+        if len(given) > 1:
+            received += f" and the target {_described(target)}"
         error.add_note(f"While inspecting, in loss_fn ({name}), which received {received}.")
         raise
     _check_loss(loss)
     return loss
-
-
-_ROLES = ("output", "target")
 
 
 def _described(value: object) -> str:

@@ -127,28 +127,34 @@ class Evidence:
         frames = self.statistics.get((layer, quantity), [])[-RECENT:]
         return median(frame.values[name] for frame in frames if name in frame.values)
 
-    def recent_norm(self, layer: str) -> float | None:
-        """Return the median of a layer's gradient norm over the last observations, or None if it was never finite."""
-        return median(frame.norms[layer] for frame in self.norms[-RECENT:] if layer in frame.norms)
+    def recent_norms(self) -> dict[str, float]:
+        """Return the median of each layer's gradient norm over the last observations, where it was ever finite."""
+        recent = self.norms[-RECENT:]
+        norms = {layer: median(one.norms[layer] for one in recent if layer in one.norms) for layer in self.kinds}
+        return {layer: norm for layer, norm in norms.items() if norm is not None}
 
 
 def median(values: Iterable[float]) -> float | None:
     """Return the median of the finite values, or None if there is none."""
-    finite = [value for value in values if math.isfinite(value)]
-    return statistics.median(finite) if finite else None
+    return statistics.median(found) if (found := finite(values)) else None
+
+
+def finite(values: Iterable[float]) -> list[float]:
+    """Return those of `values` that are finite."""
+    return [value for value in values if math.isfinite(value)]
 
 
 def ends(losses: Sequence[float]) -> tuple[float | None, float | None]:
     """Return the medians of the first and of the last fifth of the finite losses; None if there are none."""
-    finite = [loss for loss in losses if math.isfinite(loss)]
-    width = max(1, len(finite) // 5)
-    return median(finite[:width]), median(finite[-width:])
+    known = finite(losses)
+    width = max(1, len(known) // 5)
+    return median(known[:width]), median(known[-width:])
 
 
 def beginning(losses: Sequence[float]) -> float | None:
     """Return the first finite loss, or the median of the first fifth if that is larger."""
     first, _ = ends(losses)
-    return None if first is None else max(first, next(loss for loss in losses if math.isfinite(loss)))
+    return None if first is None else max(first, finite(losses)[0])
 
 
 def gather(model: nn.Module | None, frames: Iterable[Frame]) -> Evidence:
@@ -180,34 +186,21 @@ def _values(row: Mapping[str, object], units: UnitCounts | None) -> dict[str, fl
     return values
 
 
-def first_layer(evidence: Evidence, quantity: Quantity, names: Sequence[str]) -> StatisticsFrame | None:
-    """Return the earliest frame in which one of the counts is not 0; within a step, that of the model's first such layer.
+def earliest_frame(evidence: Evidence, quantity: Quantity, *, backwards: bool) -> StatisticsFrame | None:
+    """Return the earliest frame with NaN or infinite values; within a step, that of the model's first such layer.
 
-    A container comes after the layers inside it, because it returns their tensor later.
+    With `backwards`, that of the last one, which the backward pass reaches first. A container comes after the layers inside
+    it, because it returns their tensor later.
     """
-    order = list(evidence.kinds)
-    found = _innermost(evidence, quantity, names)
-    return min(found, key=lambda frame: (frame.step, order.index(frame.layer)), default=None)
-
-
-def last_layer(evidence: Evidence, quantity: Quantity, names: Sequence[str]) -> StatisticsFrame | None:
-    """Return the earliest frame in which one of the counts is not 0; within a step, that of the model's last such layer.
-
-    The backward pass reaches that layer first.
-    """
-    order = list(evidence.kinds)
-    found = _innermost(evidence, quantity, names)
-    return min(found, key=lambda frame: (frame.step, -order.index(frame.layer)), default=None)
-
-
-def _innermost(evidence: Evidence, quantity: Quantity, names: Sequence[str]) -> list[StatisticsFrame]:
+    order = list(evidence.kinds)[:: -1 if backwards else 1]
     found = [
         frame
         for layer in evidence.layers(quantity)
         for frame in evidence.statistics[layer, quantity]
-        if any(frame.values.get(name, 0.0) > 0 for name in names)
+        if frame.values.get("nan", 0.0) > 0 or frame.values.get("inf", 0.0) > 0
     ]
-    return [frame for frame in found if not any(other.layer.startswith(f"{frame.layer}.") for other in found)]
+    innermost = [frame for frame in found if not any(other.layer.startswith(f"{frame.layer}.") for other in found)]
+    return min(innermost, key=lambda frame: (frame.step, order.index(frame.layer)), default=None)
 
 
 class Finding(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import final
 
@@ -17,9 +17,8 @@ from pnne_nb.inspector.diagnosis.evidence import (
     Evidence,
     Finding,
     beginning,
+    earliest_frame,
     ends,
-    first_layer,
-    last_layer,
     median,
 )
 from pnne_nb.telemetry.frames import Evidence as Numbers
@@ -32,30 +31,23 @@ class NotFinite:
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
         """Check activations in the model's order, then gradients in reverse order, then the loss."""
-        frame = first_layer(evidence, "activations", ("nan", "inf"))
+        frame = earliest_frame(evidence, "activations", backwards=False)
         if frame is not None:
-            return [
-                Finding(
-                    "not-finite",
-                    frame.layer,
-                    f"Its output has {_count(frame.values)}{_at(frame.step)}, first of all layers.",
-                    "Look at its inputs: a division by zero, the log or root of a negative number, an overflow in"
-                    " half precision, or a learning rate that is too high.",
-                    _counts(frame.values),
-                )
-            ]
+            reason = f"Its output has {_count(frame.values)}{_at(frame.step)}, first of all layers."
+            hint = (
+                "Look at its inputs: a division by zero, the log or root of a negative number, an overflow in half"
+                " precision, or a learning rate that is too high."
+            )
+            return [Finding("not-finite", frame.layer, reason, hint, _counts(frame.values))]
         if evidence.not_finite is not None and evidence.observed(evidence.not_finite, "activations"):
             # Non-finite gradients are a consequence.
-            return [
-                Finding(
-                    "not-finite",
-                    None,
-                    f"The loss is NaN or infinite{_at(evidence.not_finite)}, while the outputs of the watched layers are"
-                    " finite: the value arises outside of them, most probably in the loss function.",
-                    "Look at the target, and at what the loss takes the log or the root of, or divides by.",
-                )
-            ]
-        gradients = last_layer(evidence, "gradients", ("nan", "inf"))
+            reason = (
+                f"The loss is NaN or infinite{_at(evidence.not_finite)}, while the outputs of the watched layers are"
+                " finite: the value arises outside of them, most probably in the loss function."
+            )
+            hint = "Look at the target, and at what the loss takes the log or the root of, or divides by."
+            return [Finding("not-finite", None, reason, hint)]
+        gradients = earliest_frame(evidence, "gradients", backwards=True)
         if gradients is not None:
             return [_bad_gradient(gradients.layer, f"has {_count(gradients.values)}", gradients.step)]
         bad = [norms for norms in evidence.norms if not math.isfinite(norms.total)]
@@ -64,14 +56,9 @@ class NotFinite:
             # The backward pass runs in reverse order.
             return [_bad_gradient(layers[-1] if layers else None, "is NaN or infinite", bad[0].step)]
         if evidence.not_finite is not None:
-            return [
-                Finding(
-                    "not-finite",
-                    None,
-                    f"The loss is NaN or infinite from step {evidence.not_finite} on.",
-                    "Check the data and the targets for NaN, lower the learning rate, clip gradients.",
-                )
-            ]
+            reason = f"The loss is NaN or infinite from step {evidence.not_finite} on."
+            hint = "Check the data and the targets for NaN, lower the learning rate, clip gradients."
+            return [Finding("not-finite", None, reason, hint)]
         return []
 
 
@@ -103,23 +90,21 @@ class ExplodingGradients:
 
     def norms(self, evidence: Evidence) -> dict[str, float]:
         """Return the norms above the limit, by layer."""
-        norms = {layer: evidence.recent_norm(layer) for layer in evidence.kinds}
-        return {layer: norm for layer, norm in norms.items() if norm is not None and norm > self.limit}
+        return {layer: norm for layer, norm in evidence.recent_norms().items() if norm > self.limit}
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
         """Report only the layer with the largest norm: the others follow from it."""
         large = self.norms(evidence)
         if not large:
             return []
-        worst = max(large, key=lambda layer: large[layer])
+        (worst, norm), *_ = shown = _most(large, largest=True)
         return [
             Finding(
                 "exploding-gradients",
                 worst,
-                f"The norm of its gradient is {large[worst]:.3g}, above {self.limit:g}"
-                f"{_too(len(large) - 1, 'above it')}.",
+                f"The norm of its gradient is {norm:.3g}, above {self.limit:g}{_too(len(large) - 1, 'above it')}.",
                 "Clip gradients, lower the learning rate, scale the data, or initialise with smaller weights.",
-                (*_most(large, largest=True), ("limit", self.limit)),
+                (*_named(shown), ("limit", self.limit)),
             )
         ]
 
@@ -152,24 +137,22 @@ class VanishingGradients:
                 limit *= min(1.0, abs(last))
                 if 0.0 < total < self.limit:
                     return {}
-        norms = {layer: evidence.recent_norm(layer) for layer in evidence.kinds}
-        return {layer: norm for layer, norm in norms.items() if norm is not None and norm < limit}
+        return {layer: norm for layer, norm in evidence.recent_norms().items() if norm < limit}
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
         """Report the first such layer: gradients vanish towards the input."""
         norms = self.norms(evidence)
-        small = list(norms)
-        if not small:
+        if not norms:
             return []
+        layer, norm = next(iter(norms.items()))
         return [
             Finding(
                 "vanishing-gradients",
-                small[0],
-                f"The norm of its gradient is {norms[small[0]]:.3g}, below {self.limit:g}"
-                f"{_too(len(small) - 1, 'below it')}.",
+                layer,
+                f"The norm of its gradient is {norm:.3g}, below {self.limit:g}{_too(len(norms) - 1, 'below it')}.",
                 "Use ReLU-like activations instead of saturating ones, normalisation, residual connections, or a"
                 " better initialisation; check that nothing on the way is detached.",
-                (*_most(norms, largest=False), ("limit", self.limit)),
+                (*_named(_most(norms, largest=False)), ("limit", self.limit)),
             )
         ]
 
@@ -206,6 +189,7 @@ class DeadReLU:
             if (zeros is None or zeros < self.zeros) and (dead is None or dead < self.dead):
                 continue
             units = f", and {dead:.0%} of its units never fire" if dead is not None else ""
+            shares = ("outputs that are 0", zeros), ("units that never fire", dead), ("all", 1.0)
             found.append(
                 Finding(
                     "dead-relu",
@@ -213,11 +197,7 @@ class DeadReLU:
                     f"{zeros or 0.0:.1%} of its outputs are 0{units}.",
                     "Lower the learning rate, check the bias and the initialisation of the layer before it,"
                     " normalise its input, or use LeakyReLU or GELU.",
-                    (
-                        *(() if zeros is None else (("outputs that are 0", zeros),)),
-                        *(() if dead is None else (("units that never fire", dead),)),
-                        ("all", 1.0),
-                    ),
+                    tuple((name, share) for name, share in shares if share is not None),
                 )
             )
         return found
@@ -275,20 +255,20 @@ class UpdateRatio:
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
         """Report the worst layer of each kind and the number of others; unchanged weights come first."""
-        ratios: dict[str, float] = {}
-        for layer in evidence.layers("updates"):
-            frames = evidence.statistics[layer, "updates"]
-            ratio = evidence.recent(layer, "updates", "ratio")
-            if len(frames) >= self.least and ratio is not None:
-                ratios[layer] = ratio
-        found = []
-        pace = evidence.pace
-        seen = evidence.statistics
+        seen = {layer: evidence.statistics[layer, "updates"] for layer in evidence.layers("updates")}
+        medians = {
+            layer: evidence.recent(layer, "updates", "ratio") for layer in seen if len(seen[layer]) >= self.least
+        }
+        ratios = {layer: ratio for layer, ratio in medians.items() if ratio is not None}
         still = [
             layer
             for layer in ratios
-            if pace > 0 and all(one.values.get("ratio") == 0.0 for one in seen[layer, "updates"])
+            if evidence.pace > 0 and all(one.values.get("ratio") == 0.0 for one in seen[layer])
         ]
+        low = self.low * evidence.pace
+        slow = {layer: ratio for layer, ratio in ratios.items() if ratio < low and layer not in still}
+        fast = {layer: ratio for layer, ratio in ratios.items() if ratio > self.high and self._harms(evidence, layer)}
+        found = []
         if still:
             found.append(
                 Finding(
@@ -300,30 +280,26 @@ class UpdateRatio:
                     (("layers that have not changed", len(still)), ("layers that are watched", len(ratios))),
                 )
             )
-        slow = [layer for layer, ratio in ratios.items() if ratio < self.low * pace and layer not in still]
         if slow:
-            worst = min(slow, key=lambda layer: ratios[layer])
+            (worst, ratio), *_ = shown = _most(slow, largest=False)
             found.append(
                 Finding(
                     "update-ratio-low",
                     worst,
-                    f"A step changes its weights by {ratios[worst]:.1e} of their size{_others(slow)}; about 1e-3 is"
-                    " usual.",
+                    f"A step changes its weights by {ratio:.1e} of their size{_others(slow)}; about 1e-3 is usual.",
                     "Raise the learning rate, or look for vanishing gradients.",
-                    (*_most({layer: ratios[layer] for layer in slow}, largest=False), ("usual", _USUAL)),
+                    (*_named(shown), ("usual", _USUAL)),
                 )
             )
-        fast = [layer for layer, ratio in ratios.items() if ratio > self.high and self._harms(evidence, layer)]
         if fast:
-            worst = max(fast, key=lambda layer: ratios[layer])
+            (worst, ratio), *_ = shown = _most(fast, largest=True)
             found.append(
                 Finding(
                     "update-ratio-high",
                     worst,
-                    f"A step changes its weights by {ratios[worst]:.1%} of their size{_others(fast)}; about 0.1 % is"
-                    " usual.",
+                    f"A step changes its weights by {ratio:.1%} of their size{_others(fast)}; about 0.1 % is usual.",
                     "Lower the learning rate, warm it up, or clip gradients.",
-                    (*_most({layer: ratios[layer] for layer in fast}, largest=True), ("usual", _USUAL)),
+                    (*_named(shown), ("usual", _USUAL)),
                 )
             )
         return found
@@ -357,10 +333,13 @@ class ZeroWeights:
         ]
 
 
-def _most(values: Mapping[str, float], *, largest: bool) -> Numbers:
+def _most(values: Mapping[str, float], *, largest: bool) -> list[tuple[str, float]]:
     """Return the largest or smallest of `values`, by layer."""
-    ordered = sorted(values.items(), key=lambda item: -item[1] if largest else item[1])
-    return tuple((layer or "the model", value) for layer, value in ordered[:_SHOWN])
+    return sorted(values.items(), key=lambda item: -item[1] if largest else item[1])[:_SHOWN]
+
+
+def _named(values: Sequence[tuple[str, float]]) -> Numbers:
+    return tuple((layer or "the model", value) for layer, value in values)
 
 
 def _too(others: int, where: str) -> str:
@@ -369,7 +348,7 @@ def _too(others: int, where: str) -> str:
     )
 
 
-def _others(layers: Sequence[str]) -> str:
+def _others(layers: Sized) -> str:
     others = len(layers) - 1
     return "" if not others else " (as those of another layer)" if others == 1 else f" (as those of {others} others)"
 

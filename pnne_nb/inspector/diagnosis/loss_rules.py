@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from pnne_nb.inspector.diagnosis.evidence import Evidence, Finding, beginning, ends
+from pnne_nb.inspector.diagnosis.evidence import Evidence, Finding, beginning, ends, finite
 
 
 @final
@@ -32,7 +32,7 @@ class LossNotDecreasing:
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
         """Compare the first and the last fifth; report nothing if the loss is tiny, or grows (see `Divergence`)."""
-        losses = [loss for loss in evidence.losses if math.isfinite(loss)]
+        losses = finite(evidence.losses)
         first, last = ends(losses)
         if len(losses) < self.least or first is None or last is None or abs(first) < 1e-3:
             return []
@@ -72,7 +72,7 @@ class Divergence:
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
         """Compare medians of windows, so that single spikes do not count."""
-        losses = [loss for loss in evidence.losses if math.isfinite(loss)]
+        losses = finite(evidence.losses)
         if len(losses) < self.least:
             return []
         width = max(5, len(losses) // 10)
@@ -83,14 +83,8 @@ class Divergence:
         # Compared with the very first loss too: a loss that fell to almost 0 at once may multiply without harm.
         if last <= self.growth * max(abs(first), abs(losses[0])) or last <= self.growth * abs(min(windows)):
             return []
-        return [
-            Finding(
-                "divergence",
-                None,
-                f"The loss has grown from {first:.4g} to {last:.4g}.",
-                "Lower the learning rate, warm it up, clip gradients, or check the data for outliers.",
-            )
-        ]
+        hint = "Lower the learning rate, warm it up, clip gradients, or check the data for outliers."
+        return [Finding("divergence", None, f"The loss has grown from {first:.4g} to {last:.4g}.", hint)]
 
 
 @final
@@ -157,7 +151,7 @@ class Oscillation:
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
         """Count how often the loss crosses the level that it began at."""
-        losses = [loss for loss in evidence.losses if math.isfinite(loss)]
+        losses = finite(evidence.losses)
         if len(losses) < self.least or losses[0] <= 0:
             return []
         began = statistics.median(losses[:3])
@@ -173,14 +167,8 @@ class Oscillation:
             reason = f"The loss began at {began:.4g}, has jumped to {highest:.4g}, and is at {late[-1]:.4g}: steps overshoot."
         else:
             return []
-        return [
-            Finding(
-                "oscillation",
-                None,
-                reason,
-                "Lower the learning rate by a factor of 3 to 10, warm it up, or raise the batch size.",
-            )
-        ]
+        hint = "Lower the learning rate by a factor of 3 to 10, warm it up, or raise the batch size."
+        return [Finding("oscillation", None, reason, hint)]
 
 
 @final
@@ -203,7 +191,7 @@ class SlowProgress:
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
         """Compare the slopes of both halves, beyond the scatter of the losses."""
-        losses = [loss for loss in evidence.losses if math.isfinite(loss)]
+        losses = finite(evidence.losses)
         if len(losses) < self.least or losses[0] <= 0:
             return []
         half = len(losses) // 2

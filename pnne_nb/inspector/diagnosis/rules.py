@@ -158,12 +158,7 @@ def ailments(evidence: Evidence) -> dict[str, Ailment]:
         found[layer] = Ailment("vanishing", f"The norm of its gradient is {norm:.3g}, below {vanishing.limit:g}.")
     for layer, norm in exploding.norms(evidence).items():
         found[layer] = Ailment("exploding", f"The norm of its gradient is {norm:.3g}, above {exploding.limit:g}.")
-    return {**found, **_not_finite(evidence)}
-
-
-def _not_finite(evidence: Evidence) -> dict[str, Ailment]:
-    """Return the layers whose last observation has NaN or infinite values."""
-    found: dict[str, Ailment] = {}
+    # The last observation has NaN or infinite values.
     if evidence.norms:
         for layer, norm in evidence.norms[-1].norms.items():
             if not math.isfinite(norm):

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pnne_nb.errors import ArgumentError, shown
 from pnne_nb.inspector.statistics.sampling import FloatArray, sample, to_host
+from pnne_nb.inspector.statistics.segments import bin_edges
 
 Bins = int | Literal["auto"]
 
@@ -76,10 +77,7 @@ def _histogram(array: FloatArray, total: int, bins: Bins, *, log: bool) -> Histo
     if finite.size == 0:
         edges, counts = np.linspace(0.0, 1.0, number + 1), np.zeros(number, dtype=np.int64)
     else:
-        low, high = float(finite.min()), float(finite.max())
-        if high - low <= 1e-12 * abs(high):
-            half = max(0.5, abs(low) * 1e-3)
-            low, high = low - half, high + half
+        [low], [high] = bin_edges(finite.min(keepdims=True), finite.max(keepdims=True))
         counts, edges = np.histogram(finite, bins=number, range=(low, high))
     return Histogram(10.0**edges if log else edges, counts.astype(np.int64), zeros, len(array), total, log)
 

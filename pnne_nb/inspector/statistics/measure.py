@@ -164,18 +164,9 @@ def _measure(tensor: Tensor) -> Tensor:
         finite = x.isfinite()
         kept = torch.where(finite, x, 0.0)
         magnitude = kept.abs()
-        sums += torch.stack(
-            [
-                finite.sum(),
-                kept.sum(),
-                magnitude.sum(),
-                magnitude.square().sum(),
-                (finite & (x == 0)).sum(),
-                (finite & (magnitude <= NEAR_ZERO)).sum(),
-                x.isnan().sum(),
-                x.isinf().sum(),
-            ]
-        )
+        zero, near = finite & (x == 0), finite & (magnitude <= NEAR_ZERO)
+        counted = finite, kept, magnitude, magnitude.square(), zero, near, x.isnan(), x.isinf()
+        sums += torch.stack([values.sum() for values in counted])
         low = torch.minimum(low, torch.where(finite, x, math.inf).min())
         high = torch.maximum(high, torch.where(finite, x, -math.inf).max())
         odd = (~finite).to(torch.uint8).argmax()

@@ -56,7 +56,8 @@ def match_layers(
     """
     wanted, unwanted = _split(patterns)
     unwanted += _listed(exclude)
-    for kind in types if isinstance(types, tuple) else () if types is None else (types,):
+    kinds = types if isinstance(types, tuple) else () if types is None else (types,)
+    for kind in kinds:
         if not isinstance(kind, type):
             raise ArgumentError(f"types holds {shown(kind)}: give classes of layers, such as torch.nn.Conv2d.")
     aliases = {path: first for path, first in first_paths(model).items() if path}
@@ -72,16 +73,14 @@ def match_layers(
     chosen -= {first for path, first in aliases.items() if any(_fits(path, pattern) for pattern in unwanted)}
     modules = dict(model.named_modules())
     matched = {
-        path: module for path, module in modules.items() if path in chosen and (not types or isinstance(module, types))
+        path: module for path, module in modules.items() if path in chosen and (not kinds or isinstance(module, kinds))
     }
     if not matched:
-        kinds = (
-            " or ".join(kind.__name__ for kind in (types if isinstance(types, tuple) else (types,))) if types else ""
-        )
+        which = " or ".join(kind.__name__ for kind in kinds)
         asked = ", ".join(repr(pattern) for pattern in (*wanted, *(f"!{pattern}" for pattern in unwanted)))
         present = ", ".join(sorted({type(module).__name__ for path, module in modules.items() if path}))
         raise LayerNotFoundError(
-            f"No layer matches {asked}{f' and is a {kinds}' if kinds else ''}."
+            f"No layer matches {asked}{f' and is a {which}' if which else ''}."
             f" The model has layers of the types {present or type(model).__name__}."
         )
     return matched

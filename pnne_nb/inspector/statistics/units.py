@@ -115,24 +115,20 @@ def launch_units(activation: Tensor, bounds: Bounds | None, *, channels_first: b
     if channels.shape[1] < 2:  # one example says nothing about a unit
         return None
     low, high = channels.amin(1), channels.amax(1)
-    counts = [((low == 0) & (high == 0)).sum(), (low == high).sum()]
-    if bounds is None:
-        counts += [counts[0].new_zeros(()), counts[0].new_zeros(())]
-    else:
+    near = torch.zeros_like(low, dtype=torch.float32)
+    if bounds is not None:
         margin = NEAR * (bounds[1] - bounds[0])
         near = ((channels <= bounds[0] + margin) | (channels >= bounds[1] - margin)).float().mean(1)
-        counts += [(near >= STUCK).sum(), near.mean()]
+    counts = ((low == 0) & (high == 0)).sum(), (low == high).sum(), (near >= STUCK).sum(), near.mean()
     return channels.shape[0], torch.stack([count.float() for count in counts])
 
 
 def count_units(launched: Sequence[Launched | None]) -> list[UnitCounts | None]:
     """Bring the counts to the host in one transfer per device."""
     arrays = iter(to_host([one[1] for one in launched if one is not None]))
-    found: list[UnitCounts | None] = []
-    for one in launched:
-        if one is None:
-            found.append(None)
-        else:
-            dead, constant, saturated, share = next(arrays).tolist()
-            found.append(UnitCounts(one[0], int(dead), int(constant), int(saturated), share))
-    return found
+
+    def counted(units: int) -> UnitCounts:
+        dead, constant, saturated, share = next(arrays).tolist()
+        return UnitCounts(units, int(dead), int(constant), int(saturated), share)
+
+    return [None if one is None else counted(one[0]) for one in launched]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from functools import partial
 from typing import Any, final
 
 import torch
@@ -14,9 +12,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from pnne_nb.inspector.capture.call_arguments import call_arguments
-from pnne_nb.inspector.capture.compiled import uncompiled
-from pnne_nb.inspector.capture.hooks import HookOwner
-from pnne_nb.inspector.capture.preserve import preserved
+from pnne_nb.inspector.capture.preserve import hooked_run, uncompiled
 
 _SOFTMAX = frozenset({F.softmax, torch.softmax, Tensor.softmax})
 
@@ -41,15 +37,8 @@ def attention_maps(net: nn.Module, args: object) -> dict[str, Tensor]:
     model = uncompiled(net)
     recorder = _Recorder()
     positional, named = call_arguments(args)
-    with ExitStack() as stack:
-        stack.enter_context(preserved(model))
-        stack.enter_context(torch.no_grad())
-        stack.enter_context(torch.compiler.set_stance("force_eager"))
-        hooks = stack.enter_context(HookOwner())
-        for name, module in model.named_modules():
-            hooks.on_inputs(module, partial(recorder.enter, name))
-            hooks.on_output(module, recorder.leave)
-        stack.enter_context(recorder)
+    with hooked_run(model, grad=False) as hooks, recorder:
+        hooks.on_calls(model, recorder.enter, recorder.leave)
         model(*positional, **named)
     return recorder.maps
 
@@ -66,7 +55,7 @@ class _Recorder(TorchFunctionMode):
     def enter(self, name: str, _args: tuple[object, ...], _kwargs: dict[str, object]) -> None:
         self._running.append(name)
 
-    def leave(self, _output: object) -> None:
+    def leave(self, _name: str, _output: object) -> None:
         self._running.pop()
 
     def __torch_function__(
@@ -94,9 +83,8 @@ class _Recorder(TorchFunctionMode):
         return result
 
     def _keep(self, weights: Tensor) -> None:
-        self.maps[self._running[-1] if self._running else ""] = (
-            weights.detach()[..., :LARGEST, :LARGEST].float().clone()
-        )
+        layer = self._running[-1] if self._running else ""
+        self.maps[layer] = weights.detach()[..., :LARGEST, :LARGEST].float().clone()
 
 
 def _weights(

@@ -14,11 +14,9 @@ from torch.utils import _pytree as pytree
 from torch.utils.benchmark import Timer
 
 from pnne_nb.errors import ArgumentError, expect, shown
-from pnne_nb.inspector.capture.call_arguments import as_arguments, as_keywords
-from pnne_nb.inspector.capture.compiled import is_compiled
-from pnne_nb.inspector.capture.error_location import placed
+from pnne_nb.inspector.capture.call_arguments import as_arguments, as_keywords, placed
 from pnne_nb.inspector.capture.hooks import tensors_in
-from pnne_nb.inspector.capture.preserve import preserved
+from pnne_nb.inspector.capture.preserve import is_compiled, preserved
 from pnne_nb.telemetry.bar_chart import Bar, bar_chart
 
 FEWEST = 5
@@ -152,7 +150,6 @@ def benchmark(
         InspectionError: If ``forward`` does not take the arguments, or a lazy layer has no parameters yet.
     """
     expect(model, nn.Module, "model", "an nn.Module", "pn.compile(graph) makes one of a graph.")
-
     expect(seconds, int | float, "seconds", "a number of seconds")
     if not 0 <= seconds < float("inf"):
         raise ArgumentError(f"seconds must be at least 0, not {seconds!r}.")
@@ -193,8 +190,7 @@ def _timed(
         with torch.set_grad_enabled(backward):
             output = model(*positional, **named)
             if backward:
-                loss = sum_of_outputs(output)
-                torch.autograd.backward(loss)
+                torch.autograd.backward(sum_of_outputs(output))
 
     threads = torch.get_num_threads()
     with preserved(model):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import torch
@@ -16,19 +17,19 @@ from torch.autograd.gradcheck import GradcheckError
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.overrides import TorchFunctionMode
 
-from pnne_nb.compiler.analysis.nan_origin import OriginTrace
+from pnne_nb.compiler.analysis.nan_origin import NanOrigin, OriginTrace
 from pnne_nb.errors import ArgumentError, InspectionError, expect
-from pnne_nb.inspector.capture.call_arguments import as_arguments, as_keywords
-from pnne_nb.inspector.capture.compiled import uncompiled
-from pnne_nb.inspector.capture.error_location import placed
+from pnne_nb.inspector.capture.call_arguments import as_arguments, as_keywords, placed
 from pnne_nb.inspector.capture.hooks import tensors_in
-from pnne_nb.inspector.capture.preserve import refuse_lazy
+from pnne_nb.inspector.capture.preserve import refuse_lazy, uncompiled
 from pnne_nb.inspector.capture.run import Inspection, run_once
 from pnne_nb.inspector.diagnosis.evidence import frames_of, gather
 from pnne_nb.inspector.diagnosis.rules import Finding, NotFinite
 from pnne_nb.inspector.statistics.patterns import layers
 from pnne_nb.process.random_state import private_random_state
 from pnne_nb.telemetry.frames import Quantity
+
+_finding = partial(Finding, "not-finite")
 
 
 @final
@@ -204,13 +205,12 @@ def check_numerics(
     model = uncompiled(net)
     refuse_lazy(model)
     findings = [
-        Finding("not-finite", None, f"The input {label or '0'} has NaN or infinite values.", "Clean the data.")
+        _finding(None, f"The input {label or '0'} has NaN or infinite values.", "Clean the data.")
         for label, tensor in tensors_in(data)
         if not _finite(tensor)
     ]
     findings += [
-        Finding(
-            "not-finite",
+        _finding(
             name.rpartition(".")[0] or None,
             f"Its {name.rpartition('.')[2]} has NaN or infinite values.",
             "An earlier step produced them: go back to a checkpoint, lower the learning rate, clip gradients.",
@@ -219,7 +219,8 @@ def check_numerics(
         if not _finite(tensor)
     ]
     watched: dict[str, tuple[Quantity, ...]] = dict.fromkeys(layers(model), ("activations", "gradients"))
-    inspection = run_once(model, watched, data, target, loss_fn)
+    run = partial(run_once, model, watched, data, target, loss_fn)
+    inspection = run()
     masks = _absorbed_masks(inspection)
     seen = dataclasses.replace(inspection, captures=tuple(one for one in inspection.captures if one.layer not in masks))
     found = NotFinite().find(gather(model, frames_of(seen)))
@@ -227,16 +228,11 @@ def check_numerics(
     if inspection.loss is not None and not math.isfinite(inspection.loss) and all(map(_finite, outputs)):
         # Non-finite gradients are a consequence.
         name = type(loss_fn).__name__ if isinstance(loss_fn, nn.Module) else getattr(loss_fn, "__name__", "loss_fn")
-        found = [
-            Finding(
-                "not-finite",
-                None,
-                f"The loss is {inspection.loss}, while every output of the model is finite: {name} produces it.",
-                "Look at the target, and at what the loss takes the log or the root of, or divides by.",
-            )
-        ]
+        reason = f"The loss is {inspection.loss}, while every output of the model is finite: {name} produces it."
+        hint = "Look at the target, and at what the loss takes the log or the root of, or divides by."
+        found = [_finding(None, reason, hint)]
     elif found and all(map(_finite, outputs)):
-        found = _made_backward(model, watched, data, target, loss_fn) or found
+        found = _made_backward(model, run) or found
     elif not (findings or all(map(_finite, outputs))) and all(
         _finite(one.tensor) for one in inspection.captures if one.quantity == "activations"
     ):
@@ -247,50 +243,39 @@ def check_numerics(
 
 def _made_by_itself(model: nn.Module, data: object) -> Finding:
     """Run forward once more and name the operation of the model's own code that is not finite; all layers' outputs are."""
-    trace, origin = OriginTrace(model), None
-    try:
-        with trace:
-            again = run_once(model, {}, data, None, None)
-        origin = trace.origin(tensor for _, tensor in tensors_in(again.output))
-    except Exception:  # noqa: BLE001  # a module that cannot be traced has been looked at without
-        origin = None
+    origin = _origin(model, lambda: (tensor for _, tensor in tensors_in(run_once(model, {}, data).output)))
     by = "the model's own code made them" if origin is None else f"{origin.operation} made {origin.made}"
     source = "" if origin is None or origin.source is None else f" At {origin.source}."
-    return Finding(
-        "not-finite",
+    return _finding(
         None if origin is None else origin.node,
         f"The model's output has NaN or infinite values, while every layer's output is finite: {by}.{source}",
         "Check its inputs: a root or a logarithm of too small a number, a division by 0, or a row that is all masked.",
     )
 
 
-def _made_backward(
-    model: nn.Module,
-    watched: Mapping[str, tuple[Quantity, ...]],
-    data: object,
-    target: object,
-    loss_fn: Callable[..., Tensor] | None,
-) -> list[Finding]:
+def _made_backward(model: nn.Module, run: Callable[[], Inspection]) -> list[Finding]:
     """Run once more and name the operation whose gradient is not finite; hooks see it only at the layer before."""
-    trace = OriginTrace(model)
-    try:
-        with trace:
-            again = run_once(model, watched, data, target, loss_fn)
-    except Exception:  # noqa: BLE001  # a module that cannot be traced has been looked at without
-        return []
-    origin = trace.origin(capture.tensor for capture in again.captures if capture.quantity == "gradients")
+    origin = _origin(model, lambda: (one.tensor for one in run().captures if one.quantity == "gradients"))
     if origin is None or origin.stage != "backward":
         return []
     where = " The loss calls it, or other code outside of the model." if origin.outside else ""
     source = "" if origin.source is None else f" At {origin.source}."
-    return [
-        Finding(
-            "not-finite",
-            origin.node,
-            f"In the backward pass, {origin.operation} made {origin.made}, while the outputs are finite.{source}{where}",
-            "Check its inputs: a root or a logarithm at 0, or a division by 0; clamp that, or add a small number.",
-        )
-    ]
+    reason = (
+        f"In the backward pass, {origin.operation} made {origin.made}, while the outputs are finite.{source}{where}"
+    )
+    hint = "Check its inputs: a root or a logarithm at 0, or a division by 0; clamp that, or add a small number."
+    return [_finding(origin.node, reason, hint)]
+
+
+def _origin(model: nn.Module, run: Callable[[], Iterable[Tensor]]) -> NanOrigin | None:
+    """Return where the first value that is not finite in the tensors of a run comes from, or None if it is unknown."""
+    trace = OriginTrace(model)
+    try:
+        with trace:
+            tensors = run()
+        return trace.origin(tensors)
+    except Exception:  # noqa: BLE001  # a module that cannot be traced has been looked at without
+        return None
 
 
 def _absorbed_masks(inspection: Inspection) -> set[str]:

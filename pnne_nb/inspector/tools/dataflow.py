@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 from typing import Any, final
 
@@ -15,11 +13,9 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from pnne_nb.inspector.capture.call_arguments import call_arguments
-from pnne_nb.inspector.capture.compiled import uncompiled
-from pnne_nb.inspector.capture.error_location import placed
-from pnne_nb.inspector.capture.hooks import HookOwner, tensors_in
-from pnne_nb.inspector.capture.preserve import preserved
+from pnne_nb.inspector.capture.call_arguments import call_arguments, placed
+from pnne_nb.inspector.capture.hooks import tensors_in
+from pnne_nb.inspector.capture.preserve import hooked_run, uncompiled
 from pnne_nb.inspector.statistics.patterns import own_parameters
 
 Shape = tuple[int, ...]
@@ -74,11 +70,6 @@ class FlowLayer:
         """The last part of its path."""
         return self.path.rpartition(".")[2]
 
-    @property
-    def parent(self) -> str:
-        """The path of the layer that contains it."""
-        return self.path.rpartition(".")[0]
-
 
 @final
 @dataclass(frozen=True)
@@ -97,26 +88,22 @@ class Flow:
     traced: bool
 
 
-def follow(net: nn.Module, args: object = None, kwargs: Mapping[str, object] | None = None) -> Flow:
+def follow(net: nn.Module, args: object = None) -> Flow:
     """Record the structure of `net`, and its data flow if there are arguments to run it on; `net` is not changed.
 
     Args:
         net: Any module; a compiled one is run uncompiled.
         args: Its positional arguments as a tuple, or its only argument; a mapping is its keyword arguments.
             With None, it is not run.
-        kwargs: Further keyword arguments.
     """
     model = uncompiled(net)
     layers = _layers(model)
-    if args is None and not kwargs:
+    if args is None:
         return Flow(layers, dict.fromkeys(_sequential(model), ()), traced=False)
     positional, named = call_arguments(args)
-    named |= dict(kwargs or {})
     tracer = _Tracer()
-    with _Prepared(model) as hooks:
-        for name, module in model.named_modules():
-            hooks.on_inputs(module, partial(tracer.enter, name))
-            hooks.on_output(module, partial(tracer.leave, name))
+    with hooked_run(model, grad=False) as hooks:
+        hooks.on_calls(model, tracer.enter, tracer.leave)
         with placed(model, positional, named), tracer:
             tracer.results(model(*positional, **named))
     seconds = _times(model, positional, named)
@@ -126,42 +113,23 @@ def follow(net: nn.Module, args: object = None, kwargs: Mapping[str, object] | N
     return Flow(layers, tracer.links, traced=True)
 
 
-class _Prepared(ExitStack):
-    """Runs the model without gradients and compilation; restores it and removes hooks afterwards."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self._model = model
-
-    def __enter__(self) -> HookOwner:  # type: ignore[override]  # what is entered is the owner of the hooks
-        super().__enter__()
-        self.enter_context(preserved(self._model))
-        self.enter_context(torch.no_grad())
-        self.enter_context(torch.compiler.set_stance("force_eager"))
-        return self.enter_context(HookOwner())
-
-
 def _layers(model: nn.Module) -> dict[str, FlowLayer]:
-    paths = dict(model.named_modules())
     found = {
         path: FlowLayer(path, type(module).__name__, module.extra_repr().replace("\n", ", "))
-        for path, module in paths.items()
+        for path, module in model.named_modules()
     }
-    for path in paths:
+    for path in found:
         if path:
             parent = found[path.rpartition(".")[0]]
             parent.children = (*parent.children, path)
     for path, _, parameter in own_parameters(model):
         found[path].own += parameter.numel()
-        for place in _upwards(path):
-            found[place].parameters += parameter.numel()
-            found[place].trainable += parameter.numel() if parameter.requires_grad else 0
+        parts = path.split(".") if path else []
+        for end in range(len(parts) + 1):
+            around = found[".".join(parts[:end])]
+            around.parameters += parameter.numel()
+            around.trainable += parameter.numel() if parameter.requires_grad else 0
     return found
-
-
-def _upwards(path: str) -> list[str]:
-    parts = path.split(".") if path else []
-    return [".".join(parts[:end]) for end in range(len(parts), -1, -1)]
 
 
 def _sequential(model: nn.Module) -> list[tuple[str, str]]:
@@ -287,9 +255,7 @@ def _timed(model: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, obje
     def leave(name: str, _output: object) -> None:
         seconds[name] = seconds.get(name, 0.0) + now() - began.pop()
 
-    with _Prepared(model) as hooks:
-        for name, module in model.named_modules():
-            hooks.on_inputs(module, lambda _args, _kwargs: began.append(now()))
-            hooks.on_output(module, partial(leave, name))
+    with hooked_run(model, grad=False) as hooks:
+        hooks.on_calls(model, lambda _name, _args, _kwargs: began.append(now()), leave)
         model(*args, **kwargs)
     return seconds

@@ -24,11 +24,9 @@ from torch.profiler import record_function
 
 from pnne_nb.compiler.analysis.example_inputs import EXAMPLES
 from pnne_nb.errors import ArgumentError, InspectionError, answers_misuse, expect
-from pnne_nb.inspector.capture.call_arguments import as_arguments, as_keywords
-from pnne_nb.inspector.capture.compiled import uncompiled
-from pnne_nb.inspector.capture.error_location import placed
+from pnne_nb.inspector.capture.call_arguments import as_arguments, as_keywords, placed
 from pnne_nb.inspector.capture.hooks import HookOwner, in_backward, tensors_in
-from pnne_nb.inspector.capture.preserve import preserved
+from pnne_nb.inspector.capture.preserve import preserved, uncompiled
 from pnne_nb.inspector.tools.benchmark import sum_of_outputs
 from pnne_nb.process.fork import fork_safe
 
@@ -112,18 +110,45 @@ def profile(
             the arguments.
         ArgumentError: If an argument is of the wrong kind.
     """
-    expect(warmup, int, "warmup", "a number of calls")
-    if warmup < 0:
-        raise ArgumentError(f"warmup must be a number of calls, at least 0, not {warmup}.")
-    expect(repeats, int, "repeats", "a number of calls")
-    if repeats < 1:
-        raise ArgumentError(f"repeats must be a number of calls, at least 1, not {repeats}.")
+    for name, number, least in (("warmup", warmup, 0), ("repeats", repeats, 1)):
+        expect(number, int, name, "a number of calls")
+        if number < least:
+            raise ArgumentError(f"{name} must be a number of calls, at least {least}, not {number}.")
     if trace is not None:
-        _check_writable(Path(trace))
+        # Checked first: the profiler would measure, and then only log that it could not write.
+        try:
+            Path(trace).open("ab").close()
+        except OSError as error:
+            raise InspectionError(
+                f"The trace {str(trace)!r} cannot be written: {error.strerror}. Give the path of a file in a directory"
+                " that exists."
+            ) from error
+    model, positional, named = uncompiled(model), as_arguments(args), as_keywords(kwargs)
+    used = {tensor.device.type for _, tensor in tensors_in((positional, named))}
+    used |= {parameter.device.type for parameter in model.parameters()}
+    accelerator = next(iter(used - {"cpu", "meta"}), None)
+
+    def run() -> None:
+        with record_function("forward pass"):
+            output = model(*positional, **named)
+            if accelerator is not None:
+                torch.accelerator.synchronize()
+        if backward:
+            with record_function("backward pass"):
+                torch.autograd.backward(sum_of_outputs(output))
+                if accelerator is not None:
+                    torch.accelerator.synchronize()
+
     if not _one_at_a_time.acquire(blocking=False):
         raise InspectionError("Another profile is running in this process: wait until it is done.")
     try:
-        return _profile(uncompiled(model), as_arguments(args), as_keywords(kwargs), backward, warmup, repeats, trace)
+        with preserved(model), torch.set_grad_enabled(backward), torch.compiler.set_stance("force_eager"):
+            with placed(model, positional, named):
+                for _ in range(warmup):
+                    run()
+            # The last call alone is traced.
+            traces = [None] * (repeats - 1) + [trace]
+            return _median([_measure(model, run, accelerator, each) for each in traces])
     finally:
         _one_at_a_time.release()
 
@@ -153,39 +178,6 @@ def peak_allocated(run: Callable[[], object]) -> int | None:
     return most
 
 
-def _profile(
-    model: nn.Module,
-    args: tuple[object, ...],
-    kwargs: Mapping[str, object],
-    backward: bool,
-    warmup: int,
-    repeats: int,
-    trace: str | Path | None,
-) -> Profile:
-    used = {tensor.device.type for _, tensor in tensors_in((args, kwargs))}
-    used |= {parameter.device.type for parameter in model.parameters()}
-    accelerator = next(iter(used - {"cpu", "meta"}), None)
-
-    def run() -> None:
-        with record_function("forward pass"):
-            output = model(*args, **kwargs)
-            if accelerator is not None:
-                torch.accelerator.synchronize()
-        if backward:
-            with record_function("backward pass"):
-                torch.autograd.backward(sum_of_outputs(output))
-                if accelerator is not None:
-                    torch.accelerator.synchronize()
-
-    with preserved(model), torch.set_grad_enabled(backward), torch.compiler.set_stance("force_eager"):
-        with placed(model, args, kwargs):
-            for _ in range(warmup):
-                run()
-        # The last call alone is traced.
-        traces = [None] * (repeats - 1) + [trace]
-        return _median([_measure(model, run, accelerator, each) for each in traces])
-
-
 @contextmanager
 def _without_lines_of_kineto() -> Iterator[None]:
     """Keep the profiler's C++ library from printing two lines per call; it reads the log level once, at its start."""
@@ -206,9 +198,7 @@ def _measure(model: nn.Module, run: Callable[[], None], accelerator: str | None,
         torch_profile(profile_memory=True, acc_events=True) as profiler,
     ):
         marks: list[record_function] = []
-        for name, module in model.named_modules():
-            hooks.on_inputs(module, partial(_enter, marks, name))
-            hooks.on_output(module, partial(_leave, marks))
+        hooks.on_calls(model, partial(_enter, marks), partial(_leave, marks))
         run()
     if trace is not None:
         profiler.export_chrome_trace(str(trace))
@@ -274,17 +264,6 @@ def _medians(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return middle  # type: ignore[no-any-return]  # pandas' stubs do not follow groupby
 
 
-def _check_writable(trace: Path) -> None:
-    # Checked first: the profiler would measure, and then only log that it could not write.
-    try:
-        trace.open("ab").close()
-    except OSError as error:
-        raise InspectionError(
-            f"The trace {str(trace)!r} cannot be written: {error.strerror}. Give the path of a file in a directory that"
-            " exists."
-        ) from error
-
-
 def _on_cpu(event: FunctionEvent) -> bool:
     return bool(event.device_type.name == "CPU")
 
@@ -330,30 +309,28 @@ def _backward_by_layer(events: Iterable[FunctionEvent], *, on_device: bool) -> d
 def _bars(layers: pd.DataFrame) -> str:
     """Return a table with a bar for each layer: the forward pass, and behind it the backward pass."""
     longest = max(float(layers["total_ms"].max()), 1e-9)
-    rows = []
+    colours = {"forward": _AHEAD, "backward": _BEHIND}
+    rows = ""
     for row in layers.itertuples():
         layer: Any = row
-        parts = "".join(
-            f'<span title="{words} {spent:.3f} ms" style="display:inline-block;height:0.8em;'
-            f'width:{100 * spent / longest:.2f}%;background:{colour}"></span>'
-            for words, spent, colour in (
-                ("forward", layer.forward_ms, _AHEAD),
-                ("backward", layer.backward_ms, _BEHIND),
-            )
+        spent = {"forward": layer.forward_ms, "backward": layer.backward_ms}
+        bar = "".join(
+            f'<span title="{words} {ms:.3f} ms" style="display:inline-block;height:0.8em;'
+            f'width:{100 * ms / longest:.2f}%;background:{colours[words]}"></span>'
+            for words, ms in spent.items()
         )
-        cells = (layer.calls, f"{layer.forward_ms:.3f}", f"{layer.backward_ms:.3f}", f"{layer.share:.1%}")
-        rows.append(
+        rows += (
             f'<tr><th style="text-align:left">{html.escape(str(layer.Index) or "(model)")}</th>'
-            f'<td style="text-align:left">{html.escape(layer.type)}</td>'
-            f"{''.join(f'<td>{cell}</td>' for cell in cells)}"
-            f'<td style="text-align:left;min-width:240px;white-space:nowrap">{parts}</td></tr>'
+            f'<td style="text-align:left">{html.escape(layer.type)}</td><td>{layer.calls}</td>'
+            f"<td>{layer.forward_ms:.3f}</td><td>{layer.backward_ms:.3f}</td><td>{layer.share:.1%}</td>"
+            f'<td style="text-align:left;min-width:240px;white-space:nowrap">{bar}</td></tr>'
         )
     keys = "".join(
         f'<span style="display:inline-block;width:0.8em;height:0.8em;background:{colour}"></span> {words} &nbsp; '
-        for words, colour in (("forward", _AHEAD), ("backward", _BEHIND))
+        for words, colour in colours.items()
     )
     head = "".join(f"<th>{name}</th>" for name in ("", "type", "calls", "forward ms", "backward ms", "share", keys))
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
 
 def _enter(marks: list[record_function], name: str, _args: tuple[object, ...], _kwargs: dict[str, object]) -> None:
@@ -363,6 +340,6 @@ def _enter(marks: list[record_function], name: str, _args: tuple[object, ...], _
         marks.append(mark)
 
 
-def _leave(marks: list[record_function], _output: object) -> None:
+def _leave(marks: list[record_function], _name: str, _output: object) -> None:
     if not in_backward():
         marks.pop().__exit__(None, None, None)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import html
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import final
 
 import pandas as pd
@@ -19,11 +18,9 @@ from pnne_nb.compiler.analysis.example_inputs import EXAMPLES, example_inputs, n
 from pnne_nb.compiler.shapes.cost import MultiplyAdds
 from pnne_nb.errors import ArgumentError, InspectionError, answers_misuse, expect
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.inspector.capture.call_arguments import as_arguments, as_keywords
-from pnne_nb.inspector.capture.compiled import uncompiled
-from pnne_nb.inspector.capture.error_location import placed
-from pnne_nb.inspector.capture.hooks import HookOwner, tensors_in
-from pnne_nb.inspector.capture.preserve import preserved
+from pnne_nb.inspector.capture.call_arguments import as_arguments, as_keywords, placed
+from pnne_nb.inspector.capture.hooks import tensors_in
+from pnne_nb.inspector.capture.preserve import hooked_run, uncompiled
 from pnne_nb.inspector.tools.profile import profile
 from pnne_nb.process.byte_units import format_bytes
 
@@ -117,9 +114,10 @@ class Summary:
 
     def _repr_html_(self) -> str:
         head = "".join(f'<th style="padding:2px 8px">{html.escape(name)}</th>' for name in self._header())
-        body = "".join(
-            f"<tr>{''.join(_cell(cell) for cell in self._cells(row, '  ' * row.depth))}</tr>" for row in self.rows
-        )
+        # Spaces before a name show how deep the layer is.
+        cell = '<td style="padding:2px 8px;white-space:pre">{}</td>'
+        cells = ([cell.format(html.escape(text)) for text in self._cells(row, "  " * row.depth)] for row in self.rows)
+        body = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
         totals = "<br>".join(html.escape(line) for line in self._totals())
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{totals}</p>"
 
@@ -210,24 +208,21 @@ def summary(
     positional, named = as_arguments(args), as_keywords(kwargs)
     there = [*model.parameters(), *model.buffers(), *(tensor for _, tensor in tensors_in((positional, named)))]
     seen = _Seen(there)
-    with ExitStack() as stack:
-        stack.enter_context(preserved(model))
-        stack.enter_context(torch.enable_grad())
-        stack.enter_context(torch.autograd.graph.saved_tensors_hooks(seen.save, lambda tensor: tensor))
-        stack.enter_context(torch.compiler.set_stance("force_eager"))
-        counter = stack.enter_context(MultiplyAdds(pieces=math.inf, operations=math.inf))
-        hooks = stack.enter_context(HookOwner())
-        for name, module in model.named_modules():
-            hooks.on_inputs(module, partial(seen.enter, name, counter))
-            hooks.on_output(module, partial(seen.leave, name, counter))
-        stack.enter_context(placed(model, positional, named))
-        try:
-            model(*positional, **named)
-        except (TypeError, InspectionError) as error:
-            sizes = sizes_among(positional)
-            if sizes is None:
-                raise
-            raise ArgumentError(f"args are inputs, not sizes. Write pn.summary(net, input_size={sizes!r}).") from error
+    with (
+        hooked_run(model, grad=True) as hooks,
+        torch.autograd.graph.saved_tensors_hooks(seen.save, lambda tensor: tensor),
+        seen.counter,
+    ):
+        hooks.on_calls(model, seen.enter, seen.leave)
+        with placed(model, positional, named):
+            try:
+                model(*positional, **named)
+            except (TypeError, InspectionError) as error:
+                sizes = sizes_among(positional)
+                if sizes is None:
+                    raise
+                way = f"pn.summary(net, input_size={sizes!r})"
+                raise ArgumentError(f"args are inputs, not sizes. Write {way}.") from error
     rows = _rows(model, seen)
     if times:
         rows = _timed(rows, profile(model, args, kwargs).layers)
@@ -235,7 +230,7 @@ def summary(
         rows=rows,
         parameters=sum(row.parameters for row in rows),
         trainable=sum(row.trainable for row in rows),
-        mult_adds=counter.count,
+        mult_adds=seen.counter.count,
         parameter_memory=sum(row.memory for row in rows),
         gradient_memory=sum(_size(parameter) for parameter in model.parameters() if parameter.requires_grad),
         activation_memory=sum(row.activation for row in rows),
@@ -251,12 +246,10 @@ class _Seen:
     """Records the calls of each layer."""
 
     def __init__(self, there: Iterable[Tensor]) -> None:
+        self.counter = MultiplyAdds(pieces=math.inf, operations=math.inf)
         self.inputs: dict[str, tuple[Shape, ...]] = {}
         self.outputs: dict[str, tuple[Shape, ...]] = {}
-        self.calls: dict[str, int] = {}
-        self.mult_adds: dict[str, int] = {}
-        self.output_bytes: dict[str, int] = {}
-        self.saved: dict[str, int] = {}
+        self.calls, self.mult_adds, self.output_bytes, self.saved = (Counter[str]() for _ in range(4))
         self._before: list[int] = []
         self._path = [""]  # paths of the layers that are being called, the model first
         self._known = {tensor.untyped_storage()._cdata for tensor in there if _has_storage(tensor)}
@@ -270,27 +263,20 @@ class _Seen:
             size = 0 if storage._cdata in self._known else storage.nbytes()
             self._known.add(storage._cdata)
             self._alive.append(tensor.detach())
-        layer = self._path[-1]
-        self.saved[layer] = self.saved.get(layer, 0) + size
+        self.saved[self._path[-1]] += size
         return tensor
 
-    def enter(self, name: str, counter: MultiplyAdds, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+    def enter(self, name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         self.inputs.setdefault(name, _shapes_in((*args, *kwargs.values())))
-        self._before.append(counter.count)
+        self._before.append(self.counter.count)
         self._path.append(name)
 
-    def leave(self, name: str, counter: MultiplyAdds, output: object) -> None:
+    def leave(self, name: str, output: object) -> None:
         self._path.pop()
         self.outputs.setdefault(name, _shapes_in(output))
-        self.calls[name] = self.calls.get(name, 0) + 1
-        self.mult_adds[name] = self.mult_adds.get(name, 0) + counter.count - self._before.pop()
-        size = sum(_size(tensor) for _, tensor in tensors_in(output))
-        self.output_bytes[name] = self.output_bytes.get(name, 0) + size
-
-
-def _cell(text: str) -> str:
-    # Spaces before a name show how deep the layer is.
-    return f'<td style="padding:2px 8px;white-space:pre">{html.escape(text)}</td>'
+        self.calls[name] += 1
+        self.mult_adds[name] += self.counter.count - self._before.pop()
+        self.output_bytes[name] += sum(_size(tensor) for _, tensor in tensors_in(output))
 
 
 def _rows(model: nn.Module, seen: _Seen) -> tuple[LayerSummary, ...]:
@@ -309,20 +295,19 @@ def _rows(model: nn.Module, seen: _Seen) -> tuple[LayerSummary, ...]:
                 outputs=seen.outputs.get(name, ()),
                 parameters=sum(tensor.numel() for tensor in own),
                 trainable=sum(tensor.numel() for tensor in own if tensor.requires_grad),
-                mult_adds=seen.mult_adds.get(name, 0),
+                mult_adds=seen.mult_adds[name],
                 memory=sum(_size(tensor) for tensor in (*own, *buffers)),
-                activation=0 if any(module.children()) else seen.output_bytes.get(name, 0),
-                saved=seen.saved.get(name, 0),
-                calls=seen.calls.get(name, 0),
+                activation=0 if any(module.children()) else seen.output_bytes[name],
+                saved=seen.saved[name],
+                calls=seen.calls[name],
             )
         )
     return tuple(rows)
 
 
 def _timed(rows: tuple[LayerSummary, ...], layers: pd.DataFrame) -> tuple[LayerSummary, ...]:
-    seconds = (
-        layers[["forward_ms", "backward_ms"]].reindex([row.layer for row in rows], fill_value=0.0).to_numpy() / 1e3
-    )
+    times = layers[["forward_ms", "backward_ms"]].reindex([row.layer for row in rows], fill_value=0.0)
+    seconds = times.to_numpy() / 1e3
     return tuple(
         replace(row, forward=float(ahead), backward=float(behind))
         for row, (ahead, behind) in zip(rows, seconds, strict=True)

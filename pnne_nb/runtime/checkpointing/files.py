@@ -36,13 +36,9 @@ _UNSIGNED = "0" * (2 * _DIGEST)
 
 
 def write(path: Path, state: Mapping[str, Any]) -> None:
-    """Write `state` to `path`; a crash at any moment leaves the old file, its copy, or the new file.
+    """Write `state`, plain values and tensors, to `path`; a crash at any moment leaves the old file, its copy, or the new file.
 
     A file that was there before is kept as ``<path>.previous``.
-
-    Args:
-        path: Where to.
-        state: Plain values and tensors.
 
     Raises:
         CheckpointError: The file cannot be written, something else than a file is there, or `state` holds something else.
@@ -69,11 +65,7 @@ def content_of(state: Mapping[str, Any]) -> bytes:
 
 
 def _require_file(path: Path) -> None:
-    """Raise an error if the path is not a file: a directory or a device must not be moved away.
-
-    Raises:
-        OSError: It is none.
-    """
+    """Raise an `OSError` unless the path is a file: a directory or a device must not be moved away."""
     if path.is_dir():
         raise OSError(
             errno.EISDIR, f"it is a directory; give the path of a file in it, such as {path.name}/mine{SUFFIX}"
@@ -113,13 +105,7 @@ def _previous(path: Path) -> Path:
 
 
 class Stored(NamedTuple):
-    """The contents of a checkpoint file, in any format.
-
-    Attributes:
-        state: In the form that it was written in.
-        format: The number of that form.
-        writer: What has written it, in words.
-    """
+    """The contents of a checkpoint file in the form with number `format`, and what has written it, in words."""
 
     state: dict[str, Any]
     format: int
@@ -169,11 +155,7 @@ def _dict(state: Any) -> dict[str, Any]:
 
 
 def _understood(path: Path, stored: Stored) -> tuple[dict[str, Any], list[str]]:
-    """Return the state in the current format, and notes if it was in another one.
-
-    Raises:
-        CheckpointError: It is none.
-    """
+    """Return the state in the current format, and a note about what an older format lacks."""
     try:
         state, afresh = up_to_date(stored.state, stored.format)
     except ValueError as error:
@@ -199,14 +181,7 @@ def _metadata(content: bytes) -> Any:
 
 
 class Found(NamedTuple):
-    """The newest undamaged checkpoint.
-
-    Attributes:
-        state: What a training goes on from.
-        path: Where it is.
-        damaged: What is wrong with newer ones, in words.
-        older: What an earlier version has not written into this one, in words.
-    """
+    """The newest undamaged checkpoint, what is wrong with newer ones (`damaged`), and what an `older` version left out of it."""
 
     state: dict[str, Any]
     path: Path
@@ -265,7 +240,6 @@ def _candidates(path: Path) -> list[Path]:
 
 
 def _series(directory: Path) -> list[Path]:
-    """Return the numbered checkpoints, the newest first."""
     return sorted(filter(_number, directory.glob(f"[0-9]*-step-*{SUFFIX}")), key=_number, reverse=True)
 
 
@@ -286,7 +260,6 @@ class CheckpointDirectory:
         max_to_keep: How many of the latest are kept, so that a damaged one has predecessors; None keeps all.
 
     Attributes:
-        directory: As given.
         shared: Whether another training has been seen to write here meanwhile.
     """
 

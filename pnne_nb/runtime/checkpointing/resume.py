@@ -13,7 +13,7 @@ from torch import nn
 from pnne_nb.errors import ArgumentError, CheckpointError, PnneError, near
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.runtime.checkpointing import files
-from pnne_nb.runtime.faults.error_messages import in_brief
+from pnne_nb.runtime.faults.error_messages import in_a_sentence
 from pnne_nb.runtime.setup.config import UNDRAWN, Config
 
 
@@ -71,13 +71,9 @@ def read_resumption(
 
 
 def first_use_failed(error: Exception, *loaded: object) -> CheckpointError | None:
-    """Return a clearer error than `error` if it comes from an object whose state a checkpoint restored.
+    """Return a clearer error than `error` if it comes from one of the objects `loaded`, whose state a checkpoint restored.
 
-    Optimizers and schedulers take over whatever they are given; what they lack shows when they are used.
-
-    Args:
-        error: Raised when they were first used.
-        loaded: The objects.
+    Optimizers and schedulers take over whatever they are given; what they lack shows when they are first used.
     """
     frames = traceback.extract_tb(error.__traceback__)
     if isinstance(error, PnneError) or not frames:
@@ -86,7 +82,8 @@ def first_use_failed(error: Exception, *loaded: object) -> CheckpointError | Non
         own = {inspect.getsourcefile(kind) for kind in type(each).__mro__ if kind.__module__ != "builtins"}
         if frames[-1].filename in own:
             return CheckpointError(
-                f"{type(each).__name__} cannot restore its state from the checkpoint: {in_brief(error)} It was whole, but "
-                "of another version, or changed: resume from another one, or train its weights on with a new engine."
+                f"{type(each).__name__} cannot restore its state from the checkpoint: {in_a_sentence(error)} The file is "
+                "undamaged, but its contents are of another version, or were changed: resume from another checkpoint, or "
+                "train its weights on with a new engine."
             )
     return None

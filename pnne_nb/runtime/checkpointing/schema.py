@@ -16,7 +16,7 @@ import torch
 from msgspec import Meta
 from torch import Tensor
 
-from pnne_nb.runtime.monitoring.stage_times import Stage
+from pnne_nb.runtime.monitoring.resources import Stage
 from pnne_nb.runtime.setup.config import Config
 from pnne_nb.telemetry.frames import AnomalyFrame
 
@@ -167,14 +167,11 @@ _STEPS: Final[tuple[Callable[[dict[str, Any]], list[str]], ...]] = (_from_1,)
 
 
 def up_to_date(state: dict[str, Any], written_in: int) -> tuple[dict[str, Any], list[str]]:
-    """Return the state of a training in the current format.
+    """Return the state of a training in the current format, and in words what begins afresh because the file lacks it.
 
     Args:
         state: As a file has it; it is used up.
         written_in: The format of the file, at most `FORMAT`.
-
-    Returns:
-        The state in the present format, and what begins afresh because that file has no place for it, in words.
 
     Raises:
         ValueError: A part is missing, or something else than it should be; the message says which.

@@ -17,13 +17,12 @@ _TAG = "$"
 
 
 def pack(state: Mapping[str, Any]) -> tuple[str, dict[str, Tensor]]:
-    """Split `state` into tensors and JSON.
+    """Split `state` into a JSON text and tensors.
+
+    The tensors are on the CPU, each with memory of its own, by their place: ``"loop.model.conv1.weight"``.
 
     Args:
         state: Numbers, texts, None, tensors, and dicts, lists, tuples and sets of them.
-
-    Returns:
-        The text, and tensors on the CPU, each with memory of its own, by their place: ``"loop.model.conv1.weight"``.
 
     Raises:
         CheckpointError: Something else is in it; the message names the place.

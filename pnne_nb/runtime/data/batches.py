@@ -47,14 +47,10 @@ class StandIn(msgspec.Struct, frozen=True):
 
 
 def as_batch(raw: Any, *, wants_target: bool) -> Batch:
-    """Split a raw batch into inputs and target.
+    """Split a raw batch into inputs and, if the loss compares (`wants_target`), the target; otherwise all goes to the model.
 
     A sequence holds the inputs in the model's order and the target last; a mapping holds inputs by the
     names of ``forward``'s parameters and the target under one of `TARGET_KEYS`.
-
-    Args:
-        raw: What the data gave.
-        wants_target: Whether the loss compares with something; otherwise everything goes to the model.
 
     Raises:
         TrainingError: There is no target, or none that can be told from the inputs.
@@ -162,11 +158,7 @@ def to_device(value: Any, device: torch.device) -> Any:
 
 
 def expect_shapes(batch: Batch, expected: InputShapes) -> None:
-    """Compare a batch with the graph's Input nodes.
-
-    Args:
-        batch: The batch before the model sees it.
-        expected: In the model's order.
+    """Compare a batch, before the model sees it, with the graph's Input nodes in the model's order.
 
     Raises:
         TrainingError: Another number of inputs, or a shape that does not fit; names the node and both shapes.

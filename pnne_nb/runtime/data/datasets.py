@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, final
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, Subset
 
 from pnne_nb.errors import ArgumentError, TrainingError, expect, near, shown
-from pnne_nb.runtime.data.open_data import as_tensors, require_examples
+from pnne_nb.runtime.data.open_data import as_tensors, count_examples
 from pnne_nb.runtime.thread.rng import key_of
 
 Examples: TypeAlias = "Dataset[Any] | tuple[Tensor, ...]"
@@ -44,11 +44,7 @@ def register_dataset(name: str) -> Callable[[Factory], Factory]:
 
 
 class DatasetNode(msgspec.Struct, frozen=True):
-    """The properties of one Dataset node; see its spec.
-
-    Attributes:
-        label: Name of the node, for messages.
-    """
+    """The properties of one Dataset node; see its spec. The `label` is its name, for messages."""
 
     label: str
     source: str = "digits"
@@ -60,11 +56,9 @@ class DatasetNode(msgspec.Struct, frozen=True):
     standardize: bool = False
 
     def open(self, given: Mapping[str, Any], sample: tuple[int | str, ...] | None = None) -> Dataset[Any]:
-        """Return the examples, as a dataset of (input, target).
+        """Return the examples, as a dataset of (input, target); `given` are the notebook's variables by name.
 
-        Args:
-            given: The notebook's variables by name.
-            sample: Shape of the Input node that they are for, or None; digits are laid out as it says.
+        Digits are laid out as the shape of the Input node that they are for, `sample`, says.
 
         Raises:
             TrainingError: There are none, or they cannot be trained on; the message names the node.
@@ -113,7 +107,7 @@ class DatasetNode(msgspec.Struct, frozen=True):
             if self.split != "all":
                 raise TrainingError("An IterableDataset has no length, so it cannot be split: set split to 'all'.")
             return examples
-        count = examples[0].shape[0] if isinstance(examples, tuple) else _length(examples)
+        count = examples[0].shape[0] if isinstance(examples, tuple) else count_examples(examples, "The dataset")
         learned = chosen = torch.arange(count)
         if self.split != "all":
             order = torch.randperm(count, generator=torch.Generator().manual_seed(key_of(self.seed, 0)))
@@ -157,10 +151,7 @@ class Batched(list[Any]):
 
 @final
 class ImageFolder(Dataset[Any]):
-    """Pictures in one folder for each class, as ``[3, h, w]`` from 0 to 1, and the number of the class.
-
-    Args:
-        folder: Holds the classes' folders; classes are numbered in the order of their names.
+    """Pictures in one folder for each class, as ``[3, h, w]`` from 0 to 1, with the number of the class in the order of names.
 
     Raises:
         TrainingError: There is no such folder, or no picture in it.
@@ -186,7 +177,6 @@ class ImageFolder(Dataset[Any]):
         return len(self._files)
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        # Imported late on purpose: pillow is an optional extra.
         from PIL import Image  # noqa: PLC0415  # an extra or slow to import: imported late
 
         path, number = self._files[index]
@@ -208,15 +198,7 @@ def _examples(value: Any, name: str) -> Examples:
             )
 
 
-def _length(dataset: Dataset[Any]) -> int:
-    if not isinstance(dataset, Sized):
-        raise TrainingError(f"The dataset has no length: define __len__ on {type(dataset).__name__}.")
-    require_examples(len(dataset), "The dataset")
-    return len(dataset)
-
-
 def _packaged(source: str, sample: tuple[int | str, ...] | None) -> Examples:
-    # Imported late on purpose: scikit-learn is an optional extra.
     try:
         from sklearn import datasets  # noqa: PLC0415  # an extra or slow to import: imported late
     except ImportError:
@@ -234,7 +216,6 @@ def _packaged(source: str, sample: tuple[int | str, ...] | None) -> Examples:
 
 
 def _table(kind: str, path: str, target: str | None) -> Examples:
-    # Imported late on purpose: it takes half a second, and most trainings do without.
     import pandas as pd  # noqa: PLC0415  # an extra or slow to import: imported late
 
     try:
@@ -247,7 +228,7 @@ def _table(kind: str, path: str, target: str | None) -> Examples:
     wanted = names[-1] if target is None else target
     if wanted not in names:
         raise TrainingError(f"The file {path!r} has no column {wanted!r}.{near(wanted, names)}")
-    require_examples(len(frame), path)
+    count_examples(frame, path)
     frame.columns = pd.Index(names)
     holes = [name for name in names if frame[name].isna().any()]
     if holes:

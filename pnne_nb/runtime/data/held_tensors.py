@@ -17,7 +17,7 @@ from torch.utils.data import (
 )
 
 from pnne_nb.runtime.data.batches import TARGET_KEYS
-from pnne_nb.runtime.data.samples import Arrays
+from pnne_nb.runtime.data.open_data import Arrays
 from pnne_nb.runtime.data.sources import DatasetSource, TensorSource
 
 _COPIED: Final = 100_000_000
@@ -25,10 +25,9 @@ _COPIED: Final = 100_000_000
 
 
 def held_tensors(data: Any) -> tuple[Tensor, ...] | None:
-    """Return the tensors `[N, ...]` behind data, the target last; None if examples are made one by one or sampled unevenly.
+    """Return the tensors `[N, ...]` behind a source, loader or dataset, the target last.
 
-    Args:
-        data: A source of batches, a loader, a dataset, or anything else.
+    None for anything else, and if examples are made one by one or sampled unevenly.
     """
     match data:
         case TensorSource():

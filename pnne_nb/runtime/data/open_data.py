@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from numbers import Integral
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, final, runtime_checkable
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from torch.utils.data import (
 )
 
 from pnne_nb.errors import ArgumentError, TrainingError, shown
-from pnne_nb.runtime.data.samples import Arrays, Samples, are_samples
+from pnne_nb.runtime.data.batches import tensors_in
 from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, StreamSource, TensorSource
 
 
@@ -44,12 +44,12 @@ _ACCEPTED = (
 
 def open_source(
     data: Data | None,
+    name: str,
     *,
     batch_size: int,
-    shuffle: bool,
-    seed: int,
-    num_workers: int,
-    name: str,
+    shuffle: bool = False,
+    seed: int = 0,
+    num_workers: int = 0,
     pin_memory: bool = False,
 ) -> BatchSource:
     """Make a source of batches.
@@ -57,11 +57,11 @@ def open_source(
     Args:
         data: A ``DataLoader`` (which decides itself about batch size, order and workers), a ``Dataset``,
             or arrays with the examples along the first dimension, in a sequence or by name. None is refused.
+        name: What to call the data in messages, e.g. ``"train_data"``.
         batch_size: Examples in a batch.
         shuffle: Whether each epoch has an order of its own.
         seed: Decides about the order.
         num_workers: Processes that load a ``Dataset``; 0 loads in the training thread.
-        name: What to call the data in messages, e.g. ``"train_data"``.
         pin_memory: Whether batches of a ``Dataset`` are put where a GPU can fetch them while it computes.
 
     Raises:
@@ -69,7 +69,7 @@ def open_source(
         ArgumentError: There is none.
     """
     match data:
-        case list() if are_samples(data):
+        case list() if _are_samples(data):
             data = Samples(data)
         case Mapping() | (*_, tuple() | Mapping()):
             data = Arrays(_tree(data, name))
@@ -77,13 +77,13 @@ def open_source(
         case DataLoader():
             return _from_loader(data, seed, name)
         case TensorDataset():
-            require_examples(len(data), name)
+            count_examples(data, name)
             return TensorSource(data.tensors, batch_size=batch_size, shuffle=shuffle, seed=seed)
         case IterableDataset():
             loader: DataLoader[Any] = DataLoader(data, batch_size, num_workers=num_workers, pin_memory=pin_memory)
             return StreamSource(loader)
         case Dataset():
-            require_examples(_length(data, name), name)
+            count_examples(data, name)
             template = DataLoader(
                 data,
                 batch_size,
@@ -120,8 +120,8 @@ def _from_loader(loader: DataLoader[Any], seed: int, name: str) -> BatchSource:
     ordered = loader.batch_size is not None and type(loader.batch_sampler) is BatchSampler
     if isinstance(loader.dataset, IterableDataset) or not ordered:
         return StreamSource(loader)
-    require_examples(_length(loader.dataset, name), name)
-    if loader.drop_last and (count := _length(loader.dataset, name)) < (size := loader.batch_size or 0):
+    count = count_examples(loader.dataset, name)
+    if loader.drop_last and count < (size := loader.batch_size or 0):
         raise TrainingError(
             f"{name} gives no batch: {count} examples are fewer than the {size} of a batch, and drop_last leaves the rest "
             "out. Choose a smaller batch_size, or drop_last=False."
@@ -129,27 +129,25 @@ def _from_loader(loader: DataLoader[Any], seed: int, name: str) -> BatchSource:
     if type(sampler) is SequentialSampler:
         return DatasetSource(loader, shuffle=False, seed=seed)
     plain = type(sampler) is RandomSampler and not sampler.replacement and sampler.generator is None
-    if plain and isinstance(sampler, Sized) and len(sampler) == _length(loader.dataset, name):
+    if plain and isinstance(sampler, Sized) and len(sampler) == count:
         return DatasetSource(loader, shuffle=True, seed=seed)
     return StreamSource(loader)
 
 
-def _length(dataset: object, name: str) -> int:
-    if not isinstance(dataset, Sized):
-        raise TrainingError(
-            f"{name} has no length: define __len__ on {type(dataset).__name__}, or derive it from IterableDataset."
-        )
-    return len(dataset)
-
-
-def require_examples(count: int, name: str) -> None:
-    """Raise an error unless there is at least one example.
+def count_examples(data: object, name: str) -> int:
+    """Return the number of examples.
 
     Raises:
-        TrainingError: There is none; the message calls the data `name`.
+        TrainingError: The data, which the message calls `name`, has no length, or no example.
     """
-    if count == 0:
+    if not isinstance(data, Sized):
+        raise TrainingError(
+            f"{name} has no length: define __len__ on {type(data).__name__}, or derive it from IterableDataset."
+        )
+    count = len(data)
+    if not count:
         raise TrainingError(f"{name} is empty: there is no example in it.")
+    return count
 
 
 def as_tensors(arrays: tuple[Array, ...] | list[Array], name: str) -> tuple[Tensor, ...]:
@@ -182,7 +180,7 @@ def as_tensors(arrays: tuple[Array, ...] | list[Array], name: str) -> tuple[Tens
             f"The parts of {name} have different numbers of examples: {listed} (shapes {shapes}). "
             "Each input needs its own target: cut the longer one, or find the missing examples."
         )
-    require_examples(counts[0], name)
+    count_examples(tensors[0], name)
     return tuple(tensors)
 
 
@@ -255,3 +253,70 @@ def from_numpy(array: NDArray[Any], name: str) -> Tensor:
             return torch.tensor(array)
         case _:
             raise TrainingError(_not_numbers(array, name))
+
+
+# Examples that somebody has written by hand, in a list or by name
+
+
+@final
+class Samples(Dataset[Any]):
+    """``[(x0, y0), (x1, y1), …]`` or ``[{"input": x0, "target": y0}, …]``.
+
+    Numbers become tensors of the types that layers and losses expect: float32, or int64 for whole ones.
+    """
+
+    def __init__(self, samples: Sequence[Any]) -> None:
+        self._samples = samples
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def __getitem__(self, index: int) -> Any:
+        return _as_example(self._samples[index])
+
+
+@final
+class Arrays(Dataset[Any]):
+    """Tensors in tuples and mappings, as ``{"input": X, "target": y}`` or ``(X, (y0, y1))``.
+
+    The first dimension of each counts the examples.
+    """
+
+    def __init__(self, arrays: Any) -> None:
+        self.arrays = arrays
+        self._count = len(next(tensors_in(arrays)))
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> Any:
+        return _mapped(self.arrays, lambda part: part[index])
+
+
+def _are_samples(data: Sequence[Any]) -> bool:
+    """Return whether a list holds examples, not arrays with all examples in them."""
+    return bool(data) and all(isinstance(item, tuple | list | Mapping) for item in data)
+
+
+def _as_example(value: Any) -> Any:
+    match value:
+        case bool() | np.bool_():
+            return torch.tensor(bool(value))
+        case int() | np.integer():
+            return torch.tensor(int(value))
+        case float() | np.floating():
+            return torch.tensor(float(value), dtype=torch.float32)
+        case np.ndarray() if value.dtype == np.float64:
+            return torch.from_numpy(value.astype(np.float32))
+        case Mapping():
+            return {name: _as_example(item) for name, item in value.items()}
+        case tuple():
+            return tuple(_as_example(item) for item in value)
+        case list() if value and all(isinstance(item, int | float | np.number) for item in value):
+            return torch.stack([_as_example(item) for item in value])
+        case list():
+            return [_as_example(item) for item in value]
+        case Tensor():
+            return value.detach()
+        case _:
+            return value

@@ -57,12 +57,7 @@ class BatchSource(Protocol):
 
 
 class Share(msgspec.Struct, frozen=True):
-    """One process's part of each batch in a training of several processes.
-
-    Attributes:
-        rank: Number of the process, from 0.
-        count: How many there are.
-    """
+    """The part of each batch that process number `rank`, from 0, of `count` processes takes in a joint training."""
 
     rank: int = 0
     count: int = 1
@@ -78,11 +73,7 @@ _ALL = Share()
 
 @final
 class TensorSource:
-    """Batches cut from tensors in memory, without a loader's work per example.
-
-    Attributes:
-        batch_size: Examples in a batch.
-    """
+    """Batches cut from tensors in memory, without a loader's work per example."""
 
     def __init__(self, tensors: tuple[Tensor, ...], *, batch_size: int, shuffle: bool, seed: int) -> None:
         self.tensors = tensors
@@ -104,7 +95,7 @@ class TensorSource:
 
     def order(self, epoch: int) -> Tensor:
         """Return the numbers of all examples `[N]` in the order of `epoch` (from 1)."""
-        return _permutation(self._count, self._seed, epoch) if self._shuffle else torch.arange(self._count)
+        return _order(self._count, self._seed, epoch, shuffle=self._shuffle)
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
         """Yield the batches of `epoch` (from 1), beginning with number `start` (from 0)."""
@@ -233,9 +224,6 @@ class StreamSource:
 
     It reads through a copy of the loader, because a cell may read the loader meanwhile, and would share its workers and
     generators.
-
-    Attributes:
-        loader: As it was given.
     """
 
     def __init__(self, loader: DataLoader[Any]) -> None:
@@ -328,7 +316,10 @@ def collated(examples: list[Any]) -> Any:
         ) from error
 
 
-def _permutation(count: int, seed: int, epoch: int) -> Tensor:
+def _order(count: int, seed: int, epoch: int, *, shuffle: bool) -> Tensor:
+    """Return the numbers of all examples `[N]` in the order of `epoch` (from 1)."""
+    if not shuffle:
+        return torch.arange(count)
     return torch.randperm(count, generator=torch.Generator().manual_seed(key_of(seed, epoch)))
 
 
@@ -361,7 +352,7 @@ class _KeyedOrder(Sampler[Any]):
 
     def of(self, epoch: int) -> Tensor:
         """Return the numbers of all examples `[N]` in the order of `epoch`."""
-        return _permutation(self._count, self._seed, epoch) if self._shuffle else torch.arange(self._count)
+        return _order(self._count, self._seed, epoch, shuffle=self._shuffle)
 
     def has_part(self, position: int) -> bool:
         """Return whether this process's share of the batch has an example."""
@@ -370,21 +361,11 @@ class _KeyedOrder(Sampler[Any]):
 
 
 def examples_of(source: BatchSource, epoch: int, position: int) -> list[int] | None:
-    """Return the indices of a batch's examples; None if the data has no indices.
-
-    Args:
-        source: The data.
-        epoch: From 1.
-        position: The number of the batch in its epoch, from 0.
-    """
-    match source:
-        case TensorSource():
-            order = source.order(epoch)
-        case DatasetSource():
-            order = source.order(epoch)
-        case _:
-            return None
-    numbers: list[int] = order[position * source.batch_size : (position + 1) * source.batch_size].tolist()
+    """Return the indices of the examples in batch `position` (from 0) of `epoch` (from 1); None if the data has no indices."""
+    if not isinstance(source, TensorSource | DatasetSource):
+        return None
+    start, size = position * source.batch_size, source.batch_size
+    numbers: list[int] = source.order(epoch)[start : start + size].tolist()
     return numbers
 
 
@@ -411,12 +392,7 @@ def named(source: BatchSource) -> str:
 
 
 def dismiss(source: BatchSource | None, *, at_once: bool) -> None:
-    """End the workers, so that a thread that waits for their next batch fails; called from another thread.
-
-    Args:
-        source: What is read.
-        at_once: Whether workers that do not end when they are asked to are killed.
-    """
+    """End the workers, from another thread, so that one that waits for their next batch fails; see `dismiss_workers`."""
     if isinstance(source, (DatasetSource, StreamSource)):
         dismiss_workers(source._reading, at_once=at_once)
 

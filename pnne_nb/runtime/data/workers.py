@@ -124,12 +124,7 @@ def end_workers(batches: Iterator[Any] | None) -> None:
 
 
 def dismiss_workers(batches: Iterator[Any] | None, *, at_once: bool) -> None:
-    """End the workers, so that a thread that waits for their next batch fails.
-
-    Args:
-        batches: One pass over a loader.
-        at_once: Whether those that do not end when they are asked to are killed.
-    """
+    """End the workers of one pass over a loader; `at_once` kills those that do not end when they are asked to."""
     if isinstance(batches, _MultiProcessingDataLoaderIter):
         for worker in batches._workers:
             if at_once:
@@ -163,7 +158,6 @@ def _exit_codes(workers: Sequence[BaseProcess]) -> list[int]:
 
 
 def _said(code: int) -> str:
-    """Return a message about how a worker has died, and what to do."""
     if code == 0:
         return "(exit code 0). Something in the dataset has ended it, such as sys.exit() or a KeyboardInterrupt."
     if code == -signal.SIGBUS:

@@ -25,13 +25,7 @@ _CUT_OFF = frozenset({"RuntimeError", "DistBackendError", "DistNetworkError"})
 def hear(
     board: Switchboard, inbox: deque[tuple[WorkerLine, FromWorker | None]], silent: set[WorkerLine], first: Broke
 ) -> list[Broke] | WorkerLine:
-    """Collect the error reports of all processes after a failure.
-
-    Args:
-        board: Where their words come in.
-        inbox: What has come in already; emptied.
-        silent: The lines of those that have said nothing yet.
-        first: The complaint that came first.
+    """Collect the error reports of all processes after the `first` one, from the `inbox` and from those that are still `silent`.
 
     Returns:
         All complaints; or the line of a process that has died without a word, which is what the others complain about.
@@ -66,21 +60,16 @@ def cause(said: Sequence[Broke]) -> Broke:
 
 def as_error(broke: Broke) -> PnneError:
     """Return the error to raise in the notebook."""
-    error = _as_error(broke)
+    known = NotFiniteError if broke.kind == NotFiniteError.__name__ else getattr(errors, broke.kind, None)
+    if isinstance(known, type) and issubclass(known, PnneError):
+        error: PnneError = known(broke.message, broke.diagnostics)
+    else:
+        failed = f"Process {broke.rank} of the group failed while {broke.doing}: {broke.message}"
+        if broke.kind == OutOfMemoryError.__name__:
+            failed += (
+                " After the forward pass, the others cannot be told to take smaller pieces: give a smaller batch_size, "
+                "with accumulate for the same step, or bf16."
+            )
+        error = TrainingError(failed)
     error.add_note(f"In process {broke.rank} of the group, while {broke.doing}. Original {broke.trace}")
     return error
-
-
-def _as_error(broke: Broke) -> PnneError:
-    if broke.kind == NotFiniteError.__name__:
-        return NotFiniteError(broke.message, broke.diagnostics)
-    known = getattr(errors, broke.kind, None)
-    if isinstance(known, type) and issubclass(known, PnneError):
-        return known(broke.message, broke.diagnostics)
-    failed = f"Process {broke.rank} of the group failed while {broke.doing}: {broke.message}"
-    if broke.kind == OutOfMemoryError.__name__:
-        failed += (
-            " After the forward pass, the others cannot be told to take smaller pieces: give a smaller batch_size, with "
-            "accumulate for the same step, or bf16."
-        )
-    return TrainingError(failed)

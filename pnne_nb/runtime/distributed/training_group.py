@@ -15,7 +15,7 @@ from pnne_nb.runtime.checkpointing import files
 from pnne_nb.runtime.distributed import failure_cause
 from pnne_nb.runtime.distributed.launch.launcher import Packed
 from pnne_nb.runtime.distributed.launch.torchrun import Agent
-from pnne_nb.runtime.distributed.probe_proxy import Spectators
+from pnne_nb.runtime.distributed.remote_probes import Spectators
 from pnne_nb.runtime.distributed.transport.worker_messages import (
     Broke,
     Ended,
@@ -235,11 +235,7 @@ class TrainingGroup:
         self._speaker.send(verdict)
 
     def _next(self) -> Event | None:
-        """Wait a moment for the group's next message; return its event, if any.
-
-        Raises:
-            PnneError: A process has failed, died too often, or the group hangs.
-        """
+        """Wait a moment for the group's next message; return its event, if any, or raise an error that ends the group."""
         assert self._open is not None
         board, _ = self._open
         if self._broke is not None:
@@ -314,11 +310,6 @@ class TrainingGroup:
         return Restarted(AnomalyFrame(step=self.steps, kind="worker-restarted", message=message))
 
     def _adopt(self, kept: Kept) -> dict[str, Any]:
-        """Load the group's state into the engine's loop.
-
-        Raises:
-            CheckpointError: It could not be kept.
-        """
         state = self._state(kept)
         self._loop.load_state_dict(state["loop"])
         self._is_current = True
@@ -352,12 +343,7 @@ class TrainingGroup:
             )
 
     def _inquire(self, first: WorkerLine, complaint: Broke) -> None:
-        """Determine the cause of a process's failure.
-
-        Raises:
-            PnneError: What it says. Nothing is raised if another one has died before, which may be what it complains
-                about.
-        """
+        """Raise the cause of a process's failure, unless another one has died before, which may be what it complains about."""
         assert self._open is not None
         board, _ = self._open
         silent = {line for line in board.lines if line is not first and self._is_of_now(line)}

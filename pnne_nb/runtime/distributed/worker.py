@@ -35,8 +35,7 @@ from pnne_nb.runtime.distributed.step.sharding import sharded
 from pnne_nb.runtime.distributed.step.sync_batch_norm import join_batch_norms
 from pnne_nb.runtime.distributed.transport.dataset_files import unpack
 from pnne_nb.runtime.distributed.transport.lifeline import ADDRESS, Lifeline, find_launcher
-from pnne_nb.runtime.distributed.transport.model_references import tie
-from pnne_nb.runtime.distributed.transport.pickled_objects import Luggage, unpacked
+from pnne_nb.runtime.distributed.transport.pickled_objects import Luggage, tie, unpacked
 from pnne_nb.runtime.distributed.transport.worker_messages import (
     Broke,
     Ended,
@@ -74,16 +73,8 @@ _LARGEST = (1 << 32) - (1 << 16)
 class Worker:
     """The training of this process.
 
-    Args:
-        options: From the command line.
-        group: All processes.
-        lifeline: To the engine, or None.
-        luggage: What the engine has handed over beside the files.
-        measure: Makes the probes that the engine orders.
-
-    Attributes:
-        loop: Makes the steps.
-        saved: Whether a failure has left a checkpoint of the state just before it.
+    `measure` makes the probes that the engine orders. When a failure has left a checkpoint of the state just before it,
+    `saved` is True.
     """
 
     def __init__(
@@ -237,17 +228,13 @@ class Worker:
                 self._tell(Obeyed(kept))
 
     def _wanted(self) -> tuple[Verdict, bool]:
-        """Return the next verdict, and whether it comes from the engine."""
         if time.monotonic() - self._saved_at > max(_SAVE_EVERY, 100 * self._cost):
             return Verdict.SAVE, False
         if self._lifeline is None:
             return Verdict.GO, False
         while isinstance(heard := self._lifeline.hear(), Orders):
-            self._ordered.follow(heard, self.loop.recipe.model, self._gradient_scale)
+            self._ordered.follow(heard, self.loop.recipe.model, lambda: self.loop.recipe.precision.scale)
         return heard, True
-
-    def _gradient_scale(self) -> float:
-        return self.loop.recipe.precision.scale
 
     # Checkpoints
 
@@ -257,11 +244,7 @@ class Worker:
         self._saved_at = time.monotonic()
 
     def _save(self, *, needed: bool = False) -> Kept:
-        """Write a checkpoint; the training continues if that fails.
-
-        Args:
-            needed: Whether the engine takes over what could not be written.
-        """
+        """Write a checkpoint; the training goes on if that fails, and if it is `needed`, the engine takes over the contents."""
         began = time.monotonic()
         loop = self._strategy.gather(self.loop.state_dict())
         state = {**self._kept, "loop": loop, "history": self._history.state_dict()}
@@ -279,7 +262,7 @@ class Worker:
         return Kept(written=False, content=content if len(content) < _LARGEST else b"")
 
     def _written(self, state: Mapping[str, Any]) -> str:
-        """Write a checkpoint; return the reason of a failure, or None."""
+        """Write a checkpoint; return why it could not be written, or an empty text."""
         try:
             self._checkpoints.save(self.loop.steps, state)
         except CheckpointError as error:
@@ -317,11 +300,7 @@ def _options() -> argparse.Namespace:
 
 
 def main(measure: Measure) -> NoReturn:
-    """Take part in a training, and end the process with an exit status for torchrun.
-
-    Args:
-        measure: Makes the probes that an engine orders.
-    """
+    """Take part in a training, and end the process with an exit status for torchrun; `measure` makes the engine's probes."""
     options = _options()
     launcher = find_launcher(str(options.directory))
     die_with(launcher.pid)

@@ -57,13 +57,11 @@ def data_faults(
     found = [*_of_target(target), *_of_inputs(model, inputs)]
     if held_out and held_out[0].shape[0] >= FEW:
         found += [*_shifted(inputs, held_out), *_repeated(inputs, held_out), *_never_trained(target, judged)]
-    found += _still_columns(inputs)
-    return [AnomalyFrame(0, kind, message, None, hint, evidence) for kind, message, hint, evidence in found]
+    return [*found, *_still_columns(inputs)]
 
 
-_Fault = tuple[str, str, str, Evidence]
-"""Kind, message, hint, and the numbers that show it."""
-_Said = Iterator[_Fault]
+def _fault(kind: str, message: str, hint: str, evidence: Evidence) -> AnomalyFrame:
+    return AnomalyFrame(0, kind, message, None, hint, evidence)
 
 
 def _parts(tensors: Sequence[Tensor], has_target: bool) -> tuple[Sequence[Tensor], Tensor | None]:
@@ -74,12 +72,12 @@ def _sample(tensor: Tensor) -> Tensor:
     return tensor[:: -(-tensor.shape[0] // SAMPLE)]
 
 
-def _of_target(target: Tensor | None) -> _Said:
+def _of_target(target: Tensor | None) -> Iterator[AnomalyFrame]:
     if target is None or target.is_complex() or target.numel() == 0:
         return
     sample = _sample(target)
     if bool((sample == sample[:1]).all()):
-        yield (
+        yield _fault(
             "constant-target",
             f"Every target is the same{f': {sample[0].item()}' if sample[0].numel() == 1 else ''}.",
             "There is nothing to learn: look at how the targets were made.",
@@ -89,16 +87,12 @@ def _of_target(target: Tensor | None) -> _Said:
         classes, counts = sample.unique(return_counts=True)  # type: ignore[no-untyped-call]  # torch leaves it untyped
         share = float(counts.max()) / sample.shape[0]
         if share >= ONE_CLASS:
-            yield (
+            yield _fault(
                 "one-class",
-                (
-                    f"{share:.1%} of the targets are class {int(classes[counts.argmax()])}: a model that always answers it is"
-                    " right as often."
-                ),
-                (
-                    "Weigh the classes in the loss (weight=), draw rare ones more often, and watch a metric other than"
-                    " accuracy."
-                ),
+                f"{share:.1%} of the targets are class {int(classes[counts.argmax()])}: a model that always answers it is"
+                " right as often.",
+                "Weigh the classes in the loss (weight=), draw rare ones more often, and watch a metric other than"
+                " accuracy.",
                 tuple(
                     (f"class {int(classes[at])}", float(counts[at]))
                     for at in counts.argsort(descending=True)[:_CLASSES]
@@ -106,12 +100,12 @@ def _of_target(target: Tensor | None) -> _Said:
             )
 
 
-def _of_inputs(model: nn.Module, inputs: Sequence[Tensor]) -> _Said:
+def _of_inputs(model: nn.Module, inputs: Sequence[Tensor]) -> Iterator[AnomalyFrame]:
     normalised = isinstance(_first_layer(model), _NORMALISATIONS)
     for label, tensor in _floating(inputs):
         sample = _sample(tensor).float()
         if bool((sample == sample[:1]).all()):
-            yield (
+            yield _fault(
                 "constant-input",
                 f"Every example of {label} is the same.",
                 "There is nothing to tell examples apart by: look at how the data were made.",
@@ -119,18 +113,16 @@ def _of_inputs(model: nn.Module, inputs: Sequence[Tensor]) -> _Said:
             )
         mean, deviation = _moments(sample)
         if LARGE < max(abs(mean), deviation) < math.inf and not normalised:
-            yield (
+            yield _fault(
                 "large-input",
-                (
-                    f"{label[0].upper()}{label[1:]} has mean {mean:.4g} and standard deviation {deviation:.4g}; layers expect"
-                    " about 0 and 1."
-                ),
+                f"{label[0].upper()}{label[1:]} has mean {mean:.4g} and standard deviation {deviation:.4g}; layers expect"
+                " about 0 and 1.",
                 "Standardise it: (x - mean) / std, with mean and std of the training data, or begin with BatchNorm.",
                 (("mean", mean), ("standard deviation", deviation), ("usual deviation", 1.0)),
             )
 
 
-def _shifted(inputs: Sequence[Tensor], held_out: Sequence[Tensor]) -> _Said:
+def _shifted(inputs: Sequence[Tensor], held_out: Sequence[Tensor]) -> Iterator[AnomalyFrame]:
     for (label, tensor), (_, other) in zip(_floating(inputs), _floating(held_out), strict=False):
         mean, deviation = _moments(_sample(tensor).float())
         there, spread = _moments(_sample(other).float())
@@ -138,12 +130,10 @@ def _shifted(inputs: Sequence[Tensor], held_out: Sequence[Tensor]) -> _Said:
             continue
         wider = _apart(spread / deviation) and _apart(_between(other) / (_between(tensor) or math.inf))
         if abs(there - mean) > SHIFT * deviation or wider:
-            yield (
+            yield _fault(
                 "validation-scaled-otherwise",
-                (
-                    f"{label[0].upper()}{label[1:]} has mean {mean:.4g} and standard deviation {deviation:.4g} in the training"
-                    f" data, but {there:.4g} and {spread:.4g} in the validation data."
-                ),
+                f"{label[0].upper()}{label[1:]} has mean {mean:.4g} and standard deviation {deviation:.4g} in the training"
+                f" data, but {there:.4g} and {spread:.4g} in the validation data.",
                 "Scale both alike, with mean and std of the training data.",
                 (
                     ("training, mean", mean),
@@ -166,7 +156,7 @@ def _between(tensor: Tensor) -> float:
     return float(high - low)
 
 
-def _repeated(inputs: Sequence[Tensor], held_out: Sequence[Tensor]) -> _Said:
+def _repeated(inputs: Sequence[Tensor], held_out: Sequence[Tensor]) -> Iterator[AnomalyFrame]:
     if len(inputs) != 1 or inputs[0].shape[1:] != held_out[0].shape[1:] or inputs[0][0].numel() < 4:
         return
     [ours], [theirs] = inputs, held_out
@@ -181,7 +171,7 @@ def _repeated(inputs: Sequence[Tensor], held_out: Sequence[Tensor]) -> _Said:
         return  # examples of few values are equal by chance
     share = float(torch.isin(held, rows).double().mean())
     if share >= REPEATED:
-        yield (
+        yield _fault(
             "validation-in-training",
             f"{share:.0%} of the validation examples are also in the training data.",
             "Split before examples are copied or augmented; until then, the validation is too good to be true.",
@@ -189,7 +179,7 @@ def _repeated(inputs: Sequence[Tensor], held_out: Sequence[Tensor]) -> _Said:
         )
 
 
-def _never_trained(target: Tensor | None, judged: Tensor | None) -> _Said:
+def _never_trained(target: Tensor | None, judged: Tensor | None) -> Iterator[AnomalyFrame]:
     if target is None or judged is None or target.ndim != 1 or judged.ndim != 1:
         return
     if any(each.is_floating_point() or each.is_complex() or each.dtype == torch.bool for each in (target, judged)):
@@ -199,7 +189,7 @@ def _never_trained(target: Tensor | None, judged: Tensor | None) -> _Said:
     share = float(counts.sum()) / judged.shape[0]
     if _PER_CLASS * len(known) <= target.shape[0] and share >= UNTRAINED:
         named = ", ".join(map(str, unknown[:_CLASSES].tolist())) + " …" * (len(unknown) > _CLASSES)
-        yield (
+        yield _fault(
             "class-not-trained",
             f"{share:.0%} of the validation targets are of classes that no training example has: {named}.",
             "Split the data at random or by class, and look at how the classes are numbered in both parts.",
@@ -213,7 +203,7 @@ def _never_trained(target: Tensor | None, judged: Tensor | None) -> _Said:
         )
 
 
-def _still_columns(inputs: Sequence[Tensor]) -> _Said:
+def _still_columns(inputs: Sequence[Tensor]) -> Iterator[AnomalyFrame]:
     for label, tensor in _floating(inputs):
         if tensor.ndim != 2 or not 2 <= tensor.shape[1] <= COLUMNS:
             continue
@@ -222,12 +212,10 @@ def _still_columns(inputs: Sequence[Tensor]) -> _Said:
         if 0 < len(columns) < tensor.shape[1]:
             named = ", ".join(map(str, columns[:_CLASSES])) + " …" * (len(columns) > _CLASSES)
             values = ", ".join(f"{tensor[0, at].item():.4g}" for at in columns[:_CLASSES])
-            yield (
+            yield _fault(
                 "constant-column",
-                (
-                    f"Column{'s' * (len(columns) > 1)} {named} of {label} {'are' if len(columns) > 1 else 'is'} the same in"
-                    f" every training example ({values})."
-                ),
+                f"Column{'s' * (len(columns) > 1)} {named} of {label} {'are' if len(columns) > 1 else 'is'} the same in"
+                f" every training example ({values}).",
                 "Leave such columns out, or look at how they were read; divided by their deviation, they become NaN.",
                 (("constant columns", len(columns)), ("columns", tensor.shape[1])),
             )

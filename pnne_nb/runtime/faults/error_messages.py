@@ -101,7 +101,6 @@ def _hint(error: Exception, layer: nn.Module) -> str:
 
 
 def _of_rows(error: Exception, layer: nn.Embedding) -> str:
-    """Return a message with the valid range of an embedding and the indices that it got."""
     rows = layer.num_embeddings
     given = next((one for name, one in _locals_of(error, layer) if name == "input" and isinstance(one, Tensor)), None)
     if given is None or given.is_floating_point():
@@ -122,7 +121,6 @@ def _locals_of(error: Exception, layer: nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 def _of_type(layer: nn.Module) -> str:
-    """Return a message about the element type that a layer takes."""
     needs = next((one.dtype for one in layer.parameters() if one.is_floating_point()), torch.float32)
     if needs == torch.float32:
         return "Numbers must be of the type that the layers compute in: give x.float() to float32 layers."
@@ -134,7 +132,6 @@ def _of_type(layer: nn.Module) -> str:
 
 
 def _called_otherwise(model: nn.Module, batch: Batch) -> TrainingError | None:
-    """Explain a batch whose parts do not match the model's arguments."""
     try:
         inspect.signature(model.forward).bind(*batch.inputs, **batch.named)
     except TypeError as unfit:
@@ -202,6 +199,11 @@ def in_brief(error: BaseException) -> str:
         last = max(index for index, line in enumerate(lines) if line.startswith(" "))
         lines = lines[last + 1 :]
     return _joined([line.strip() for line in lines if line.strip()])
+
+
+def in_a_sentence(error: BaseException) -> str:
+    """Return `in_brief` with a full stop."""
+    return _ended(in_brief(error))
 
 
 def _joined(lines: Sequence[str]) -> str:
@@ -279,7 +281,6 @@ def _advice(loss: Any, output: Any, target: Any) -> str:  # noqa: PLR0911  one f
 
 
 def _of_columns(loss: Any, output: Tensor, target: Tensor) -> str:
-    """Return a message about one-hot targets, for which a loss of classes takes class indices."""
     dim = 1 if output.dim() > 1 else 0
     probable = isinstance(loss, nn.CrossEntropyLoss) and target.shape == output.shape
     if not bool(((target == 0) | (target == 1)).all()):
@@ -292,7 +293,7 @@ def _of_columns(loss: Any, output: Tensor, target: Tensor) -> str:
 
 
 def _first_of(output: Any) -> str:
-    """Return a message about how to use the first part of a model's output."""
+    """Return the expression for the first part of a model's output."""
     if isinstance(output, Mapping):
         return f"[{next(iter(output), '')!r}]"
     if dataclasses.is_dataclass(output):
@@ -301,7 +302,6 @@ def _first_of(output: Any) -> str:
 
 
 def _of_yes_and_no(output: Tensor, target: Tensor) -> str:
-    """Return a message about the target that a binary loss takes instead of `target`."""
     if output.numel() != target.numel():
         several = output.dim() == 2 and target.shape == output.shape[:1] and not target.is_floating_point()
         return ' For numbers of classes, choose loss="CrossEntropyLoss".' if several else ""
@@ -312,7 +312,7 @@ def _of_yes_and_no(output: Tensor, target: Tensor) -> str:
 
 
 def _compared(loss: Any) -> list[str]:
-    """Return a message about the missing arguments of a layer that computes a loss."""
+    """Return the names of what a layer that computes a loss must be given."""
     if not isinstance(loss, nn.Module):
         return []
     found = inspect.signature(loss.forward).parameters.values()
@@ -320,7 +320,6 @@ def _compared(loss: Any) -> list[str]:
 
 
 def _is_torch_s(error: BaseException) -> bool:
-    """Return whether torch's code raised the error, not the model's own."""
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next
@@ -333,11 +332,12 @@ def _layer(model: nn.Module, place: str) -> nn.Module | None:
 
 def _brief(layer: nn.Module) -> str:
     """Return a layer's repr without its contents."""
-    if next(layer.children(), None) is not None:
-        return type(layer).__name__
-    return repr(layer)
+    return repr(layer) if next(layer.children(), None) is None else type(layer).__name__
 
 
 def _sentence(error: Exception) -> str:
-    text = str(error).strip().split("\n")[0]
+    return _ended(str(error).strip().split("\n")[0])
+
+
+def _ended(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."

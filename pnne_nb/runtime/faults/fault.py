@@ -75,15 +75,9 @@ class Fault(msgspec.Struct, frozen=True):
         """The known facts as lines of text."""
         found = []
         if self.operation is not None and self.stage not in {"data", "weights"}:
-            where = (
-                f"node {self.node!r}"
-                if self.node is not None
-                else "the model"
-                if self.stage == "forward"
-                else "the loss"
-                if self.stage == "loss" or self.outside
-                else "the model or the loss"
-            )
+            beside = "the loss" if self.outside else "the model or the loss"
+            part = {"forward": "the model", "loss": "the loss"}.get(self.stage or "", beside)
+            where = part if self.node is None else f"node {self.node!r}"
             passed = "backward" if self.stage == "backward" else "forward"
             found.append(f"{self.operation} in {where} made {self.made} in the {passed} pass.")
         if self.source is not None:
@@ -119,7 +113,6 @@ class Fault(msgspec.Struct, frozen=True):
         return "\n".join([f"Batch {self.batch} of epoch {self.epoch}{self._numbers}:", *lines])
 
     def _shown(self, rows: Sequence[int]) -> Iterator[tuple[str, str]]:
-        """Yield the values of the first examples, by tensor name and row."""
         for row in rows[:_SHOWN]:
             for name, tensor in self.given.items():
                 if tensor.dim() and 0 <= row - self.first < tensor.shape[0]:

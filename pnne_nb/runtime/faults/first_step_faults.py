@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -37,8 +37,13 @@ _ADDING: Final = (
 """Optimizers that add weight decay to the gradient; those that can do either say which."""
 _DISTANCES: Final = (nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss)
 
-_Fault = tuple[str, str | None, str, str, Evidence]
-"""Kind, node, message, hint, and the numbers that show it."""
+
+class _Fault(NamedTuple):
+    kind: str
+    node: str | None
+    message: str
+    hint: str
+    evidence: Evidence
 
 
 def first_step_faults(
@@ -70,7 +75,7 @@ def first_step_faults(
     found = [*_of_layers(model, output), *_of_weights(model), *_of_options(optimizer, clip)]
     if isinstance(output, Tensor) and output.is_floating_point():
         found = [*_of_bits(loss, output, target, function), *_of_outputs(loss, output.detach(), target, value), *found]
-    return [AnomalyFrame(step, kind, message, node, hint, evidence) for kind, node, message, hint, evidence in found]
+    return [AnomalyFrame(step, each.kind, each.message, each.node, each.hint, each.evidence) for each in found]
 
 
 def _of_outputs(loss: Any, output: Tensor, target: Any, value: float) -> Iterator[_Fault]:
@@ -79,7 +84,7 @@ def _of_outputs(loss: Any, output: Tensor, target: Any, value: float) -> Iterato
         axis = _softmax_axis(output)
         if axis is not None:
             over = "" if axis == 1 else f" over dimension {axis}, which counts examples,"
-            yield (
+            yield _Fault(
                 "softmax-before-loss",
                 None,
                 f"The outputs are probabilities already: they went through a softmax{over} and the loss applies another one.",
@@ -91,26 +96,24 @@ def _of_outputs(loss: Any, output: Tensor, target: Any, value: float) -> Iterato
                 ),
             )
         elif value > FAR * math.log(output.shape[1]) + 1 and getattr(loss, "reduction", "mean") != "sum":
-            yield (
+            yield _Fault(
                 "first-loss-high",
                 None,
-                (
-                    f"The first loss is {value:.3g}, and guessing among {output.shape[1]} classes costs "
-                    f"{math.log(output.shape[1]):.3g}."
-                ),
+                f"The first loss is {value:.3g}, and guessing among {output.shape[1]} classes costs "
+                f"{math.log(output.shape[1]):.3g}.",
                 "Look at the scale of the inputs and of the initial weights, of the last layer above all.",
                 (("first loss", value), ("loss of guessing", math.log(output.shape[1]))),
             )
     whole = isinstance(target, Tensor) and not target.is_floating_point() and target.dtype != torch.bool
-    frequent = Counter(target.flatten()[:1000].tolist() if whole and isinstance(loss, _DISTANCES) else ())
-    if 0 < len(frequent) <= _TOUCHED:
-        yield (
+    if not whole or not isinstance(loss, _DISTANCES):
+        return
+    frequent = Counter(target.flatten()[:1000].tolist())
+    if len(frequent) <= _TOUCHED:
+        yield _Fault(
             "classes-under-distance",
             None,
-            (
-                f"{type(loss).__name__} measures distances between numbers, and the targets are a few whole numbers: classes 0 and "
-                "9 are no further apart than 0 and 1."
-            ),
+            f"{type(loss).__name__} measures distances between numbers, and the targets are a few whole numbers: classes 0 and "
+            "9 are no further apart than 0 and 1.",
             'For classes, let the model return a score for each and use loss="CrossEntropyLoss"; make counts floats.',
             tuple((f"targets that are {each}", count) for each, count in frequent.most_common(4)),
         )
@@ -121,7 +124,7 @@ def _of_bits(loss: Any, output: Tensor, target: Any, function: str) -> Iterator[
         return
     # Scores may lie between 0 and 1 by chance, so that what made them decides.
     if function.startswith("SigmoidBackward"):
-        yield (
+        yield _Fault(
             "sigmoid-before-loss",
             None,
             "The outputs are probabilities already: they went through a sigmoid and the loss applies another one.",
@@ -131,7 +134,7 @@ def _of_bits(loss: Any, output: Tensor, target: Any, function: str) -> Iterator[
     if isinstance(target, Tensor) and target.is_floating_point() and target.numel():
         low, high = map(float, torch.aminmax(target.detach()))
         if low < 0 or high > 1:
-            yield (
+            yield _Fault(
                 "targets-out-of-range",
                 None,
                 f"BCEWithLogitsLoss takes targets between 0 and 1, and these go from {low:.4g} to {high:.4g}.",
@@ -141,7 +144,6 @@ def _of_bits(loss: Any, output: Tensor, target: Any, function: str) -> Iterator[
 
 
 def _softmax_axis(output: Tensor) -> int | None:
-    """Return the dimension of a softmax in the output, or None."""
     if bool((output < 0).any()) or bool((output > 1).any()):
         return None
     for axis in (1, 0):
@@ -156,7 +158,7 @@ def _of_layers(model: nn.Module, output: Any) -> Iterator[_Fault]:
     norms = [(path, each) for path, each in model.named_modules() if isinstance(each, nn.modules.batchnorm._BatchNorm)]
     still = [path for path, each in norms if not each.training and each.track_running_stats]
     if still and model.training:
-        yield (
+        yield _Fault(
             "batch-norm-in-eval",
             still[0],
             f"It normalises with its running statistics while the model trains{_others(still)}, and those do not change.",
@@ -166,7 +168,7 @@ def _of_layers(model: nn.Module, output: Any) -> Iterator[_Fault]:
     # Of pictures, batch norm counts every pixel; and one example of numbers alone is refused by torch.
     flat = [path for path, each in norms if isinstance(each, nn.BatchNorm1d)]
     if flat and not (still and model.training) and 1 < examples <= FEW:
-        yield (
+        yield _Fault(
             "tiny-batch-norm",
             flat[0],
             f"It normalises over {examples} examples, whose mean and variance are mostly noise.",
@@ -185,7 +187,7 @@ def _of_layers(model: nn.Module, output: Any) -> Iterator[_Fault]:
     if trained and last == len(layers) - 2:
         frozen.append(layers[-1][0])
     if frozen:
-        yield (
+        yield _Fault(
             "frozen-layer",
             frozen[0],
             f"Its parameters do not require gradients, and layers before it are trained{_others(frozen)}.",
@@ -205,7 +207,7 @@ def _of_weights(model: nn.Module) -> Iterator[_Fault]:
         if not weight.detach().any() and not weight.grad.any()
     ]
     if still:
-        yield (
+        yield _Fault(
             "zero-weights",
             still[0],
             f"Its weights are all 0, and so is their gradient{_others(still)}: they stay 0.",
@@ -221,7 +223,7 @@ def _of_options(optimizer: torch.optim.Optimizer | None, clip: tuple[float, floa
     betas = options.get("betas")
     momentum = float(betas[0]) if betas else float(options.get("momentum") or 0.0)
     if decay >= (DECAY if apart else L2):
-        yield (
+        yield _Fault(
             "weight-decay-dominates",
             None,
             f"weight_decay is {decay:g}: it pulls the weights to 0 faster than most losses pull them elsewhere.",
@@ -229,18 +231,16 @@ def _of_options(optimizer: torch.optim.Optimizer | None, clip: tuple[float, floa
             (("weight_decay", decay), ("usual, at most", 0.1 if apart else 0.01)),
         )
     if momentum >= MOMENTUM:
-        yield (
+        yield _Fault(
             "momentum-dominates",
             None,
-            (
-                f"The momentum is {momentum:g}: a step is a mean over about {1 / max(1 - momentum, 1e-9):,.0f} steps, and "
-                "overshoots for as long."
-            ),
+            f"The momentum is {momentum:g}: a step is a mean over about {1 / max(1 - momentum, 1e-9):,.0f} steps, and "
+            "overshoots for as long.",
             "Use 0.9.",
             (("steps that are averaged", 1 / max(1 - momentum, 1e-9)), ("usual", 10)),
         )
     if clip is not None and clip[0] > CLIPPED * clip[1]:
-        yield (
+        yield _Fault(
             "clipping-dominates",
             None,
             f"The norm of the gradients is {clip[0]:.3g}, and grad_clip allows {clip[1]:g}: next to nothing is left of them.",

@@ -36,13 +36,7 @@ def batch_norms(model: nn.Module) -> list[str]:
 
 
 def pieces(raw: Any, count: int, examples: int) -> list[Any]:
-    """Cut a raw batch into at most `count` pieces of nearly equal size.
-
-    Args:
-        raw: Tensors with the examples along the first dimension, in sequences and mappings.
-        count: Pieces; fewer if there are fewer examples.
-        examples: In the batch; what has another length goes into every piece as a whole.
-    """
+    """Cut a raw batch of `examples` into at most `count` pieces of nearly equal size; see `cut`."""
     count = min(count, examples)
     edges = [examples * index // count for index in range(count + 1)] if count > 1 else []
     spans = [slice(start, stop) for start, stop in pairwise(edges)]

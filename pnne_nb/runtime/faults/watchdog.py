@@ -57,22 +57,18 @@ class StallWatch:
         self._over = threading.Event()
 
     def start(self) -> None:
-        """Watch from now on."""
         self._since = None
         self._over = threading.Event()
         threading.Thread(target=self._watch, args=(self._over,), name="pnne-stall-watch", daemon=True).start()
 
     def end(self) -> None:
-        """Watch no more."""
         self._over.set()
         self._stop.set()
 
     def began(self, now: float | None = None) -> None:
-        """Record the begin of a step."""
         self._since = time.monotonic() if now is None else now
 
     def ended(self, now: float | None = None) -> None:
-        """Record the end of a step."""
         if self._since is not None:
             self._longest = max(self._longest, (time.monotonic() if now is None else now) - self._since)
         self._since = None

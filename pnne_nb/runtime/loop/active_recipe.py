@@ -20,11 +20,9 @@ from pnne_nb.runtime.setup.recipe import Recipe
 
 @final
 class ActiveRecipe:
-    """The current recipe; it prepares batches for its model and counts them in its metrics.
+    """The current recipe, which `adopt` exchanges; it prepares batches for its model and counts them in its metrics.
 
-    Attributes:
-        recipe: The same, until `adopt` exchanges it.
-        reduction: How its loss function combines the examples of a batch.
+    Its `reduction` is how its loss function combines the examples of a batch.
     """
 
     def __init__(self, recipe: Recipe) -> None:
@@ -63,8 +61,8 @@ class ActiveRecipe:
     def prepare(self, raw: Any) -> Batch:
         """Move a raw batch to the device, after a comparison with the graph's Input nodes.
 
-        Args:
-            raw: What the data gave: tensors `[N, ...]`, N examples, in sequences and mappings.
+        Shape:
+            - raw: tensors `[N, ...]`, N examples, in sequences and mappings.
 
         Raises:
             TrainingError: It does not fit, or has no target.
@@ -88,15 +86,12 @@ class ActiveRecipe:
         )
 
     def count(self, metrics: dict[str, Metric], output: Any, batch: Batch) -> bool:
-        """Let `metrics` take a batch into account.
+        """Let `metrics` take a batch into account; return whether there is an output to compare with a target.
 
         Args:
             metrics: By name.
             output: Of the model: tensors `[N, ...]`, or collections of them; of a step function, a `Logged`.
             batch: Has the target, likewise.
-
-        Returns:
-            Whether there is an output to compare with a target.
         """
         target = target_for_loss(self.recipe.loss, output, batch.target)
         if not self.recipe.compares:

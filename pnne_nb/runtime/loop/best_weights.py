@@ -78,11 +78,9 @@ class Standing:
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all of it."""
         return {"weights": self._weights, **{name: getattr(self, name) for name in _NUMBERS}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the result of `state_dict`."""
         for name in _NUMBERS:
             setattr(self, name, state[name])
         self._weights = state["weights"]

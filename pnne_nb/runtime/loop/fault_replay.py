@@ -84,14 +84,7 @@ def pieces_of(batches: Sequence[Batch], of: Sequence[int], peers: Peers) -> list
 
 @final
 class FaultReplay:
-    """Saves the state that a step changes, to undo and repeat the step.
-
-    Args:
-        active: Has the recipe.
-        modes: Keep the model's buffers.
-        randomness: The random numbers of the step.
-        ring: Knows the losses of the steps before.
-    """
+    """Saves the state that a step changes, to undo and repeat the step."""
 
     def __init__(self, active: ActiveRecipe, modes: Modes, randomness: PrivateRandomness, ring: StepRing) -> None:
         self._active = active
@@ -210,61 +203,49 @@ class FaultReplay:
         given: Mapping[str, Tensor],
         rate: float,
     ) -> Fault:
-        recipe = self._active.recipe
-        position = place.position + piece.number
-        if origin is None:
-            cause = Cause(
-                "transient",
-                "The same step, made again with the same numbers, was finite: it did not repeat.",
-                "Go on with start(). If it comes back, look for code whose results are not the same each time, for data that "
-                "changes while it is read, and for faulty hardware.",
-            )
-            return _fault_of(place, position, count, cause, given)
-        rows = tuple(piece.first + row for row in origin.rows(piece.batch.examples))
-        if origin.stage == "data":
-            cause = _of_data(origin, position, piece.first)
-            node = origin.name if origin.name in {known for known, _ in recipe.expected} else None
-            origin = msgspec.structs.replace(origin, node=node, operands=())
-        else:
-            cause = cause_of(origin, self._ring.losses, rate)
-        numbers = examples_of(recipe.train, place.epoch, position)
-        indices = () if numbers is None else tuple(numbers[row] for row in rows if row < len(numbers))
-        return _fault_of(place, position, count, cause, given, origin, rows, indices, piece.first)
+        recipe, position = self._active.recipe, place.position + piece.number
+        cause = _TRANSIENT
+        rows: tuple[int, ...] = ()
+        columns: tuple[int, ...] = ()
+        if origin is not None:
+            rows = tuple(piece.first + row for row in origin.rows(piece.batch.examples))
+            if origin.stage == "data":
+                cause = _of_data(origin, position, piece.first)
+                columns = origin.bad[1] if len(origin.bad) == 2 else ()
+                node = origin.name if origin.name in {known for known, _ in recipe.expected} else None
+                origin = msgspec.structs.replace(origin, node=node, operands=())
+            else:
+                cause = cause_of(origin, self._ring.losses, rate)
+        numbers = examples_of(recipe.train, place.epoch, position) or ()
+        return Fault(
+            place.step,
+            place.epoch,
+            position + 1,
+            count,
+            None if origin is None else origin.stage,
+            None if origin is None else origin.node,
+            None if origin is None else origin.operation,
+            None if origin is None else origin.source,
+            rows,
+            columns,
+            tuple(numbers[row] for row in rows if row < len(numbers)),
+            cause.kind,
+            cause.text,
+            cause.advice,
+            "" if origin is None else origin.made,
+            () if origin is None else origin.operands,
+            {name: tensor.detach().clone() for name, tensor in given.items()},
+            piece.first,
+            origin is not None and origin.outside,
+        )
 
 
-def _fault_of(
-    place: StepPlace,
-    position: int,
-    count: int,
-    cause: Cause,
-    given: Mapping[str, Tensor],
-    origin: NanOrigin | None = None,
-    rows: tuple[int, ...] = (),
-    indices: tuple[int, ...] = (),
-    first: int = 0,
-) -> Fault:
-    is_data = origin is not None and origin.stage == "data"
-    return Fault(
-        place.step,
-        place.epoch,
-        position + 1,
-        count,
-        None if origin is None else origin.stage,
-        None if origin is None else origin.node,
-        None if origin is None else origin.operation,
-        None if origin is None else origin.source,
-        rows,
-        origin.bad[1] if is_data and origin is not None and len(origin.bad) == 2 else (),
-        indices,
-        cause.kind,
-        cause.text,
-        cause.advice,
-        "" if origin is None else origin.made,
-        () if origin is None else origin.operands,
-        {name: tensor.detach().clone() for name, tensor in given.items()},
-        first,
-        origin is not None and origin.outside,
-    )
+_TRANSIENT = Cause(
+    "transient",
+    "The same step, made again with the same numbers, was finite: it did not repeat.",
+    "Go on with start(). If it comes back, look for code whose results are not the same each time, for data that "
+    "changes while it is read, and for faulty hardware.",
+)
 
 
 def _of_data(origin: NanOrigin, position: int, first: int) -> Cause:

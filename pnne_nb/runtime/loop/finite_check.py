@@ -11,13 +11,10 @@ from torch import Tensor, nn
 
 @final
 class FiniteCheck:
-    """Checks all gradients with the operation of torch's `GradScaler`, which reads every number once.
+    """Checks all gradients, expected on `device`, with the operation of torch's `GradScaler`, which reads every number once.
 
     All gradients are looked at: a model may have branches, and parameters may make their own gradients infinite (a square
     root at 0), so no gradient tells of another.
-
-    Args:
-        device: Where the gradients are expected.
     """
 
     def __init__(self, device: torch.device) -> None:

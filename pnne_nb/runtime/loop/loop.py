@@ -11,7 +11,7 @@ from typing import Any, final
 from pnne_nb.errors import CheckpointError, TrainingError
 from pnne_nb.runtime.checkpointing.resume import first_use_failed
 from pnne_nb.runtime.data.sources import BatchSource, dismiss, workers_of
-from pnne_nb.runtime.faults.error_messages import in_brief
+from pnne_nb.runtime.faults.error_messages import in_a_sentence
 from pnne_nb.runtime.loop.active_recipe import ActiveRecipe
 from pnne_nb.runtime.loop.best_weights import Standing
 from pnne_nb.runtime.loop.fault_replay import StepPlace
@@ -21,7 +21,7 @@ from pnne_nb.runtime.loop.validation import Validation
 from pnne_nb.runtime.monitoring.probes import Observers
 from pnne_nb.runtime.objective.metrics import load_metric, reset, results, saved_metric
 from pnne_nb.runtime.objective.step_logs import ALONE, Means
-from pnne_nb.runtime.setup.device_map import devices_of
+from pnne_nb.runtime.setup.devices import devices_of
 from pnne_nb.runtime.setup.precision import Precision
 from pnne_nb.runtime.setup.recipe import Recipe, require_validation
 from pnne_nb.runtime.thread.foreign_calls import ForeignCalls, is_left_behind
@@ -84,7 +84,6 @@ class TrainingLoop:
 
     @property
     def recipe(self) -> Recipe:
-        """What the loop works with."""
         return self._active.recipe
 
     @property
@@ -99,23 +98,14 @@ class TrainingLoop:
 
     @property
     def fetching(self) -> bool:
-        """Whether the loop waits for data."""
         return self._doing.startswith("fetching")
 
     def check_data(self) -> None:
-        """Compare data in memory with the graph's Input nodes before the first step.
-
-        Raises:
-            TrainingError: It does not fit; other data is compared when it comes.
-        """
+        """Compare data in memory with the graph's Input nodes before the first step; see `ActiveRecipe.check_data`."""
         self._active.check_data()
 
     def adopt(self, recipe: Recipe) -> None:
-        """Use another recipe from the next step on; after an error, the old one stays.
-
-        Raises:
-            TrainingError: Data in memory does not fit what the new one expects.
-        """
+        """Use another recipe from the next step on; see `ActiveRecipe.adopt`."""
         self._active.adopt(recipe)
         self.ring.clear()
 
@@ -247,7 +237,6 @@ class TrainingLoop:
             raise TrainingError("The training data gave no batch at all.")
 
     def skip(self, batches: int) -> None:
-        """Skip the next batches of the epoch."""
         self.position += batches
         self._is_untouched = False
         self.ring.touch()
@@ -317,14 +306,13 @@ class TrainingLoop:
 
     def _told_eased(self) -> Iterator[Eased]:
         while self._validation.eased:
-            yield Eased(self._eased(*self._validation.eased.pop(0)), validating=True)
-
-    def _eased(self, largest: int, pieces: int) -> AnomalyFrame:
-        message = (
-            f"Out of memory in the validation after step {self.steps} with {largest} examples at once: from here on, each "
-            f"of its batches is cut into {pieces} pieces, with the same result."
-        )
-        return AnomalyFrame(self.steps, "out-of-memory", message, hint="A smaller batch_size saves memory as well.")
+            largest, pieces = self._validation.eased.pop(0)
+            message = (
+                f"Out of memory in the validation after step {self.steps} with {largest} examples at once: from here on, "
+                f"each of its batches is cut into {pieces} pieces, with the same result."
+            )
+            hint = "A smaller batch_size saves memory as well."
+            yield Eased(AnomalyFrame(self.steps, "out-of-memory", message, hint=hint), validating=True)
 
     def validate(self) -> Generator[Validated | Eased, None, EpochFrame]:
         """Validate between two steps, with one event per batch, without changing the training.
@@ -383,7 +371,6 @@ class TrainingLoop:
         }
 
     def _next_randomness(self) -> Mapping[str, Any]:
-        """Return the random states with which the training continues."""
         if self._is_untouched:
             return self._epoch_randomness  # to open the epoch draws the numbers since
         return self._validation.began_with or self._randomness.state_dict()
@@ -430,8 +417,8 @@ class TrainingLoop:
                 raise ValueError("the best weights are of another model")
         except Exception as error:  # foreign objects load what is theirs, and a file may hold anything
             raise CheckpointError(
-                f"The checkpoint does not fit this training: {in_brief(error)} Give resume_from the model and the arguments "
-                "with which it was written."
+                f"The checkpoint does not fit this training: {in_a_sentence(error)} Give resume_from the model and the "
+                "arguments with which it was written."
             ) from error
         self._untried = True
         self._epoch_randomness = state["epoch_randomness"]

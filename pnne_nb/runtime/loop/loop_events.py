@@ -16,43 +16,27 @@ class Stepped(msgspec.Struct, frozen=True, tag=True):
 
 
 class Validated(msgspec.Struct, frozen=True, tag=True):
-    """One batch of the validation data was evaluated.
-
-    Attributes:
-        batch: Its number, from 1.
-    """
+    """One batch of the validation data was evaluated; its number is from 1."""
 
     batch: int
 
 
 class Judged(msgspec.Struct, frozen=True, tag=True):
-    """A validation in the middle of an epoch is complete.
-
-    Attributes:
-        improved: Whether what counts was never as good.
-    """
+    """A validation in the middle of an epoch is complete; it has `improved` if what counts was never as good."""
 
     frame: EpochFrame
     improved: bool
 
 
 class EpochEnded(msgspec.Struct, frozen=True, tag=True):
-    """An epoch is complete, its validation included.
-
-    Attributes:
-        improved: Whether what counts was measured, and was never as good.
-    """
+    """An epoch is complete, its validation included; it has `improved` if what counts was measured and never as good."""
 
     frame: EpochFrame
     improved: bool
 
 
 class Eased(msgspec.Struct, frozen=True, tag=True):
-    """A batch did not fit in memory: from here on, batches are cut into pieces.
-
-    Attributes:
-        validating: Whether of the validation data, not before a step.
-    """
+    """A batch, of the validation data if `validating`, did not fit in memory: from here on, batches are cut into pieces."""
 
     frame: AnomalyFrame
     validating: bool = False

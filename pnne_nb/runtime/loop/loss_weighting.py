@@ -35,11 +35,7 @@ class WeightsChangedError(Exception):
 
 @final
 class LossReduction:
-    """How the loss function combines its examples, determined at the first batch in parts.
-
-    Attributes:
-        kind: What was found out, or None.
-    """
+    """How the loss function combines its examples: the `kind`, None until it was determined at the first batch in parts."""
 
     def __init__(self) -> None:
         self.kind: Reduction | None = None
@@ -66,14 +62,10 @@ class LossReduction:
         return bool(agreed)
 
     def learn_in_step(self, recipe: Recipe, output: Any, batch: Batch, value: float, step: int) -> AnomalyFrame | None:
-        """Do the same in an optimizer step, whose weights were chosen before.
+        """Do the same in optimizer step number `step`, whose weights were chosen before; see `learn` for the other arguments.
 
-        Args:
-            recipe: See `learn`, also for `output`, `batch` and `value`.
-            output: Tensors `[N, ...]`, or collections of them.
-            batch: The part.
-            value: Its loss.
-            step: The number of the step.
+        Shape:
+            - output: tensors `[N, ...]`, or collections of them.
 
         Returns:
             A notice about a loss that no weights make exact, or None.
@@ -102,16 +94,10 @@ def _is_known(recipe: Recipe) -> bool:
 
 
 def _tried(recipe: Recipe, output: Any, batch: Batch, value: float) -> Reduction | None:
-    """Determine how the loss function combines the examples of `batch`, from its values for parts of them.
+    """Determine from parts of `batch` how the loss function combines its N examples, whose loss is `value`; None if unclear.
 
-    Args:
-        recipe: Has the loss function.
-        output: Of the model: tensors `[N, ...]`, or collections of them.
-        batch: Has the targets, likewise.
-        value: The loss of the N examples.
-
-    Returns:
-        None where the values do not tell.
+    Shape:
+        - output: tensors `[N, ...]`, or collections of them.
     """
     count, loss = batch.examples, recipe.loss
     if count < 2 or not value or loss is None:
@@ -139,17 +125,15 @@ def _tried(recipe: Recipe, output: Any, batch: Batch, value: float) -> Reduction
 def shares(
     recipe: Recipe, batches: Sequence[Batch], of: Sequence[int], reduction: Reduction | None = None
 ) -> tuple[list[float], int]:
-    """Return the weight of each of `batches` in the loss of a step.
+    """Return the weight of each batch in the loss of a step, and the number of examples in all processes.
+
+    The sum of the weights over all processes is 1, unless the loss is a sum.
 
     Args:
         recipe: Has the loss function, and the processes, which all call this.
         batches: Whole batches, or parts of them.
         of: For each of them, the number of the whole batch, from 0.
         reduction: What was found out about the loss function.
-
-    Returns:
-        The weights, whose sum over all processes is 1 unless the loss is a sum, and the number of examples in all
-        processes.
     """
     peers = recipe.peers
     if len(batches) == 1 and peers.count == 1:

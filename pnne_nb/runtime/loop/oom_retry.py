@@ -19,9 +19,6 @@ from pnne_nb.telemetry.frames import AnomalyFrame
 class OutOfMemoryRetry:
     """Cuts the batches of a step into pieces, and doubles their number after each out-of-memory error.
 
-    Args:
-        active: Has the recipe.
-
     Attributes:
         pieces: Number of pieces of each batch.
         updating: Whether the optimizer is at work: a step that fails there is not repeated.
@@ -59,15 +56,7 @@ class OutOfMemoryRetry:
         return found
 
     def ease(self, largest: int, step: int) -> AnomalyFrame:
-        """Double the number of pieces.
-
-        Args:
-            largest: The number of examples that were too many at once.
-            step: The number of the step that failed.
-
-        Returns:
-            The notice of it.
-        """
+        """Double the number of pieces after `step`, for which `largest` examples at once were too many; return a notice of it."""
         recipe = self._active.recipe
         self.pieces *= 2
         recipe.optimizer.zero_grad(set_to_none=True)
@@ -86,11 +75,10 @@ class OutOfMemoryRetry:
         return AnomalyFrame(step=step, kind="out-of-memory", message=message, hint=hint)
 
     def forward_with_peers(self, batch: Batch, forward: Callable[[], tuple[Any, Tensor]]) -> tuple[Any, Tensor]:
-        """Run a forward pass together with other processes; if one runs out of memory, it fails in all.
+        """Run a forward pass of this process's piece with the other processes; if one runs out of memory, it fails in all.
 
-        Args:
-            batch: The piece of this process.
-            forward: Returns the output, tensors `[N, ...]` or collections of them, and the loss `[]`.
+        Shape:
+            - forward: returns the output, tensors `[N, ...]` or collections of them, and the loss `[]`.
         """
         peers = self._peers
         peers.present = batch.counts

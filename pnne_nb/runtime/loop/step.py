@@ -26,7 +26,7 @@ from pnne_nb.runtime.loop.loss_weighting import WeightsChangedError, counts_for_
 from pnne_nb.runtime.loop.oom_retry import OutOfMemoryRetry
 from pnne_nb.runtime.loop.step_ring import StepRing
 from pnne_nb.runtime.monitoring.probes import Observers
-from pnne_nb.runtime.monitoring.stage_times import Stages
+from pnne_nb.runtime.monitoring.resources import Stages
 from pnne_nb.runtime.objective.losses import require_classes, require_yes_and_no, target_for_loss
 from pnne_nb.runtime.objective.step_logs import averaged, read, scalar
 from pnne_nb.runtime.setup.recipe import Recipe
@@ -132,12 +132,6 @@ def drop_gradients(optimizer: torch.optim.Optimizer) -> None:
 class Stepper:
     """Makes optimizer steps, all or nothing.
 
-    Args:
-        active: Has the recipe.
-        modes: Keep the model's buffers.
-        randomness: The random numbers of a step.
-        observers: Watch some of the steps.
-
     Attributes:
         notices: What to tell about the steps beside their results; the loop takes it out.
         stages: Where the time goes; started before `make` is called.
@@ -161,11 +155,7 @@ class Stepper:
         self._of: Sequence[int] = ()
 
     def make(self, group: Sequence[Any], place: StepPlace) -> StepResult:
-        """Make one step; if memory is too small, repeat it with smaller pieces of the batches.
-
-        Args:
-            group: Raw batches whose gradients are added up.
-            place: Of the step in the training; for messages and observers.
+        """Make one step from raw batches, whose gradients are added up; if memory is too small, repeat it with smaller pieces.
 
         Raises:
             NotFiniteError: The loss or a gradient is NaN or infinite.
@@ -197,12 +187,7 @@ class Stepper:
         self._replay.undo()
 
     def _step(self, raws: Sequence[Any], of: Sequence[int]) -> StepResult:
-        """Forward, backward, update.
-
-        Args:
-            raws: Raw batches or pieces of them.
-            of: For each, the number of its batch, from 0.
-        """
+        """Forward, backward, update of raw batches or pieces of them; `of` has the number of each one's batch, from 0."""
         active, stages, number = self._active, self.stages, self._place.step
         self._of = of
         recipe = active.recipe
@@ -250,9 +235,7 @@ class Stepper:
     def _differentiate(
         self, raws: Sequence[Any], batches: Sequence[Batch], weights: Sequence[float]
     ) -> tuple[float, list[Any]]:
-        """Run the forward and backward passes, which accumulate the parameters' gradients.
-
-        The stage of the last backward pass is still open then.
+        """Run the forward and backward passes, which accumulate the parameters' gradients; the last stage is still open then.
 
         Returns:
             The loss of all processes, and the outputs of this one: tensors `[N, ...]`, or collections of them.

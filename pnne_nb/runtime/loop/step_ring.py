@@ -31,13 +31,7 @@ _LEAST: Final = 20
 
 
 class StepSnapshot(NamedTuple):
-    """The state of a training between two steps.
-
-    Attributes:
-        step: Steps that were done.
-        state: From `TrainingLoop.state_dict`, copied, on the CPU.
-        nbytes: Memory of its tensors.
-    """
+    """The state of a training after so many steps, copied to the CPU, and the memory of its tensors in bytes."""
 
     step: int
     state: dict[str, Any]
@@ -45,13 +39,7 @@ class StepSnapshot(NamedTuple):
 
 
 class KeptSteps(NamedTuple):
-    """The contents of a ring, for the ring of another process.
-
-    Attributes:
-        snapshots: Oldest first.
-        losses: Of steps that followed each other, by step.
-        needed: Bytes of a snapshot for which there was no room, or 0.
-    """
+    """The contents of a ring, for the ring of another process: snapshots, losses of consecutive steps, bytes that are `needed`."""
 
     snapshots: list[StepSnapshot]
     losses: list[tuple[int, float]]
@@ -113,12 +101,7 @@ class StepRing:
             self._resting = False
 
     def offer(self, step: int, take: Callable[[], Mapping[str, Any]]) -> None:
-        """Take a snapshot if one is due; called between two steps.
-
-        Args:
-            step: Steps done.
-            take: Returns the state of the training, which goes on to change.
-        """
+        """Take a snapshot after `step` steps if one is due; `take` returns the state of the training, which will change."""
         if self._resting:
             return
         self.forget_unless_at(step)

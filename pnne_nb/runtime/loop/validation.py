@@ -150,14 +150,10 @@ class Validation:
         self._under_way = self._found = None
 
     def _examples(self, judged: list[tuple[Batch, Any, float]]) -> float:
-        """Return the number of examples of a whole batch, in all processes."""
         return self._active.recipe.peers.sum([float(sum(batch.examples for batch, _, _ in judged if batch.counts))])[0]
 
     def _judged(self, raw: Any) -> list[tuple[Batch, Any, float]]:
-        """Return the batch, or its pieces if memory is too small, with outputs and losses.
-
-        In eval mode, the pieces of a batch say what it would have said.
-        """
+        """Return the batch, or its pieces if memory is too small, with outputs and losses; in eval mode, they say the same."""
         recipe = self._active.recipe
         size = as_batch(raw, wants_target=recipe.compares).examples
         while True:

@@ -284,8 +284,7 @@ class History(Mapping[str, NDArray[np.float64]]):
             ArgumentError: Another `over`.
         """
         choose(over, ("epochs", "steps"), "over")
-        # Imported late: pandas takes half a second, and most trainings never make a table.
-        import pandas as pd  # noqa: PLC0415  # slow to import: imported late
+        import pandas as pd  # noqa: PLC0415  # it takes half a second, and most trainings never make a table
 
         if over == "epochs":
             columns: dict[str, Any] = {"step": self.steps("train_loss")} if "train_loss" in self else {}
@@ -355,12 +354,7 @@ class History(Mapping[str, NDArray[np.float64]]):
         )
 
     def cut(self, step: int, epoch: int) -> None:
-        """Forget everything after a step to which the training has returned.
-
-        Args:
-            step: The last one that stays.
-            epoch: The epoch that is under way then: its end, and what was measured after `step`, come again.
-        """
+        """Forget everything after `step`, to which the training has returned; the rest of `epoch` comes again."""
         with self._lock:
             for series in self._series.values():
                 series.cut(step)

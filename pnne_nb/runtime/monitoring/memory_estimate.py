@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pnne_nb.process.byte_units import format_bytes
-from pnne_nb.runtime.data.batches import as_batch
+from pnne_nb.runtime.data.batches import as_batch, tensors_in
 from pnne_nb.runtime.data.sources import DatasetSource, TensorSource
 from pnne_nb.runtime.setup.devices import measured
 from pnne_nb.runtime.setup.recipe import Recipe
@@ -45,7 +45,6 @@ class MemoryNeeds(msgspec.Struct, frozen=True):
 
     @property
     def fits(self) -> bool:
-        """Whether the free memory is enough."""
         return self.more <= self.free
 
     def __str__(self) -> str:
@@ -64,7 +63,7 @@ def needs_of(recipe: Recipe) -> MemoryNeeds:
     return MemoryNeeds(
         parameters=_bytes([*model.parameters(), *model.buffers()]),
         gradients=trained,
-        optimizer=_bytes(_tensors(optimizer.state)) or _optimizer_state(optimizer, dict(memo), or_else=2 * trained),
+        optimizer=_bytes(tensors_in(optimizer.state)) or _optimizer_state(optimizer, dict(memo), or_else=2 * trained),
         activations=_activations(recipe, memo),
         free=measured(recipe.device).free,
     )
@@ -75,7 +74,7 @@ def shortage(recipe: Recipe) -> AnomalyFrame | None:
     source, free = recipe.train, measured(recipe.device).free
     if not isinstance(source, TensorSource | DatasetSource):
         return None
-    batch = _bytes(_tensors(source.first())) * _examples(source)
+    batch = _bytes(tensors_in(source.first())) * _examples(source)
     if 4 * _bytes(recipe.model.parameters()) + _ACTIVATIONS_AT_MOST * batch < free:
         return None
     needs = needs_of(recipe)
@@ -98,7 +97,6 @@ def without_memory(model: nn.Module) -> dict[int, Any]:
 
 
 def _optimizer_state(optimizer: torch.optim.Optimizer, memo: dict[int, Any], *, or_else: int) -> int:
-    """Return the optimizer state after a step, computed on the meta device if possible."""
     try:
         imagined = copy.deepcopy(optimizer, memo)
         for group in imagined.param_groups:
@@ -106,7 +104,7 @@ def _optimizer_state(optimizer: torch.optim.Optimizer, memo: dict[int, Any], *, 
                 parameter.grad = torch.empty_like(parameter, device="meta")
         # Of the class: a scheduler puts a function of the original in the place of its method.
         type(imagined).step(imagined)
-        return _bytes(_tensors(imagined.state))
+        return _bytes(tensors_in(imagined.state))
     except Exception:  # noqa: BLE001  one that reads numbers out of its tensors cannot be imagined
         return or_else
 
@@ -119,12 +117,12 @@ def _activations(recipe: Recipe, memo: dict[int, Any]) -> int | None:
     batch = as_batch(raw, wants_target=recipe.compares)
     try:
         imagined = copy.deepcopy(recipe.model, memo).train()
-        kept = _Kept([*imagined.parameters(), *imagined.buffers(), *_tensors(raw)])
+        kept = _Kept([*imagined.parameters(), *imagined.buffers(), *tensors_in(raw)])
         with torch.autograd.graph.saved_tensors_hooks(kept.take, lambda tensor: tensor), torch.enable_grad():
             imagined(*batch.inputs, **batch.named)
     except Exception:  # noqa: BLE001  a model may do anything with its input; that it needs numbers is no fault
         return None
-    return _bytes(_tensors(raw)) + (kept.bytes if recipe.precision.is_full else kept.bytes // 2)
+    return _bytes(tensors_in(raw)) + (kept.bytes if recipe.precision.is_full else kept.bytes // 2)
 
 
 def _examples(source: TensorSource | DatasetSource) -> int:
@@ -140,22 +138,18 @@ class _Kept:
 
     def __init__(self, there: list[Tensor]) -> None:
         self.bytes = 0
-        self._seen = {_storage(tensor)._cdata for tensor in there}
+        self._seen = {tensor.untyped_storage()._cdata for tensor in there}
         self._alive = list(there)
 
     def take(self, tensor: Tensor) -> Tensor:
         """Called for each tensor that is kept; views of one memory count once."""
-        storage = _storage(tensor)
+        storage = tensor.untyped_storage()
         if storage._cdata not in self._seen:
             self._seen.add(storage._cdata)
             # While it lives, no other gets its address.
             self._alive.append(tensor)
             self.bytes += storage.nbytes()
         return tensor
-
-
-def _storage(tensor: Tensor) -> torch.UntypedStorage:
-    return tensor.untyped_storage()
 
 
 def imagined_batch(value: Any, examples: int) -> Any:
@@ -171,18 +165,6 @@ def imagined_batch(value: Any, examples: int) -> Any:
             return tuple(imagined_batch(item, examples) for item in value)
         case _:
             return value
-
-
-def _tensors(value: Any) -> list[Tensor]:
-    match value:
-        case Tensor():
-            return [value]
-        case Mapping():
-            return [tensor for item in value.values() for tensor in _tensors(item)]
-        case tuple() | list():
-            return [tensor for item in value for tensor in _tensors(item)]
-        case _:
-            return []
 
 
 def _bytes(tensors: Iterable[Tensor]) -> int:

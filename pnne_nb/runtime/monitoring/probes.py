@@ -22,15 +22,12 @@ _UNWATCHED: AbstractContextManager[None] = nullcontext()
 
 @final
 class Observers:
-    """The probes of one training.
+    """The probes of one training, whose frames `publish` takes.
 
     Each probe keeps within its own budget, and all of them together within the largest budget: two observers of one
     training cost no more than one. Probes that had to wait run in the same step as the others that are due by then.
 
     Probes are added and removed from any thread; everything else happens in the training thread.
-
-    Args:
-        publish: Takes the frames of the probes.
 
     Attributes:
         publish: The argument, for frames that come from another process.
@@ -52,7 +49,6 @@ class Observers:
 
     @property
     def entries(self) -> tuple[tuple[Probe, Cadence], ...]:
-        """The probes and their cadences."""
         return self._probes
 
     def add(self, probe: Probe, cadence: Cadence) -> Callable[[], None]:

@@ -20,12 +20,7 @@ _STANDS: Final = 0.05
 
 @final
 class Progress:
-    """Measures the speed of a training.
-
-    Args:
-        batches: Batches in an epoch, or None.
-        accumulate: Batches in an optimizer step.
-    """
+    """Measures the speed of a training with so many batches in an epoch, or None, and `accumulate` of them in a step."""
 
     def __init__(self, batches: int | None, accumulate: int) -> None:
         self._batches = batches
@@ -64,13 +59,7 @@ class Progress:
 
 @final
 class ProgressBar:
-    """Rewrites one line of text, and leaves the last one.
-
-    Args:
-        stream: Where to.
-        progress: Gives how far the training is.
-        loss: Gives the latest loss, once there has been a step.
-    """
+    """Rewrites one line of text on `stream`, and leaves the last one; shows the latest loss once there has been a step."""
 
     def __init__(self, stream: TextIO, progress: Callable[[], ProgressFrame], loss: Callable[[], float]) -> None:
         self._line = ProgressLine(stream)

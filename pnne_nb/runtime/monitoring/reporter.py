@@ -1,21 +1,24 @@
-"""Reports what a training does to its history, its channel and its listeners."""
+"""Reports what a training does to its history, its channel and its listeners, which are callbacks by event."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import final
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeAlias, final
 
 from torch import nn
 
+from pnne_nb.errors import TrainingError, near, shown
+from pnne_nb.process.subscribers import Subscribers
 from pnne_nb.runtime.faults.divergence import Trends
 from pnne_nb.runtime.faults.fault_location import node_of
-from pnne_nb.runtime.monitoring.events import Listeners
 from pnne_nb.runtime.monitoring.history import History
 from pnne_nb.telemetry.channel import Channel
 from pnne_nb.telemetry.frames import (
     AnomalyFrame,
     CheckpointFrame,
     EpochFrame,
+    EpochStartFrame,
     Frame,
     MemoryFrame,
     StateFrame,
@@ -24,16 +27,79 @@ from pnne_nb.telemetry.frames import (
     TrainingState,
 )
 
+Told: TypeAlias = StepFrame | EpochStartFrame | EpochFrame | StateFrame | AnomalyFrame | CheckpointFrame
+
+_TOPIC_OF: dict[type[Told], str] = {
+    StepFrame: "step",
+    EpochStartFrame: "epoch_start",
+    EpochFrame: "epoch",
+    StateFrame: "state",
+    AnomalyFrame: "anomaly",
+    CheckpointFrame: "checkpoint",
+}
+
+
+@final
+class Listeners:
+    """Callbacks by topic, called with the frame in the thread of the event.
+
+    Each call of a function runs in the block that `calling` makes for its name.
+    """
+
+    def __init__(self) -> None:
+        self._entries = Subscribers[tuple[str, Callable[[Any], object]]]()
+        self._waited_for = Subscribers[str]()
+        self.calling: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext()
+
+    def add(self, topic: object, function: Callable[[Any], object], *, waits: bool = True) -> Callable[[], None]:
+        """Call `function` with the frame of each event of `topic`; returns the function that ends this.
+
+        A training in another process waits for the function if it is asked to (`waits`).
+
+        Raises:
+            TrainingError: There is no such topic, or nothing to call.
+        """
+        topics = _TOPIC_OF.values()
+        if not isinstance(topic, str) or topic not in topics:
+            raise TrainingError(
+                f"There is no event {shown(topic)}; there are {', '.join(map(repr, topics))}.{near(topic, topics)}"
+            )
+        if not callable(function):
+            raise TrainingError(f"What is called at each {topic} must be a function, not {shown(function)}.")
+        removals = [self._entries.add((topic, function))]
+        if waits:
+            removals.append(self._waited_for.add(topic))
+
+        def remove() -> None:
+            for each in removals:
+                each()
+
+        return remove
+
+    @property
+    def waited_for(self) -> list[str]:
+        """The topics whose callbacks make a training in another process wait."""
+        return sorted(set(self._waited_for))
+
+    def tell(self, frame: Told) -> None:
+        """Call the functions for this kind of frame, in the order in which they were added."""
+        if not self._entries:
+            return
+        topic = _TOPIC_OF[type(frame)]
+        for wanted, function in self._entries:
+            if wanted == topic:
+                name = getattr(function, "__qualname__", type(function).__name__)
+                try:
+                    with self.calling(f"{name}, which on({topic!r}, ...) has registered"):
+                        function(frame)
+                except Exception as error:
+                    error.add_note(f"In {name}, which on({topic!r}, ...) has registered.")
+                    raise
+
 
 @final
 class Reports:
-    """Passes the events of a training to its history, channel and listeners.
-
-    Attributes:
-        history: What was measured.
-        channel: Every frame that watchers want, bounded.
-        listeners: Functions to be called.
-    """
+    """Passes the events of a training to its history, channel and listeners."""
 
     def __init__(self) -> None:
         self.history = History()

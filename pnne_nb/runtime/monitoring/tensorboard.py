@@ -14,21 +14,17 @@ _QUEUE = 1000
 
 
 def write_scalars(directory: Path, scalars: Iterable[tuple[str, int, float]]) -> Path:
-    """Write one event file, whose curves replace those of earlier files in the directory.
+    """Write one event file, whose curves replace those of earlier files in the directory, and return its path.
 
     Args:
         directory: Made if it is not there; a file in it is never overwritten.
         scalars: Tag, step and value of each; all of them get the time of now.
 
-    Returns:
-        The file.
-
     Raises:
         TrainingError: TensorBoard is not installed.
     """
     try:
-        # Imported late: it is an extra, and takes a second.
-        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415  # an extra, imported late
+        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415  # an extra that takes a second to import
     except ImportError as error:
         raise TrainingError(
             "Event files are written by TensorBoard, which is not installed: pip install 'pnne_nb[tensorboard]'. "

@@ -30,11 +30,9 @@ class Goal(msgspec.Struct, frozen=True):
         return self.name or ("val_loss" if validates else "train_loss")
 
     def cost(self, metrics: Mapping[str, float], *, validates: bool) -> float | None:
-        """Return the number to minimise from the numbers of an epoch; None if it is not among them.
+        """Return the number to minimise from the numbers of an epoch, or of a validation within it; None if it may still come.
 
-        Args:
-            metrics: By name; in the middle of an epoch, of a validation alone.
-            validates: Whether there is validation data.
+        `validates` says whether there is validation data.
 
         Raises:
             TrainingError: There is no such number.

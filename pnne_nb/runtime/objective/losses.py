@@ -46,9 +46,6 @@ def loss_for(output: Any, target: Any) -> LossChoice:
         output: Of the model for one example (``[1, ...]``); None if unknown.
         target: Of several examples.
 
-    Returns:
-        ``CrossEntropyLoss`` for classes, ``BCEWithLogitsLoss`` for yes and no, ``MSELoss`` for quantities.
-
     Raises:
         TargetError: None of them can compare the two, or two of them could and the choice would mislead.
     """
@@ -82,7 +79,6 @@ def loss_for(output: Any, target: Any) -> LossChoice:
 
 
 def _for_one_output(output: Tensor, target: Tensor) -> LossChoice:
-    """Choose the loss for integer targets and a model with one output `[1, ...]` per example."""
     if target.shape[1:].numel() != 1:
         raise TargetError(
             f"The model has one output, and the targets are whole numbers of shape {_batch(target)}: give the last layer "
@@ -158,7 +154,6 @@ def _sizes(tensor: Tensor) -> list[int]:
 
 
 def _whole_numbers_like_outputs(target: Tensor) -> str:
-    """Return a message about one integer per output, which CrossEntropyLoss takes only as floats."""
     rows = target.flatten(1)
     if bool(((rows == 0) | (rows == 1)).all()):
         one_hot = bool((rows.sum(1) == 1).all())
@@ -172,7 +167,6 @@ def _whole_numbers_like_outputs(target: Tensor) -> str:
 
 
 def _unlike(output: Tensor, target: Tensor) -> str:
-    """Return a message about floats of another shape than the output."""
     shapes = f"The model's output has shape {_batch(output)}, the targets are floats of shape {_batch(target)}"
     if output[0].numel() == target[0].numel():
         sizes = ", ".join(map(str, (-1, *output.shape[1:])))
@@ -196,14 +190,10 @@ def _batch(tensor: Tensor) -> str:
 
 
 def require_classes(loss: Any, output: Any) -> None:
-    """Raise an error if a loss of classes has a single output, over which it is always 0.
-
-    Args:
-        loss: Any loss; only torch's CrossEntropyLoss is looked at.
-        output: Of the model, for a batch.
+    """Raise an error if torch's CrossEntropyLoss gets a single output for each example, over which it is always 0.
 
     Raises:
-        TargetError: There is one output for each example.
+        TargetError: It does.
     """
     if not isinstance(loss, nn.CrossEntropyLoss) or not isinstance(output, Tensor):
         return

@@ -62,11 +62,7 @@ def names_of(metrics: Mapping[str, Metric]) -> list[str] | None:
 
 
 def _require_comparing(name: str, metric: Metric) -> None:
-    """Raise an error if a metric needs more than an output and a target.
-
-    Raises:
-        TrainingError: Its ``update`` takes more, or less.
-    """
+    """Raise an error if a metric's ``update`` takes more, or less, than an output and a target."""
     try:
         signature = inspect.signature(metric.update)
     except (TypeError, ValueError):
@@ -140,8 +136,7 @@ def _own(metric: Metric, device: torch.device) -> Metric:
 
 
 def _from_torchmetrics(name: str, options: Mapping[str, Any], device: torch.device) -> Metric:
-    # Imported late on purpose: it takes two seconds, and most trainings do without.
-    import torchmetrics  # noqa: PLC0415  # takes two seconds to import
+    import torchmetrics  # noqa: PLC0415  # it takes two seconds to import, and most trainings do without
 
     classes = sorted(entry for entry in torchmetrics.__all__ if entry[0].isupper())
     known = [*dict.fromkeys(NAMES.values()), *classes]

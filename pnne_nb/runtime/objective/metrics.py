@@ -49,23 +49,8 @@ class Stateful(Protocol):
 PerBatch: TypeAlias = Callable[[Any, Any], Tensor]
 
 
-def accuracy(output: Tensor, target: Tensor) -> Tensor:
-    """Return the share of right predictions.
-
-    Shape:
-        - target: `[N]` or `[N, ...]`, numbers of classes; or as output, probabilities of C > 1 classes, or yes (1) and no (0).
-        - output: `[N, C, ...]`, scores of C > 1 classes, or `[N, ..., C]` if that is where the shapes agree; with yes and
-          no, logits of the target's shape or `[N, 1, ...]`, above 0 for yes.
-        - Returns: `[]`.
-
-    Raises:
-        TrainingError: The shapes do not go together.
-    """
-    return _hits(output, target).mean(dtype=torch.float32)
-
-
 def _hits(output: Tensor, target: Tensor) -> Tensor:
-    """Return which predictions are right as booleans `[N, ...]`; see `accuracy` for the shapes of the arguments."""
+    """Return which predictions are right as booleans `[N, ...]`; see `Accuracy` for the shapes of the arguments."""
     # By far the most frequent form; `len` of a tensor is Python, and takes as long as all the rest of this line.
     rows = output.dim() == 2 and target.dim() == 1 and not target.is_floating_point()
     if rows and output.shape[0] == target.shape[0] and output.shape[1] > 1:
@@ -75,7 +60,7 @@ def _hits(output: Tensor, target: Tensor) -> Tensor:
 
 
 def chosen_classes(output: Any, target: Any) -> tuple[Tensor, Tensor] | None:
-    """Return the classes that `output` chooses and those that `target` says, of equal shape, as `accuracy` reads them.
+    """Return the classes that `output` chooses and those that `target` says, of equal shape, as `Accuracy` reads them.
 
     None if the target holds quantities, or one of them is no tensor.
 
@@ -107,7 +92,6 @@ def _compared(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _class_dimension(output: Tensor, target: Tensor) -> int:
-    """Return the dimension in which `output` has the scores of the classes."""
     dim = 1 if output.dim() > 1 and output.shape[:1] + output.shape[2:] == target.shape else -1
     if dim == -1 and output.shape[:-1] != target.shape:
         raise TrainingError(
@@ -143,8 +127,7 @@ def mean_squared_error(output: Tensor, target: Tensor) -> Tensor:
 class Averaged:
     """The mean over examples of a function of a batch, summed on the device without waiting for it.
 
-    Args:
-        function: Takes output and target, `[N, ...]` each, and returns their mean `[]`.
+    The function takes output and target, `[N, ...]` each, and returns their mean `[]`.
     """
 
     def __init__(self, function: PerBatch) -> None:
@@ -163,15 +146,12 @@ class Averaged:
         return float(self._sum) / self._examples if self._examples else float("nan")
 
     def reset(self) -> None:
-        """Forget every batch."""
         self._sum, self._examples = 0.0, 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the sums so far."""
         return {"sum": self._sum, "examples": self._examples}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the result of `state_dict`."""
         self._sum, self._examples = state["sum"], state["examples"]
 
 
@@ -191,10 +171,15 @@ def load_metric(metric: Metric, state: dict[str, Any] | None) -> None:
 
 @final
 class Accuracy:
-    """The share of right predictions, see `accuracy`: counted on the device without waiting for it.
+    """The share of right predictions, counted on the device without waiting for it.
 
     Of targets that are measurements, not classes, and of outputs that are no tensor, it says nothing; the first batch
     decides.
+
+    Shape:
+        - target: `[N]` or `[N, ...]`, numbers of classes; or as output, probabilities of C > 1 classes, or yes (1) and no (0).
+        - output: `[N, C, ...]`, scores of C > 1 classes, or `[N, ..., C]` if that is where the shapes agree; with yes and
+          no, logits of the target's shape or `[N, 1, ...]`, above 0 for yes.
     """
 
     def __init__(self) -> None:
@@ -208,7 +193,11 @@ class Accuracy:
         return not self._measurements
 
     def update(self, output: Any, target: Any) -> None:
-        """Take one batch into account; for the shapes see `accuracy`."""
+        """Take one batch into account.
+
+        Raises:
+            TrainingError: The shapes do not go together.
+        """
         if not self._seen and not _are_comparable(output, target):
             self._measurements = 1
         if not self._measurements:
@@ -223,15 +212,12 @@ class Accuracy:
         return float(self._hits) / self._seen if self._seen else float("nan")
 
     def reset(self) -> None:
-        """Forget every batch."""
         self._hits, self._seen, self._measurements = 0, 0, 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the counts so far."""
         return {"hits": int(self._hits), "seen": self._seen, "measurements": self._measurements}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the result of `state_dict`."""
         self._hits, self._seen, self._measurements = state["hits"], state["seen"], state["measurements"]
 
 
@@ -285,7 +271,6 @@ def reset(metrics: Mapping[str, Metric]) -> None:
 
 @contextmanager
 def _named(name: str, doing: str) -> Iterator[None]:
-    """Add a note with the metric's name to an error in this block."""
     try:
         yield
     except Exception as error:

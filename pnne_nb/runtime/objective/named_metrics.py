@@ -46,7 +46,7 @@ class NamedMetric:
         counting: What counts; the first batch decides.
     """
 
-    def __init__(self, choice: str, label: str, pick: Callable[[Any, Any], tuple[Any, Any]] | None = None) -> None:
+    def __init__(self, choice: str, label: str, pick: Callable[[Any, Any], tuple[Any, ...]] | None = None) -> None:
         self._choice = NAMES[choice]
         self._label = label
         self._pick = pick
@@ -78,13 +78,11 @@ class NamedMetric:
         return None if value is None else float(value)
 
     def reset(self) -> None:
-        """Forget every batch."""
         self._saved = None
         if self.counting is not None:
             self.counting.reset()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state so far."""
         return dict(self._saved or {}) if self.counting is None else saved_metric(self.counting) or {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -107,19 +105,15 @@ class Perplexity:
         self._mean.update(output.reshape(-1, output.shape[-1]), target.reshape(-1))
 
     def compute(self) -> float:
-        """Return the value over all predictions since the last reset."""
         return math.exp(self._mean.compute())
 
     def reset(self) -> None:
-        """Forget every batch."""
         self._mean.reset()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the sums so far."""
         return self._mean.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the result of `state_dict`."""
         self._mean.load_state_dict(state)
 
 
@@ -132,8 +126,7 @@ def _counting(choice: str, predicted: Tensor, expected: Tensor) -> Metric:
             return Accuracy()
         case "perplexity":
             return Perplexity()
-    # Imported late on purpose: it takes two seconds, and most trainings do without.
-    import torchmetrics  # noqa: PLC0415  # takes two seconds to import
+    import torchmetrics  # noqa: PLC0415  # it takes two seconds to import, and most trainings do without
 
     if choice == "r2":
         made: Any = torchmetrics.R2Score()

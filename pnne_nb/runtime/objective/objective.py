@@ -12,12 +12,9 @@ class Objective:
     """Computes the inputs of losses or metrics from the model's output and the batch's targets.
 
     Args:
-        module: Computes it.
+        module: The nodes between them.
         picks: Of each of its arguments, whether it is an output (0) or a target (1), and which.
         outputs: How many outputs the model has; one alone is no tuple.
-
-    Attributes:
-        module: The nodes between them.
     """
 
     def __init__(self, module: nn.Module, picks: tuple[tuple[int, int], ...], outputs: int) -> None:
@@ -39,12 +36,7 @@ class Objective:
 
 @final
 class WeighedLoss:
-    """The weighted sum of the losses of a training graph.
-
-    Args:
-        objective: Computes the losses.
-        weights: One for each.
-    """
+    """The weighted sum of the losses of a training graph; there is one weight for each."""
 
     def __init__(self, objective: Objective, weights: list[float]) -> None:
         self._objective = objective
@@ -63,16 +55,3 @@ class WeighedLoss:
             term if weight == 1.0 else term * weight for term, weight in zip(terms, self._weights, strict=True)
         )
         return total
-
-
-@final
-class Pair:
-    """The prediction and the target of a metric of a training graph."""
-
-    def __init__(self, objective: Objective) -> None:
-        self._objective = objective
-
-    def __call__(self, output: Any, target: Any) -> tuple[Any, Any]:
-        """Return both, `[N, ...]`; for the shapes of the arguments see `Objective`."""
-        predicted, expected = self._objective(output, target)
-        return predicted, expected

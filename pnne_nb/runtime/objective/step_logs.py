@@ -45,15 +45,12 @@ class Alone:
     present = True
 
     def sum(self, values: Sequence[float]) -> list[float]:
-        """Return the values themselves."""
         return list(values)
 
     def total(self, value: float) -> float:
-        """Return the value itself."""
         return value
 
     def any(self, fact: bool) -> bool:
-        """Return the fact itself."""
         return fact
 
 
@@ -87,14 +84,10 @@ class Logged(msgspec.Struct, frozen=True):
 
 
 def read(returned: Any, who: str) -> tuple[Logged | None, Tensor]:
-    """Read a step's result for a batch: the loss, or a mapping with the loss under ``"loss"``.
+    """Read what a step function or a model (`who`) has returned for a batch: the loss, or a mapping with it under ``"loss"``.
 
     Of a mapping, ``"output"`` and ``"target"`` are what the metrics compare, and every other entry that is one number
     is recorded under its name. The rest is left alone: some models return a good deal more.
-
-    Args:
-        returned: By a step function, or a model.
-        who: Which of them, as the beginning of a sentence.
 
     Raises:
         TrainingError: There is no loss, it is not one number, or a name is one that the history has already.

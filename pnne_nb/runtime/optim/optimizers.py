@@ -102,16 +102,10 @@ def set_options(
 def changed_options(
     optimizer: torch.optim.Optimizer, schedule: Schedule | None, before: Asked, now: Asked
 ) -> list[dict[str, Any]]:
-    """Return the options that the new choice changes in each parameter group; options set by hand stay.
+    """Return the options that differ between two choices of an optimizer, for each of its groups; options set by hand stay.
 
     A schedule begins with the learning rate that is asked for: where there is one, the present rate changes in
     proportion.
-
-    Args:
-        optimizer: Under way.
-        schedule: Of its learning rates, or None.
-        before: Its name and options, and its parameter groups.
-        now: Likewise.
 
     Raises:
         TrainingError: It is another optimizer, or the groups are others.
@@ -160,11 +154,6 @@ def _require_finite(options: Options) -> None:
 
 
 def _require_options(optimizer: torch.optim.Optimizer, options: Options) -> None:
-    """Raise an error if the constructor of an optimizer of torch would refuse the options.
-
-    Raises:
-        TrainingError: An option is unknown, or has a value that cannot be.
-    """
     made_by = type(optimizer)
     if made_by not in OPTIMIZERS.values():
         return
@@ -175,11 +164,7 @@ def _require_options(optimizer: torch.optim.Optimizer, options: Options) -> None
 
 
 def _require_lasting(schedule: Schedule, number: int, options: Options) -> None:
-    """Raise an error if the next step of `schedule` would overwrite the options, as copies of it show.
-
-    Raises:
-        TrainingError: Whatever is set, it comes to the same.
-    """
+    """Raise an error if the next step of `schedule` would overwrite the options, as copies of it show."""
     before, moved = schedule.scheduler.optimizer.param_groups[number], []
     for given in ({}, options):
         try:

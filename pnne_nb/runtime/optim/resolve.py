@@ -47,7 +47,7 @@ def build(kind: str, known: Mapping[str, type], name: str | type, options: Optio
     Args:
         kind: What it is, for messages.
         known: Classes by name.
-        name: Of one of them, or another one.
+        name: Of one of them, or another class.
         options: Arguments by name.
         arguments: What comes before them.
 
@@ -71,20 +71,19 @@ def _meant(name: object, known: Mapping[str, type]) -> str:
 
 def call(kind: str, name: str, made_by: type, arguments: tuple[Any, ...], options: Options) -> Any:
     """Construct an object by `made_by`; for arguments and errors, see `build`."""
-    parameters = list(inspect.signature(made_by).parameters)
+    parameters = inspect.signature(made_by).parameters
+    # The first ones are given here: the parameters of the model, or the optimizer.
+    taken = list(parameters)[len(arguments) :]
     for option in options:
         if option not in parameters:
-            # The first ones are given here: the parameters of the model, or the optimizer.
-            taken = parameters[len(arguments) :]
             known = _OPTIONS.get(option)
             meant = f" Write {known}." if known in taken else near(option, taken)
             raise TrainingError(f"{name} has no argument {option!r}; it has {', '.join(taken) or 'none'}.{meant}")
     lacking = [
         option
-        for option, parameter in list(inspect.signature(made_by).parameters.items())[len(arguments) :]
-        if parameter.default is parameter.empty
-        and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
-        and option not in options
+        for option in taken
+        if (one := parameters[option]).default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD
+        if option not in options
     ]
     if lacking:
         needed = ", ".join(f'"{option}": ...' for option in lacking)

@@ -31,22 +31,13 @@ SCHEDULERS: dict[str, type] = classes(
 
 
 class Schedule(msgspec.Struct, frozen=True):
-    """A scheduler and when it moves.
-
-    Attributes:
-        scheduler: Torch's scheduler.
-        every: Whether it moves after each optimizer step or after each epoch.
-    """
+    """A scheduler, and whether it moves after each optimizer step or after each epoch."""
 
     scheduler: LRScheduler
     every: Interval
 
     def advance(self, every: Interval, loss: float | None) -> None:
-        """Step the scheduler, if it is due.
-
-        Args:
-            every: What has ended.
-            loss: What a plateau is one of; None if it was not measured.
+        """Step the scheduler if it moves after what has ended; a plateau is one of the `loss`, None if that was not measured.
 
         Raises:
             TrainingError: The scheduler has come to its end.
@@ -162,13 +153,7 @@ def _scheduler(
 
 
 def rescale(schedule: Schedule | None, group: int, factor: float) -> None:
-    """Let a schedule continue from a learning rate that was set by hand.
-
-    Args:
-        schedule: May count from the rate that it began with, or from the greatest.
-        group: Number of the optimizer's parameter group.
-        factor: New rate by old.
-    """
+    """Let a schedule go on from a learning rate of a parameter group that was set by hand to `factor` times the old one."""
     if schedule is None:
         return
     options = schedule.scheduler.optimizer.param_groups[group]

@@ -75,7 +75,6 @@ def to_script(engine: TrainingEngine, path: str | Path | None = None) -> str:
 
 
 def _require_plain(engine: TrainingEngine, config: Config, recipe: Recipe) -> None:
-    """Raise an error if the script would behave differently from the engine."""
     refused = {
         "step_function": (config.step_function is not None, "give a loss instead"),
         "stateful": (bool(config.stateful), "make an engine without it"),
@@ -121,17 +120,17 @@ def _document(model: nn.Module) -> NodeGraph:
 
 def _tensors(recipe: Recipe, source: BatchSource, name: str) -> dict[str, Tensor]:
     """Return the arrays of a source in the form for the loss, by their names in the data file."""
-    match source:
-        case TensorSource(tensors=parts):
+    reader: object = source
+    if isinstance(source, DatasetSource) and source.template.collate_fn is default_collate:
+        reader = source if source.template.drop_last else source.template.dataset
+    match reader:
+        case TensorSource(tensors=parts) | TensorDataset(tensors=parts) | Rows(parts=parts):
             found = parts
-        case DatasetSource(template=given) if given.collate_fn is default_collate and not given.drop_last:
-            match given.dataset:
-                case TensorDataset(tensors=parts) | Rows(parts=parts):
-                    found = parts
-                case other:
-                    raise _foreign(name, type(other).__name__)
-        case other:
-            raise _foreign(name, type(other).__name__)
+        case _:
+            raise TrainingError(
+                f"{name}_data is read by {type(reader).__name__}, whose code a script cannot hold: give the examples as "
+                "arrays, such as (X, y)."
+            )
     if len(found) < 2:  # an input and a target
         raise TrainingError(f"{name}_data has no target, which the loss compares with.")
     found = (*found[:-1], _target(recipe, found))
@@ -150,14 +149,7 @@ def _target(recipe: Recipe, tensors: Sequence[Tensor]) -> Tensor:
     return target.to(taken.dtype).reshape(-1, *taken.shape[1:])
 
 
-def _foreign(name: str, kind: str) -> TrainingError:
-    return TrainingError(
-        f"{name}_data is read by {kind}, whose code a script cannot hold: give the examples as arrays, such as (X, y)."
-    )
-
-
 def _weights(engine: TrainingEngine, recipe: Recipe) -> dict[str, Tensor]:
-    """Return the initial weights of the training."""
     if engine.progress.step:
         raise TrainingError(
             "The model was given as a module, and the weights that it began with are gone: write the script before the "
@@ -232,14 +224,9 @@ def _script(engine: TrainingEngine, config: Config, recipe: Recipe, source: str,
 
 
 def _made(what: str, choice: Any, module: str, first: str, custom: dict[str, object]) -> str:
-    """Return the expression that makes a loss, optimizer or scheduler.
+    """Return the expression that makes a loss, optimizer or scheduler of torch's `module`, with `first` before the options.
 
-    Args:
-        what: It is, for messages.
-        choice: A name, a class or function, alone or with options.
-        module: Of torch, which has the names.
-        first: Arguments before the options.
-        custom: Takes what the person has defined, by name.
+    What the user has defined is put into `custom` by its name.
     """
     match choice:
         case (str() | type() as kind, Mapping() as options):
@@ -295,12 +282,12 @@ def _schedule(config: Config, recipe: Recipe, custom: dict[str, object]) -> tupl
     kind = type(recipe.schedule.scheduler).__name__
     options: dict[str, Any] = dict(choice[1]) if isinstance(choice, tuple) else {}
     scheduler: Any = recipe.schedule.scheduler
+    is_plateau = isinstance(scheduler, ReduceLROnPlateau)
     if kind == "OneCycleLR" and not callable(choice) and not {"epochs", "steps_per_epoch"} & options.keys():
         choice = (kind, {**options, "total_steps": scheduler.total_steps})
-    if isinstance(scheduler, ReduceLROnPlateau) and not callable(choice):
+    if is_plateau and not callable(choice):
         choice = (kind, {"mode": scheduler.mode, **options})
     text = _made("scheduler", choice, "torch.optim.lr_scheduler", "optimizer", custom)
-    is_plateau = isinstance(recipe.schedule.scheduler, ReduceLROnPlateau)
     if recipe.schedule.every == "step":
         return text, f"            scheduler.step({'loss' if is_plateau else ''})\n", ""
     if not is_plateau:
@@ -338,7 +325,6 @@ def _batch_size(source: BatchSource | None, config: Config) -> int:
 
 
 def _split(source: str) -> tuple[str, str]:
-    """Return the import statements at the head of a source, and the rest."""
     tree = ast.parse(source)
     ends = [each.end_lineno or 0 for each in tree.body if isinstance(each, ast.Import | ast.ImportFrom)]
     count = max(ends, default=0)

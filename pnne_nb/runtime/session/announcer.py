@@ -31,13 +31,6 @@ from pnne_nb.telemetry.frames import EpochStartFrame, MemoryFrame, ProgressFrame
 class Announcer:
     """Passes each event of a run to the reports and to the checkpoint schedule.
 
-    Args:
-        executor: Makes the steps.
-        reports: Take the news.
-        notices: Take what is to be told once.
-        checkpoints: Are written when they are due.
-        stepped: Called after each optimizer step that the control counts.
-
     Attributes:
         busy: Whether the training is telling, or saving, and in no step.
         last_epoch: Where the training ends.
@@ -66,7 +59,6 @@ class Announcer:
 
     @property
     def progress(self) -> ProgressFrame:
-        """How far training has come."""
         source = self._executor.source
         return self._progress.frame(source.epoch, self.last_epoch, source.position, source.steps)
 

@@ -30,14 +30,9 @@ def kinds_of(recipe: Recipe) -> dict[str, str | None]:
 def load(
     state: Mapping[str, Any], before: Mapping[str, Any], loop: TrainingLoop, history: History, config: Config
 ) -> None:
-    """Resume a training from a checkpoint.
+    """Resume a training from the `state` that a checkpoint holds; on an error, it gets back what it holds `before`.
 
-    Args:
-        state: What the checkpoint holds.
-        before: What the training holds now, which it gets back on an error.
-        loop: Of the training.
-        history: Likewise.
-        config: Likewise; options of the optimizer that are given in it now are set.
+    Options of the optimizer that the configuration sets now override those of the checkpoint.
 
     Raises:
         CheckpointError: The checkpoint belongs to another training.
@@ -58,29 +53,13 @@ def load(
 def differences(
     state: Mapping[str, Any], loop: TrainingLoop, config: Config, document: str | None
 ) -> list[AnomalyFrame]:
-    """Return notices for a training that resumes with other data or another graph than the checkpoint's.
-
-    Args:
-        state: What the checkpoint holds.
-        loop: Has its state.
-        config: Of the training.
-        document: Its graph as text, or None.
-    """
+    """Return notices for a training that resumes with other data, or another graph (as text), than the checkpoint's."""
     graph = None if document is None else _other_graph(state["graph"], document, loop.steps)
     return [found for found in (_other_order(state, loop, config), graph) if found is not None]
 
 
 def _require_same_kinds(state: Mapping[str, Any], recipe: Recipe, config: Config) -> None:
-    """Raise an error if the checkpoint has another optimizer or scheduler.
-
-    Args:
-        state: What the checkpoint holds.
-        recipe: Of the training.
-        config: Of the training.
-
-    Raises:
-        CheckpointError: One of them is of another kind.
-    """
+    """Raise an error if the checkpoint has another optimizer or scheduler."""
     kinds = state["kinds"]
     for what, kind in kinds_of(recipe).items():
         before, was, now = kinds.get(what), state["config"].get(what), getattr(config, what)
@@ -94,13 +73,7 @@ def _require_same_kinds(state: Mapping[str, Any], recipe: Recipe, config: Config
 
 
 def _set_changed_options(before: Mapping[str, Any], recipe: Recipe, config: Config) -> None:
-    """Set the optimizer's options of the new configuration; they override those of the checkpoint.
-
-    Args:
-        before: The configuration in the checkpoint.
-        recipe: Of the training; its optimizer has the state of the checkpoint.
-        config: Of the training.
-    """
+    """Set the optimizer's options of the new configuration; they override those of the checkpoint."""
     was, now = before.get("optimizer"), config.optimizer
     if was is None or not is_plain(now):
         return
@@ -110,7 +83,7 @@ def _set_changed_options(before: Mapping[str, Any], recipe: Recipe, config: Conf
 
 
 def _other_order(state: Mapping[str, Any], loop: TrainingLoop, config: Config) -> AnomalyFrame | None:
-    """Return notices about data in another order: in mid-epoch, examples would be repeated or left out."""
+    """Return a notice about data in another order: in mid-epoch, examples would be repeated or left out."""
     before = state["config"]
     changes = {name: (before.get(name), getattr(config, name)) for name in ("batch_size", "shuffle", "seed")}
     changes["batches in an epoch"] = state["batches"], loop.recipe.train.size
@@ -130,13 +103,7 @@ def _other_order(state: Mapping[str, Any], loop: TrainingLoop, config: Config) -
 
 
 def _other_graph(before: str | None, document: str, step: int) -> AnomalyFrame | None:
-    """Return notices about a graph whose weights fit but whose computation differs.
-
-    Args:
-        before: The graph in the checkpoint as text, or None.
-        document: The graph of the training as text.
-        step: The number of the last step.
-    """
+    """Return a notice about a graph, as text, whose weights fit but whose computation differs."""
     if before is None or before == document:
         return None
     was, now = (meaning(NodeGraph.from_json(text)) for text in (before, document))

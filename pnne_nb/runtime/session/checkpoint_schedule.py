@@ -18,20 +18,7 @@ from pnne_nb.telemetry.frames import CheckpointFrame
 
 @final
 class CheckpointSchedule:
-    """Writes the regular checkpoints, the best and the last one.
-
-    Args:
-        directory: Where they are kept, or None.
-        every: When one is due.
-        state_dict: Returns what a checkpoint holds.
-        executor: Makes the steps.
-        reports: Take the news of each checkpoint.
-        notices: Take what went wrong.
-
-    Attributes:
-        directory: The same.
-        every: The same.
-    """
+    """Writes the regular checkpoints, which are due at `every` interval, the best one and the last one into `directory`."""
 
     def __init__(
         self,
@@ -64,7 +51,6 @@ class CheckpointSchedule:
         self._saved = None
 
     def after_step(self, step: int) -> None:
-        """Write a checkpoint after an optimizer step, if one is due."""
         self._save_if_possible(due=self.every.after_step(step), improved=False)
 
     def after_epoch(self, epoch: int, *, improved: bool) -> None:

@@ -25,14 +25,7 @@ R = TypeVar("R")
 class Executor:
     """Yields the events of a run, and gives the state of the loop or of the processes that run the steps.
 
-    Args:
-        loop: Makes the steps unless processes do.
-        control: Of the training thread.
-        determinism: What each step of the loop runs under.
-        state_dict: Returns what a checkpoint holds.
-
     Attributes:
-        loop: The same.
         processes: Make the steps of the run under way in the place of the loop, or None.
         in_process: Whether the next run makes its steps in a process of its own.
     """
@@ -49,17 +42,14 @@ class Executor:
 
     @property
     def source(self) -> TrainingLoop | TrainingGroup | TrainingProcess:
-        """The loop or the processes that run the steps."""
         return self.loop if self.processes is None else self.processes
 
     @property
     def process(self) -> TrainingProcess | None:
-        """The training process of the current run, or None."""
         return self.processes if isinstance(self.processes, TrainingProcess) else None
 
     @property
     def group(self) -> TrainingGroup | None:
-        """The group of processes of the current run, or None."""
         return self.processes if isinstance(self.processes, TrainingGroup) else None
 
     @property
@@ -101,11 +91,9 @@ class Executor:
             self.in_process = process
 
     def stall_watch(self, announce: Callable[[AnomalyFrame], None], left: Callable[[], None]) -> StallWatch:
-        """Return a watchdog over the steps, which also ends a training that is stuck in its data.
+        """Return a watchdog over the steps, which announces stalls and ends a training that is stuck in its data.
 
-        Args:
-            announce: Takes the news of a stall.
-            left: Called when the training thread was left behind, to end the training in its place.
+        When the training thread was `left` behind, that function ends the training in its place.
         """
         control, loop = self._control, self.loop
         forced = ForcedStop(loop, lambda: control.trainer, lambda: control.stopping and self.processes is None, left)

@@ -28,12 +28,9 @@ def launched(session: Session, plan: LaunchPlan) -> TrainingGroup:
 
 
 def packed(session: Session, plan: LaunchPlan, *, listens: bool) -> Packed:
-    """Write everything that processes need to continue `session`.
+    """Write everything that processes need to continue `session`, which follows its edited graph first.
 
-    Args:
-        session: Follows its edited graph first.
-        plan: Which processes.
-        listens: Whether this machine is about to take part.
+    `listens` says whether this machine is about to take part.
 
     Raises:
         TrainingError: An argument cannot be, or something exists in this process only.

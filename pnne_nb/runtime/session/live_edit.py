@@ -22,7 +22,7 @@ from pnne_nb.runtime.loop.loop import TrainingLoop
 from pnne_nb.runtime.monitoring.history import EDITED
 from pnne_nb.runtime.optim.optimizers import parameter_groups
 from pnne_nb.runtime.setup.config import Config
-from pnne_nb.runtime.setup.device_map import placed_paths, settle
+from pnne_nb.runtime.setup.devices import placed_paths, settle
 from pnne_nb.runtime.setup.models import input_shapes
 from pnne_nb.runtime.setup.recipe import Recipe
 from pnne_nb.runtime.thread.rng import key_of, seeded_globals
@@ -41,17 +41,10 @@ SQUARES = ("exp_avg_sq", "max_exp_avg_sq", "exp_inf", "square_avg", "sum", "acc_
 def follow_model(
     graph: NodeGraph, loop: TrainingLoop, config: Config, recipe: Recipe, former: Former
 ) -> AnomalyFrame | None:
-    """Change the model in training to `graph`, and continue with `recipe`; an error changes nothing.
+    """Change the model in training to `graph`, its document, and continue with `recipe`; an error changes nothing.
 
     The model stays the same object, and so do its unchanged layers and parameters: optimizer state, hooks and
-    probes keep their references.
-
-    Args:
-        graph: The model's document.
-        loop: Stands between two steps.
-        config: Of the training.
-        recipe: The loop's own, or with other losses or metrics.
-        former: Paths that layers have in the model in training, where they were renamed or moved; see `former_path`.
+    probes keep their references. Layers that were renamed or moved have their `former` paths in it; see `former_path`.
 
     Returns:
         What happened, or None if the model computes what it did, under whatever names.
@@ -198,11 +191,7 @@ def _keep_tensors(old: nn.Module, new: nn.Module, former: Former) -> None:
 
 
 def _new_groups(optimizer: torch.optim.Optimizer, new: nn.Module, config: Config) -> list[list[torch.Tensor]]:
-    """Return the new parameters of each of the optimizer's groups.
-
-    Raises:
-        TrainingError: The groups cannot be told.
-    """
+    """Return the new parameters of each of the optimizer's groups; an error if the groups cannot be told."""
     if isinstance(optimizer, torch.optim.LBFGS):
         (group,) = optimizer.param_groups
         if list(map(id, parameter_groups(new, {}))) == list(map(id, group["params"])):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import NoneType
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import msgspec
 from msgspec.structs import replace
@@ -27,31 +28,41 @@ from pnne_nb.runtime.training_graph.split import category_of
 from pnne_nb.telemetry.frames import AnomalyFrame
 
 
-class LiveSource(Protocol):
-    """A document that a training follows when it is edited."""
+class LiveSource(ABC):
+    """A document that a training follows when it is edited; the `drawing` is None if only the model has a graph."""
+
+    drawing: Drawing | None = None
+
+    def __init__(self, graph: NodeGraph) -> None:
+        self._graph = graph
+        self._version = graph.version
+        self._note_meaning()
+
+    def _note_meaning(self) -> None:
+        self._seen, self._differs = self._graph.version, False
+        self._meaning = meaning(self._graph)
 
     @property
-    def drawing(self) -> Drawing | None:
-        """The training graph, or None if only the model has a graph."""
-
-    @property
+    @abstractmethod
     def document(self) -> str:
         """The model's graph as text, as the training last followed it, for checkpoints."""
 
     @property
     def changed(self) -> bool:
-        """Whether it was edited since the training last followed it."""
+        """Whether there was a commit since the training last followed it."""
+        return self._graph.version != self._version
 
     @property
     def edited(self) -> bool:
-        """Whether its content changed since the training last followed it; the layout does not count."""
+        """Whether its content changed since then, computed once per version; the layout does not count."""
+        version = self._graph.version
+        if version != self._seen:
+            self._seen, self._differs = version, meaning(self._graph) != self._meaning
+        return self._differs
 
+    @abstractmethod
     def follow(self, loop: TrainingLoop, config: Config) -> AnomalyFrame | None:
-        """Apply the document to the training; an error changes nothing.
-
-        Args:
-            loop: Stands between two steps.
-            config: Of the training.
+        """Apply the document to a training between two steps; an error changes nothing.
 
         Returns:
             What happened, or None if the model computes what it did.
@@ -74,86 +85,41 @@ def meaning(graph: NodeGraph) -> dict[str, tuple[dict[str, Any], dict[str, str]]
 
 
 @final
-class _Meaning:
-    """A document's content without its layout, and whether it has changed.
-
-    Args:
-        graph: The document.
-    """
+class EditedGraph(LiveSource):
+    """The graph that a model was compiled from."""
 
     def __init__(self, graph: NodeGraph) -> None:
-        self._graph = graph
-        self.follow()
-
-    def follow(self) -> None:
-        """Take the current content as the reference."""
-        self._seen, self._differs = self._graph.version, False
-        self._followed = meaning(self._graph)
+        super().__init__(graph)
+        self._document = graph.to_json()
 
     @property
-    def differs(self) -> bool:
-        """Whether the content differs from the reference; computed once per version."""
-        version = self._graph.version
-        if version != self._seen:
-            self._seen, self._differs = version, meaning(self._graph) != self._followed
-        return self._differs
-
-
-@final
-class EditedGraph:
-    """The graph of a model.
-
-    Args:
-        graph: The document that the model was compiled from.
-    """
-
-    drawing: Drawing | None = None
-
-    def __init__(self, graph: NodeGraph) -> None:
-        self.document = graph.to_json()
-        self._graph = graph
-        self._version = graph.version
-        self._meaning = _Meaning(graph)
-
-    @property
-    def changed(self) -> bool:
-        """Whether there was a commit since the model last followed."""
-        return self._graph.version != self._version
-
-    @property
-    def edited(self) -> bool:
-        """Whether the graph's content changed since then."""
-        return self._meaning.differs
+    def document(self) -> str:
+        return self._document
 
     def follow(self, loop: TrainingLoop, config: Config) -> AnomalyFrame | None:
         """Apply the graph to the model in training; see `LiveSource`."""
         version = self._graph.version
         former = former_paths(self._graph, loop.recipe.model)
         cut = follow_model(self._graph, loop, config, loop.recipe, former)
-        self._version, self.document = version, self._graph.to_json()
-        self._meaning.follow()
+        self._version, self._document = version, self._graph.to_json()
+        self._note_meaning()
         return cut
 
 
 @final
-class EditedTraining:
+class EditedTraining(LiveSource):
     """A training graph, in which the model, losses, metrics and the optimizer's settings may be edited.
 
-    Args:
-        graph: The document.
-        variables: What its Dataset nodes find by name.
-        drawn: What the graph said when the engine was made.
+    Its Dataset nodes find the `variables`; it was `drawn` so when the engine was made.
     """
 
     def __init__(self, graph: NodeGraph, variables: Mapping[str, Any], drawn: DrawnTraining) -> None:
-        self.drawing: Drawing | None = Drawing.of(graph, variables)
-        self._graph = graph
+        super().__init__(graph)
+        self.drawing = Drawing.of(graph, variables)
         self._variables = variables
         self._drawn = drawn
-        self._version = graph.version
         self._fixed = _fixed(graph)
         self._mark = mark(graph)
-        self._meaning = _Meaning(graph)
 
     @classmethod
     def read(
@@ -186,18 +152,7 @@ class EditedTraining:
         return cls(graph, variables, drawn), drawn.arguments()
 
     @property
-    def changed(self) -> bool:
-        """Whether there was a commit since the training last followed."""
-        return self._graph.version != self._version
-
-    @property
-    def edited(self) -> bool:
-        """Whether the graph's content changed since then."""
-        return self._meaning.differs
-
-    @property
     def document(self) -> str:
-        """The graph of the model as text."""
         return self._drawn.model.to_json()
 
     def follow(self, loop: TrainingLoop, config: Config) -> AnomalyFrame | None:
@@ -225,7 +180,7 @@ class EditedTraining:
             set_group_options(recipe.optimizer, recipe.schedule, number, changes)
         self._version, self._drawn, self.drawing = version, drawn, Drawing.of(self._graph, self._variables)
         self._mark = mark(self._graph)
-        self._meaning.follow()
+        self._note_meaning()
         return cut
 
     def _former(self, block: str) -> Former:

@@ -31,12 +31,7 @@ _LESS_MEMORY = (
 class Notices:
     """Finds problems that deserve a notice, and announces each kind once.
 
-    Args:
-        executor: Makes the steps.
-        reports: Take the notices.
-
-    Attributes:
-        goal_compared: Whether what a step measures was compared with the goal in this run, or need not be.
+    What a step measures is compared with the goal once in a run; `goal_compared` says that it was, or need not be.
     """
 
     def __init__(self, executor: Executor, reports: Reports) -> None:
@@ -113,12 +108,9 @@ class Notices:
             self.once("monitor-unknown", str(error), hint)
 
     def of_failure(self, error: BaseException, told: str, *, in_step: bool) -> None:
-        """Announce why the training failed, if the error alone does not say what to do.
+        """Announce why the training failed, if the error alone, `told` in brief, does not say what to do.
 
-        Args:
-            error: The failure.
-            told: The same in brief.
-            in_step: Whether a step was under way, or its data on the way.
+        A failure `in_step` came while a step was under way, or its data on the way.
         """
         source = self._executor.source
         if isinstance(error, NotFiniteError):

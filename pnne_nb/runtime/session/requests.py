@@ -21,14 +21,7 @@ from pnne_nb.telemetry.frames import AnomalyFrame, EpochFrame
 
 @final
 class Requests:
-    """Carries out requests in the calling thread, or for a button in a separate thread.
-
-    Args:
-        control: Gives a turn between two steps.
-        executor: Makes the steps.
-        reports: Take the results.
-        checkpoints: Writes checkpoints.
-    """
+    """Carries out requests in the calling thread, or for a button in a separate thread."""
 
     def __init__(self, control: Control, executor: Executor, reports: Reports, checkpoints: CheckpointSchedule) -> None:
         self._control = control

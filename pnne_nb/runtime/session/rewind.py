@@ -11,7 +11,7 @@ import torch
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.data.open_data import require_count
-from pnne_nb.runtime.faults.error_messages import in_brief
+from pnne_nb.runtime.faults.error_messages import in_a_sentence
 from pnne_nb.runtime.faults.fault import Fault
 from pnne_nb.runtime.loop.loop import TrainingLoop
 from pnne_nb.runtime.loop.loop_events import Stepped
@@ -28,15 +28,7 @@ REWOUND = "rewound"
 
 @final
 class Rewind:
-    """Goes back in a training that does not run.
-
-    Args:
-        control: Of its thread.
-        executor: Has its loop.
-        reports: Are cut, and told.
-        observers: See nothing of steps that are made again.
-        threads: Returns how many threads torch uses for it.
-    """
+    """Goes back in a training that does not run; `threads` returns how many threads torch uses for it."""
 
     def __init__(
         self,
@@ -133,7 +125,7 @@ class Rewind:
             loop.load_state_dict(now)
             if not isinstance(error, TrainingError):
                 told = TrainingError(
-                    f"The steps before cannot be made again: {in_brief(error)} The training is as it was."
+                    f"The steps before cannot be made again: {in_a_sentence(error)} The training is as it was."
                 )
                 told.__cause__ = error
                 error = told

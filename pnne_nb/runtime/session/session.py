@@ -38,7 +38,7 @@ from pnne_nb.runtime.session.rewind import Rewind
 from pnne_nb.runtime.session.training_registry import require_own
 from pnne_nb.runtime.setup.cadence import as_every
 from pnne_nb.runtime.setup.config import Config
-from pnne_nb.runtime.setup.device_map import placed_paths
+from pnne_nb.runtime.setup.devices import placed_paths
 from pnne_nb.runtime.setup.loss_choice import choose_loss
 from pnne_nb.runtime.setup.models import as_module, input_shapes, make_weights
 from pnne_nb.runtime.thread.control import Control
@@ -57,19 +57,11 @@ from pnne_nb.telemetry.frames import ENDED, AnomalyFrame, StateFrame, TrainingSt
 class Session:
     """The parts of one training, and the run of its thread from the first step to the last.
 
-    Args:
-        model: A graph, which is compiled, or a module.
-        train_data: In any form.
-        val_data: Likewise, or None.
-        config: Everything else that is asked for.
-        checkpoint_dir: Where to keep checkpoints, or None.
+    For the arguments and the errors that they lead to, see `TrainingEngine`.
 
     Attributes:
-        config: What is asked for.
-        model: The live model.
         live_source: What the model is made from, if that can be edited.
         error: What made the training fail, or None.
-        loop: Makes the steps.
         executor: Knows whether the loop or other processes make the steps.
         control: Where commands and the training thread meet.
         shared: Guards the live model.
@@ -78,10 +70,6 @@ class Session:
         announcer: Tells what a step, or an epoch, has led to.
         requests: What is done between two steps.
         loss_choice: The name of the loss, and why it was chosen if none was given.
-
-    Raises:
-        CompileError: The graph is unfinished or wrong.
-        TrainingError: An argument cannot be, or the data does not fit the model.
     """
 
     def __init__(
@@ -138,8 +126,7 @@ class Session:
     def go_on(self, steps: int | None = None) -> None:
         """Follow edits of the graph, take the model back from cells, and continue; starts a thread or a process if needed.
 
-        Args:
-            steps: Halt after so many; None runs on.
+        It halts after so many `steps`; with None, it runs on.
 
         Raises:
             CompileError: The edited graph is unfinished or wrong; nothing has changed.
@@ -170,11 +157,9 @@ class Session:
             raise TrainingError(f"There is nothing to resume: the training is {state}{failed}. Call start().")
 
     def launch(self, steps: int | None, processes: TrainingGroup | TrainingProcess | None = None) -> None:
-        """Start a training thread, unless there is one already.
+        """Start a training thread, unless there is one already, for `processes` that make the steps, or for the loop.
 
-        Args:
-            steps: Halt after so many; None runs on.
-            processes: Make the steps, if it is not the loop.
+        It halts after so many `steps`; with None, it runs on.
 
         Raises:
             CheckpointError: Its checkpoints could not be written.
@@ -286,7 +271,7 @@ class Session:
 
     @contextmanager
     def lent(self) -> Iterator[nn.Module]:
-        """Give this block exclusive use of the live model; its changes count as intended."""
+        """Lend the live model to this block; its changes count as intended."""
         with self.control.visit("a block that looks at the model"), self.shared.edited(), self.executor.lent():
             yield self.model
             self.loop.ring.touch()
@@ -311,7 +296,6 @@ class Session:
         self._rest()
 
     def _rest(self) -> None:
-        """Forget an earlier failure."""
         self.error = None
         self._rest_only = True
         self.control.end("stopped", self._keep)

@@ -51,16 +51,12 @@ def trainings_of(module: nn.Module) -> list[RegisteredTraining]:
 
 
 def require_own(model: nn.Module, *, in_process: bool) -> None:
-    """Raise an error if a running training uses the same model.
+    """Raise an error if a running training uses the same model, and one of the two is in a process of its own (`in_process`).
 
     Two threads notice each other by the guards of the model; a process that brings its weights back has none.
 
-    Args:
-        model: Is about to be trained.
-        in_process: Whether that is done in a process of its own.
-
     Raises:
-        TrainingError: Another training has the model, or a part of it, and one of the two is in a process of its own.
+        TrainingError: Another training has the model, or a part of it.
     """
     if any(in_process or other.in_process for other in trainings_of(model)):
         raise TrainingError(

@@ -20,11 +20,9 @@ class Every(msgspec.Struct, frozen=True):
     unit: Unit
 
     def after_step(self, step: int) -> bool:
-        """Return whether it is due after optimizer step number `step`."""
         return self.unit == "steps" and self.count > 0 and step % self.count == 0
 
     def after_epoch(self, epoch: int) -> bool:
-        """Return whether it is due at the end of epoch number `epoch`."""
         return self.unit == "epochs" and self.count > 0 and epoch % self.count == 0
 
 

@@ -29,7 +29,7 @@ from pnne_nb.runtime.optim.optimizers import (
 from pnne_nb.runtime.optim.resolve import Options
 from pnne_nb.runtime.optim.schedules import SchedulerChoice, make_schedule
 from pnne_nb.runtime.setup.cadence import EveryChoice, as_every
-from pnne_nb.runtime.setup.device_map import settle
+from pnne_nb.runtime.setup.devices import settle
 from pnne_nb.runtime.setup.precision import Precision, choose_device
 from pnne_nb.runtime.setup.recipe import Recipe
 
@@ -94,9 +94,8 @@ class Config(msgspec.Struct, frozen=True):
         Raises:
             TrainingError: One of them; the message names it.
         """
-        require_count("epochs", self.epochs)
-        require_count("batch_size", self.batch_size)
-        require_count("accumulate", self.accumulate)
+        for name in ("epochs", "batch_size", "accumulate"):
+            require_count(name, getattr(self, name))
         workers: object = self.num_workers
         if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
             raise TrainingError(f"num_workers must be a whole number, at least 0, not {shown(workers)}.")
@@ -141,11 +140,11 @@ class Config(msgspec.Struct, frozen=True):
     def _open(self, data: Data | None, name: str, *, shuffle: bool) -> BatchSource:
         return open_source(
             data,
+            name,
             batch_size=self.batch_size,
             shuffle=shuffle,
             seed=self.seed,
             num_workers=self.num_workers,
-            name=name,
             pin_memory=choose_device(self.device).type == "cuda",
         )
 

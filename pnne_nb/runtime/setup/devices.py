@@ -1,9 +1,9 @@
-"""Lists the devices that can compute, their memory, and settings of the whole process."""
+"""Lists the devices that can compute, their memory and settings, and moves a model to those that its nodes ask for."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from numbers import Real
 from typing import Any, TypeVar, final
@@ -13,9 +13,11 @@ import psutil  # type: ignore[import-untyped]  # its stubs are a package of thei
 import torch
 from torch import Tensor, nn
 
+from pnne_nb.compiler.pipeline.compile import load
 from pnne_nb.compiler.shapes.available_devices import available_devices
 from pnne_nb.compiler.weights.memory_check import memory
 from pnne_nb.errors import TrainingError, expect
+from pnne_nb.graph.document import NodeGraph
 from pnne_nb.process.byte_units import format_bytes
 from pnne_nb.runtime.data.batches import to_device
 from pnne_nb.runtime.data.open_data import require_count
@@ -26,6 +28,7 @@ from pnne_nb.telemetry.frames import DeviceMemory
 T = TypeVar("T")
 
 _ALLOCATOR = "PYTORCH_ALLOC_CONF"
+_NOWHERE = torch.device("meta")
 
 
 class Device(msgspec.Struct, frozen=True):
@@ -224,3 +227,45 @@ def memory_of(device: torch.device) -> DeviceMemory:
         torch.accelerator.memory_reserved(device),
         torch.accelerator.max_memory_allocated(device),
     )
+
+
+# The devices of a model
+
+
+def placed_paths(model: nn.Module | NodeGraph) -> frozenset[str]:
+    """Return the paths of layers whose nodes have a device; empty for a plain module."""
+    return frozenset(load(model).generated.devices) if isinstance(model, NodeGraph) else frozenset()
+
+
+def settle(model: nn.Module, device: torch.device, placed: Collection[str]) -> bool:
+    """Move all tensors to `device`, in place, but for layers at the paths `placed`; return whether there are several devices.
+
+    A plain module whose parameters are on several devices already stays as it is.
+
+    Raises:
+        TrainingError: The model has shapes only, and no numbers.
+    """
+    if not placed and len(found := devices_of(model)) <= 1:
+        if found == {_NOWHERE} != {device}:
+            raise TrainingError(
+                "The model's parameters have no numbers: they are on the device 'meta', which knows shapes only. Make room "
+                'by model.to_empty(device="cpu"), and fill it by load_state_dict or by each layer\'s reset_parameters().'
+            )
+        model.to(device)
+        return False
+    if placed:
+        for path, layer in model.named_modules():
+            if not _is_within(path, placed):
+                # Its own tensors only: parts of it may have places.
+                layer._apply(lambda tensor: tensor.to(device), recurse=False)
+    return devices_of(model) != {device}
+
+
+def devices_of(model: nn.Module) -> set[torch.device]:
+    """Return every device that holds a parameter or a buffer."""
+    return {tensor.device for tensor in (*model.parameters(), *model.buffers())}
+
+
+def _is_within(path: str, placed: Collection[str]) -> bool:
+    parts = path.split(".")
+    return any(".".join(parts[: count + 1]) in placed for count in range(len(parts)))

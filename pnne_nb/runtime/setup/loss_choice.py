@@ -19,12 +19,7 @@ EXAMPLES: Final = 64
 
 
 def choose_loss(config: Config, model: nn.Module, data: BatchSource) -> tuple[Config, LossChoice]:
-    """Choose the loss if none was given.
-
-    Args:
-        config: What is asked for.
-        model: Run on one example; nothing of it changes.
-        data: What it is trained on.
+    """Choose the loss if none was given, by the data and the model's output for one example; the model does not change.
 
     Returns:
         What is asked for, with a loss; and the name of that, with the reason if it was chosen.
@@ -56,7 +51,6 @@ def choose_loss(config: Config, model: nn.Module, data: BatchSource) -> tuple[Co
 
 
 def _first(data: BatchSource, count: int) -> Batch | None:
-    """Return the first examples, or None for a stream."""
     if not isinstance(data, (TensorSource, DatasetSource, StreamSource)):
         return None
     raw = data.first(count)
@@ -74,10 +68,8 @@ def _targets(data: BatchSource, first: Batch, output: Any) -> Any:
     return first.target if more is None else more.target
 
 
-def _output(model: nn.Module, batch: Batch | None, seed: int) -> Any:
+def _output(model: nn.Module, batch: Batch, seed: int) -> Any:
     """Return the model's output for one example; None if it fails, which the first step will explain."""
-    if batch is None:
-        return None
     try:
         return trial_output(model, batch, seed)
     except (PnneError, RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError, AssertionError):

@@ -68,15 +68,10 @@ def _shape(node: Node) -> tuple[int | str, ...] | None:
 
 
 def trial_output(model: nn.Module, batch: Batch, seed: int) -> Any:
-    """Return the output of `model` for `batch`.
+    """Return the output of `model` for `batch`, which is moved to its device.
 
     It runs in eval mode and without gradients. Its modes, its buffers and the global random generators are as before
-    afterwards; lazy layers have made their weights.
-
-    Args:
-        model: Any module.
-        batch: Brought to the model's device.
-        seed: Decides about the weights that lazy layers make.
+    afterwards; lazy layers have made their weights, by `seed`.
     """
     # A compiled model would be compiled for this one call.
     runs = getattr(model, "_orig_mod", model)
@@ -107,7 +102,7 @@ def make_weights(model: nn.Module, data: BatchSource, seed: int, *, wants_target
     """Initialise lazy layers of `model` from the first example.
 
     Args:
-        model: Made whole in place; in eval mode meanwhile, so that nothing else of it changes.
+        model: Completed in place; in eval mode meanwhile, so that nothing else of it changes.
         data: What it is trained on.
         seed: Decides about the weights.
         wants_target: Whether a batch holds a target beside the inputs.

@@ -80,18 +80,15 @@ class Precision:
         return self._dtype is None
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """Return the context of a forward pass."""
         if self._dtype is None:
             return _NO_AUTOCAST
         return torch.autocast(self._device, self._dtype)
 
     def backward(self, loss: Tensor) -> None:
-        """Run the backward pass, scaled if needed."""
         scaled = loss if self.scaler is None else self.scaler.scale(loss)
         scaled.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
     def unscale(self, optimizer: torch.optim.Optimizer) -> None:
-        """Remove the scale from the gradients."""
         if self.scaler is not None:
             self._unscaled = True
             self.scaler.unscale_(optimizer)

@@ -62,11 +62,7 @@ class Cells:
             function()
 
     def ended(self, *, interrupted: bool = False) -> None:
-        """Record the end of the cell, also after an error; without a cell this does nothing.
-
-        Args:
-            interrupted: Whether an interrupt has ended it.
-        """
+        """Record the end of the cell, also after an error or because it was `interrupted`; without a cell this does nothing."""
         with self._lock:
             self._depth = max(0, self._depth - 1)
             if self._depth:
@@ -82,15 +78,12 @@ class Cells:
             self.ended(interrupted=True)
 
     def open_here(self) -> bool:
-        """Return whether the calling thread is running a cell."""
         return self._thread == threading.get_ident()
 
     def open_elsewhere(self) -> bool:
-        """Return whether another thread is running a cell."""
         return self._thread not in (None, threading.get_ident())
 
     def open_in_main(self) -> bool:
-        """Return whether the main thread is running a cell."""
         return self._thread == threading.main_thread().ident
 
     def at_begin(self, function: Callable[[], None]) -> Callable[[], None]:

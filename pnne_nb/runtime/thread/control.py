@@ -137,7 +137,6 @@ class Control:
         return bool(self._visits)
 
     def in_training_thread(self) -> bool:
-        """Return whether the caller is the training thread."""
         return self._trainer == threading.get_ident()
 
     def in_a_step(self) -> bool:
@@ -145,10 +144,7 @@ class Control:
         return self.in_training_thread() or has_turn()
 
     def launch(self, steps: int | None = None) -> bool:
-        """Claim the right to start a training thread.
-
-        Args:
-            steps: Halt after so many optimizer steps; None runs on.
+        """Claim the right to start a training thread, which halts after so many steps, or runs on with None.
 
         Returns:
             False if a thread is at work already; then nothing has changed.
@@ -176,10 +172,7 @@ class Control:
         return True
 
     def abandon(self, state: TrainingState) -> bool:
-        """Take a launch back whose thread has not begun, and may never: an interrupt has come in between.
-
-        Args:
-            state: The one before the launch.
+        """Return to `state`, the one before the launch of a thread that has not begun, and may never: an interrupt came between.
 
         Returns:
             Whether there was such a launch; otherwise nothing has changed.
@@ -230,15 +223,12 @@ class Control:
         return clicked or ((self._stop or not self._steps) and not self._has_obeyed())
 
     def settled(self, timeout: float | None = None) -> bool:
-        """Wait until the training has obeyed: it has halted with no step left to make, or has ended.
+        """Wait, for `timeout` seconds at most, until the training has halted with no step left to make, or has ended.
 
         What somebody else has taken back meanwhile, by `resume` or a new `launch`, is not waited for any longer.
 
-        Args:
-            timeout: Seconds at most.
-
         Returns:
-            Whether it has; False at once in the training thread, which would wait for itself.
+            Whether it has obeyed; False at once in the training thread, which would wait for itself.
         """
         if self.in_training_thread():
             return False
@@ -429,11 +419,9 @@ class Control:
         self.forget(threading.get_ident())
 
     def arrive(self, key: Hashable, reason: str) -> None:
-        """Begin a visit; blocks until the running step has ended.
+        """Begin a visit; blocks until the running step has ended. For `reason`, see `visit`.
 
-        Args:
-            key: Who visits; one who arrives several times leaves as often.
-            reason: What the training then waits for, in words.
+        Whoever arrives several times, by the same `key`, leaves as often.
         """
         before = self._visits.get(key, 0)
 

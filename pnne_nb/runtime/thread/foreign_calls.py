@@ -35,7 +35,7 @@ def is_left_behind() -> bool:
 
 
 def require_not_left() -> None:
-    """Raise `LeftBehindError` in an abandoned thread.
+    """Raise an error in an abandoned thread.
 
     Raises:
         LeftBehindError: The calling thread was left behind.
@@ -50,7 +50,6 @@ def thread_ended() -> None:
 
 
 def _raise_in(thread: int, error: type[BaseException]) -> None:
-    """Raise `error` in `thread` when it next runs Python."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
 
 
@@ -146,11 +145,7 @@ class ForeignCalls:
                 _raise_in(thread, StopWantedError)
 
     def leave_behind(self, thread: int) -> bool:
-        """Abandon `thread`: leave the blocks that it has entered, and exclude it from the training.
-
-        Returns:
-            False if it has returned from the call.
-        """
+        """Abandon `thread`: leave the blocks that it has entered, and exclude it from the training; False if it has come back."""
         with self._lock:
             if self._thread != thread:
                 return False

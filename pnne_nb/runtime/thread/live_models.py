@@ -39,11 +39,7 @@ def plain(tensor: Tensor) -> Tensor:
 
 
 class GuardedModel(Protocol):
-    """A live model whose uses outside its training are detected; see `model_guard.SharedModel`.
-
-    Attributes:
-        model: The live model.
-    """
+    """A live model whose uses outside its training are detected; see `model_guard.SharedModel`."""
 
     model: nn.Module
 
@@ -129,7 +125,6 @@ class LiveModels:
         return bool(self._tensors)
 
     def all(self) -> list[GuardedModel]:
-        """Return all registered models."""
         return [guarded for known in tuple(self._guarded) if (guarded := known()) is not None]
 
     def of(self, tensors: Iterable[Tensor], *, writes: bool = False) -> dict[GuardedModel, list[Tensor]]:
@@ -163,7 +158,6 @@ class LiveModels:
         return list(found)
 
     def with_layer(self, module: nn.Module) -> list[GuardedModel]:
-        """Return the models that contain `module`."""
         layers = self._layers.get(id(module), ())
         return [guarded for entry in layers if entry.module() is module and (guarded := entry.guarded()) is not None]
 
@@ -174,7 +168,12 @@ class LiveModels:
         in its result.
         """
         for tensor in tensors:
-            node = tensor.grad_fn
+            try:
+                node = tensor.grad_fn
+            except RuntimeError:
+                # A view made without gradients whose base was changed since, as by a step of the training. Autograd
+                # refuses to differentiate it; whoever asks for that is told so by autograd.
+                continue
             for before, _ in () if node is None else node.next_functions:
                 if before is not None and type(before).__name__ == _LEAF:
                     yield from self.of([before.variable])  # type: ignore[attr-defined]  # of this kind of node only

@@ -105,12 +105,7 @@ Facts = dict[str, object]
 
 @final
 class LiveState:
-    """Model and optimizer of a training between two of its steps.
-
-    Args:
-        model: The live model.
-        belongings: What else there is, if anything.
-    """
+    """Model and optimizer of a training between two of its steps."""
 
     def __init__(self, model: nn.Module, belongings: Belongings | None) -> None:
         self._model = model
@@ -144,10 +139,6 @@ class Surroundings:
     """State that a cell can change without using the model, and that the training does not change.
 
     That is data, layers, the optimizer's options, and what torch has for the whole process.
-
-    Args:
-        model: The live model.
-        belongings: What else there is.
     """
 
     def __init__(self, model: nn.Module, belongings: Belongings) -> None:
@@ -175,13 +166,7 @@ class Surroundings:
 
 @final
 class ChangeWatch:
-    """Reports unintended changes of a training by cells and threads, once for each name.
-
-    Args:
-        model: The live model.
-        belongings: Says what the training works with beside it.
-        tell: Takes what happened, and what to do.
-    """
+    """Tells unintended changes of a training by cells and threads, once for each name: what happened, and what to do."""
 
     def __init__(
         self,
@@ -225,7 +210,6 @@ class ChangeWatch:
         return found
 
     def forget(self) -> None:
-        """Drop the record."""
         self._parked, self._around, self._written = None, None, {}
 
     @contextmanager
@@ -291,7 +275,6 @@ class ChangeWatch:
 
 
 def _named_tensors(model: nn.Module, belongings: Belongings | None) -> Iterator[tuple[str, Tensor]]:
-    """Yield the parameters of a model and their optimizer state."""
     yield from model.named_parameters()
     if belongings is not None:
         for name, values in _states(model, belongings.optimizer):
@@ -375,7 +358,6 @@ def _is_ours(hook: Callable[..., object]) -> bool:
 
 
 def _sample(tensor: Tensor) -> Tensor:
-    """Return a sample of a large tensor, or all of a small one."""
     if tensor.layout is not torch.strided or tensor.nbytes <= _WHOLE:
         return tensor
     flat = tensor.detach().flatten() if tensor.is_contiguous() else tensor.detach().select(-1, 0).flatten()

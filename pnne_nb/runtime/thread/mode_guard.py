@@ -11,11 +11,7 @@ from torch import Tensor, nn
 
 @final
 class BufferSnapshot:
-    """Copies of `buffers` in memory that is reused for each step; batch norm alone has three per layer.
-
-    Args:
-        buffers: The live ones.
-    """
+    """Copies of live `buffers` in memory that is reused for each step; batch norm alone has three per layer."""
 
     def __init__(self, buffers: Iterable[Tensor]) -> None:
         live: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
@@ -24,24 +20,18 @@ class BufferSnapshot:
         self._groups = [(group, [buffer.detach().clone() for buffer in group]) for group in live.values()]
 
     def take(self) -> None:
-        """Save the current values."""
         for live, kept in self._groups:
             torch._foreach_copy_(kept, live)
 
     @torch.no_grad()
     def restore(self) -> None:
-        """Restore the saved values."""
         for live, kept in self._groups:
             torch._foreach_copy_(live, kept)
 
 
 @final
 class Modes:
-    """Holds a model in train or eval mode.
-
-    Attributes:
-        buffers: The model's buffers as they were before the step under way.
-    """
+    """Holds a model in train or eval mode, and its buffers as they were before the step under way."""
 
     def __init__(self) -> None:
         self.buffers = BufferSnapshot(())

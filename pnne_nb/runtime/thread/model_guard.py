@@ -57,12 +57,7 @@ class _Result:
 
 @final
 class _Holder:
-    """A thread that holds the model outside of any cell.
-
-    Attributes:
-        calls: Uses under way.
-        used: When the last one ended, in seconds of the monotonic clock.
-    """
+    """A thread that holds the model outside of any cell: its uses under way (`calls`), and when the last one ended (`used`)."""
 
     def __init__(self, thread: threading.Thread) -> None:
         self.thread = thread
@@ -100,7 +95,6 @@ class SharedModel:
         belongings: Says what the training works with beside the model.
 
     Attributes:
-        model: The same.
         exclusive: Whether every cell parks the training, also one that leaves the model alone.
         steps_here: Whether this process makes the steps, so that they go on with what others write into the model.
         guards: Whether uses concern the training: not where a process makes its steps with a model of its own.
@@ -312,7 +306,6 @@ class SharedModel:
             yield from ((tensor, True) for tensor in belongings.data.values())
 
     def written(self, memory: int) -> None:
-        """Record that the calling thread has written a tensor of the training."""
         if self._closing and self.steps_here and not self._is_own():
             self._changes.written(memory, in_cell=cells.open_here())
 
@@ -326,7 +319,6 @@ class SharedModel:
         return self._is_own() or self.parked_here()
 
     def parked_here(self) -> bool:
-        """Return whether the training waits for the cell of the calling thread."""
         return self._parked and cells.open_here()
 
     def _is_own(self) -> bool:

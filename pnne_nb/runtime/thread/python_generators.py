@@ -48,7 +48,6 @@ class States(NamedTuple):
 
     @classmethod
     def of(cls, generators: Generators) -> States:
-        """Return the current states of `generators`."""
         return cls(generators.python.getstate(), generators.numpy.get_state(legacy=False))
 
     @classmethod
@@ -57,7 +56,6 @@ class States(NamedTuple):
         return cls.of(Generators(random.Random(seed), np.random.RandomState(seed % 2**32)))  # noqa: S311  # for reproducible training, not for secrets
 
     def restore(self, generators: Generators) -> None:
-        """Restore the states in `generators`."""
         generators.python.setstate(self.python)
         generators.numpy.set_state(self.numpy)
 
@@ -80,11 +78,7 @@ both states together take some 40 µs to read."""
 
 @final
 class PrivateStates:
-    """The states of one training; entered around each of its steps, in its turn.
-
-    Args:
-        seed: Where the numbers begin.
-    """
+    """The states of one training, which begin with `seed`; entered around each of its steps, in its turn."""
 
     def __init__(self, seed: int) -> None:
         self.begun = States.seeded(seed)

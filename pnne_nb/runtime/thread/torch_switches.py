@@ -86,13 +86,9 @@ R = TypeVar("R")
 
 @final
 class Determinism:
-    """Sets torch's switches for a training; entered around each step, and restored after it.
+    """Sets torch's switches for a training on `device`, if that is `wanted`; entered around each step, and restored after it.
 
     An operation that has no deterministic version then raises, and the training fails there by name.
-
-    Args:
-        wanted: Whether anything is done at all.
-        device: Where the training runs.
     """
 
     def __init__(self, device: torch.device, *, wanted: bool) -> None:

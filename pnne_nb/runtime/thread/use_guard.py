@@ -92,8 +92,6 @@ class _UseGuard(TorchFunctionMode):
 
 
 class _Here(threading.local):
-    """The state of the calling thread."""
-
     def __init__(self) -> None:
         self.mode: _UseGuard | None = None
         self.inside = False
@@ -134,7 +132,6 @@ def _guarded(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def _may_write(func: Callable[..., Any], kwargs: dict[str, Any]) -> bool:
-    """Return whether a function writes one of its arguments, by its name."""
     name = getattr(func, "__name__", "")
     return (name[-1:] == "_" and name[:2] != "__") or name in {"__setitem__", "__set__"} or "out" in kwargs
 
@@ -160,7 +157,6 @@ def _noted(
 
 
 def _written(tensor: Tensor) -> tuple[int, int]:
-    """Return the memory of a tensor and its version counter."""
     return memory_of(tensor), 0 if tensor.is_inference() else plain(tensor)._version
 
 
@@ -330,7 +326,6 @@ class _Entries:
         setattr(owner, name, new)
 
     def pass_by(self) -> bool:
-        """Return whether the calling thread is a training thread."""
         return threading.get_ident() in self.training_threads
 
 

@@ -22,7 +22,7 @@ from pnne_nb.runtime.data.batches import as_batch, expect_shapes
 from pnne_nb.runtime.data.datasets import DatasetNode
 from pnne_nb.runtime.objective.metric_choices import MetricChoice
 from pnne_nb.runtime.objective.named_metrics import NamedMetric
-from pnne_nb.runtime.objective.objective import Objective, Pair, WeighedLoss
+from pnne_nb.runtime.objective.objective import Objective, WeighedLoss
 from pnne_nb.runtime.optim.optimizers import OptimizerChoice
 from pnne_nb.runtime.optim.resolve import Options
 from pnne_nb.runtime.optim.schedules import SchedulerChoice
@@ -37,16 +37,16 @@ from pnne_nb.runtime.training_graph.split import (
     Place,
     by_port,
     category_of,
+    cut,
+    extract,
     is_tensor_node,
 )
-from pnne_nb.runtime.training_graph.subgraphs import cut, extract
 
 
 class DrawnTraining(NamedTuple):
     """The contents of a training graph.
 
-    Attributes:
-        block: The Subgraph node that the model is, or an empty text if it is drawn among the training nodes.
+    Its `block` is the Subgraph node that the model is, or an empty text if the model is drawn among the training nodes.
     """
 
     model: NodeGraph
@@ -96,9 +96,9 @@ class _Reading:
 
     def training(self, variables: Mapping[str, Any], seed: int, device: torch.device) -> DrawnTraining:
         loaders = [name for name in self._of_type("DataLoader") if self._feeds_tensors(name)]
-        optimizers = self._ofcategory_of("Optimizer")
+        optimizers = self._of_category("Optimizer")
         validations = self._of_type("Validation")
-        schedulers = [name for name in self._ofcategory_of("Scheduler") if not self._out_of.get((name, "scheduler"))]
+        schedulers = [name for name in self._of_category("Scheduler") if not self._out_of.get((name, "scheduler"))]
         losses = self._losses(optimizers)
         self._check(loaders, optimizers, validations, schedulers, losses)
         self._raise()
@@ -190,7 +190,7 @@ class _Reading:
     def _of_type(self, type: str) -> list[str]:
         return [name for name, node in self._nodes.items() if node.type == type]
 
-    def _ofcategory_of(self, category: str) -> list[str]:
+    def _of_category(self, category: str) -> list[str]:
         return [name for name, node in self._nodes.items() if category_of(node) == category]
 
     def _feeds_tensors(self, loader: str) -> bool:
@@ -201,13 +201,12 @@ class _Reading:
         )
 
     def _losses(self, optimizers: list[str]) -> list[tuple[End, float]]:
-        """Return the source of each term of the loss, and its weight."""
         wired = [source for name in optimizers for port, source in self._into[name].items() if port.startswith("loss_")]
         if not wired:
             # Drawn, but not connected to the optimizer: what else could it be for?
             wired = [(name, "loss") for name in self._of_type("Loss")]
         if not wired:
-            last = [name for name in self._ofcategory_of("Loss") if not self._out_of.get((name, "output"))]
+            last = [name for name in self._of_category("Loss") if not self._out_of.get((name, "output"))]
             wired = [(name, self._first_output(name)) for name in last]
         terms = []
         for source in wired:
@@ -226,7 +225,7 @@ class _Reading:
 
     def _optimizer(self, name: str) -> OptimizerChoice:
         node = self._nodes[name]
-        return node.type, _settings(node)
+        return node.type, dict(node.properties)
 
     def _groups(self, optimizer: str) -> dict[str, Options] | None:
         groups: dict[str, Options] = {}
@@ -251,7 +250,7 @@ class _Reading:
         for name in names:
             choice = str(self._nodes[name].properties.get("metric", "accuracy"))
             ends = [self._into[name][port] for port in _COMPARED]
-            metric = NamedMetric(choice, name, Pair(self._objective(parts, ends, place, device)))
+            metric = NamedMetric(choice, name, self._objective(parts, ends, place, device))
             made[name if choice in made else choice] = metric
         return list(made.items())
 
@@ -261,10 +260,11 @@ class _Reading:
         node = self._nodes[self._into[loader]["dataset"][0]]
         if node.type != "Dataset":
             raise TrainingError(f"{loader}: its dataset comes from {node.name}, a {node.type}, instead of a Dataset.")
-        return DatasetNode(node.name, **_settings(node)).open(variables, sample)
+        settings: dict[str, Any] = dict(node.properties)
+        return DatasetNode(node.name, **settings).open(variables, sample)
 
     def _loader(self, name: str, data: Dataset[Any], collate: Collate) -> DataLoader[Any]:
-        given: dict[str, Any] = dict(_settings(self._nodes[name]))
+        given: dict[str, Any] = dict(self._nodes[name].properties)
         if given.get("batch_size", 1) is None:
             raise TrainingError(f"{name}: batch_size is None; training needs a number of examples.")
         if isinstance(data, IterableDataset) and given.pop("shuffle", None):
@@ -315,10 +315,6 @@ class _Reading:
 
 
 _COMPARED = ("input", "target")
-
-
-def _settings(node: Node) -> dict[str, Any]:
-    return dict(node.properties)
 
 
 def _shape_inputs(model: NodeGraph, first: tuple[Any, ...]) -> None:

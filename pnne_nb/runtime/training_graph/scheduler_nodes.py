@@ -19,12 +19,7 @@ _INTERVAL = "interval"
 
 @final
 class DrawnSchedules:
-    """The scheduler nodes of a training graph.
-
-    Args:
-        nodes: All of the graph, by name.
-        into: What is wired to the ports of each.
-    """
+    """The scheduler nodes among the `nodes` of a training graph; `into` has what is wired to the ports of each."""
 
     def __init__(self, nodes: Mapping[str, Node], into: Mapping[str, Mapping[str, End]]) -> None:
         self._nodes = nodes

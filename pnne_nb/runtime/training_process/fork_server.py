@@ -72,7 +72,6 @@ def serve(control: int, output: int, measure: Measure) -> NoReturn:
 
 
 def _become(connection: int, crashes: int, measure: Measure) -> NoReturn:
-    """Train, in the forked process."""
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -84,7 +83,6 @@ def _become(connection: int, crashes: int, measure: Measure) -> NoReturn:
 
 
 def _bury(statuses: dict[int, int]) -> None:
-    """Report the exit status of each ended process."""
     for pid, pipe in list(statuses.items()):
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:

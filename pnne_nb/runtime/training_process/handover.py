@@ -22,7 +22,8 @@ from pnne_nb.errors import Diagnostic, ExecutionError, TrainingError
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, StreamSource
-from pnne_nb.runtime.faults.error_messages import in_brief
+from pnne_nb.runtime.distributed.transport.pickled_objects import blank
+from pnne_nb.runtime.faults.error_messages import in_a_sentence, in_brief
 from pnne_nb.runtime.setup.cadence import Every
 from pnne_nb.runtime.setup.recipe import Recipe
 from pnne_nb.runtime.training_process.process_messages import Parcel
@@ -36,14 +37,8 @@ _DEEP = 4
 class Manner(NamedTuple):
     """The settings of a training process.
 
-    Attributes:
-        seed: Where the training's own random numbers begin.
-        threads: How many torch's operations may use.
-        deterministic: Whether only deterministic operations may run.
-        save_every: When a checkpoint is due, or None if none are kept.
-        last_epoch: Where the training ends.
-        switches: Settings of torch, see `switches`.
-        rewind_memory: Bytes for the last steps, so that they can be taken back.
+    Beside the obvious ones, these are when a checkpoint is due, or None if none are kept, the `switches` of torch, and the
+    bytes that the last steps may take, so that they can be taken back.
     """
 
     seed: int
@@ -56,11 +51,7 @@ class Manner(NamedTuple):
 
 
 def packed(value: Any, shared: Mapping[str, Any] | None = None) -> Parcel:
-    """Return `value` as a parcel.
-
-    Args:
-        value: Anything.
-        shared: Objects that the other end has already, by name.
+    """Return `value` as a parcel; the other end has the `shared` objects already, by name.
 
     Raises:
         Exception: Something in it cannot be pickled.
@@ -123,12 +114,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         """Pickle an optimizer with all its attributes; its own method keeps three, too few for LBFGS."""
         if isinstance(value, Optimizer):
             # A scheduler has wrapped its step in order to see whether a warning is due.
-            return _blank, (type(value),), {name: held for name, held in vars(value).items() if name != "step"}
+            return blank, (type(value),), {name: held for name, held in vars(value).items() if name != "step"}
         return super().reducer_override(value)
-
-
-def _blank(kind: type[Optimizer]) -> Optimizer:
-    return kind.__new__(kind)
 
 
 @final
@@ -148,9 +135,9 @@ class _Unpickler(pickle.Unpickler):
 def _immovable(recipe: Recipe, error: Exception) -> TrainingError:
     where, error = next(_culprits(recipe), ("Something in the training", error))
     return TrainingError(
-        f"{where} cannot be handed to a process of its own: {type(error).__name__}: {error}. Open files, locks, "
-        "connections and the widgets or engines of a notebook belong to one process: make them where they are needed, or "
-        "train in the kernel with start()."
+        f"{where} cannot be handed to a process of its own: {in_a_sentence(error)} Open files, locks, connections and the "
+        "widgets or engines of a notebook belong to one process: make them where they are needed, or train in the kernel "
+        "with start()."
     )
 
 
@@ -229,12 +216,7 @@ def sources_of(recipe: Recipe) -> dict[str, Any]:
 
 
 def packed_error(error: BaseException, node: str | None) -> bytes:
-    """Return an exception of the process for the kernel, with its traceback as text.
-
-    Args:
-        error: As it was raised.
-        node: The layer or node where, by its path, or None.
-    """
+    """Return an exception of the process for the kernel, with its traceback as text, and the layer or node where it arose."""
     told = in_brief(error), "".join(traceback.format_exception(error)), node, list(getattr(error, "__notes__", ()))
     try:
         whole = cloudpickle.dumps((error, told))

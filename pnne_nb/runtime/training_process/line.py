@@ -39,9 +39,6 @@ class ProcessLine:
 
     Where the line ends, the process ends.
 
-    Args:
-        connection: To the kernel.
-
     Attributes:
         halt: Whether the training shall halt before its next event.
         orders: The latest order of the kernel's probes, until it is followed.
@@ -86,12 +83,7 @@ class ProcessLine:
         return self._heard.get()
 
     def tell(self, message: FromProcess, *, at_once: bool = False) -> None:
-        """Send a message to the kernel; waits only if the kernel is far behind.
-
-        Args:
-            message: What.
-            at_once: Whether the kernel waits for it. Otherwise it is sent together with the messages of the next moment.
-        """
+        """Queue a message, or send it `at_once` if the kernel waits for it; waits only for a kernel that is far behind."""
         with self._changed:
             self._waiting.append(message)
             if at_once:
@@ -129,7 +121,6 @@ class ProcessLine:
                 self._changed.notify_all()
 
     def drain(self) -> None:
-        """Wait until all queued messages are sent."""
         with self._changed:
             self._hurry.set()
             self._changed.wait_for(lambda: not (self._waiting or self._sending))

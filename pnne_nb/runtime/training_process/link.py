@@ -29,10 +29,7 @@ class GoneError(Exception):
 
 @final
 class ProcessLink:
-    """Requests a process from the fork server, and exchanges messages with it.
-
-    Attributes:
-        pid: Number of the process, or None until it has said that.
+    """Requests a process from the fork server, and exchanges messages with it; `pid` is None until the process has told it.
 
     Raises:
         TrainingError: There is no server.
@@ -86,10 +83,7 @@ class ProcessLink:
         self._heard_at = time.monotonic()
 
     def receive(self, silence: float) -> list[FromProcess]:
-        """Wait a moment for messages of the process, and return them.
-
-        Args:
-            silence: Seconds without a word after which it is taken to hang.
+        """Wait a moment for messages, and return them; after so many seconds of `silence`, the process is taken to hang.
 
         Raises:
             GoneError: The process has died, or hangs and was killed.

@@ -23,14 +23,7 @@ class _Message(msgspec.Struct, frozen=True, tag=True):
 
 
 class KernelContext(_Message, frozen=True):
-    """The first word to a process: what a thread of the kernel would find around it.
-
-    Attributes:
-        directory: The working directory.
-        search_path: Where Python finds modules.
-        environment: Variables of the operating system.
-        nodes: Node types that were registered in the kernel, see `handover.packed_nodes`.
-    """
+    """The first word to a process: what a thread of the kernel would find around it, registered node types included."""
 
     directory: str
     search_path: list[str]
@@ -39,13 +32,10 @@ class KernelContext(_Message, frozen=True):
 
 
 class Handed(_Message, frozen=True):
-    """What to train, or from where to go on. The process waits for `Go` afterwards.
+    """What to train, or from where to go on: a `Recipe`, the state of a loop, a `Manner`. The process waits for `Go` afterwards.
 
-    Attributes:
-        recipe: A `Recipe`; after the first, its sources are those of the one before.
-        state: Of the loop.
-        manner: A `Manner`.
-        is_edited: Whether the steps so far are another training's, so that none of them can be taken back.
+    The sources of a later recipe are those of the one before. If `is_edited`, the steps so far are another training's, so
+    that none of them can be taken back.
     """
 
     recipe: Parcel
@@ -55,11 +45,9 @@ class Handed(_Message, frozen=True):
 
 
 class Go(_Message, frozen=True):
-    """Make steps.
+    """Make so many steps, or run on with None.
 
-    Attributes:
-        steps: Halt after so many; None runs on.
-        topics: Halt after whatever concerns one of them, see `events`: somebody in the kernel wants to be there then.
+    It halts after whatever concerns one of the `topics`, see `Listeners`: somebody in the kernel wants to be there then.
     """
 
     steps: int | None
@@ -89,12 +77,7 @@ FromKernel: TypeAlias = KernelContext | Handed | Go | Halt | Ask | Stop | GiveUp
 
 
 class ProcessHello(_Message, frozen=True):
-    """The first word.
-
-    Attributes:
-        pid: Number of the process.
-        buttons: Where pages may halt it without the kernel, see `buttons`; empty if nowhere.
-    """
+    """The first word: the number of the process, and where pages may halt it without the kernel, or an empty text."""
 
     pid: int
     buttons: str
@@ -129,12 +112,7 @@ class Looked(_Message, frozen=True):
 
 
 class Alive(_Message, frozen=True):
-    """Every second: what is going on.
-
-    Attributes:
-        doing: In words.
-        fetching: Whether the data is at work, not the model.
-    """
+    """Every second: what is going on in words, and whether the data is at work, not the model."""
 
     doing: str
     fetching: bool
@@ -147,12 +125,7 @@ class ProcessKept(_Message, frozen=True):
 
 
 class Pressed(_Message, frozen=True):
-    """A page has halted it without the kernel.
-
-    Attributes:
-        press: By which button.
-        at: When, in seconds since 1970: what the kernel is told later counts more.
-    """
+    """A page has halted it by a button without the kernel, at a time in seconds since 1970: a later command counts more."""
 
     press: Press
     at: float
@@ -169,13 +142,7 @@ class Told(_Message, frozen=True):
 
 
 class ProcessEnded(_Message, frozen=True):
-    """The last word.
-
-    Attributes:
-        state: Where the training is.
-        finished: Whether the last epoch was made.
-        steps: The last steps, see `StepRing.kept`.
-    """
+    """The last word: where the training is, whether the last epoch was made, and the last steps, see `StepRing.kept`."""
 
     state: Parcel
     finished: bool

@@ -28,12 +28,7 @@ _SECONDS_TO_DIE = 5.0
 
 @final
 class Forked:
-    """A training process that the server has forked or will fork.
-
-    Attributes:
-        connection: To it.
-        status: File descriptor that can be read when it has ended.
-    """
+    """A training process that the server has forked or will fork; its file descriptor `status` can be read when it has ended."""
 
     def __init__(self, connection: socket.socket, status: int, crashes: IO[bytes]) -> None:
         self.connection = connection
@@ -42,11 +37,7 @@ class Forked:
         self._exit: int | None = None
 
     def exit_code(self, timeout: float) -> int | None:
-        """Return its exit code as `subprocess.Popen.returncode` does; None if it is not known.
-
-        Args:
-            timeout: Seconds to wait for that.
-        """
+        """Wait `timeout` seconds for its exit code; return it as `subprocess.Popen.returncode` does, or None if it is not known."""
         if self._exit is None and wait([self.status], timeout):
             told = os.read(self.status, 4)
             self._exit = int.from_bytes(told, "big", signed=True) if told else None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, assert_never, final
 
 from pnne_nb.errors import CheckpointError, TrainingError
-from pnne_nb.runtime.distributed.probe_proxy import Spectators
+from pnne_nb.runtime.distributed.remote_probes import Spectators
 from pnne_nb.runtime.distributed.transport.worker_messages import Observed
 from pnne_nb.runtime.faults.error_messages import in_brief
 from pnne_nb.runtime.loop.loop import TrainingLoop
@@ -130,7 +130,6 @@ class TrainingProcess:
 
     @property
     def pid(self) -> int | None:
-        """Number of the process, or None while there is none."""
         return None if self._link is None else self._link.pid
 
     @property
@@ -418,7 +417,6 @@ class TrainingProcess:
     # Where the training is
 
     def _adopt(self, state: Parcel) -> None:
-        """Load the state that the process has sent into the engine's loop."""
         self._load(state)
         self._is_at(state)
 
@@ -461,7 +459,6 @@ class TrainingProcess:
     # What goes wrong
 
     def _obey(self) -> None:
-        """Send the engine's pending commands to the process."""
         if not self._running:
             return
         self.wake()
@@ -482,7 +479,6 @@ class TrainingProcess:
             self._send(GiveUp())
 
     def _end_at_once(self) -> None:
-        """End a process that does not halt, without waiting for it."""
         assert self._link is not None
         self._link.kill()
         doing = self.doing
@@ -491,7 +487,6 @@ class TrainingProcess:
         self._reports.announce(AnomalyFrame(self.steps, "process-killed", message))
 
     def _place(self) -> str:
-        """Return a message with the place of the engine, and what to do."""
         return (
             f"Step {self._told} was the last that it reported. The engine is at step {self.steps}, the last that it "
             "reported completely: start() or start(process=True) goes on from there."

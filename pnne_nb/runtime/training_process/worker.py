@@ -58,18 +58,7 @@ _STEP, _EPOCH, _CHECKPOINT = frozenset(("step",)), frozenset(("epoch",)), frozen
 
 @final
 class ProcessWorker:
-    """The training of this process.
-
-    Args:
-        recipe: What to train.
-        state: From where, see `TrainingLoop.state_dict`.
-        manner: How.
-        line: To the kernel.
-        measure: Makes the probes that the kernel orders.
-
-    Attributes:
-        loop: Makes the steps.
-    """
+    """The training of this process by `recipe`, from the `state` of a loop on; it obeys the kernel at the other end of `line`."""
 
     def __init__(
         self, recipe: Recipe, state: dict[str, Any], manner: Manner, line: ProcessLine, measure: Measure
@@ -144,7 +133,6 @@ class ProcessWorker:
         return topics | _CHECKPOINT if due else topics
 
     def _meaning(self, event: Event) -> tuple[frozenset[str], bool]:
-        """Return the topics of an event, and whether the kernel writes a checkpoint after it."""
         every = self._save_every
         match event:
             case Stepped(frame=StepFrame(step=step)):
@@ -191,10 +179,7 @@ class ProcessWorker:
 def main(connection: socket.socket, crashes: int, measure: Measure) -> NoReturn:
     """Run the training that the kernel hands over, and end the process.
 
-    Args:
-        connection: To the kernel.
-        crashes: File descriptor for what Python says of a crash.
-        measure: Makes the probes that the kernel orders.
+    What Python says of a crash goes to the file `crashes`; `measure` makes the probes that the kernel orders.
     """
     faulthandler.enable(crashes)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

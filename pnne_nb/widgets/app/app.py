@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, final
 
@@ -16,7 +17,7 @@ from pnne_nb.graph.document import NodeGraph
 from pnne_nb.inference.inference_engine import InferenceEngine
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.widgets.host.comms import answer_while_busy
-from pnne_nb.widgets.host.displays import Displays, close_parts
+from pnne_nb.widgets.host.displays import close_parts
 from pnne_nb.widgets.host.images import picture
 from pnne_nb.widgets.host.static_picture import KeptPicture, Page
 from pnne_nb.widgets.plots.palette import PALETTE
@@ -68,38 +69,28 @@ class ModelApp(ipywidgets.VBox):
             layout=ipywidgets.Layout(display="" if count > 1 else "none"),
         )  # fmt: skip
         self._result = ipywidgets.HTML()
-        shown = [
-            part
-            for name in inputs
-            for part in (
-                ipywidgets.HTML(f"<strong>{html.escape(name)}</strong>"),
-                self._pictures[name],
-                *self._fields[name],
-            )
-        ]
-        heading = self._heading = ipywidgets.HTML(f"<h2>{html.escape(title)}</h2>" if title else "")
-        body = ipywidgets.HBox(
-            [
-                ipywidgets.VBox([self._chooser, *shown], layout=ipywidgets.Layout(margin="0 32px 0 0")),
-                ipywidgets.VBox([self._result], layout=ipywidgets.Layout(min_width="320px")),
-            ],
-            layout=ipywidgets.Layout(flex_flow="row wrap"),
-        )
-        super().__init__([heading, body])
+        shown = [self._chooser]
+        for name in inputs:
+            named = ipywidgets.HTML(f"<strong>{html.escape(name)}</strong>")
+            shown += [named, self._pictures[name], *self._fields[name]]
+        self._heading = ipywidgets.HTML(f"<h2>{html.escape(title)}</h2>" if title else "")
+        left = ipywidgets.VBox(shown, layout=ipywidgets.Layout(margin="0 32px 0 0"))
+        right = ipywidgets.VBox([self._result], layout=ipywidgets.Layout(min_width="320px"))
+        body = ipywidgets.HBox([left, right], layout=ipywidgets.Layout(flex_flow="row wrap"))
+        super().__init__([self._heading, body])
         self.add_class("pnne-app")
         self._chooser.observe(lambda change: self._choose(change["new"]), "value")
-        answer_while_busy(self._chooser)
         for name, fields in self._fields.items():
             for place, field in enumerate(fields):
                 field.observe(lambda change, name=name, place=place: self._typed(name, place, change["new"]), "value")
-                answer_while_busy(field)
+        for control in (self._chooser, *itertools.chain(*self._fields.values())):
+            answer_while_busy(control)
         self._choose(0)
 
     def __repr__(self) -> str:
         return f"ModelApp({', '.join(self._pictures)})"
 
     def _ipython_display_(self, **_: object) -> None:
-        Displays.here().shown(self)
         self._kept.show_under(self)
 
     def _display_(self) -> Page:
@@ -167,7 +158,7 @@ class ModelApp(ipywidgets.VBox):
         return [(name, value) for name, value in chosen.items() if isinstance(value, Tensor)]
 
     def _table(self, value: Tensor) -> str:
-        row = value[0].detach().float().cpu() if value.dim() else value.detach().float().cpu()
+        row = (value[0] if value.dim() else value).detach().float().cpu()
         if self._labels is not None and row.dim() == 1 and len(row) == len(self._labels):
             shares = row.softmax(0)
             best = shares.argsort(descending=True)[:MAX_ROWS].tolist()
@@ -208,13 +199,8 @@ def app(
     Raises:
         ArgumentError: There is no example, or no such input.
     """
-    expect(
-        examples,
-        Tensor | np.ndarray | Mapping,
-        "examples",
-        "a tensor, an array, or a mapping of them",
-        "Such as x_val[:20].",
-    )
+    kinds = "a tensor, an array, or a mapping of them"
+    expect(examples, Tensor | np.ndarray | Mapping, "examples", kinds, "Such as x_val[:20].")
     given = examples if isinstance(examples, Mapping) else {"input": examples}
     tensors = {name: torch.as_tensor(value) for name, value in given.items()}
     if not tensors or any(tensor.dim() == 0 or len(tensor) == 0 for tensor in tensors.values()):
@@ -226,13 +212,8 @@ def app(
             raise ArgumentError(f"inputs names {name!r}, of which examples has none.{near(name, tensors)}")
     if outputs is None and isinstance(model, NodeGraph):
         outputs = [node.name for node in model.nodes.values() if node.type == "Output"]
-    match model:
-        case InferenceEngine():
-            engine = model
-        case TrainingEngine():
-            engine = InferenceEngine(model.module)
-        case _:
-            engine = InferenceEngine(model)
+    module = model.module if isinstance(model, TrainingEngine) else model
+    engine = module if isinstance(module, InferenceEngine) else InferenceEngine(module)
     return ModelApp(engine, tensors, labels or engine.classes, features, inputs or list(tensors), outputs or (), title)
 
 

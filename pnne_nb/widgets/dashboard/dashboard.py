@@ -15,20 +15,9 @@ from pnne_nb.errors import TrainingError, expect
 from pnne_nb.inspector.capture.live import LiveProbe
 from pnne_nb.inspector.statistics.patterns import own_parameters
 from pnne_nb.process.fork import fork_safe
-from pnne_nb.protocol.control_messages import (
-    AckMessage,
-    ChooseMessage,
-    Command,
-    CommandMessage,
-    ControlRequest,
-    DismissMessage,
-    ExportMessage,
-    RateMessage,
-    ScaleMessage,
-    ShowMessage,
-)
+from pnne_nb.process.subscribers import weakly
+from pnne_nb.protocol import control_messages
 from pnne_nb.runtime.engine import TrainingEngine
-from pnne_nb.runtime.faults.fault_location import node_of
 from pnne_nb.runtime.objective.step_logs import recorded
 from pnne_nb.runtime.session.rewind import REWOUND
 from pnne_nb.telemetry.frames import (
@@ -36,7 +25,6 @@ from pnne_nb.telemetry.frames import (
     AnomalyFrame,
     Frame,
     HistogramFrame,
-    MemoryFrame,
     Quantity,
     StateFrame,
     StepFrame,
@@ -46,8 +34,9 @@ from pnne_nb.widgets.dashboard.controls import ControlBar, LayerChooser, LogSwit
 from pnne_nb.widgets.dashboard.engine_view import (
     WATCHED,
     editors_of,
+    keep_picture,
     layer_probe,
-    picture_keeper,
+    past_frames,
     remedies,
     trained_graph,
     training_still,
@@ -56,7 +45,7 @@ from pnne_nb.widgets.dashboard.findings import Findings
 from pnne_nb.widgets.dashboard.status import Status
 from pnne_nb.widgets.editor.editor import GraphEditor
 from pnne_nb.widgets.host.batched_updates import Picture
-from pnne_nb.widgets.host.displays import Displays, close_parts, widget_tree
+from pnne_nb.widgets.host.displays import close_parts, widget_tree
 from pnne_nb.widgets.host.frame_pacer import IN_FLIGHT
 from pnne_nb.widgets.host.pump import Pump
 from pnne_nb.widgets.host.static_picture import SHOWN, KeptPicture, Pictured, Still
@@ -152,7 +141,13 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
             TimePlot(),
         )
         self._known_steps = 0
-        self._catch_up(engine)
+        past = past_frames(engine)
+        for name in recorded(engine.history):
+            for step, value in zip(*(values.tolist() for values in engine.history.points(name)), strict=True):
+                self._recorded.remember(name, step, value)
+        self.take(past)
+        # The channel may have these too.
+        self._known_steps = max((frame.step for frame in past if isinstance(frame, StepFrame)), default=0)
         plots = ipywidgets.Box([plot.view for plot in self._plots])
         plots.add_class("pnne-plots")
         super().__init__([self._bar, plots])
@@ -162,17 +157,15 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
         self._recorded.figure.observe(self._include_new, "marks")
         metrics.view.observe(self._include_new, "children")
         self._pump = Pump(engine.channel, self)
+        self._kept = KeptPicture(lambda: "the training", self.to_html)
         self._writing = fork_safe(threading.Lock())  # two threads must not write to one widget
         self._draw_status(0)
         for plot in self._plots:
             plot.draw()
         remove_probe = engine.add_probe(probe, self._cadence)
-        # A button may change something while no training runs, which is drawn all the same.
-        wake = _waker(weakref.ref(self._pump))
-        removals = [engine.on(event, wake, waits=False) for event in ("state", "epoch", "anomaly", "checkpoint")]
-        self._kept = KeptPicture(lambda: "the training", self.to_html)
-        removals += [engine.on("state", picture_keeper(weakref.ref(self._kept)), waits=False), self._kept.close]
-        self._release = weakref.finalize(self, _release, self._pump, remove_probe, *removals)
+        events = ("state", "epoch", "anomaly", "checkpoint")
+        removals = [engine.on(event, weakly(self._on_event), waits=False) for event in events]
+        self._release = weakref.finalize(self, self._pump.release, remove_probe, *removals, self._kept.close)
         self._open[id(engine)] = self
         if engine.state in ALIVE:
             self._pump.start()
@@ -181,7 +174,6 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
         return "TrainingDashboard()"
 
     def _ipython_display_(self, **_: object) -> None:
-        Displays.here().shown(self)
         self._kept.show_under(self)
 
     def still(self) -> Still:
@@ -218,6 +210,12 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
             widget.close()
         super().close()
 
+    def _on_event(self, frame: Frame) -> None:
+        # A button may change something while no training runs, which is drawn all the same.
+        self._pump.start()
+        if isinstance(frame, StateFrame):
+            keep_picture(self._kept, frame)
+
     # The pump's thread
 
     def take(self, frames: Sequence[Frame]) -> bool:
@@ -238,7 +236,7 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
 
     def _is_chosen(self, frame: HistogramFrame) -> bool:
         """Return whether `frame` is of the chosen histogram; adds an inspector's histogram to the choices."""
-        name = _name(frame)
+        name = _named(frame.layer, frame.quantity)
         if name not in self._offered and len(self._offered) < MAX_OFFERED:
             self._offered.append(name)
         return name == self._chooser.layer
@@ -339,56 +337,49 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
 
     # Messages from the browser, on any thread
 
-    def _answer(self, message: ControlRequest) -> None:
+    def _answer(self, message: control_messages.ControlRequest) -> None:
         match message:
-            case AckMessage(tick):
+            case control_messages.AckMessage(tick):
                 self._pump.acknowledge(tick)
-            case CommandMessage(_, command):
+            case control_messages.CommandMessage(_, command):
                 self._command(command)
-            case ChooseMessage(_, layer):
+            case control_messages.ChooseMessage(_, layer):
                 self._choose(layer)
-            case ScaleMessage(_, log):
+            case control_messages.ScaleMessage(_, log):
                 self._histogram.log = self._chooser.log = log
                 if not self._pump.running:
                     self._histogram.draw()
-            case RateMessage(_, rate):
-                # It waits for the end of the running step.
-                threading.Thread(target=self._set_rate, args=(rate,), name="pnne-rate", daemon=True).start()
-            case ShowMessage(_, on):
+            case control_messages.RateMessage(_, rate):
+                self._apart(lambda: self._set_rate(rate))
+            case control_messages.ShowMessage(_, on):
                 self.show_on_graph(on)
-            case ExportMessage(_, on):
+            case control_messages.ExportMessage(_, on):
                 self.show_export(on)
-            case DismissMessage(_, number):
+            case control_messages.DismissMessage(_, number):
                 self._findings.dismiss(number)
                 self._draw_status(self._bar.tick)
             case _:
                 assert_never(message)
 
-    def _answer_loss(self, message: ControlRequest) -> None:
-        if isinstance(message, ScaleMessage):
+    def _answer_loss(self, message: control_messages.ControlRequest) -> None:
+        if isinstance(message, control_messages.ScaleMessage):
             self._loss.log = self._loss_switch.log = message.log
             if not self._pump.running:
                 self._loss.draw()
 
-    def _command(self, command: Command) -> None:
+    def _command(self, command: control_messages.Command) -> None:
         # It must not wait: the button's thread must be free for the next click.
         match command:
             case "start":
                 self.engine.start(process=self.engine.in_process)
-            case "pause":
-                self.engine.pause(wait=False)
+            case "pause" | "step" | "stop" | "validate":
+                getattr(self.engine, command)(wait=False)
             case "resume":
                 self.engine.resume()
-            case "step":
-                self.engine.step(wait=False)
-            case "stop":
-                self.engine.stop(wait=False)
-            case "validate":
-                self.engine.validate(wait=False)
             case "save":
                 self.engine.save_checkpoint(wait=False)
             case "rewind":
-                threading.Thread(target=self._go_back, name="pnne-rewind", daemon=True).start()
+                self._apart(lambda: self.engine.rewind(min(BACK, self.engine.progress.step)))
             case "batch":
                 fault = self.engine.fault
                 self._status.batch_text = "" if fault is None or self._status.batch_text else fault.show_batch()
@@ -399,20 +390,21 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
             case _:
                 assert_never(command)
 
-    def _go_back(self) -> None:
-        try:
-            self.engine.rewind(min(BACK, self.engine.progress.step))
-        except TrainingError as error:
-            self._findings.take(AnomalyFrame(self._status.step, "request-failed", str(error)))
-        self._draw_status(self._bar.tick)
+    def _apart(self, work: Callable[[], object]) -> None:
+        """Carry out in a thread what waits for the end of the running step; a refusal is shown among the findings."""
+
+        def run() -> None:
+            try:
+                work()
+            except TrainingError as error:
+                self._findings.take(AnomalyFrame(self._status.step, "request-failed", str(error)))
+            self._draw_status(self._bar.tick)
+
+        threading.Thread(target=run, name="pnne-button", daemon=True).start()
 
     def _set_rate(self, rate: float) -> None:
-        try:
-            self.engine.set_optimizer(lr=rate)
-            self._status.learning_rate = rate
-        except TrainingError as error:
-            self._findings.take(AnomalyFrame(self._status.step, "request-failed", str(error)))
-        self._draw_status(self._bar.tick)
+        self.engine.set_optimizer(lr=rate)
+        self._status.learning_rate = rate
 
     def _choose(self, name: str) -> None:
         if self._probe is None:
@@ -424,43 +416,6 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
             self._probe.histograms_of = (self._own.get(name, name),)
         self._chooser.layer = name
 
-    # The training so far
-
-    def _catch_up(self, engine: TrainingEngine) -> None:
-        """Take in what happened before the dashboard; its frames in the channel are skipped."""
-        history = engine.history
-        (steps, losses), rates = history.points("loss"), history["learning_rate"]
-        # Only the latest learning rate is shown; a long history keeps losses and rates of different steps.
-        taken: list[StepFrame | AnomalyFrame] = [
-            StepFrame(step, 0, loss, float(rates[-1]), 0, 0.0)
-            for step, loss in zip(steps.tolist(), losses.tolist(), strict=True)
-        ]
-        for name in recorded(history):
-            for step, value in zip(*(values.tolist() for values in history.points(name)), strict=True):
-                self._recorded.remember(name, step, value)
-        # An edit cuts the curve behind its step.
-        taken += history.anomalies
-        taken.sort(key=lambda frame: frame.step)
-        self.take(taken)
-        self.take(history.epoch_frames())
-        if "memory" in history and "process_memory" not in history:
-            for step, used in zip(history.steps("memory").tolist(), history["memory"].tolist(), strict=True):
-                self.take([MemoryFrame(step, int(used), {})])
-        if "loss_scale" in history:
-            self._status.loss_scale = float(history["loss_scale"][-1])
-        if len(steps):
-            self._known_steps = int(steps[-1])
-            self.take([engine.progress])
-        failure = engine.error
-        if failure is not None:
-            said = f"{type(failure).__name__}: {failure}"
-            self.take([StateFrame("failed", error=said, node=node_of(failure, engine.module))])
-
-
-def _name(frame: HistogramFrame) -> str:
-    """Return the name of a histogram among the choices."""
-    return _named(frame.layer, frame.quantity)
-
 
 def _named(layer: str, quantity: Quantity) -> str:
     """Return the name of a layer's quantity among the choices: the path alone for activations."""
@@ -469,23 +424,7 @@ def _named(layer: str, quantity: Quantity) -> str:
 
 def _caption(frame: HistogramFrame, chosen: str) -> str:
     # The caption leaves out the step, because an unchanged caption is not sent again.
-    if _name(frame) != chosen:
-        return f"shows {_name(frame)} until the next step"
+    name = _named(frame.layer, frame.quantity)
+    if name != chosen:
+        return f"shows {name} until the next step"
     return "" if frame.sampled == frame.total else f"{frame.sampled:,} of {frame.total:,} values"
-
-
-def _waker(pump: weakref.ref[Pump]) -> Callable[[object], None]:
-    """Return a function that starts the pump; it holds the pump weakly, because the engine may outlive the dashboard."""
-
-    def wake(_frame: object) -> None:
-        alive = pump()
-        if alive is not None:
-            alive.start()
-
-    return wake
-
-
-def _release(pump: Pump, *removals: Callable[[], None]) -> None:
-    pump.close()
-    for remove in removals:
-        remove()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import weakref
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from typing import Final
 
 from pnne_nb.compiler.codegen import loader
@@ -16,7 +16,8 @@ from pnne_nb.inspector.statistics.patterns import leaf_layers
 from pnne_nb.protocol.control_messages import Command
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.faults.error_messages import in_brief
-from pnne_nb.telemetry.frames import ALIVE, Quantity, StateFrame
+from pnne_nb.runtime.faults.fault_location import node_of
+from pnne_nb.telemetry.frames import ALIVE, AnomalyFrame, Frame, MemoryFrame, Quantity, StateFrame, StepFrame
 from pnne_nb.widgets.editor.editor import GraphEditor
 from pnne_nb.widgets.editor.training_overlay import place_of
 from pnne_nb.widgets.host.static_picture import KeptPicture, Still
@@ -57,22 +58,39 @@ def layer_probe(engine: TrainingEngine) -> LiveProbe:
     return probe
 
 
-def picture_keeper(picture: weakref.ref[KeptPicture]) -> Callable[[StateFrame], None]:
-    """Return a function that redraws the static picture when a training pauses or ends; it holds the picture weakly."""
+def keep_picture(picture: KeptPicture, frame: StateFrame) -> None:
+    """Redraw the static picture when a training pauses or ends."""
+    if frame.state == "paused":
+        picture.changed()
+    elif frame.state not in ALIVE:
+        try:
+            picture.redraw()
+        except Exception:  # the training calls it, and must not fail
+            logger.exception("The picture of the training was not drawn.")
 
-    def keep(frame: StateFrame) -> None:
-        kept = picture()
-        if kept is None:
-            return
-        if frame.state == "paused":
-            kept.changed()
-        elif frame.state not in ALIVE:
-            try:
-                kept.redraw()
-            except Exception:  # the training calls it, and must not fail
-                logger.exception("The picture of the training was not drawn.")
 
-    return keep
+def past_frames(engine: TrainingEngine) -> list[Frame]:
+    """Return what happened before a dashboard, as frames, a snapshot."""
+    history = engine.history
+    steps, losses = (values.tolist() for values in history.points("loss"))
+    # Only the latest learning rate is shown; a long history keeps losses and rates of different steps.
+    rate = float(history["learning_rate"][-1]) if steps else math.nan
+    scale = float(history["loss_scale"][-1]) if "loss_scale" in history else None
+    # An edit cuts the curve behind its step.
+    curve: list[StepFrame | AnomalyFrame] = [
+        StepFrame(step, 0, loss, rate, 0, 0.0, loss_scale=scale) for step, loss in zip(steps, losses, strict=True)
+    ]
+    curve = sorted((*curve, *history.anomalies), key=lambda frame: frame.step)
+    frames: list[Frame] = [*curve, *history.epoch_frames()]
+    if "memory" in history and "process_memory" not in history:
+        memory = zip(history.steps("memory").tolist(), history["memory"].tolist(), strict=True)
+        frames += [MemoryFrame(step, int(used), {}) for step, used in memory]
+    if steps:
+        frames.append(engine.progress)
+    if (failure := engine.error) is not None:
+        said = f"{type(failure).__name__}: {failure}"
+        frames.append(StateFrame("failed", error=said, node=node_of(failure, engine.module)))
+    return frames
 
 
 def editors_of(engine: TrainingEngine, editors: Sequence[GraphEditor]) -> list[GraphEditor]:

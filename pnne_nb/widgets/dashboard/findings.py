@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final, final
 
 import numpy as np
@@ -50,17 +50,9 @@ class Findings:
     def take(self, frame: AnomalyFrame) -> None:
         """Add a finding, or an event."""
         curves = () if frame.evidence else _CURVES.get(frame.kind, ())
-        notice = Notice(
-            len(self._all),
-            frame.step,
-            frame.message,
-            frame.node,
-            frame.hint,
-            false_alarms(frame.kind),
-            _bars(frame),
-            self._drawn(curves, frame.step),
-        )
-        self._all.append((frame, notice))
+        bars = [EvidenceBar(label, value) for label, value in frame.evidence if math.isfinite(value)]
+        said = frame.step, frame.message, frame.node, frame.hint, false_alarms(frame.kind)
+        self._all.append((frame, Notice(len(self._all), *said, bars, self._drawn(curves, frame.step))))
 
     def dismiss(self, number: int | None) -> None:
         """Hide a finding; with None, show all of them again."""
@@ -84,20 +76,16 @@ class Findings:
     def _drawn(self, names: Iterable[str], step: int) -> list[EvidenceCurve]:
         drawn = []
         for name in names:
-            if name not in self._history:
-                continue
-            steps, values = self._history.points(name)
-            values = values[: int(np.searchsorted(steps, step, side="right"))]
-            drawn.append(EvidenceCurve(name.replace("_", " "), _thinned(values)))
-        return [curve for curve in drawn if len(curve.values) > 1]
-
-
-def _bars(frame: AnomalyFrame) -> list[EvidenceBar]:
-    return [EvidenceBar(label, value) for label, value in frame.evidence if math.isfinite(value)]
+            if name in self._history:
+                steps, values = self._history.points(name)
+                values = values[: int(np.searchsorted(steps, step, side="right"))]
+                if len(values) > 1:
+                    drawn.append(EvidenceCurve(name.replace("_", " "), _thinned(values)))
+        return drawn
 
 
 def _thinned(values: NDArray[np.float64]) -> list[float | None]:
     """Return at most `POINTS` means of neighbouring values; None where none is finite."""
-    parts: Sequence[NDArray[np.float64]] = np.array_split(values, min(POINTS, len(values))) if len(values) else []
-    means = [float(part[np.isfinite(part)].mean()) if np.isfinite(part).any() else None for part in parts]
-    return [mean if mean is not None and math.isfinite(mean) else None for mean in means]
+    parts = np.array_split(values, min(POINTS, len(values)))
+    means = [float(part[np.isfinite(part)].mean()) if np.isfinite(part).any() else math.inf for part in parts]
+    return [mean if math.isfinite(mean) else None for mean in means]

@@ -5,16 +5,17 @@ Their imports wait for the first request, because most editors never need them.
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, assert_never, final
+from typing import TYPE_CHECKING, Final, Protocol, assert_never, final
 
 import msgspec
 from torch import nn
 
-from pnne_nb.errors import PnneError
+from pnne_nb.errors import ArgumentError, PnneError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.protocol.export_messages import (
     CancelExport,
@@ -29,8 +30,11 @@ from pnne_nb.protocol.messages import Event, RunToHere, SeenTensor
 from pnne_nb.widgets.editor.training_overlay import OverlaidTraining
 
 if TYPE_CHECKING:
-    from pnne_nb.widgets.editor.export_dialog import ExportDialog, Lend, Lent
-    from pnne_nb.widgets.editor.run_to_here import Example, PortRuns
+    from pnne_nb.widgets.editor.export_dialog import ExportDialog, Lend, Lent, TellExport
+    from pnne_nb.widgets.editor.run_to_here import Example
+
+GRACE: Final = 5.0
+"""Seconds for which a closing editor waits for a run."""
 
 ExportRequest = GetExportFormats | StartExport | CancelExport | WatchExport
 
@@ -84,22 +88,14 @@ class BackgroundTasks:
     Args:
         graph: The document.
         lend: Gives the model to export or to run, and data if there is a training.
-        tell: Sends an export's events to every view.
-        report: Takes the report of an export as HTML.
+        tell: Sends an export's events to every view, and keeps the report of one that has ended.
     """
 
-    def __init__(
-        self,
-        graph: NodeGraph,
-        lend: Lend,
-        tell: Callable[[ExportState | ExportCheck], None],
-        report: Callable[[str], None],
-    ) -> None:
+    def __init__(self, graph: NodeGraph, lend: Lend, tell: TellExport) -> None:
         self._graph = graph
         self._lend = lend
         self._tell = tell
-        self._report = report
-        self._runs: PortRuns | None = None
+        self._run: threading.Thread | None = None
         self._exports: ExportDialog | None = None
 
     def run_to_here(
@@ -109,12 +105,27 @@ class BackgroundTasks:
         example: Example | None,
         tell: Callable[[SeenTensor | PnneError], None],
     ) -> None:
-        """Run up to a port in a thread; see `PortRuns.start`."""
-        from pnne_nb.widgets.editor.run_to_here import PortRuns  # noqa: PLC0415  # few ask for it
+        """Run up to a port in a thread, and pass its value or an error to `tell`, once; see `seen_at`.
 
-        if self._runs is None:
-            self._runs = PortRuns(self._graph, self._lend)
-        self._runs.start(request, latest, example, tell)
+        Raises:
+            ArgumentError: If another run is not finished.
+        """
+        from pnne_nb.widgets.editor.run_to_here import seen_at  # noqa: PLC0415  # few ask for it
+
+        if self._run is not None and self._run.is_alive():
+            raise ArgumentError("An example is running already: wait until it is done.")
+        graph, lend = self._graph, self._lend
+
+        def work() -> None:
+            try:
+                tell(seen_at(graph, lend, request, latest, example))
+            except PnneError as error:
+                tell(error)
+            except Exception as error:  # noqa: BLE001  # a thread of ours must not print under a cell
+                tell(PnneError(f"The run to {request.port} failed with {type(error).__name__}: {error}"))
+
+        self._run = threading.Thread(target=work, name="pnne-run-to-here", daemon=True)
+        self._run.start()
 
     def answer(self, request: ExportRequest, weights: str) -> Callable[[], Event]:
         """Carry out a request about exports; return a function that makes the answer when it is sent.
@@ -129,7 +140,7 @@ class BackgroundTasks:
         from pnne_nb.widgets.editor.export_dialog import ExportDialog, format_states  # noqa: PLC0415  # few ask for it
 
         if self._exports is None:
-            self._exports = ExportDialog(self._graph, self._lend, self._tell, self._report)
+            self._exports = ExportDialog(self._graph, self._lend, self._tell)
             # A deleted editor ends the processes that it has started.
             weakref.finalize(self, self._exports.close).atexit = False
         id, client, exports = request.id, request.client, self._exports
@@ -164,5 +175,5 @@ class BackgroundTasks:
         if self._exports is not None:
             self._exports.close()
             self._exports = None
-        if self._runs is not None:
-            self._runs.close()
+        if self._run is not None and self._run is not threading.current_thread():
+            self._run.join(GRACE)

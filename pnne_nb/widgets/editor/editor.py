@@ -34,33 +34,9 @@ from pnne_nb.graph.render.svg import ThemeName
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.process.subscribers import weakly
+from pnne_nb.protocol import messages
 from pnne_nb.protocol.codec import catalog_event, document_text, encode_event, node_type_state
 from pnne_nb.protocol.export_messages import ExportCheck, ExportState, StartExport
-from pnne_nb.protocol.messages import (
-    Blocks,
-    Bundle,
-    Catalog,
-    Committed,
-    Derived,
-    DerivedChanged,
-    GetBundle,
-    GetCatalog,
-    GetPreview,
-    GetSource,
-    GetSteps,
-    HideTraining,
-    HistoryState,
-    Marks,
-    NodeMark,
-    NodeTypeAdded,
-    Painted,
-    Preview,
-    Request,
-    RunToHere,
-    Snapshot,
-    Sync,
-    Training,
-)
 from pnne_nb.widgets.editor.background_tasks import BackgroundTasks, ExportRequest, lent_model, weights_of
 from pnne_nb.widgets.editor.commit_throttle import Bursts
 from pnne_nb.widgets.editor.document_requests import BlocksRequest, ChangeRequest, change, change_blocks, source, steps
@@ -82,7 +58,7 @@ QUICKLY_DRAWN: Final = 2000
 
 
 @lru_cache(maxsize=1)
-def _catalog(_revision: int) -> Catalog:
+def _catalog(_revision: int) -> messages.Catalog:
     return catalog_event(registry.values())
 
 
@@ -162,8 +138,8 @@ class GraphEditor(anywidget.AnyWidget):
         self._views = Views(self, graph, weakly(self._answer))
         self._model = LiveModel(graph, module)
         self._overlay: Overlay | None = None
-        self._picture: Training | None = None
-        self._marks = Marks()
+        self._picture: messages.Training | None = None
+        self._marks = messages.Marks()
         self._derivation = Derivation.of(graph)
         self._kept = KeptPicture(
             lambda: repr(graph), self._derivation.picture, lambda: len(graph.nodes) <= QUICKLY_DRAWN
@@ -172,9 +148,7 @@ class GraphEditor(anywidget.AnyWidget):
             None if module is None or input_size is not None else call_arguments(args, kwargs)
         )
         editor = weakref.ref(self)
-        self._tasks = BackgroundTasks(
-            graph, lambda: lent_model(editor), weakly(self._show_export), self._kept.add_report
-        )
+        self._tasks = BackgroundTasks(graph, lambda: lent_model(editor), weakly(self._show_export))
         self._bursts = Bursts(weakly(self._catch_up))
         super().__init__(height=height, read_only=read_only, theme=theme, bundle_key=key_of(front_end))
         self.on_msg(self._views.receive)
@@ -260,7 +234,7 @@ class GraphEditor(anywidget.AnyWidget):
         before, self._overlay = self._overlay, overlay
         if before is not None:
             before.close()
-            self._show_training(Training(0))
+            self._show_training(messages.Training(0))
 
     @property
     def example(self) -> tuple[Any, ...] | None:
@@ -278,7 +252,7 @@ class GraphEditor(anywidget.AnyWidget):
         self._example = None if args is None else call_arguments(args, None)
 
     @property
-    def marks(self) -> Mapping[str, NodeMark]:
+    def marks(self) -> Mapping[str, messages.NodeMark]:
         """Short texts under the cards of nodes, by path; a block shows the most severe mark inside it.
 
         ::
@@ -291,13 +265,15 @@ class GraphEditor(anywidget.AnyWidget):
         return dict(self._marks.marks)
 
     @marks.setter
-    def marks(self, marks: Mapping[str, NodeMark | str]) -> None:
+    def marks(self, marks: Mapping[str, messages.NodeMark | str]) -> None:
         way = 'editor.marks = {"conv1": "12 ms"}.'
         expect(marks, Mapping, "marks", "a mapping of the paths of nodes to what is said there", way)
         for path, mark in marks.items():
             expect(path, str, "a path of marks", "a string", way)
-            expect(mark, (NodeMark, str), f"marks[{path!r}]", "a text or a pn.NodeMark", way)
-        self._marks = Marks({path: NodeMark(mark) if isinstance(mark, str) else mark for path, mark in marks.items()})
+            expect(mark, (messages.NodeMark, str), f"marks[{path!r}]", "a text or a pn.NodeMark", way)
+        self._marks = messages.Marks(
+            {path: messages.NodeMark(mark) if isinstance(mark, str) else mark for path, mark in marks.items()}
+        )
         self._views.tell(lambda: self._marks)
 
     def to_svg(self, theme: ThemeName = "auto", *, within: str = "", fold: bool = False) -> str:
@@ -362,19 +338,18 @@ class GraphEditor(anywidget.AnyWidget):
             for part in reversed(widget_tree(self)):
                 part.open()
             self._follow()
-        Displays.here().shown(self, lambda widget: isinstance(widget, GraphEditor) and widget.views > 0)
-        self._kept.show_under(self)
+        self._kept.show_under(self, lambda widget: isinstance(widget, GraphEditor) and widget.views > 0)
 
     # From the browser, on any thread
 
-    def _answer(self, request: Request) -> None:
+    def _answer(self, request: messages.Request) -> None:
         graph, id, client = self._graph, request.id, request.client
         if isinstance(request, ChangeRequest):
             self._change(request)
             return
         if isinstance(request, BlocksRequest):
             change_blocks(graph, request)
-            self._views.tell(lambda: Blocks(blocks.graph.state(), id, client))
+            self._views.tell(lambda: messages.Blocks(blocks.graph.state(), id, client))
             return
         if isinstance(request, ExportRequest):
             if isinstance(request, StartExport):
@@ -384,28 +359,28 @@ class GraphEditor(anywidget.AnyWidget):
             )
             return
         match request:
-            case GetPreview(source=start, target=target):
+            case messages.GetPreview(source=start, target=target):
                 found = self._derivation.preview(start, target)
-                self._views.tell(lambda: Preview(id, client, found))
-            case RunToHere():
+                self._views.tell(lambda: messages.Preview(id, client, found))
+            case messages.RunToHere():
                 tell = partial(self._views.conclude, request)
                 self._tasks.run_to_here(request, self._model.latest, self._example, tell)
-            case Painted(tick=tick):
+            case messages.Painted(tick=tick):
                 if self._overlay is not None:
                     self._overlay.acknowledge(tick)
-            case HideTraining():
+            case messages.HideTraining():
                 self.training = None
-            case Sync(version=known):
+            case messages.Sync(version=known):
                 self._answer_opened_view(id, client, known)
-            case GetCatalog():
+            case messages.GetCatalog():
                 self._views.tell(lambda: msgspec.structs.replace(_catalog(registry.revision), id=id, client=client))
-            case GetBundle():
+            case messages.GetBundle():
                 text = bundled("editor.js")
-                self._views.tell(lambda: Bundle(id, client, text))
-            case GetSource():
+                self._views.tell(lambda: messages.Bundle(id, client, text))
+            case messages.GetSource():
                 shown = source(graph, id, client)
                 self._views.tell(lambda: shown)
-            case GetSteps():
+            case messages.GetSteps():
                 self._views.tell(lambda: steps(graph, id, client))
             case _:
                 assert_never(request)
@@ -430,7 +405,7 @@ class GraphEditor(anywidget.AnyWidget):
             committed = change(graph, request)
         if not committed:
             # No observer will answer.
-            self._views.tell(lambda: Committed(graph.version, (), "Arrange", self._history(), client, id))
+            self._views.tell(lambda: messages.Committed(graph.version, (), "Arrange", self._history(), client, id))
 
     def _refuse_changes(self) -> None:
         if self.read_only:
@@ -441,8 +416,10 @@ class GraphEditor(anywidget.AnyWidget):
     def _committed(self, done: Transaction) -> None:
         # The requesting view waits for the answer.
         if done.client is not None or not self._bursts.hold():
-            history = HistoryState(done.undo, done.redo)
-            self._views.tell(lambda: Committed(done.version, done.ops, done.label, history, done.client, done.request))
+            history = messages.HistoryState(done.undo, done.redo)
+            self._views.tell(
+                lambda: messages.Committed(done.version, done.ops, done.label, history, done.client, done.request)
+            )
         computes = not all(isinstance(op, LookOp) for op in done.ops)
         if computes:
             self._model.edited()
@@ -458,32 +435,36 @@ class GraphEditor(anywidget.AnyWidget):
     def _catch_up(self) -> None:
         self._views.tell(self._snapshot)
 
-    def _derived(self, version: int, delta: Derived, more: bool) -> None:  # as followers are called
-        self._views.tell(lambda: DerivedChanged(version, delta, more))
+    def _derived(self, version: int, delta: messages.Derived, more: bool) -> None:  # as followers are called
+        self._views.tell(lambda: messages.DerivedChanged(version, delta, more))
 
-    def _show_training(self, picture: Training) -> None:
+    def _show_training(self, picture: messages.Training) -> None:
         self._picture = picture if picture.layers else None
         self._views.tell(lambda: picture)
 
-    def _show_export(self, event: ExportState | ExportCheck) -> None:
+    def _show_export(self, event: ExportState | ExportCheck, report: str = "") -> None:
         self._views.tell(lambda: event)
+        if report:
+            self._kept.add_report(report)
 
     def _type_added(self, spec: NodeSpec) -> None:
-        self._views.tell(lambda: NodeTypeAdded(node_type_state(spec)))
+        self._views.tell(lambda: messages.NodeTypeAdded(node_type_state(spec)))
         self._derivation.request()
 
     def _blocks_changed(self, _done: Transaction | None = None) -> None:
-        self._views.tell(lambda: Blocks(blocks.graph.state()))
+        self._views.tell(lambda: messages.Blocks(blocks.graph.state()))
 
-    def _snapshot(self, id: int | None = None, client: str | None = None, known: int | None = None) -> Snapshot:
+    def _snapshot(
+        self, id: int | None = None, client: str | None = None, known: int | None = None
+    ) -> messages.Snapshot:
         with self._graph.reading() as graph:
             # A read-only view cannot request an arrangement, and gets an arranged picture.
             is_known = known == graph.version != self._arranged_at and not self.read_only
             state = None if is_known else document_text(graph.state(arranged=self.read_only))
-            return Snapshot(graph.version, state, self._derivation.whole, self._history(), id, client)
+            return messages.Snapshot(graph.version, state, self._derivation.whole, self._history(), id, client)
 
-    def _history(self) -> HistoryState:
-        return HistoryState(self._graph.undo_label, self._graph.redo_label)
+    def _history(self) -> messages.HistoryState:
+        return messages.HistoryState(self._graph.undo_label, self._graph.redo_label)
 
 
 def _end(endings: tuple[Callable[[], None], ...]) -> None:

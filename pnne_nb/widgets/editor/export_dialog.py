@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, final
 
@@ -56,6 +56,9 @@ class Lent(NamedTuple):
 
 Lend = Callable[[], AbstractContextManager[Lent]]
 
+TellExport = Callable[[ExportState | ExportCheck, str], None]
+"""Takes an event, and the report of an export that has ended as HTML; else an empty text."""
+
 
 def format_states() -> tuple[ExportFormatState, ...]:
     """Return every format, as a dialog offers it."""
@@ -63,9 +66,9 @@ def format_states() -> tuple[ExportFormatState, ...]:
 
 
 def _note(format: ExportFormat) -> str:
-    notes = ["Writing takes a minute or more, because a compiler runs."] if format.slow else []
-    notes += ["Opening such a file can run code that is in it."] if format.runs_code else []
-    return " ".join([*notes, format.deprecated] if format.deprecated else notes)
+    slow = "Writing takes a minute or more, because a compiler runs." if format.slow else ""
+    risky = "Opening such a file can run code that is in it." if format.runs_code else ""
+    return " ".join(filter(None, (slow, risky, format.deprecated)))
 
 
 def _missing(format: ExportFormat) -> str:
@@ -83,21 +86,13 @@ class ExportDialog:
     Args:
         graph: The document.
         lend: Gives the model to export, and data to prove the file on.
-        tell: Sends events to every view.
-        report: Takes the report of an export as HTML.
+        tell: Takes events, and the report of an export that has ended.
     """
 
-    def __init__(
-        self,
-        graph: NodeGraph,
-        lend: Lend,
-        tell: Callable[[ExportState | ExportCheck], None],
-        report: Callable[[str], None],
-    ) -> None:
+    def __init__(self, graph: NodeGraph, lend: Lend, tell: TellExport) -> None:
         self._graph = graph
         self._lend = lend
         self._tell = tell
-        self._report = report
         self._changed = threading.Condition(fork_safe(threading.Lock()))  # guards what follows
         self._state = ExportState()
         self._check = ExportCheck()
@@ -138,8 +133,7 @@ class ExportDialog:
             self._cancelled = False
             self._started = time.monotonic()
             self._state = ExportState("running", format, str(target), cancellable=_is_portable(self._graph))
-        work = threading.Thread(target=self._export, args=(overwrite, self._edits), name="pnne-export", daemon=True)
-        work.start()
+        threading.Thread(target=self._export, args=(overwrite, self._edits), name="pnne-export", daemon=True).start()
 
     def cancel(self) -> None:
         """Cancel the running export.
@@ -188,7 +182,7 @@ class ExportDialog:
                 self._check = msgspec.structs.replace(self._check, state="checking", error="")
                 told.append(self._check)
         for each in told:
-            self._tell(each)
+            self._tell(each, "")
 
     def close(self) -> None:
         """Cancel what is running."""
@@ -208,7 +202,11 @@ class ExportDialog:
         state = self._state
         task = Task("", state.format, state.path, overwrite)
         try:
-            answer = self._exported_apart(task) if state.cancellable else self._exported_here(task)
+            if state.cancellable:
+                answer = self._exported_apart(task)
+            else:
+                with self._lend() as lent:
+                    answer = carry_out(task, self._document_of(lent.model)[1], lent.data)
         except PnneError as error:
             answer = Answer(error.diagnostics, error=error.message)
         except Exception as error:  # noqa: BLE001  # a thread of ours must not print under a cell
@@ -226,9 +224,7 @@ class ExportDialog:
                 result=answer.result,
             )
             state = self._state
-        self._tell(state)
-        if answer.html:
-            self._report(answer.html)
+        self._tell(state, answer.html)
 
     def _exported_apart(self, task: Task) -> Answer:
         with tempfile.TemporaryDirectory(prefix="pnne-weights-") as folder:
@@ -244,16 +240,12 @@ class ExportDialog:
             task = msgspec.structs.replace(
                 task, graph=text, weights=str(weights), state=rest.to_json(), data=str(data) if batch else None
             )
-            with _Process() as process:
+            with closing(_Process()) as process:
                 with self._changed:
                     self._process = process
                     if self._cancelled:
                         return Answer()
                 return process.ask(task)
-
-    def _exported_here(self, task: Task) -> Answer:
-        with self._lend() as lent:
-            return carry_out(task, self._document_of(lent.model)[1], lent.data)
 
     def _document_of(self, model: nn.Module | None) -> tuple[str, nn.Module]:
         """Return the graph of a model as JSON, and the model compiled from it.
@@ -269,7 +261,7 @@ class ExportDialog:
         return self._graph.to_json(), compile_graph(self._graph, reuse=model)
 
     def _follow(self) -> None:
-        with _Process() as process:
+        with closing(_Process()) as process:
             while True:
                 with self._changed:
                     self._changed.wait_for(lambda: self._check.state in ("off", "checking"))
@@ -284,7 +276,7 @@ class ExportDialog:
                     if edits != self._edits:
                         continue
                     self._check = found
-                self._tell(found)
+                self._tell(found, "")
 
     def _checked(self, process: _Process, format: str) -> ExportCheck:
         try:
@@ -323,10 +315,7 @@ class _Process:
         self._ended = False
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the process
 
-    def __enter__(self) -> _Process:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self.end()
         self._said.close()
 
@@ -364,15 +353,12 @@ class _Process:
             process, self._running = self._running, None
         if process is None:
             return
-        os.killpg(process.pid, signal.SIGTERM)
-        try:
-            process.wait(GRACE)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                pipe.close()
+        with process:  # closes its pipes
+            os.killpg(process.pid, signal.SIGTERM)
+            try:
+                process.wait(GRACE)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
 
     def _started(self) -> subprocess.Popen[bytes]:
         with self._lock:

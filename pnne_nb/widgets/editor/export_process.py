@@ -75,17 +75,16 @@ def carry_out(task: Task, model: nn.Module | None = None, data: object = None) -
             return Answer(tuple(check_export(NodeGraph.from_json(task.graph), task.format)))
         if task.data is not None:
             data = tuple(tensor for _, tensor in sorted(safetensors.torch.load_file(task.data).items()))
-        report = export_model(model or _model(task), task.path, task.format, data=data, overwrite=task.overwrite)
+        if model is None:
+            tensors = safetensors.torch.load_file(task.weights) if task.weights is not None else {}
+            state = ModelState.from_json(task.state, "export")
+            model = make_model(NodeGraph.from_json(task.graph), tensors, state, "export")
+        report = export_model(model, task.path, task.format, data=data, overwrite=task.overwrite)
         return Answer(result=_result(report), html=report._repr_html_())
     except PnneError as error:
         return Answer(error.diagnostics, error=error.message)
     except Exception as error:  # noqa: BLE001  # whoever asked must hear of it
         return Answer(error=f"The export failed with {type(error).__name__}: {error}")
-
-
-def _model(task: Task) -> nn.Module:
-    tensors = safetensors.torch.load_file(task.weights) if task.weights is not None else {}
-    return make_model(NodeGraph.from_json(task.graph), tensors, ModelState.from_json(task.state, "export"), "export")
 
 
 def _result(report: ExportReport) -> ExportResult:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
-from typing import ClassVar, Final, TypeVar, final
+from typing import ClassVar, Final, final
 
 import msgspec
 
@@ -22,7 +23,8 @@ from pnne_nb.protocol.messages import Consequence, Derived
 
 _log: Final = logging.getLogger(__name__)
 
-Value = TypeVar("Value")
+_PARTS: Final = ("shapes", "resolved", "diagnostics", "costs")
+"""The parts of `Derived` that have an entry for each port or node."""
 
 PIECE: Final = 400
 """Most entries of a delta in one message: some 40 kB."""
@@ -65,10 +67,8 @@ class Derivation:
     def whole(self) -> Derived:
         """All results so far; the value never changes."""
         with self._starting:
-            whole = self._whole
-            return Derived(
-                dict(whole.shapes), dict(whole.resolved), dict(whole.diagnostics), dict(whole.costs), whole.example
-            )
+            parts = {name: dict(getattr(self._whole, name)) for name in _PARTS}
+            return msgspec.structs.replace(self._whole, **parts)
 
     def follow(self, tell: Tell) -> Callable[[], None]:
         """Call `tell` with the version and the delta of each refresh that changed something, one call at a time.
@@ -82,11 +82,7 @@ class Derivation:
             self._followers = (*self._followers, tell)
             if self._analysis is None:
                 self._analysis, self._whole = Analysis(self._graph), Derived()
-
-        def leave() -> None:
-            self._leave(tell)
-
-        return leave
+        return partial(self._leave, tell)
 
     def request(self) -> None:
         """Start a refresh soon, in a thread that ends when there are no further requests."""
@@ -181,35 +177,28 @@ class Derivation:
             message=f"Shapes and findings are not up to date: the analysis failed with {type(error).__name__}: {error}",
             hint="Undo the last change, and please report this.",
         )
-        delta = Derived(diagnostics={"": (finding,)})
         with self._refreshing:
-            self._take(self._analysis, self._graph.version, delta)
+            self._take(self._analysis, self._graph.version, Derived(diagnostics={"": (finding,)}))
 
 
 def _take_over(whole: Derived, delta: Derived) -> None:
     """Apply a delta to the results in place; most deltas are small."""
-    _change(whole.shapes, delta.shapes)
-    _change(whole.resolved, delta.resolved)
-    _change(whole.diagnostics, delta.diagnostics)
-    _change(whole.costs, delta.costs)
-
-
-def _change(known: dict[str, Value], changes: Mapping[str, Value]) -> None:
-    for path, value in changes.items():
-        if value:
-            known[path] = value
-        else:
-            known.pop(path, None)
+    for name in _PARTS:
+        known = getattr(whole, name)
+        for path, value in getattr(delta, name).items():
+            if value:
+                known[path] = value
+            else:
+                known.pop(path, None)
 
 
 def pieces(delta: Derived) -> Iterator[Derived]:
     """Split a delta into messages of at most `PIECE` entries, so that thousands of changes do not block other messages."""
-    names = ("shapes", "resolved", "diagnostics", "costs")
-    if sum(len(getattr(delta, name)) for name in names) <= PIECE:
+    if sum(len(getattr(delta, name)) for name in _PARTS) <= PIECE:
         yield delta
         return
     example = delta.example
-    for name in names:
+    for name in _PARTS:
         entries = iter(getattr(delta, name).items())
         while piece := dict(islice(entries, PIECE)):
             yield Derived(**{name: piece}, example=example)

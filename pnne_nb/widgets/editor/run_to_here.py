@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping
-from typing import Any, Final, final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 from pnne_nb.compiler.analysis.example_inputs import example_inputs
 from pnne_nb.compiler.analysis.run_to_port import Fragment, compile_to_port, run_fragment
-from pnne_nb.errors import ArgumentError, CompileError, PnneError
+from pnne_nb.errors import CompileError
 from pnne_nb.export.subject.example_batches import first_batch
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.inspector.statistics.histogram import INSPECTION_SAMPLE, histograms
@@ -33,96 +32,57 @@ MAPS: Final = 16
 WIDTH: Final = 288
 """Approximate width of a picture in pixels."""
 
-GRACE: Final = 5.0
-"""Seconds for which a closing editor waits for a run."""
-
 Example = tuple[tuple[Any, ...], Mapping[str, Any]]
 
 
-@final
-class PortRuns:
-    """The runs of one editor, one at a time, in a thread, so that cells and gestures continue.
+def seen_at(
+    graph: NodeGraph, lend: Lend, request: RunToHere, latest: nn.Module | None, example: Example | None
+) -> SeenTensor:
+    """Run up to the port of a request, and return its value.
 
     Args:
         graph: The document.
         lend: Gives the model whose weights are copied, and data if there is a training.
+        request: The request, which names the port.
+        latest: The model whose weights are used while the document has errors.
+        example: The arguments of a call, or None.
+
+    Raises:
+        CompileError: If there is no such port, or no example to run.
     """
+    version = graph.version
+    with lend() as lent:
+        # A waiting training continues as soon as the weights are copied.
+        fragment = compile_to_port(graph, request.port, latest if lent.model is None else lent.model)
+    args, whence = _inputs(graph, fragment, lent.data, example)
+    facts = [whence, *_fresh_weights(fragment, has_model=not (lent.model is None and latest is None))]
+    return described(
+        run_fragment(fragment, args), SeenTensor(request.id, request.client, version, None, "", "", tuple(facts))
+    )
 
-    def __init__(self, graph: NodeGraph, lend: Lend) -> None:
-        self._graph = graph
-        self._lend = lend
-        self._running: threading.Thread | None = None
 
-    def start(
-        self,
-        request: RunToHere,
-        latest: nn.Module | None,
-        example: Example | None,
-        tell: Callable[[SeenTensor | PnneError], None],
-    ) -> None:
-        """Run up to a port, and pass its value or an error to `tell`.
-
-        Args:
-            request: The request, which names the port.
-            latest: The model whose weights are used while the document has errors.
-            example: The arguments of a call, or None.
-            tell: Called once, in the thread.
-
-        Raises:
-            ArgumentError: If another run is not finished.
-        """
-        if self._running is not None and self._running.is_alive():
-            raise ArgumentError("An example is running already: wait until it is done.")
-
-        def work() -> None:
-            try:
-                tell(self._seen(request, latest, example))
-            except PnneError as error:
-                tell(error)
-            except Exception as error:  # noqa: BLE001  # a thread of ours must not print under a cell
-                tell(PnneError(f"The run to {request.port} failed with {type(error).__name__}: {error}"))
-
-        self._running = threading.Thread(target=work, name="pnne-run-to-here", daemon=True)
-        self._running.start()
-
-    def close(self) -> None:
-        """Wait for a running run."""
-        if self._running is not None and self._running is not threading.current_thread():
-            self._running.join(GRACE)
-
-    def _seen(self, request: RunToHere, latest: nn.Module | None, example: Example | None) -> SeenTensor:
-        version = self._graph.version
-        with self._lend() as lent:
-            # A waiting training continues as soon as the weights are copied.
-            fragment = compile_to_port(self._graph, request.port, latest if lent.model is None else lent.model)
-        args, whence = self._inputs(fragment, lent.data, example)
-        facts = [whence, *_fresh_weights(fragment, has_model=not (lent.model is None and latest is None))]
-        return described(
-            run_fragment(fragment, args), SeenTensor(request.id, request.client, version, None, "", "", tuple(facts))
-        )
-
-    def _inputs(self, fragment: Fragment, data: object, example: Example | None) -> tuple[tuple[Any, ...], str]:
-        """Return values for the fragment's Inputs, and a sentence about their source."""
-        every = [node.name for node in self._graph.nodes.values() if node.type == "Input"]
-        wanted = [node.name for node in fragment.graph.nodes.values() if node.type == "Input"]
-        batch = first_batch(data, every)
-        if batch is not None and all(name in every for name in wanted):
-            given = dict(zip(every, batch, strict=True))
-            return tuple(given[name] for name in wanted), "The first examples of the training's data, in eval mode."
-        if example is not None:
-            positional, named = example
-            given = {**dict(zip(every, positional, strict=False)), **named}
-            if len(positional) <= len(every) and all(name in given for name in wanted):
-                return tuple(given[name] for name in wanted), "The example that the editor was given, in eval mode."
-        try:
-            made = example_inputs(fragment.graph, fragment.model)
-        except CompileError as error:
-            raise CompileError(
-                "There is no example to run. Give every Input a shape, or give the editor an example from Python: "
-                f"editor.example = (x,). {error}",
-                error.diagnostics,
-            ) from None
-        return made, "A made-up example of the shapes that the Inputs have, in eval mode."
+def _inputs(graph: NodeGraph, fragment: Fragment, data: object, example: Example | None) -> tuple[tuple[Any, ...], str]:
+    """Return values for the fragment's Inputs, and a sentence about their source."""
+    every = [node.name for node in graph.nodes.values() if node.type == "Input"]
+    wanted = [node.name for node in fragment.graph.nodes.values() if node.type == "Input"]
+    batch = first_batch(data, every)
+    if batch is not None and all(name in every for name in wanted):
+        given = dict(zip(every, batch, strict=True))
+        return tuple(given[name] for name in wanted), "The first examples of the training's data, in eval mode."
+    if example is not None:
+        positional, named = example
+        given = {**dict(zip(every, positional, strict=False)), **named}
+        if len(positional) <= len(every) and all(name in given for name in wanted):
+            return tuple(given[name] for name in wanted), "The example that the editor was given, in eval mode."
+    try:
+        made = example_inputs(fragment.graph, fragment.model)
+    except CompileError as error:
+        raise CompileError(
+            "There is no example to run. Give every Input a shape, or give the editor an example from Python: "
+            f"editor.example = (x,). {error}",
+            error.diagnostics,
+        ) from None
+    return made, "A made-up example of the shapes that the Inputs have, in eval mode."
 
 
 def _fresh_weights(fragment: Fragment, *, has_model: bool) -> list[str]:
@@ -182,21 +142,13 @@ def _picture(value: Tensor) -> tuple[str, str]:
         return "", ""
     first = value[0]
     if first.dim() == 2:
-        return data_url(
-            grid(tiles_of(first[None]), signed=True, width=WIDTH)
-        ), "The first example, blue below 0 and red above"
+        pixels = grid(tiles_of(first[None]), signed=True, width=WIDTH)
+        return data_url(pixels), "The first example, blue below 0 and red above"
     if len(first) == 3:  # red, green, blue
         step = max(1, max(first.shape[1:]) // WIDTH)
-        return data_url(
-            coloured(np.asarray(first[:, ::step, ::step].detach().float().cpu()))
-        ), "The first example in colour"
+        pixels = coloured(np.asarray(first[:, ::step, ::step].detach().float().cpu()))
+        return data_url(pixels), "The first example in colour"
     tiles = tiles_of(first, count=MAPS, largest=64)
-    pixels = grid(tiles, signed=False, width=WIDTH)
-    counted = (
-        ""
-        if len(first) == 1
-        else f", {len(tiles)} of {len(first)} channels"
-        if len(tiles) < len(first)
-        else f", {len(first)} channels"
-    )
-    return data_url(pixels), f"The first example{counted}"
+    some = f"{len(tiles)} of " if len(tiles) < len(first) else ""
+    counted = "" if len(first) == 1 else f", {some}{len(first)} channels"
+    return data_url(grid(tiles, signed=False, width=WIDTH)), f"The first example{counted}"

@@ -16,7 +16,9 @@ from pnne_nb.inspector.capture.function_probe import FunctionProbe
 from pnne_nb.inspector.capture.live import LiveProbe
 from pnne_nb.inspector.diagnosis.evidence import Evidence
 from pnne_nb.inspector.diagnosis.rules import ailments
+from pnne_nb.inspector.engine_probe import ObservableEngine
 from pnne_nb.inspector.statistics.patterns import layers, leaf_layers
+from pnne_nb.process.subscribers import weakly
 from pnne_nb.protocol.messages import LayerState, Training
 from pnne_nb.telemetry.channel import Channel
 from pnne_nb.telemetry.frames import (
@@ -30,7 +32,7 @@ from pnne_nb.telemetry.frames import (
     StepFrame,
     TrainingState,
 )
-from pnne_nb.telemetry.probe import Cadence, Probe, Timed, Watch
+from pnne_nb.telemetry.probe import Cadence, Timed, Watch
 from pnne_nb.widgets.host.frame_pacer import Pacer
 from pnne_nb.widgets.host.pump import Pump
 
@@ -47,32 +49,18 @@ _WATCHED: Final[tuple[Quantity, ...]] = ("activations", "gradients")
 
 
 @runtime_checkable
-class OverlaidTraining(Protocol):
+class OverlaidTraining(ObservableEngine, Protocol):
     """The part of `TrainingEngine` that is used here; a Protocol, so that an editor opens without importing the engine."""
-
-    @property
-    def module(self) -> nn.Module:
-        """The module that is trained."""
 
     @property
     def state(self) -> TrainingState:
         """The state of the training."""
-
-    @property
-    def gradient_scale(self) -> float:
-        """The factor that gradients have inside a backward pass."""
 
     def paused(self) -> AbstractContextManager[nn.Module]:
         """Return a block with the model to itself: training waits between two steps meanwhile."""
 
     def examples(self, count: int) -> Any:
         """Return the first examples of its data as one batch, or None."""
-
-    def add_probe(self, probe: Probe, cadence: Cadence | None = None) -> Callable[[], None]:
-        """Observe steps; returns the function that ends it."""
-
-    def on(self, event: str, function: Callable[[Any], object]) -> Callable[[], None]:
-        """Call `function` at an event; returns the function that ends it."""
 
 
 @final
@@ -100,14 +88,11 @@ class Overlay:
         self._step = 0
         self._cadence = Cadence(UNWATCHED_HZ, BUDGET)
         # It holds a few observations of layers and functions; older ones are useless.
-        channel = Channel(64 * (len(self._modules) + 1))
-        probe = _Tap(engine.module, channel, lambda: engine.gradient_scale)
-        self._pump = Pump(channel, self, Pacer(HZ))
-        removals = (
-            engine.add_probe(probe, self._cadence),
-            engine.on("state", _starter(probe, channel, weakref.ref(self._pump))),
-        )
-        self._release = weakref.finalize(self, _release, self._pump, removals)
+        self._channel = Channel(64 * (len(self._modules) + 1))
+        self._probe = _Tap(engine.module, self._channel, lambda: engine.gradient_scale)
+        self._pump = Pump(self._channel, self, Pacer(HZ))
+        removals = engine.add_probe(self._probe, self._cadence), engine.on("state", weakly(self._on_state))
+        self._release = weakref.finalize(self, self._pump.release, *removals)
         self._release.atexit = False
         if engine.state in ALIVE:
             self._pump.start()
@@ -120,6 +105,13 @@ class Overlay:
         """Stop observing, after a drawing that is in progress."""
         self._release()
         self._pump.join(5.0)
+
+    def _on_state(self, frame: StateFrame) -> None:
+        if frame.state == "running":
+            self._probe.renew()
+        self._channel.put(frame)
+        if frame.state in ALIVE:
+            self._pump.start()
 
     # The pump's thread
 
@@ -136,12 +128,12 @@ class Overlay:
                         self._evidence, self._modules = now, now.kinds
                 case StepFrame():
                     self._evidence.add(frame)
-                case NormsFrame(step=step):
+                case NormsFrame():
                     self._evidence.add(frame)
-                    self._step = step
-                case StatisticsFrame(step=step, layer=layer) if self._know(layer):
+                    self._step = frame.step
+                case StatisticsFrame() if self._know(frame.layer):
                     self._evidence.add(frame)
-                    self._step = step
+                    self._step = frame.step
                 case _:
                     pass
         self._evidence.keep_recent()
@@ -164,19 +156,16 @@ class Overlay:
         self._show(Training(tick, self._step, self._layers()))
 
     def _layers(self) -> dict[str, LayerState]:
-        evidence = self._evidence
-        norms = evidence.norms[-1].norms if evidence.norms else {}
-        wrong = ailments(evidence)
+        norms = self._evidence.norms[-1].norms if self._evidence.norms else {}
+        wrong = ailments(self._evidence)
         found: dict[str, LayerState] = {}
-        for layer in evidence.kinds:
+        for layer in self._evidence.kinds:
             output, back = self._latest(layer, "activations"), self._latest(layer, "gradients")
             path = f"{self._place}{layer}"
             if not (output or back or layer in norms) or not _is_at(self._graph, path):
                 continue
             found[path] = LayerState(
-                mean=_known(output.get("mean")),
-                std=_known(output.get("std")),
-                zeros=_known(output.get("zeros")),
+                **{name: _known(output.get(name)) for name in ("mean", "std", "zeros")},
                 weights=_known(norms.get(layer)),
                 flow=_known(back.get("norm")),
                 ailment=wrong.get(layer),
@@ -267,28 +256,6 @@ class _Tap:
             LiveProbe(self._model, watch, histograms_of=(), gradient_scale=self._gradient_scale),
             FunctionProbe(self._model, watch, self._gradient_scale),
         )
-
-
-def _starter(probe: _Tap, channel: Channel, pump: weakref.ref[Pump]) -> Callable[[StateFrame], None]:
-    """Return a function that starts the pump with the training, with a weak reference: the engine may outlive the overlay."""
-
-    def on_state(frame: StateFrame) -> None:
-        alive = pump()
-        if alive is None:
-            return
-        if frame.state == "running":
-            probe.renew()
-        channel.put(frame)
-        if frame.state in ALIVE:
-            alive.start()
-
-    return on_state
-
-
-def _release(pump: Pump, removals: Sequence[Callable[[], None]]) -> None:
-    pump.close()
-    for remove in removals:
-        remove()
 
 
 def _known(value: float | None) -> float | None:

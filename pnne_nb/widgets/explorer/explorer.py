@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import html
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any, final
-from weakref import ReferenceType, ref
 
 import ipywidgets
 from torch import Tensor, nn
 
 from pnne_nb.errors import InspectionError, LayerNotFoundError, expect, near
-from pnne_nb.inspector.capture.compiled import uncompiled
+from pnne_nb.inspector.capture.preserve import uncompiled
 from pnne_nb.inspector.inspector import Inspector
 from pnne_nb.inspector.tools.dataflow import Flow
 from pnne_nb.process.fork import fork_safe
+from pnne_nb.process.subscribers import weakly
 from pnne_nb.protocol.control_messages import Move, PageTheme
 from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.widgets.explorer.canvas import Canvas, identities, paint
@@ -27,7 +28,7 @@ from pnne_nb.widgets.explorer.style import style
 from pnne_nb.widgets.explorer.view import MAX_ELEMENTS, Colouring, ExplorerPicture, draw, first_open
 from pnne_nb.widgets.host.cell_events import watch_cells
 from pnne_nb.widgets.host.comms import answer_while_busy
-from pnne_nb.widgets.host.displays import Displays, close_parts
+from pnne_nb.widgets.host.displays import close_parts
 from pnne_nb.widgets.host.static_picture import KeptPicture, Pictured, Still
 
 MAX_HITS = 50
@@ -81,14 +82,12 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
         self._opened = first_open(self._flow)
         self._chosen = ""
         self._page = ExplorerPage(self._move)
-        self._page.observe(self._retint, "theme")
+        self._page.observe(self._mark, "theme")
         self._identities: dict[str, str] = {}
         self._picture = ExplorerPicture((), {})
         self._graph: Canvas | None = None
-        self._search = ipywidgets.Text(
-            placeholder=f"Search {len(self._flow.layers) - 1} layers by name or type",
-            layout=ipywidgets.Layout(width="auto", flex="1 1 auto"),
-        )
+        wide, searched = ipywidgets.Layout(width="auto", flex="1 1 auto"), len(self._flow.layers) - 1
+        self._search = ipywidgets.Text(placeholder=f"Search {searched} layers by name or type", layout=wide)
         self._hits = ipywidgets.Select(options=[], rows=6, layout=ipywidgets.Layout(width="auto", display="none"))
         self._colour = ipywidgets.ToggleButtons(
             options=_colourings(self._flow), value="type", description="Colour by",
@@ -96,13 +95,11 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
             layout=ipywidgets.Layout(width="auto", margin="0 8px", flex="0 0 auto", flex_flow="row nowrap"),
         )  # fmt: skip
         self._colour.add_class("pnne-colours")
-        self._open_button = ipywidgets.Button(description="Open", disabled=True, layout=ipywidgets.Layout(width="84px"))
-        self._all_button = ipywidgets.Button(description="Close all", layout=ipywidgets.Layout(width="84px"))
-        self._again_button = ipywidgets.Button(
-            description="Refresh",
-            tooltip="Read weights and run the input again",
-            layout=ipywidgets.Layout(width="84px"),
+        self._open_button, self._all_button, self._again_button = (
+            ipywidgets.Button(description=text, layout=ipywidgets.Layout(width="84px"))
+            for text in ("Open", "Close all", "Refresh")
         )
+        self._again_button.tooltip = "Read weights and run the input again"
         self._example = ipywidgets.BoundedIntText(
             value=0, min=0, max=max(0, _examples(args) - 1), description="Example",
             layout=ipywidgets.Layout(width="150px", display="" if _examples(args) > 1 else "none"),
@@ -110,16 +107,13 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
         self._said = ipywidgets.HTML("", layout=ipywidgets.Layout(margin="0"))
         self._place = ipywidgets.Box(layout=ipywidgets.Layout(flex="1 1 55%", height="600px", min_width="0"))
         self._place.add_class("pnne-explorer-graph")
-        self._panel = ipywidgets.VBox(
-            layout=ipywidgets.Layout(
-                flex="1 1 45%", height="600px", min_width="0", padding="0 0 0 14px", overflow="hidden auto"
-            )
+        inset = ipywidgets.Layout(
+            flex="1 1 45%", height="600px", min_width="0", padding="0 0 0 14px", overflow="hidden auto"
         )
+        self._panel = ipywidgets.VBox(layout=inset)
         self._panel.add_class("pnne-explorer-panel")
-        bar = ipywidgets.HBox(
-            [self._search, self._colour, self._open_button, self._all_button, self._example, self._again_button],
-            layout=ipywidgets.Layout(flex_flow="row wrap"),
-        )
+        controls = self._search, self._colour, self._open_button, self._all_button, self._example, self._again_button
+        bar = ipywidgets.HBox(controls, layout=ipywidgets.Layout(flex_flow="row wrap"))
         body = ipywidgets.HBox([self._place, self._panel], layout=ipywidgets.Layout(width="100%"))
         self._runs = runs
         self._kept = KeptPicture(lambda: "the module", self.to_html)
@@ -132,8 +126,7 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
         self._open_button.on_click(lambda _button: self.toggle(self._chosen))
         self._all_button.on_click(lambda _button: self._close_all())
         self._again_button.on_click(lambda _button: self.refresh())
-        controls = (self._search, self._hits, self._colour, self._example)
-        for control in (*controls, self._open_button, self._all_button, self._again_button):
+        for control in (*controls, self._hits):
             answer_while_busy(control)
         self._rebuild()
         self._show()
@@ -142,7 +135,6 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
         return "ModuleExplorer()"
 
     def _ipython_display_(self, **_: object) -> None:
-        Displays.here().shown(self)
         self._kept.show_under(self)
 
     def still(self) -> Still:
@@ -188,7 +180,9 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
             around = {"", *(".".join(parts[:end]) for end in range(1, len(parts)))}
             before, self._chosen = self.shown, path
             if path and path not in before:
-                self._make_room(around)
+                # Others are closed if the graph becomes too large.
+                trial = self._opened | around
+                self._opened = trial if len(draw(self._flow, trial, path)) <= MAX_ELEMENTS else around
                 self._rebuild()
             self._mark()
             self._show()
@@ -277,14 +271,11 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
         categories = dict.fromkeys(box.category for box in self._picture.boxes if box.category is not None)
         return style(theme, categories, self._identities.get(self._chosen))
 
-    def _mark(self) -> None:
-        if self._graph is not None:
-            self._graph.cytoscape_style = self._style()
-            self._kept.changed()
-
-    def _retint(self, _change: object) -> None:
+    def _mark(self, _change: object = None) -> None:
         with self._lock:
-            self._mark()
+            if self._graph is not None:
+                self._graph.cytoscape_style = self._style()
+                self._kept.changed()
 
     def _clicked(self, node: dict[str, Any]) -> None:
         key = node["data"]["key"]
@@ -328,12 +319,6 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
         state = "" if not layer.children else ", open" if self._chosen in self._opened else ", closed"
         self._page.told = f"{self._chosen or 'The model'}, {layer.kind}{state}{where}"
 
-    def _make_room(self, around: Iterable[str]) -> None:
-        """Open the layers `around` a layer; close all others if the graph becomes too large."""
-        wanted = set(around)
-        trial = self._opened | wanted
-        self._opened = trial if len(draw(self._flow, trial, self._chosen)) <= MAX_ELEMENTS else wanted
-
     def _close_all(self) -> None:
         with self._lock:
             self._opened = {""}
@@ -365,15 +350,14 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
             captures, attention = runs.captures(path), runs.attention(path)
         except ModelInUseError as error:
             note = str(error)
-            cells.at_end(partial(_show_again, ref(self)))
+            # It could not be run during the cell.
+            cells.at_end(weakly(self._show))
         except Exception as error:  # noqa: BLE001  the model's own errors are shown where they were provoked
             note = f"The model failed on this input: {type(error).__name__}: {error}"
         findings = [found for found in runs.findings() if found.layer == path]
         total = self._flow.layers[""].seconds or 0.0
-        return Details(
-            self._flow.layers[path], runs.net.get_submodule(path), captures, attention, findings, self._example.value, note,
-            total,
-        )  # fmt: skip
+        layer, module = self._flow.layers[path], runs.net.get_submodule(path)
+        return Details(layer, module, captures, attention, findings, self._example.value, note, total)
 
     # Search and the rest
 
@@ -396,7 +380,8 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
             self.select(hit)
 
     def _say(self, text: str) -> None:
-        self._said.value = f'<span class="pnne-quiet" role="status">{_escaped(text)}</span>' if text else ""
+        said = html.escape(text, quote=False)
+        self._said.value = f'<span class="pnne-quiet" role="status">{said}</span>' if text else ""
 
     def _require(self, path: str) -> None:
         self._alive()
@@ -417,13 +402,6 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
             child.close()
 
 
-def _show_again(explorer: ReferenceType[ModuleExplorer]) -> None:
-    """Show the module after the end of a cell, during which it could not be run."""
-    alive = explorer()
-    if alive is not None:
-        alive._show()
-
-
 def _colourings(flow: Flow) -> list[tuple[str, Colouring]]:
     """Return the available colourings; times exist only after a run."""
     found: list[tuple[str, Colouring]] = [("type", "type"), ("time", "time"), ("parameters", "parameters")]
@@ -434,7 +412,3 @@ def _examples(args: object) -> int:
     """Return the number of examples in the input: the first dimension of its first tensor."""
     values = args.values() if isinstance(args, dict) else args if isinstance(args, tuple) else (args,)
     return next((len(value) for value in values if isinstance(value, Tensor) and value.dim() > 1), 1)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;")

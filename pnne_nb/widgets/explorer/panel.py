@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, final
 
 import ipywidgets
@@ -77,6 +77,7 @@ class Details:
         findings: Findings about this layer.
         example: Index of the example in the batch that the pictures show.
         note: What could not be shown, and why.
+        total: Seconds of the whole model; 0 if they are not known.
     """
 
     layer: FlowLayer
@@ -86,7 +87,7 @@ class Details:
     findings: Sequence[Finding] = ()
     example: int = 0
     note: str = ""
-    total: float = field(default=0.0)
+    total: float = 0.0
 
 
 def widgets_of(details: Details) -> list[ipywidgets.Widget]:
@@ -99,8 +100,7 @@ def widgets_of(details: Details) -> list[ipywidgets.Widget]:
         shown.append(ipywidgets.HTML(_statistics_html(details.captures)))
     some = list(details.captures)[:MAX_HISTOGRAMS]
     for capture, found in zip(some, histograms([capture.tensor for capture in some]), strict=True):
-        view = LayerView(capture.layer, details.layer.kind, capture.quantity, capture.label, found, capture.statistics)
-        figure = draw_layer(view)
+        figure = draw_layer(LayerView(capture, details.layer.kind, found))
         words = _words(capture)
         figure.title, figure.layout.height = "", "190px"
         figure.fig_margin = {**figure.fig_margin, "top": 8}
@@ -188,17 +188,14 @@ def _costliest_html(flow: Flow) -> str:
         return ""
     largest = sorted(flow.layers.values(), key=lambda layer: -costs[layer.path])[:MAX_COSTLIEST]
     rows = ""
-    for layer in largest:
-        share = costs[layer.path] / total
-        if share < 0.005:
-            break
-        cost = f"{1000 * costs[layer.path]:.2f} ms" if flow.traced else f"{layer.own:,}"
-        name = html.escape(layer.path or "(the model itself)")
-        bar = f'<span class="pnne-share" style="width:{80 * share:.0f}px"></span>'
-        rows += (
-            f"<tr><td>{name}</td><td>{html.escape(layer.kind)}</td><td>{cost}</td><td>{share:.0%}</td>"
-            f'<td style="width:90px;text-align:left">{bar}</td></tr>'
-        )
+    for layer, share in ((layer, costs[layer.path] / total) for layer in largest):
+        if share >= 0.005:
+            cost = f"{1000 * costs[layer.path]:.2f} ms" if flow.traced else f"{layer.own:,}"
+            rows += (
+                f"<tr><td>{html.escape(layer.path or '(the model itself)')}</td><td>{html.escape(layer.kind)}</td>"
+                f'<td>{cost}</td><td>{share:.0%}</td><td style="width:90px;text-align:left">'
+                f'<span class="pnne-share" style="width:{80 * share:.0f}px"></span></td></tr>'
+            )
     words = "Where the time goes" if flow.traced else "Where the parameters are"
     return f'<strong>{words}</strong><table class="pnne-facts pnne-costliest"><tbody>{rows}</tbody></table>'
 

@@ -78,9 +78,8 @@ class Runs:
                 found = [capture for capture in self.inspector.last_captures if capture.layer == path]
             else:
                 with self._alone():
-                    found = list(
-                        run_once(self.net, {path: _LOOKED_AT}, self.args, self._target, self._loss_fn).captures
-                    )
+                    run = run_once(self.net, {path: _LOOKED_AT}, self.args, self._target, self._loss_fn)
+                found = list(run.captures)
             # Only the results of the selected layer are kept.
             self._captured = {path: found}
         return self._captured[path]

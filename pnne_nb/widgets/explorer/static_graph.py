@@ -58,20 +58,17 @@ def graph_svg(
     boxes = "".join(drawn[box.key] for box in picture.boxes if box.kind != "open")
     first -= _MARGIN / 2
     frame = f'x="{left:.1f}" y="{first:.1f}" width="{right - left:.1f}" height="{bottom - first:.1f}"'
+    sheet = _rules(picture, "light" if theme == "auto" else theme)
+    if theme == "auto":
+        sheet += f"@media(prefers-color-scheme:dark){{{_rules(picture, 'dark')}}}"
     view = f"{left:.1f} {first:.1f} {right - left:.1f} {bottom - first:.1f}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{right - left:.0f}" height="{bottom - first:.0f}" '
         f'viewBox="{view}" font-family="system-ui, sans-serif" font-size="12">'
         f"<title>{escape(lines[0])}</title><desc>{escape(' '.join(lines[1:]))}</desc>"
-        f"<style>{_sheet(picture, theme)}</style>"
+        f"<style>{sheet}</style>"
         f'<rect class="ground" {frame}/>{words}{opened}<g class="edges">{edges}</g>{boxes}</svg>'
     )
-
-
-def _sheet(picture: ExplorerPicture, theme: ThemeName) -> str:
-    if theme != "auto":
-        return _rules(picture, theme)
-    return f"{_rules(picture, 'light')}@media(prefers-color-scheme:dark){{{_rules(picture, 'dark')}}}"
 
 
 def _rules(picture: ExplorerPicture, theme: PageTheme) -> str:

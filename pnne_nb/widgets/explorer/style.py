@@ -20,7 +20,6 @@ _PLAIN: Final = {
 }
 """Boxes other than leaf layers: fill in the light theme, fill in the dark theme, border."""
 
-
 INKS: Final[dict[PageTheme, tuple[str, str, str]]] = {
     "light": ("#1f2328", "#8d939c", "#1167b1"),
     "dark": ("#e8eaed", "#8d939c", "#6cb6f5"),
@@ -52,52 +51,40 @@ def style(theme: PageTheme, categories: Iterable[Category], chosen: str | None =
         chosen: Id of the marked box, or None.
     """
     ink, line, mark = INKS[theme]
-    sheet: list[dict[str, Any]] = [
-        {
-            "selector": "node",
-            "css": {
-                "shape": "round-rectangle", "width": "data(width)", "height": "data(height)", "label": "data(label)",
-                "color": ink, "font-family": "system-ui, sans-serif", "font-size": "12px", "text-wrap": "wrap",
-                "text-valign": "center", "text-halign": "center", "line-height": 1.35, "border-width": 1.2,
-                "border-color": line, "background-opacity": 1,
-            },
-        },
-        {
-            "selector": "node.open",
-            "css": {
-                "background-color": ink, "background-opacity": 0.05, "border-color": line, "border-style": "solid",
-                "border-width": 1, "text-valign": "top", "text-halign": "center", "text-margin-y": "20px",
-                "font-weight": "bold", "padding": "0px",
-            },
-        },
-        {
-            "selector": "edge",
-            "css": {
-                "width": 1.4, "line-color": line, "target-arrow-color": line, "target-arrow-shape": "triangle",
-                "arrow-scale": 0.8, "curve-style": "bezier",
-            },
-        },
-        {
-            "selector": "edge.long",
-            "css": {
-                "curve-style": "unbundled-bezier", "control-point-distances": "data(bend)",
-                "control-point-weights": "0.5", "line-style": "solid",
-            },
-        },
-    ]  # fmt: skip
-    for kind, (fill, border) in fills(theme, categories).items():
-        sheet.append({"selector": f"node.{kind}", "css": {"background-color": fill, "border-color": border}})
     cold, hot = HEAT[theme]
-    sheet.append(
-        {
-            "selector": "node.heat",
-            "css": {"background-color": f"mapData(heat, 0, 1, {cold}, {hot})", "border-color": line},
-        }
-    )
-    sheet.append({"selector": "node.closed", "css": {"font-weight": "bold"}})
-    sheet.append({"selector": "node.join", "css": {"shape": "ellipse", "font-size": "15px"}})
-    sheet.append({"selector": "node.uncalled", "css": {"opacity": 0.55, "border-style": "dashed"}})
-    sheet.append({"selector": "node.alarm", "css": {"border-color": "#d1495b", "border-width": 3}})
+    # Of two rules for one box, the later counts.
+    plain: dict[str, dict[str, Any]] = {
+        "node": {
+            "shape": "round-rectangle", "width": "data(width)", "height": "data(height)", "label": "data(label)",
+            "color": ink, "font-family": "system-ui, sans-serif", "font-size": "12px", "text-wrap": "wrap",
+            "text-valign": "center", "text-halign": "center", "line-height": 1.35, "border-width": 1.2,
+            "border-color": line, "background-opacity": 1,
+        },
+        "node.open": {
+            "background-color": ink, "background-opacity": 0.05, "border-color": line, "border-style": "solid",
+            "border-width": 1, "text-valign": "top", "text-halign": "center", "text-margin-y": "20px",
+            "font-weight": "bold", "padding": "0px",
+        },
+        "edge": {
+            "width": 1.4, "line-color": line, "target-arrow-color": line, "target-arrow-shape": "triangle",
+            "arrow-scale": 0.8, "curve-style": "bezier",
+        },
+        "edge.long": {
+            "curve-style": "unbundled-bezier", "control-point-distances": "data(bend)",
+            "control-point-weights": "0.5", "line-style": "solid",
+        },
+    }  # fmt: skip
+    coloured = [
+        (f"node.{kind}", {"background-color": fill, "border-color": border})
+        for kind, (fill, border) in fills(theme, categories).items()
+    ]
+    marked: dict[str, dict[str, Any]] = {
+        "node.heat": {"background-color": f"mapData(heat, 0, 1, {cold}, {hot})", "border-color": line},
+        "node.closed": {"font-weight": "bold"},
+        "node.join": {"shape": "ellipse", "font-size": "15px"},
+        "node.uncalled": {"opacity": 0.55, "border-style": "dashed"},
+        "node.alarm": {"border-color": "#d1495b", "border-width": 3},
+    }
     if chosen is not None:
-        sheet.append({"selector": f"#{chosen}", "css": {"border-color": mark, "border-width": 3.5}})
-    return sheet
+        marked[f"#{chosen}"] = {"border-color": mark, "border-width": 3.5}
+    return [{"selector": selector, "css": css} for selector, css in (*plain.items(), *coloured, *marked.items())]

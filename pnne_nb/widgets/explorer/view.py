@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Literal, assert_never, final
+from typing import Final, Literal, NamedTuple, assert_never, final
 
-from pnne_nb.graph.layout import Direction, LayeredEdge, Size, arrange
+from pnne_nb.graph.layout.layered import Direction, LayeredEdge, Size, arrange
 from pnne_nb.graph.schema.categories import Category, category_named
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.inspector.tools.dataflow import INPUT, JOIN, OUTPUT, Flow, FlowLayer, Shape
@@ -114,8 +114,7 @@ def draw(flow: Flow, opened: Collection[str], focus: str = "", colouring: Colour
             places |= dict(end for end in ends if end[0] not in flow.layers)
     candidates: list[tuple[float, list[Box]]] = []
     for direction in ("down", "right"):
-        placed: list[Box] = []
-        size = _place(flow, "", opened, children, edges, places, placed, (0.0, 0.0), None, direction)
+        size, placed = _place(_Drawn(flow, opened, children, edges, places), "", direction)
         candidates.append((min(VIEW.width / size.width, VIEW.height / size.height), placed))
     # The direction in which the whole graph is shown larger.
     boxes = max(candidates, key=lambda candidate: candidate[0])[1]
@@ -193,30 +192,27 @@ def _lift(end: str, opened: Collection[str], children: Mapping[str, tuple[list[s
     return path, path.rpartition(".")[0]
 
 
-def _place(
-    flow: Flow,
-    path: str,
-    opened: Collection[str],
-    children: Mapping[str, tuple[list[str], int]],
-    edges: Iterable[tuple[str, str]],
-    places: Mapping[str, str],
-    boxes: list[Box],
-    corner: tuple[float, float],
-    parent: str | None,
-    direction: Direction = "down",
-) -> Size:
-    """Append the boxes inside the open layer `path`, whose upper left corner is `corner`; return its size."""
-    shown, hidden = children[path]
+class _Drawn(NamedTuple):
+    """The layers, those that are open and what each of these shows; the edges, and the open layers around other ends."""
+
+    flow: Flow
+    opened: Collection[str]
+    children: Mapping[str, tuple[list[str], int]]
+    edges: Iterable[tuple[str, str]]
+    places: Mapping[str, str]
+
+
+def _place(drawn: _Drawn, path: str, direction: Direction = "down") -> tuple[Size, list[Box]]:
+    """Return the size of the open layer `path`, and the boxes inside it from its upper left corner."""
+    shown, hidden = drawn.children[path]
     inner: dict[str, tuple[Size, list[Box]]] = {}
     for child in shown:
-        parts: list[Box] = []
-        if child in opened:
-            size = _place(flow, child, opened, children, edges, places, parts, (0.0, 0.0), path or None)
+        if child in drawn.opened:
+            inner[child] = _place(drawn, child)
         else:
-            letters = max(map(len, _label(flow.layers[child]).splitlines()))
-            size = Size(max(112.0, 7.0 * letters + 20), 46.0)
-        inner[child] = size, parts
-    extra = [key for key, place in places.items() if place == path]
+            letters = max(map(len, _label(drawn.flow.layers[child]).splitlines()))
+            inner[child] = Size(max(112.0, 7.0 * letters + 20), 46.0), []
+    extra = [key for key, place in drawn.places.items() if place == path]
     if hidden:
         extra.append(f"more:{path}")
     for key in dict.fromkeys(extra):
@@ -225,7 +221,7 @@ def _place(
     owner |= {box.key: key for key, (_, parts) in inner.items() for box in parts}
     links = [
         LayeredEdge(owner[source], owner[target])
-        for source, target in edges
+        for source, target in drawn.edges
         if source in owner and target in owner and owner[source] != owner[target]
     ]
     across = direction == "right"
@@ -237,28 +233,21 @@ def _place(
     centers = arrange(sizes, links, direction) if inner else {}
     left = min((centers[key][0] - inner[key][0].width / 2 for key in inner), default=0.0)
     top = min((centers[key][1] - inner[key][0].height / 2 for key in inner), default=0.0)
-    start = corner[0] - left + PADDING, corner[1] - top + PADDING + HEADER
     right = bottom = 0.0
-    own: list[Box] = []
+    boxes: list[Box] = []
     for key, (size, parts) in inner.items():
-        center = centers[key][0] + start[0], centers[key][1] + start[1]
-        right, bottom = max(right, center[0] + size.width / 2), max(bottom, center[1] + size.height / 2)
-        if parts:
-            shift = center[0] - size.width / 2, center[1] - size.height / 2
-            own += [_moved(box, shift) for box in parts]
-        else:
-            own.append(_box(flow, key, path or None, center, size, hidden))
-    size = Size(right - corner[0] + PADDING, bottom - corner[1] + PADDING)
+        x, y = centers[key][0] - left + PADDING, centers[key][1] - top + PADDING + HEADER
+        right, bottom = max(right, x + size.width / 2), max(bottom, y + size.height / 2)
+        corner = x - size.width / 2, y - size.height / 2
+        boxes += [replace(box, center=(box.center[0] + corner[0], box.center[1] + corner[1])) for box in parts]
+        if not parts:
+            boxes.append(_box(drawn.flow, key, path or None, (x, y), size, hidden))
+    size = Size(right + PADDING, bottom + PADDING)
     if path:
-        middle = corner[0] + size.width / 2, corner[1] + size.height / 2
-        layer = flow.layers[path]
-        boxes.append(Box(path, parent, "open", f"{layer.name} · {layer.kind}", middle, size))
-    boxes += own
-    return size
-
-
-def _moved(box: Box, by: tuple[float, float]) -> Box:
-    return replace(box, center=(box.center[0] + by[0], box.center[1] + by[1]))
+        layer, around = drawn.flow.layers[path], path.rpartition(".")[0] or None
+        title, middle = f"{layer.name} · {layer.kind}", (size.width / 2, size.height / 2)
+        boxes.insert(0, Box(path, around, "open", title, middle, size))
+    return size, boxes
 
 
 def _box(flow: Flow, key: str, parent: str | None, center: tuple[float, float], size: Size, hidden: int) -> Box:

@@ -7,11 +7,15 @@ import signal
 import sys
 import threading
 from asyncio import CancelledError
+from types import SimpleNamespace
 from typing import Any
 
 from IPython import get_ipython
 
 from pnne_nb.runtime.thread.cells import cells
+
+_open = SimpleNamespace(request=None)
+"""The request of the running or the last cell; cells that this cell runs itself have the same request."""
 
 _told: list[Any] = []
 """The shells with registered callbacks; one, unless a test makes more."""
@@ -50,7 +54,12 @@ def forget_cells(shell: Any) -> None:
 
 def _began(_info: object) -> None:
     try:
-        _begin()
+        request = _request(get_ipython())
+        if request != _open.request:
+            # An interrupt may have come just when the end of the cell before was to be told.
+            cells.lost()
+        _open.request = request
+        cells.began()
     except KeyboardInterrupt:
         # IPython would print the error and run the cell nevertheless.
         again = threading.Timer(_MOMENT, _interrupt)
@@ -70,27 +79,9 @@ def _interrupt() -> None:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
-def _begin() -> None:
-    request = _request(get_ipython())
-    if request != _open.request:
-        # An interrupt may have come just when the end of the cell before was to be told.
-        cells.lost()
-    _open.request = request
-    cells.began()
-
-
 def _ended(result: Any) -> None:
     error = getattr(result, "error_in_exec", None)
     cells.ended(interrupted=isinstance(error, KeyboardInterrupt | CancelledError))
-
-
-class _Open:
-    """The request of the running or the last cell; cells that this cell runs itself have the same request."""
-
-    request: object = None
-
-
-_open = _Open()
 
 
 def _request(shell: Any) -> object:

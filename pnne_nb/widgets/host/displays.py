@@ -72,9 +72,9 @@ class Displays:
     def _replace(self, cell: str, execution: int, widget: Closable) -> list[Closable]:
         """Record what a cell shows; return the widgets of its earlier runs that no other cell shows."""
         before, shown = self._cells.get(cell, (execution, []))
-        again = before == execution
-        self._cells[cell] = (execution, [*shown, weakref.ref(widget)] if again else [weakref.ref(widget)])
-        old = [] if again else [reference() for reference in shown]
+        kept = shown if before == execution else []
+        self._cells[cell] = (execution, [*kept, weakref.ref(widget)])
+        old = [reference() for reference in shown if reference not in kept]
         return [replaced for replaced in old if replaced is not None and not self._is_shown(replaced)]
 
     def _is_shown(self, widget: Closable) -> bool:

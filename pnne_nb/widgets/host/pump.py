@@ -103,6 +103,12 @@ class Pump:
             self._closed = True
             self._condition.notify_all()
 
+    def release(self, *removals: Callable[[], None]) -> None:
+        """Close the pump, then call each of `removals`."""
+        self.close()
+        for remove in removals:
+            remove()
+
     def join(self, timeout: float | None = None) -> bool:
         """Wait for the end of the thread; return whether it has ended."""
         with self._condition:
@@ -132,18 +138,14 @@ class Pump:
 
     def _pump_until_ended(self) -> None:
         self._ended = False
-        while not (self._ended or self._is_closed()):
+        while not (self._ended or self._closed):
             if not self._source.wait(POLL_SECONDS) and not self._stale():
                 continue
             self._ended = self._take()
-            while not (self._ended or self._is_closed()) and self._pause():
+            while not (self._ended or self._closed) and self._pause():
                 self._ended = self._take()
-            if not self._is_closed():
+            if not self._closed:
                 self._draw()
-
-    def _is_closed(self) -> bool:
-        with self._condition:
-            return self._closed
 
     def _pause(self) -> bool:
         """Wait a little for the browser; return whether it is still too early to draw."""

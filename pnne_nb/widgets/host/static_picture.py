@@ -16,6 +16,7 @@ from pnne_nb.graph.render.html import image_with_text, png
 from pnne_nb.graph.render.svg import ThemeName
 from pnne_nb.process.fork import fork_safe
 from pnne_nb.process.idle import OutOfDateError, idle_work
+from pnne_nb.widgets.host.displays import Displays
 
 _NOTE: Final = "<p><small>This is a picture. Run the cell to work with the widget.</small></p>"
 """Note under the picture where the widget is not live: in a saved notebook, or a host that cannot load widgets."""
@@ -27,27 +28,19 @@ _SHARE: Final = 0.05  # largest share of the time for drawing
 
 _LIVE: Final = ".pnne-editor,.pnne-dashboard,.pnne-explorer,.pnne-figure,.pnne-app,.pnne-quantization"
 
-# Hides the picture while a widget is live in the same cell, and otherwise JupyterLab's note that it found no widget.
-# Viewers that remove styles have no live widgets.
-_STYLE: Final = "".join(
-    (
-        *(
-            f"{cell}:has({_LIVE}) {part}{{display:none}}"
-            for cell, part in (
-                (".jp-OutputArea", ".jp-OutputArea-child:has(.pnne-kept)"),
-                (".output_container", ".pnne-kept"),
-                ("#output-area", ".pnne-kept"),
-            )
-        ),
-        ".jp-OutputArea:has(.pnne-kept) .jp-OutputArea-output.lm-Panel:not(:has(*)){display:none}",
-        ".pnne-kept figure{margin:0}.pnne-kept img{max-width:100%}",
-        # An image follows the theme of JupyterLab instead of the system's.
-        *(
-            f"[data-jp-theme-light={light}] .pnne-kept img{{color-scheme:{theme}}}"
-            for light, theme in (("true", "light"), ("false", "dark"))
-        ),
-    )
-)
+# Hides the picture while a widget is live in the same cell (of JupyterLab, Notebook 7's and Voila's outputs), and otherwise
+# JupyterLab's note that it found no widget. Viewers that remove styles have no live widgets. An image follows the theme of
+# JupyterLab instead of the system's.
+_STYLE: Final = f"""
+.jp-OutputArea:has({_LIVE}) .jp-OutputArea-child:has(.pnne-kept){{display:none}}
+.output_container:has({_LIVE}) .pnne-kept{{display:none}}
+#output-area:has({_LIVE}) .pnne-kept{{display:none}}
+.jp-OutputArea:has(.pnne-kept) .jp-OutputArea-output.lm-Panel:not(:has(*)){{display:none}}
+.pnne-kept figure{{margin:0}}
+.pnne-kept img{{max-width:100%}}
+[data-jp-theme-light=true] .pnne-kept img{{color-scheme:light}}
+[data-jp-theme-light=false] .pnne-kept img{{color-scheme:dark}}
+"""
 
 
 class Still(NamedTuple):
@@ -176,8 +169,9 @@ class KeptPicture:
         self._report = html
         self.changed()
 
-    def show_under(self, widget: Any) -> None:
-        """Show a widget and its picture in the running cell; the pictures in other cells are redrawn too."""
+    def show_under(self, widget: Any, in_view: Callable[[Any], bool] | None = None) -> None:
+        """Show a widget and its picture in the running cell; other cells' are redrawn. `in_view` is as for `Displays.shown`."""
+        Displays.here().shown(widget, in_view)
         shown = widget._repr_mimebundle_() or {}
         bundle, metadata = shown if isinstance(shown, tuple) else (shown, {})  # anywidget gives both
         display(bundle, metadata=metadata, raw=True)  # type: ignore[no-untyped-call]  # IPython's

@@ -15,7 +15,7 @@ import ipywidgets
 import numpy as np
 from numpy.typing import NDArray
 
-from pnne_nb.widgets.host.displays import Displays, close_parts
+from pnne_nb.widgets.host.displays import close_parts
 from pnne_nb.widgets.plots.curves import Floats
 from pnne_nb.widgets.plots.palette import PALETTE
 from pnne_nb.widgets.plots.ticks import linear_ticks, log_ticks
@@ -78,7 +78,7 @@ class NumberAxis:
         if drawn.size == 0:
             return
         ticks = self._ticks(0.0 if self._zero else float(drawn.min()), float(drawn.max()))
-        if ticks == self._shown or (self._fitted and self._has_room_for(ticks)):
+        if ticks == self._shown or (self._fitted and self._covers(ticks)):
             return
         self._shown, self._fitted = ticks, True
         self.axis.tick_values = ticks
@@ -87,61 +87,52 @@ class NumberAxis:
             self.scale.min, self.scale.max = None, None
             self.scale.min, self.scale.max = ticks[0], ticks[-1]
 
-    def _has_room_for(self, ticks: list[float]) -> bool:
+    def _covers(self, ticks: list[float]) -> bool:
         """Return whether the shown ticks cover `ticks`, and not much more."""
-        (low, high), (wanted_low, wanted_high) = (self._ends(of) for of in (self._shown, ticks))
+        ends = (self._shown[0], self._shown[-1], ticks[0], ticks[-1])
+        low, high, wanted_low, wanted_high = map(math.log10, ends) if self._log else ends
         return low <= wanted_low and wanted_high <= high and wanted_high - wanted_low >= FILLED * (high - low)
-
-    def _ends(self, ticks: list[float]) -> tuple[float, float]:
-        return (math.log10(ticks[0]), math.log10(ticks[-1])) if self._log else (ticks[0], ticks[-1])
 
     def _ticks(self, low: float, high: float) -> list[float]:
         return log_ticks(low, high) if self._log else linear_ticks(low, high, whole=self._whole)
 
 
 class Figure(bqplot.Figure):
-    """A figure that closes its marks, scales, axes and layout too, unlike bqplot's.
+    """A figure in the common style: quiet grid, labelled axes, no title, as wide as its place.
 
-    One that a cell shows by itself is closed when the cell is run again and shows something else.
-    """
-
-    def _repr_mimebundle_(self, **options: Any) -> Any:
-        Displays.here().shown(self)
-        return super()._repr_mimebundle_(**options)
-
-    def close(self) -> None:
-        """Close it here and in the browser."""
-        close_parts(self)
-        super().close()
-
-
-def figure(
-    marks: Sequence[bqplot.Mark], axes: Sequence[bqplot.Axis], *, left: int = 62, height: int = HEIGHT
-) -> Figure:
-    """Return a figure in the common style."""
-    return Figure(**figure_style(marks, axes, left=left, height=height))
-
-
-def figure_style(
-    marks: Sequence[bqplot.Mark], axes: Sequence[bqplot.Axis], *, left: int = 62, height: int = HEIGHT
-) -> dict[str, Any]:
-    """Return the traits of a figure in the common style: quiet grid, labelled axes, no title, as wide as its place.
+    Unlike bqplot's, it closes its marks, scales, axes and layout too.
 
     Args:
         marks: What is drawn.
         axes: The horizontal axis, then the vertical one.
         left: Margin for the labels of the vertical axis, in pixels.
+        top: Margin for a title, in pixels.
         height: In pixels.
     """
-    return {
-        "marks": list(marks),
-        "axes": list(axes),
-        "fig_margin": {"top": 8, "bottom": 42, "left": left, "right": 16},
-        "background_style": {"fill": "transparent"},
-        "padding_y": 0.0,
-        "display_toolbar": False,
-        "layout": ipywidgets.Layout(width="100%", min_width="0", height=f"{height}px", margin="0"),
-    }
+
+    def __init__(
+        self,
+        marks: Sequence[bqplot.Mark],
+        axes: Sequence[bqplot.Axis],
+        *,
+        left: int = 62,
+        top: int = 8,
+        height: int = HEIGHT,
+    ) -> None:
+        super().__init__(
+            marks=list(marks),
+            axes=list(axes),
+            fig_margin={"top": top, "bottom": 42, "left": left, "right": 16},
+            background_style={"fill": "transparent"},
+            padding_y=0.0,
+            display_toolbar=False,
+            layout=ipywidgets.Layout(width="100%", min_width="0", height=f"{height}px", margin="0"),
+        )
+
+    def close(self) -> None:
+        """Close it here and in the browser."""
+        close_parts(self)
+        super().close()
 
 
 def heading_html(title: str, keys: Iterable[tuple[str, str]] = (), note: str = "") -> str:

@@ -39,17 +39,14 @@ def history_chart(
     panels: dict[str, list[str]] = {}
     for name in chosen:
         history.points(name)
-        panels.setdefault(_base(name), []).append(name)
+        base = next((name.removeprefix(side) for side in _SIDES if name.startswith(side)), name)
+        panels.setdefault(base, []).append(name)
     cuts = [step + 0.5 for step in history.cuts.tolist()]
     drawn = [
         Panel(_title(base), "step", [line for name in members for line in _lines(history, name, members)], log, cuts)
         for base, members in panels.items()
     ]
     return Chart(title, drawn, [*said, *_facts(history, chosen)])
-
-
-def _base(name: str) -> str:
-    return next((name.removeprefix(side) for side in _SIDES if name.startswith(side)), name)
 
 
 def _title(base: str) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from collections.abc import Sequence
+from typing import final
 
 import bqplot
 import numpy as np
 
 from pnne_nb.inspector.capture.capture import LayerView
 from pnne_nb.widgets.host.static_picture import KeptPicture, Pictured, Still
-from pnne_nb.widgets.plots.figures import Figure, NumberAxis, figure_style
+from pnne_nb.widgets.plots.figures import Figure, NumberAxis
 from pnne_nb.widgets.plots.palette import PALETTE
 from pnne_nb.widgets.plots.svg_chart import Chart, ChartLine, Panel
 
@@ -23,10 +24,10 @@ class LayerFigure(Figure, Pictured):
     """
 
     instead = "It holds all that the widget shows."
-    chart: Chart
 
-    def __init__(self, **traits: Any) -> None:
-        super().__init__(**traits)
+    def __init__(self, mark: bqplot.Mark, axes: Sequence[bqplot.Axis], chart: Chart) -> None:
+        super().__init__([mark], axes, top=42, height=280)
+        self.chart = chart
         self.add_class("pnne-figure")
         self._kept = KeptPicture(lambda: "a histogram", self.to_html)
 
@@ -62,17 +63,17 @@ def draw_layer(view: LayerView) -> LayerFigure:
         fill_colors=[PALETTE[2]],
         fill_opacities=[0.6],
     )
-    drawn = LayerFigure(**figure_style([steps], [x.axis, y.axis], height=280))
-    drawn.fig_margin = {**drawn.fig_margin, "top": 42}
-    drawn.title = _title(view)
     outline = ChartLine("", edges.repeat(2)[1:-1], counts.repeat(2), PALETTE[2], filled=True)
     panel = Panel(y.axis.label, x.axis.label, [outline], counts=False, log_x=histogram.log, zero=True)
-    drawn.chart = Chart(_quantity(view), [panel], _facts(view))
+    drawn = LayerFigure(steps, [x.axis, y.axis], Chart(_quantity(view), [panel], _facts(view)))
+    numbers = view.capture.statistics
+    odd = f", {numbers.nan} NaN, {numbers.inf} infinite" if numbers.nan or numbers.inf else ""
+    drawn.title = f"{_quantity(view)}, mean {numbers.mean:.3g}, std {numbers.std:.3g}{odd}"
     return drawn
 
 
 def _facts(view: LayerView) -> list[str]:
-    numbers = view.statistics
+    numbers = view.capture.statistics
     return [
         f"{numbers.count:,} values from {numbers.min:.4g} to {numbers.max:.4g}.",
         f"Mean {numbers.mean:.4g}, standard deviation {numbers.std:.4g}, {numbers.zeros:.0%} zeros.",
@@ -81,12 +82,6 @@ def _facts(view: LayerView) -> list[str]:
 
 
 def _quantity(view: LayerView) -> str:
-    place = f"{view.layer} ({view.kind})" if view.layer else view.kind
-    what = view.quantity.replace("_", " ") + (f" {view.label}" if view.label else "")
-    return f"{place}: {what}"
-
-
-def _title(view: LayerView) -> str:
-    numbers = view.statistics
-    odd = f", {numbers.nan} NaN, {numbers.inf} infinite" if numbers.nan or numbers.inf else ""
-    return f"{_quantity(view)}, mean {numbers.mean:.3g}, std {numbers.std:.3g}{odd}"
+    layer, label = view.capture.layer, view.capture.label
+    place = f"{layer} ({view.kind})" if layer else view.kind
+    return f"{place}: {view.capture.quantity.replace('_', ' ')}{f' {label}' if label else ''}"

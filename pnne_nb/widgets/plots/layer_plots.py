@@ -10,22 +10,8 @@ import ipywidgets
 import numpy as np
 
 from pnne_nb.telemetry.frames import EpochFrame, Frame, HistogramFrame, NormsFrame
+from pnne_nb.widgets.plots import figures
 from pnne_nb.widgets.plots.curves import Curve, CurveTable
-from pnne_nb.widgets.plots.figures import (
-    HEIGHT,
-    TRAINING,
-    UNMEASURED,
-    VALIDATION,
-    NumberAxis,
-    dotted,
-    figure,
-    heading,
-    heading_html,
-    lines,
-    panel,
-    set_dotted,
-    set_line,
-)
 from pnne_nb.widgets.plots.palette import PALETTE
 from pnne_nb.widgets.plots.plot import Growth, Plot
 from pnne_nb.widgets.plots.short_paths import short_paths
@@ -66,16 +52,16 @@ class MetricPlot(Plot):
 
     def __init__(self, metric: str | None = None) -> None:
         self._curves = {"train": Curve(), "val": Curve()}
-        self._x = NumberAxis("epoch", whole=True)
-        self._y = NumberAxis("", vertical=True)
+        self._x = figures.NumberAxis("epoch", whole=True)
+        self._y = figures.NumberAxis("", vertical=True)
         scales = {"x": self._x.scale, "y": self._y.scale}
         self._lines = {
-            split: dotted(scales, colour)
-            for split, (_, colour) in zip(self._curves, (TRAINING, VALIDATION), strict=True)
+            split: figures.dotted(scales, colour)
+            for split, (_, colour) in zip(self._curves, (figures.TRAINING, figures.VALIDATION), strict=True)
         }
-        self._heading = heading("Metric by epoch")
-        self.figure = figure(list(self._lines.values()), [self._x.axis, self._y.axis])
-        self.view = panel(self._heading, self.figure)
+        self._heading = figures.heading("Metric by epoch")
+        self.figure = figures.Figure(list(self._lines.values()), [self._x.axis, self._y.axis])
+        self.view = figures.panel(self._heading, self.figure)
         self._changed = False
         self.metric = metric
 
@@ -97,16 +83,18 @@ class MetricPlot(Plot):
             return
         self._changed = False
         points = {split: curve.points()[:2] for split, curve in self._curves.items() if curve.count}
-        self._name([key for key, split in ((TRAINING, "train"), (VALIDATION, "val")) if split in points])
+        self._name(
+            [key for key, split in ((figures.TRAINING, "train"), (figures.VALIDATION, "val")) if split in points]
+        )
         self._x.fit(np.concatenate([x for x, _ in points.values()]))
         self._y.fit(np.concatenate([y for _, y in points.values()]))
         for split, (x, y) in points.items():
-            set_dotted(self._lines[split], x, y)
+            figures.set_dotted(self._lines[split], x, y)
 
     def _name(self, keys: Sequence[tuple[str, str]]) -> None:
         """Update the heading; an unchanged one is not sent again."""
         words = (self.metric or "").replace("_", " ")
-        self._heading.value = heading_html(f"{words[:1].upper()}{words[1:]} by epoch", keys)
+        self._heading.value = figures.heading_html(f"{words[:1].upper()}{words[1:]} by epoch", keys)
         self._y.axis.label = words
 
 
@@ -150,21 +138,23 @@ class NormPlot(Plot):
     def __init__(self, layers: Sequence[str]) -> None:
         self._growth = Growth()
         self._changed = False
-        self._norm = NumberAxis("gradient norm", vertical=len(layers) <= MAX_LINES, log=True)
-        self._steps = NumberAxis("step", whole=True)
+        self._norm = figures.NumberAxis("gradient norm", vertical=len(layers) <= MAX_LINES, log=True)
+        self._steps = figures.NumberAxis("step", whole=True)
         self._lines: bqplot.Lines | None = None
         self._dots: bqplot.Scatter | None = None
-        height = HEIGHT
+        height = figures.HEIGHT
         if len(layers) <= MAX_LINES:
             shown = list(layers)
-            self._lines = lines({"x": self._steps.scale, "y": self._norm.scale}, list(PALETTE))
-            self.figure = figure([self._lines], [self._steps.axis, self._norm.axis])
+            self._lines = figures.lines({"x": self._steps.scale, "y": self._norm.scale}, list(PALETTE))
+            self.figure = figures.Figure([self._lines], [self._steps.axis, self._norm.axis])
             self._title, self._keys = (
                 "Gradient norm",
                 [(layer or ROOT, colour) for layer, colour in zip(layers, PALETTE, strict=False)],
             )
         else:
-            shown = _spread(layers)
+            # Evenly spread, if there are too many.
+            count = min(len(layers), MAX_DOTS)
+            shown = [layers[round(place)] for place in np.linspace(0, len(layers) - 1, count)]
             names = bqplot.OrdinalScale(domain=shown, reverse=True)
             self._dots = bqplot.Scatter(
                 x=[],
@@ -180,15 +170,15 @@ class NormPlot(Plot):
             )
             left = 20 + LETTER * max(map(len, short))
             height = 60 + ROW * len(shown)
-            self.figure = figure([self._dots], [self._norm.axis, rows], left=left, height=height)
+            self.figure = figures.Figure([self._dots], [self._norm.axis, rows], left=left, height=height)
             part = "" if len(shown) == len(layers) else f", {len(shown)} of {len(layers)} layers"
             self._title, self._keys = f"Gradient norm by layer{part}", []
-        self._heading = heading(self._title, self._keys, UNMEASURED)
-        self.view = panel(self._heading, self.figure)
+        self._heading = figures.heading(self._title, self._keys, figures.UNMEASURED)
+        self.view = figures.panel(self._heading, self.figure)
         # Beside a plot as high as several stand several, not one and a hole. (The browser's side of ipywidgets undoes
         # `grid_row` where there is no `grid_area`.)
         if self._dots is not None:
-            self.view.layout.grid_area = f"span {min(BESIDE, max(1, round(height / HEIGHT)))}"
+            self.view.layout.grid_area = f"span {min(BESIDE, max(1, round(height / figures.HEIGHT)))}"
         self._table = CurveTable(shown)
 
     def take(self, frame: Frame) -> None:
@@ -207,7 +197,7 @@ class NormPlot(Plot):
         if not self._changed:
             return
         self._changed = False
-        self._heading.value = heading_html(self._title, self._keys)
+        self._heading.value = figures.heading_html(self._title, self._keys)
         self._growth.drawn()
         if self._lines is not None:
             x, y = self._table.table()
@@ -216,9 +206,9 @@ class NormPlot(Plot):
             # A layer that never had a gradient (it is frozen) has no line: bqplot fails at one without a point. One
             # whose gradient is 0 runs along the bottom of the logarithmic axis.
             drawn = np.atleast_1d(np.isfinite(y).any(axis=1))
-            lines = np.where(y == 0, np.float32(self._norm.scale.min), y)[drawn]
+            values = np.where(y == 0, np.float32(self._norm.scale.min), y)[drawn]
             self._lines.colors = [colour for colour, there in zip(PALETTE, drawn, strict=False) if there]
-            set_line(self._lines, x if drawn.any() else x[:0], lines)
+            figures.set_line(self._lines, x if drawn.any() else x[:0], values)
         if self._dots is not None:
             norms = self._table.latest
             seen = norms > 0
@@ -233,12 +223,12 @@ class HistogramPlot(Plot):
     """The distribution of one quantity at one layer.
 
     Args:
-        above: The heading; None for one that says what is shown.
+        above: The heading.
     """
 
-    def __init__(self, above: ipywidgets.Widget | None = None) -> None:
-        self._x = NumberAxis("value")
-        self._y = NumberAxis("sampled elements", vertical=True, zero=True)
+    def __init__(self, above: ipywidgets.Widget) -> None:
+        self._x = figures.NumberAxis("value")
+        self._y = figures.NumberAxis("sampled elements", vertical=True, zero=True)
         self._bars = bqplot.Bars(
             x=[],
             y=[],
@@ -248,9 +238,8 @@ class HistogramPlot(Plot):
             stroke=None,
             opacities=[0.85],
         )
-        self._own_heading = heading("Histogram") if above is None else None
-        self.figure = figure([self._bars], [self._x.axis, self._y.axis])
-        self.view = panel(self._own_heading if above is None else above, self.figure)
+        self.figure = figures.Figure([self._bars], [self._x.axis, self._y.axis])
+        self.view = figures.panel(above, self.figure)
         self.latest: HistogramFrame | None = None
         self.log = False  # may be set from any thread, for the next drawing
         self._drawn_log = False
@@ -284,15 +273,6 @@ class HistogramPlot(Plot):
         with self._bars.hold_sync():
             self._bars.x = (edges[:-1] + edges[1:]) / 2
             self._bars.y = counts
-        if self._own_heading is not None:
-            what = frame.quantity.replace("_", " ")
-            self._own_heading.value = heading_html(f"{what[0].upper()}{what[1:]} of {frame.layer}")
-
-
-def _spread(layers: Sequence[str]) -> list[str]:
-    """Return all of `layers`, or an evenly spaced selection if there are too many."""
-    count = min(len(layers), MAX_DOTS)
-    return [layers[round(place)] for place in np.linspace(0, len(layers) - 1, count)]
 
 
 def _metrics(frame: EpochFrame) -> list[str]:

@@ -10,24 +10,8 @@ import numpy as np
 
 from pnne_nb.runtime.monitoring.history import EDITED
 from pnne_nb.telemetry.frames import AnomalyFrame, EpochFrame, Frame, StepFrame
+from pnne_nb.widgets.plots import figures
 from pnne_nb.widgets.plots.curves import Curve, Floats
-from pnne_nb.widgets.plots.figures import (
-    HEIGHT,
-    TRAINING,
-    VALIDATION,
-    WORDS,
-    NumberAxis,
-    dotted,
-    figure,
-    heading,
-    heading_html,
-    lines,
-    panel,
-    positive,
-    set_dotted,
-    set_line,
-    words,
-)
 from pnne_nb.widgets.plots.plot import Growth, Plot
 
 Scale = Literal["linear", "log"]
@@ -56,21 +40,21 @@ class LossPlot(Plot):
         self._validated: tuple[Floats, Floats] = self._validation.points()[:2]
         self._growth = Growth()
         self._changed = self._validation_changed = self._edited = False
-        self._x = NumberAxis("step", whole=True)
+        self._x = figures.NumberAxis("step", whole=True)
         # bqplot keeps a line on the axis that it was made for: each of the two has lines of its own.
         self._shown, other = (_Curves(self._x, log=log) for log in (self.log, not self.log))
         self._sides = {side.log: side for side in (self._shown, other)}
         other.show(False)
         self._edits: list[float] = []
         whole_height = {"x": self._x.scale, "y": bqplot.LinearScale(min=0.0, max=1.0)}
-        self._edit_lines = lines(whole_height, ["#8a8a8a"], line_style="dashed", stroke_width=1.2)
-        self._heading = heading(title, [TRAINING])
+        self._edit_lines = figures.lines(whole_height, ["#8a8a8a"], line_style="dashed", stroke_width=1.2)
+        self._heading = figures.heading(title, [figures.TRAINING])
         marks = [*self._shown.marks, self._edit_lines, *other.marks]
-        below = [words(why)] if why else []
-        height = HEIGHT - WORDS * len(below)
-        self.figure = figure(marks, [self._x.axis, self._shown.y.axis, other.y.axis], height=height)
+        below = [figures.words(why)] if why else []
+        height = figures.HEIGHT - figures.WORDS * len(below)
+        self.figure = figures.Figure(marks, [self._x.axis, self._shown.y.axis, other.y.axis], height=height)
         above = self._heading if switch is None else ipywidgets.HBox([self._heading, switch])
-        self.view = panel(above, self.figure, *below)
+        self.view = figures.panel(above, self.figure, *below)
 
     def take(self, frame: Frame) -> None:
         """Remember a step's training loss or an epoch's validation loss."""
@@ -112,26 +96,26 @@ class LossPlot(Plot):
         points = self._training.points()
         if self._validation_changed:
             self._validated = self._validation.points()[:2]
-            self._heading.value = heading_html(self._title, [TRAINING, VALIDATION])
+            self._heading.value = figures.heading_html(self._title, [figures.TRAINING, figures.VALIDATION])
         self._x.fit(np.concatenate([np.zeros(1, np.float32), points[0][-1:], self._validated[0][-1:]]))
         self._shown.draw(points, self._validated, validation_changed=self._validation_changed or switched)
         self._validation_changed = False
         if self._edited:
             self._edited = False
             ends = np.repeat(np.array(self._edits, np.float32)[:, None], 2, axis=1)
-            set_line(self._edit_lines, ends, np.tile(np.array([0, 1], np.float32), (len(ends), 1)))
+            figures.set_line(self._edit_lines, ends, np.tile(np.array([0, 1], np.float32), (len(ends), 1)))
 
 
 @final
 class _Curves:
     """The loss axis of one scale, with its curves."""
 
-    def __init__(self, x: NumberAxis, *, log: bool) -> None:
+    def __init__(self, x: figures.NumberAxis, *, log: bool) -> None:
         self.log = log
-        self.y = NumberAxis("loss", vertical=True, log=log)
+        self.y = figures.NumberAxis("loss", vertical=True, log=log)
         scales = {"x": x.scale, "y": self.y.scale}
-        self._training = lines(scales, [TRAINING[1]] * 2, opacities=[0.35, 1.0])
-        self._validation = dotted(scales, VALIDATION[1])
+        self._training = figures.lines(scales, [figures.TRAINING[1]] * 2, opacities=[0.35, 1.0])
+        self._validation = figures.dotted(scales, figures.VALIDATION[1])
         self.marks: list[bqplot.Mark] = [self._training, self._validation]
 
     def show(self, visible: bool) -> None:
@@ -143,8 +127,8 @@ class _Curves:
     ) -> None:
         """Send the curves: steps, losses and smoothed losses; steps and losses of the validation."""
         steps, *losses = training
-        raw, smooth, checked = (positive(loss) if self.log else loss for loss in (*losses, validated[1]))
+        raw, smooth, checked = (figures.positive(loss) if self.log else loss for loss in (*losses, validated[1]))
         if validation_changed:
-            set_dotted(self._validation, validated[0], checked)
+            figures.set_dotted(self._validation, validated[0], checked)
         self.y.fit(np.concatenate([raw, checked]))
-        set_line(self._training, steps, np.stack([raw, smooth]))
+        figures.set_line(self._training, steps, np.stack([raw, smooth]))

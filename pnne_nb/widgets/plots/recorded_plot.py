@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from typing import final
 
-import bqplot
 import numpy as np
 
 from pnne_nb.telemetry.frames import Frame, StepFrame
+from pnne_nb.widgets.plots import figures
 from pnne_nb.widgets.plots.curves import Curve
-from pnne_nb.widgets.plots.figures import (
-    NumberAxis,
-    drawable,
-    figure,
-    heading,
-    heading_html,
-    panel,
-)
 from pnne_nb.widgets.plots.palette import PALETTE
 from pnne_nb.widgets.plots.plot import Growth, Plot
 
@@ -28,11 +20,11 @@ class RecordedPlot(Plot):
     def __init__(self) -> None:
         self._curves: dict[str, Curve] = {}
         self._growth = Growth()
-        self._x = NumberAxis("step", whole=True)
-        self._y = NumberAxis("recorded", vertical=True)
-        self._heading = heading("Recorded")
-        self.figure = figure([], [self._x.axis, self._y.axis])
-        self.view = panel(self._heading)
+        self._x = figures.NumberAxis("step", whole=True)
+        self._y = figures.NumberAxis("recorded", vertical=True)
+        self._heading = figures.heading("Recorded")
+        self.figure = figures.Figure([], [self._x.axis, self._y.axis])
+        self.view = figures.panel(self._heading)
         self.view.layout.display = "none"
         self._changed = False
 
@@ -65,19 +57,13 @@ class RecordedPlot(Plot):
         if len(self.figure.marks) < len(points):
             self._add_lines(len(points))
         for line, (x, y) in zip(self.figure.marks, points, strict=True):
-            with line.hold_sync():
-                line.x, line.y = drawable(x), drawable(y)
+            figures.set_line(line, x, y)
 
     def _add_lines(self, count: int) -> None:
         scales = {"x": self._x.scale, "y": self._y.scale}
         there = list(self.figure.marks)
-        colours = PALETTE[len(there) : count]
-        self.figure.marks = there + [_line(scales, colour) for colour in colours]
-        self._heading.value = heading_html("Recorded", zip(self._curves, PALETTE, strict=False))
+        self.figure.marks = there + [figures.lines(scales, [colour]) for colour in PALETTE[len(there) : count]]
+        self._heading.value = figures.heading_html("Recorded", zip(self._curves, PALETTE, strict=False))
         # A figure that is made out of sight does not know its size.
         self.view.children = (self._heading, self.figure)
         self.view.layout.display = None
-
-
-def _line(scales: dict[str, bqplot.Scale], colour: str) -> bqplot.Lines:
-    return bqplot.Lines(x=[], y=[], scales=scales, colors=[colour], stroke_width=1.8)

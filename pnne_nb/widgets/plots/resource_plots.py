@@ -9,19 +9,8 @@ import numpy as np
 
 from pnne_nb.process.byte_units import format_bytes
 from pnne_nb.telemetry.frames import Frame, MemoryFrame, TimeFrame
+from pnne_nb.widgets.plots import figures
 from pnne_nb.widgets.plots.curves import CurveTable
-from pnne_nb.widgets.plots.figures import (
-    GRID,
-    UNMEASURED,
-    WORDS,
-    NumberAxis,
-    drawable,
-    figure,
-    heading,
-    heading_html,
-    panel,
-    words,
-)
 from pnne_nb.widgets.plots.palette import PALETTE
 from pnne_nb.widgets.plots.plot import Plot
 
@@ -46,13 +35,13 @@ class MemoryPlot(Plot):
     """Memory over the steps: of the process, and of tensors and the allocator on each accelerator."""
 
     def __init__(self) -> None:
-        self._steps = NumberAxis("step", whole=True)
-        self._memory = NumberAxis("GiB", vertical=True, zero=True)
+        self._steps = figures.NumberAxis("step", whole=True)
+        self._memory = figures.NumberAxis("GiB", vertical=True, zero=True)
         scales = {"x": self._steps.scale, "y": self._memory.scale}
-        self._lines = bqplot.Lines(x=[], y=[], scales=scales, colors=list(PALETTE), stroke_width=1.8)
-        self._heading = heading("Memory")
-        self.figure = figure([self._lines], [self._steps.axis, self._memory.axis], height=HEIGHT)
-        self.view = panel(self._heading, self.figure)
+        self._lines = figures.lines(scales, list(PALETTE))
+        self._heading = figures.heading("Memory")
+        self.figure = figures.Figure([self._lines], [self._steps.axis, self._memory.axis], height=HEIGHT)
+        self.view = figures.panel(self._heading, self.figure)
         self._table: CurveTable | None = None
         self._peaks = ""
         self._changed = False
@@ -77,12 +66,10 @@ class MemoryPlot(Plot):
         self._changed = False
         steps, used = self._table.table()
         title = f"Memory ({self._peaks})" if self._peaks else "Memory"
-        self._heading.value = heading_html(title, list(zip(self._table.names, PALETTE, strict=False)))
+        self._heading.value = figures.heading_html(title, list(zip(self._table.names, PALETTE, strict=False)))
         self._steps.fit(np.append(steps[-1:], np.float32(0)))
         self._memory.fit(used)
-        with self._lines.hold_sync():
-            self._lines.x = drawable(steps)
-            self._lines.y = drawable(used)
+        figures.set_line(self._lines, steps, used)
 
 
 @final
@@ -91,7 +78,7 @@ class TimePlot(Plot):
 
     def __init__(self) -> None:
         names = bqplot.OrdinalScale(domain=list(STAGES.values()), reverse=True)
-        percent = NumberAxis("% of the time", zero=True)
+        percent = figures.NumberAxis("% of the time", zero=True)
         percent.fit(np.array([100.0]))
         self._bars = bqplot.Bars(
             x=list(STAGES.values()),
@@ -103,10 +90,10 @@ class TimePlot(Plot):
             stroke=None,
             opacities=[0.85],
         )
-        stages = bqplot.Axis(scale=names, side="left", grid_lines="none", grid_color=GRID)
-        self.figure = figure([self._bars], [percent.axis, stages], left=76, height=HEIGHT - WORDS)
-        self.words = words(f"{UNMEASURED.capitalize()}.")
-        self.view = panel(heading("Where the time goes, by the clock"), self.figure, self.words)
+        stages = bqplot.Axis(scale=names, side="left", grid_lines="none", grid_color=figures.GRID)
+        self.figure = figures.Figure([self._bars], [percent.axis, stages], left=76, height=HEIGHT - figures.WORDS)
+        self.words = figures.words(f"{figures.UNMEASURED.capitalize()}.")
+        self.view = figures.panel(figures.heading("Where the time goes, by the clock"), self.figure, self.words)
         self._latest: TimeFrame | None = None
 
     def take(self, frame: Frame) -> None:

@@ -109,11 +109,15 @@ class Chart(Pictured):
             f'<g transform="translate({index % columns * _WIDTH} {top + index // columns * _HEIGHT})">{_panel(panel)}</g>'
             for index, panel in enumerate(self._panels)
         )
+        light, dark = (
+            ";".join(f"--{name}:{colour}" for name, colour in colours.items()) for colours in _COLOURS.values()
+        )
+        variables = f"<style>.chart{{{light}}}@media(prefers-color-scheme:dark){{.chart{{{dark}}}}}</style>"
         drawn = (
             f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{width}" height="{height}" '
             f'viewBox="0 0 {width} {height}" font-family="system-ui, sans-serif" font-size="12">'
             f"<title>{escape(self._title)}</title><desc>{escape(' '.join(self._facts))}</desc>"
-            f'{_variables() if theme == "auto" else ""}<g class="chart">'
+            f'{variables if theme == "auto" else ""}<g class="chart">'
             f'<rect width="{width}" height="{height}" fill="var(--ground)"/>{words}{body}</g></svg>'
         )
         if theme != "auto":
@@ -124,11 +128,6 @@ class Chart(Pictured):
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         return {"text/plain": repr(self), "text/html": self.to_html(), "image/svg+xml": self.to_svg()}
-
-
-def _variables() -> str:
-    light, dark = (";".join(f"--{name}:{colour}" for name, colour in colours.items()) for colours in _COLOURS.values())
-    return f"<style>.chart{{{light}}}@media(prefers-color-scheme:dark){{.chart{{{dark}}}}}</style>"
 
 
 def _words(title: str, facts: Sequence[str], width: int) -> str:
@@ -144,35 +143,27 @@ def _words(title: str, facts: Sequence[str], width: int) -> str:
 
 def _panel(panel: Panel) -> str:
     place = _placed(panel)
+    below, end = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
     parts = [_heading(panel)]
     for tick in place.up:
-        at = f"{place.y(tick):.1f}"
-        parts.append(f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{at}" y2="{at}" stroke="var(--grid)"/>')
+        y = f"{place.y(tick):.1f}"
+        parts.append(f'<line x1="{_LEFT}" x2="{end}" y1="{y}" y2="{y}" stroke="var(--grid)"/>')
         parts.append(
-            f'<text x="{_LEFT - 6}" y="{at}" dy=".32em" text-anchor="end" fill="var(--quiet)">{_short(tick)}</text>'
+            f'<text x="{_LEFT - 6}" y="{y}" dy=".32em" text-anchor="end" fill="var(--quiet)">{_short(tick)}</text>'
         )
-    for tick in place.across:
-        at = f"{place.x(tick):.1f}"
-        parts.append(
-            f'<text x="{at}" y="{_HEIGHT - _BOTTOM + 16}" text-anchor="middle" fill="var(--quiet)">{_short(tick)}</text>'
-        )
-    for mark in panel.marks:
-        at = f"{place.x(mark):.1f}"
-        parts.append(
-            f'<line x1="{at}" x2="{at}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}" stroke="var(--quiet)" stroke-dasharray="4 3"/>'
-        )
+    for x in (f"{place.x(mark):.1f}" for mark in panel.marks):
+        dashed = 'stroke="var(--quiet)" stroke-dasharray="4 3"'
+        parts.append(f'<line x1="{x}" x2="{x}" y1="{_TOP}" y2="{below}" {dashed}/>')
     parts += [_line(line, place) for line in panel.lines]
-    middle = (_LEFT + _WIDTH - _RIGHT) / 2
-    parts.append(
-        f'<text x="{middle}" y="{_HEIGHT - 8}" text-anchor="middle" fill="var(--quiet)">{escape(panel.x_label)}</text>'
-    )
+    labels = [(f"{place.x(tick):.1f}", below + 16, _short(tick)) for tick in place.across]
+    labels.append((f"{(_LEFT + end) / 2}", _HEIGHT - 8, escape(panel.x_label)))
+    parts += [f'<text x="{x}" y="{y}" text-anchor="middle" fill="var(--quiet)">{text}</text>' for x, y, text in labels]
     return "".join(parts)
 
 
 def _placed(panel: Panel) -> _Place:
     """Return the axes of a panel, around its lines."""
-    x = np.concatenate([line.x for line in panel.lines]) if panel.lines else np.zeros(0)
-    y = np.concatenate([line.y for line in panel.lines]) if panel.lines else np.zeros(0)
+    x, y = (np.concatenate([np.zeros(0), *(getattr(line, name) for line in panel.lines)]) for name in "xy")
     y = y[np.isfinite(y) & ((y > 0) | (not panel.log))]
     x = x[np.isfinite(x) & ((x > 0) | (not panel.log_x))]
     left, right = (float(x.min()), float(x.max())) if x.size else (0.1, 1.0)

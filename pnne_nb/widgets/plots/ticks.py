@@ -6,23 +6,24 @@ import math
 from bisect import bisect_left, bisect_right
 
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+_LABELS = 6
+"""Labels of a logarithmic axis, at most."""
 _FEW = 3
 """Powers of ten that a logarithmic axis may span to have values between them."""
 
 
-def linear_ticks(low: float, high: float, count: int = 5, *, whole: bool = False) -> list[float]:
+def linear_ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
     """Round, evenly spaced values from at or below `low` to at or above `high`.
 
     Args:
         low: Least value to show; finite.
         high: Greatest value to show; finite and not less.
-        count: Intervals at most, give or take one.
         whole: Whether only whole numbers make sense.
     """
     if high <= low:
         margin = 1.0 if whole or low == 0 else abs(low) * 0.1
         low, high = low - (0.0 if whole else margin), low + margin
-    rough = (high - low) / count
+    rough = (high - low) / 5
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * factor for factor in _STEPS if power * factor >= rough * (1 - 1e-9))
     if whole:
@@ -32,16 +33,15 @@ def linear_ticks(low: float, high: float, count: int = 5, *, whole: bool = False
     return [float(f"{index * step:.12g}") for index in range(first, last + 1)]
 
 
-def log_ticks(low: float, high: float, count: int = 6) -> list[float]:
+def log_ticks(low: float, high: float) -> list[float]:
     """Round values from at or below `low` to at or above `high`, for a logarithmic scale.
 
-    Of a wide range powers of ten, thinned out when there are more than `count`; of a narrower one 1, 2, 5, 10, 20 …,
+    Of a wide range powers of ten, thinned out when there are more than six; of a narrower one 1, 2, 5, 10, 20 …,
     because whole powers would leave most of the axis empty.
 
     Args:
         low: Least value to show; positive.
         high: Greatest value to show; finite.
-        count: Labels at most.
     """
     first = math.floor(math.log10(low) + 1e-9)
     last = max(first + 1, math.ceil(math.log10(high) - 1e-9))
@@ -51,7 +51,7 @@ def log_ticks(low: float, high: float, count: int = 6) -> list[float]:
         # Two intervals at least, or it is no axis.
         begin = min(bisect_right(fine, low * (1 + 1e-9)) - 1, len(fine) - 3)
         end = max(bisect_left(fine, high * (1 - 1e-9)), begin + 2)
-        if end - begin < count:
+        if end - begin < _LABELS:
             return fine[begin : end + 1]
-    stride = -(-(last - first) // (count - 1))
+    stride = -(-(last - first) // (_LABELS - 1))
     return [float(f"1e{first + index * stride}") for index in range(-(-(last - first) // stride) + 1)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import threading
 from collections.abc import Collection, Mapping
-from typing import Any, Final, final
+from typing import Final, final
 
 import ipywidgets
 from torch import nn
@@ -26,7 +26,7 @@ from pnne_nb.protocol.messages import NodeMark
 from pnne_nb.runtime.data.open_data import Array, Data
 from pnne_nb.widgets.editor.editor import GraphEditor
 from pnne_nb.widgets.host.comms import answer_while_busy
-from pnne_nb.widgets.host.displays import Displays, close_parts
+from pnne_nb.widgets.host.displays import close_parts
 from pnne_nb.widgets.host.static_picture import KeptPicture, Page
 from pnne_nb.widgets.plots.palette import PALETTE
 
@@ -43,6 +43,10 @@ _HEIGHT: Final = 520
 _NAMES: Final = "170px"
 _BAR: Final = 72
 _LINE: Final = "line-height:1.4;white-space:nowrap"
+_HEADING: Final = (
+    f'<div style="{_LINE}"><b><span style="display:inline-block;width:{_NAMES}">Convert</span>'
+    f'<span style="display:inline-block;width:{_BAR + 8}px">damage</span>SQNR · mult-adds</b></div>'
+)
 
 
 @final
@@ -100,17 +104,16 @@ class QuantizationEditor(ipywidgets.HBox):
         self._switches = {node.node: _switch(node) for node in self._ranked[:MAX_ROWS]}
         self._headline = ipywidgets.HTML()
         self._latency = ipywidgets.HTML()
-        reset = ipywidgets.Button(
-            description="Fewest in float32", tooltip="What the budget allows", layout=ipywidgets.Layout(width="auto")
-        )
+        auto = ipywidgets.Layout(width="auto")
+        reset = ipywidgets.Button(description="Fewest in float32", tooltip="What the budget allows", layout=auto)
         self._editor = GraphEditor(NodeGraph.from_json(self._search.given.to_json()), height=_HEIGHT, read_only=True)
-        largest = self._ranked[0].damage or 0.0 if self._ranked else 0.0
+        largest = max((node.damage or 0.0 for node in self._ranked), default=0.0)
         rows = [ipywidgets.HBox([self._switches[node.node], _facts(node, largest)]) for node in self._ranked[:MAX_ROWS]]
         more = len(self._ranked) - len(rows)
         table = ipywidgets.VBox(rows, layout=ipywidgets.Layout(max_height=f"{_HEIGHT - 150}px", overflow="auto"))
         note = [ipywidgets.HTML(f"<p>{more} nodes with less damage have no switch.</p>")] if more > 0 else []
         left = ipywidgets.VBox(
-            [self._headline, self._latency, reset, _heading(), table, *note],
+            [self._headline, self._latency, reset, ipywidgets.HTML(_HEADING), table, *note],
             layout=ipywidgets.Layout(width="400px", flex="0 0 auto", margin="0 12px 0 0"),
         )
         self._editor.layout.width = "100%"
@@ -164,7 +167,6 @@ class QuantizationEditor(ipywidgets.HBox):
             return self._changed.wait_for(lambda: not self._at_work, timeout)
 
     def _ipython_display_(self, **_: object) -> None:
-        Displays.here().shown(self)
         self._kept.show_under(self)
 
     def _display_(self) -> Page:
@@ -245,13 +247,6 @@ def _switch(node: QuantizedNode) -> ipywidgets.Checkbox:
     )  # fmt: skip
 
 
-def _heading() -> ipywidgets.HTML:
-    return ipywidgets.HTML(
-        f'<div style="{_LINE}"><b><span style="display:inline-block;width:{_NAMES}">Convert</span>'
-        f'<span style="display:inline-block;width:{_BAR + 8}px">damage</span>SQNR · mult-adds</b></div>'
-    )
-
-
 def _facts(node: QuantizedNode, largest: float) -> ipywidgets.HTML:
     """Return a bar as long as the node's share of the largest damage, and its figures."""
     width = max(1, round(_BAR * (node.damage or 0.0) / max(largest, 1e-30)))
@@ -267,14 +262,13 @@ def _facts(node: QuantizedNode, largest: float) -> ipywidgets.HTML:
 
 
 def _headline(report: QuantizationReport) -> str:
-    facts = [
-        f"{report.share:.0%} of the multiply-adds converted",
-        f"{amount(report.bytes_before, 'B')} → {amount(report.bytes_after, 'B')}",
-    ]
+    facts = []
     if report.metric:
         kept = "within" if report.loss <= report.budget else "over"
-        facts.insert(0, f"{report.metric} {report.before:.4g} → {report.after:.4g}")
-        facts.insert(1, f"lost {max(report.loss, 0.0):.2f} of {report.budget:g}: {kept} the budget")
+        facts.append(f"{report.metric} {report.before:.4g} → {report.after:.4g}")
+        facts.append(f"lost {max(report.loss, 0.0):.2f} of {report.budget:g}: {kept} the budget")
+    facts.append(f"{report.share:.0%} of the multiply-adds converted")
+    facts.append(f"{amount(report.bytes_before, 'B')} → {amount(report.bytes_after, 'B')}")
     return f'<p style="line-height:1.4"><b>{html.escape("; ".join(facts))}.</b></p>'
 
 
@@ -296,10 +290,9 @@ def _marks(report: QuantizationReport) -> Mapping[str, NodeMark]:
     """Return a mark for each node: the type that it computes in, coloured by its error."""
     found = {}
     for path, node in report.nodes.items():
-        if node.precision != "float32":
+        if node.precision == "float32":
+            found[path] = NodeMark("float32", "plain" if node.damage is None else "warning", node.reason)
+        else:
             title = "" if node.sqnr is None else f"SQNR {node.sqnr:.1f} dB, worst element off by {node.worst:.2g}"
             found[path] = NodeMark(node.precision, "good", title)
-        else:
-            level: Any = "warning" if node.damage is not None else "plain"
-            found[path] = NodeMark("float32", level, node.reason)
     return found

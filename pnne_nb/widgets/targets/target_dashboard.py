@@ -56,16 +56,11 @@ class TargetDashboard(ipywidgets.VBox):
         self._said = ipywidgets.HTML(_status("Reading the data …"))
         self._picture = ipywidgets.HTML()
         self._notes = ipywidgets.HTML()
-        self._order = ipywidgets.Dropdown(
-            options=_ORDERS, value="latency", description="Forms", layout=ipywidgets.Layout(width="220px")
-        )
-        self._stop = ipywidgets.Button(
-            description="Stop building",
-            tooltip="Time the forms that have been built",
-            layout=ipywidgets.Layout(width="auto"),
-        )
-        bar = ipywidgets.HBox([self._order, self._stop])
-        super().__init__([self._said, bar, self._picture, self._notes])
+        wide, auto = ipywidgets.Layout(width="220px"), ipywidgets.Layout(width="auto")
+        self._order = ipywidgets.Dropdown(options=_ORDERS, value="latency", description="Forms", layout=wide)
+        built = "Time the forms that have been built"
+        self._stop = ipywidgets.Button(description="Stop building", tooltip=built, layout=auto)
+        super().__init__([self._said, ipywidgets.HBox([self._order, self._stop]), self._picture, self._notes])
         self.add_class("pnne-targets")
         self._stop.on_click(lambda _: self.stop())
         self._order.observe(lambda _: self._draw(), "value")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pnne_nb.catalog import layers
-from pnne_nb.catalog.tables.auto_sizes import AUTOMATIC, SizeOf
+from pnne_nb.catalog.tables.auto_sizes import AUTOMATIC
 from pnne_nb.graph.schema.property_types import check
 from tests.catalog.calling import build, call
 from tests.catalog.layer_samples import sample
@@ -56,21 +56,3 @@ def test_torchs_default_stays_where_there_is_one() -> None:
         ("MultiheadAttention", "vdim"),
         ("Transformer", "d_model"),
     }
-
-
-def test_unbatched_images_are_read_from_the_end() -> None:
-    rule = AUTOMATIC["Conv2d", "in_channels"]
-
-    assert rule([(3, 28, 28)]) == rule([(64, 3, 28, 28)]) == 3
-
-
-@pytest.mark.parametrize("shapes", [[], [None]])
-def test_an_unconnected_input_has_no_size(shapes: list[None]) -> None:
-    with pytest.raises(ValueError, match="the shape of its input is not known"):
-        SizeOf(0, -1)(shapes)
-
-
-@pytest.mark.parametrize("rule", [SizeOf(0, -3), SizeOf(0, 2)])
-def test_too_few_axes(rule: SizeOf) -> None:
-    with pytest.raises(ValueError, match="the input has 2 axes, 3 are needed"):
-        rule([(4, 5)])

@@ -444,3 +444,35 @@ def test_a_huge_constant_is_named_in_few_words() -> None:
     with pytest.raises(pn.ShapeError, match=r"The inputs do not fit add: input \(N, 4\), other 1000000") as caught:
         pn.compile(graph)
     assert len(str(caught.value)) < 300
+
+
+def test_a_weight_has_a_size_that_adds_to_one_with_a_name() -> None:
+    graph = pn.NodeGraph("token")
+    graph.add("Input", "x", shape=("N", 8))
+    graph.add("Parameter", "token", shape=(1, 8))
+    graph.add("cat", "joint")
+    graph.add("Output", "y")
+    graphs.wire(graph, "token joint", "x joint y")
+    assert pn.infer_shapes(graph)["joint.output"].shape == ("N + 1", 8)
+    assert pn.compile(graph)(torch.zeros(3, 8)).shape == (4, 8)
+
+
+def test_the_size_of_a_weight_is_inferred_beside_one_with_a_name() -> None:
+    graph = pn.NodeGraph("form")
+    graph.add("Input", "x", shape=("N", 8))
+    graph.add("Parameter", "p", shape=(4,))
+    graph.add("Bilinear", "form", out_features=3)
+    graph.add("Output", "y")
+    graphs.wire(graph, "x form.input1", "p form.input2", "form y")
+    with pytest.raises(pn.ShapeError, match="input dimensions do not match: got 2 and 1"):
+        pn.infer_shapes(graph)
+
+
+def test_an_image_without_a_batch_has_its_channels_first() -> None:
+    graph = single("Conv2d", (3, 28, 28), out_channels=4, kernel_size=3)
+    assert pn.infer_shapes(graph)["node.output"].shape == (4, 26, 26)
+
+
+def test_a_size_on_an_axis_that_is_missing_cannot_be_inferred() -> None:
+    with pytest.raises(pn.ShapeError, match="cannot be inferred: the input has 2 axes, 3 are needed"):
+        pn.infer_shapes(single("Conv2d", ("N", 3), out_channels=4, kernel_size=3))

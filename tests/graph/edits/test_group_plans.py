@@ -177,3 +177,10 @@ def test_a_branch_to_the_side_does_not_turn_a_group_that_runs_down() -> None:
     assert ys[0] == min(ys) < 240
     assert inner["output"].position is not None
     assert inner["output"].position[1] > 360
+
+
+def test_an_unused_output_of_a_module_becomes_an_output_of_the_block() -> None:
+    graph = NodeGraph("net")
+    graph.add("Module", name="opaque", inputs=("x",), outputs=("scores", "mask"))
+    graph.group(["opaque"], name="block")
+    assert graph.graphs["block"].edges == (("opaque.scores", "output.input"),)

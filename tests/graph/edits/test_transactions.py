@@ -10,7 +10,7 @@ from pnne_nb.errors import BadValueError, GraphError, StaleVersionError
 from pnne_nb.graph.edits.transactions import Ledger
 from pnne_nb.graph.model.content import Content
 from pnne_nb.graph.model.node import Transaction
-from pnne_nb.graph.model.ops import AddNode, Connect, Op, RemoveNode, SetProperty
+from pnne_nb.graph.model.ops import AddNode, Connect, Op, RemoveNode, RenameDocument, SetProperty
 from pnne_nb.graph.storage.json_format import DocumentState, state_of
 from tests.graph.types import TYPES
 
@@ -32,7 +32,7 @@ def test_a_refused_op_takes_back_all_before_it(count: int, data: st.DataObject) 
     with pytest.raises(GraphError), book.editing():
         book.apply([*steps[:at], RemoveNode("gone"), *steps[at:]])
     assert state_of(book.content) == before
-    assert (book.version, book.history.undo_label) == (0, None)
+    assert (book.version, book.undo_label) == (0, None)
 
 
 @given(st.integers(1, 6))
@@ -86,3 +86,32 @@ def test_undo_waits_for_the_end_of_a_transaction() -> None:
     book = ledger()
     with book.transaction(""), pytest.raises(GraphError, match=r"undo is not possible inside a transaction"):
         book.undo()
+
+
+@given(st.lists(st.sampled_from(["record", "undo", "redo"]), max_size=40))
+def test_the_steps_are_a_list_with_a_place_in_it(moves: list[str]) -> None:
+    book = ledger()
+    labels: list[str] = []
+    place = 0
+    for number, move in enumerate(moves):
+        if move == "record":
+            with book.editing():
+                book.apply([RenameDocument(f"net{number}")], f"step {number}")
+            labels, place = [*labels[:place], f"step {number}"], place + 1
+        elif move == "undo" and place:
+            assert book.undo().label == f"Undo: {labels[place - 1]}"
+            place -= 1
+        elif move == "redo" and place < len(labels):
+            assert book.redo().label == f"Redo: {labels[place]}"
+            place += 1
+        assert [step.label for step in book.done] == labels[:place]
+        assert [step.label for step in reversed(book.undone)] == labels[place:]
+        assert book.undo_label == (labels[place - 1] if place else None)
+        assert book.redo_label == (labels[place] if place < len(labels) else None)
+
+
+def test_an_empty_ledger_has_nothing_to_undo() -> None:
+    with pytest.raises(GraphError, match=r"There is nothing to undo\."):
+        ledger().undo()
+    with pytest.raises(GraphError, match=r"There is nothing to redo\."):
+        ledger().redo()

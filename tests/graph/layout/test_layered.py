@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pnne_nb.graph.layout import Direction, LayeredEdge, Size, arrange
-from pnne_nb.graph.layout.layered import NODE_GAP, RANK_GAP
+from pnne_nb.graph.layout.layered import NODE_GAP, RANK_GAP, Direction, LayeredEdge, Size, arrange
 
 WIDTH, HEIGHT = 100.0, 40.0
 

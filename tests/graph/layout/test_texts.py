@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pnne_nb.graph.layout.texts import fitted, lines, shape_label, summary
+from pnne_nb.graph.layout.texts import BETWEEN, fitted, lines, parts, shape_label
 from pnne_nb.graph.model.node import Node
 from pnne_nb.graph.schema.spec import REQUIRED, NodeSpec, Property
 from pnne_nb.graph.schema.values import from_json
@@ -36,7 +36,7 @@ def test_the_values_that_matter(case: dict[str, Any]) -> None:
     values = {name: from_json(value) for name, value in case["properties"].items()}
     resolved = {name: from_json(value) for name, value in case.get("resolved", {}).items()}
     node, type = Node("node", case["type"], values), TYPES.get(case["type"])
-    assert summary(node, type, resolved) == case["summary"]
+    assert BETWEEN.join(parts(node, type, resolved)) == case["summary"]
 
 
 @pytest.mark.parametrize("case", CASES["edges"], ids=lambda case: case["label"])
@@ -54,3 +54,7 @@ def test_what_does_not_fit_is_cut() -> None:
 @pytest.mark.parametrize("case", CASES["lines"], ids=lambda case: str(case["parts"]))
 def test_lines(case: dict[str, Any]) -> None:
     assert lines(case["parts"]) == case["lines"]
+
+
+def test_a_computed_index_is_written_in_brackets() -> None:
+    assert parts(Node("part", "getitem"), None, {}, {"index": ":, :T"}) == ["[:, :T]"]

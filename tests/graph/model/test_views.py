@@ -9,9 +9,8 @@ import pytest
 from pnne_nb.errors import UnknownGraphError, UnknownNodeError
 from pnne_nb.graph.edits.apply import apply_op
 from pnne_nb.graph.model.content import Content
-from pnne_nb.graph.model.node import Node
 from pnne_nb.graph.model.ops import AddFrame, AddGraph, AddNode, Connect, RemoveNode
-from pnne_nb.graph.model.views import Graphs, at_path
+from pnne_nb.graph.model.views import Graphs
 from tests.graph.types import TYPES
 
 
@@ -58,9 +57,3 @@ def test_graphs_are_listed_with_the_root_first(content: Content, graphs: Graphs)
     assert graphs["inner"].id == "inner"
     with pytest.raises(UnknownGraphError, match=r"no definition 'iner'.*inner"):
         graphs["iner"]
-
-
-def test_a_node_is_read_at_a_path() -> None:
-    node = Node("act", "ReLU", path="act")
-    assert at_path(node, "") is node
-    assert at_path(node, "block.").path == "block.act"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import pnne_nb as pn
-from pnne_nb.graph.layout import Direction
 from pnne_nb.graph.layout.cards import NONE_RESOLVED
+from pnne_nb.graph.layout.layered import Direction
 from pnne_nb.graph.render.edge_routing import DETOUR, Box, Point, middle
 from pnne_nb.graph.render.html import png
 from pnne_nb.graph.render.scene import Scene, SceneEdge, scene

@@ -136,9 +136,9 @@ def test_norms_are_exact_by_layer_and_in_all() -> None:
 
 def test_a_histogram_equals_numpy() -> None:
     net, x = mlp(), torch.randn(64, 5)
-    frame = histogram(observe(LiveProbe(net, {"0": ("activations",)}, bins=16), x), "0", "activations")
+    frame = histogram(observe(LiveProbe(net, {"0": ("activations",)}), x), "0", "activations")
     reference = net[0](x).detach().double().numpy().ravel()
-    counts, edges = np.histogram(reference, bins=16, range=(frame.lower, frame.upper))
+    counts, edges = np.histogram(reference, bins=32, range=(frame.lower, frame.upper))
     assert frame.lower == pytest.approx(reference.min())
     assert frame.upper == pytest.approx(reference.max())
     # float32 against float64 may move a value that lies on an edge.
@@ -199,7 +199,6 @@ def test_only_chosen_layers_are_hooked_and_measured() -> None:
     assert hooks_on(net) == 2
     probe.close()
     probe.histograms_of = None
-    probe.statistics_of = ()
     assert len(observe(probe, torch.randn(4, 5))) == 4
 
 
@@ -210,7 +209,6 @@ def test_gradient_norms_alone_need_no_hook() -> None:
     assert hooks_on(net) == 0
     probe.close()
     assert [type(frame) for frame in observe(probe, torch.randn(4, 5))] == [NormsFrame]
-    assert observe(LiveProbe(net, {}, gradient_norms=False), torch.randn(4, 5)) == []
 
 
 def test_in_place_modules_do_not_disturb_what_came_before() -> None:

@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 from pnne_nb.inspector.capture.live import LiveProbe
-from pnne_nb.runtime.distributed.probe_proxy import Spectators
-from pnne_nb.runtime.distributed.remote_probes import Ordered
+from pnne_nb.runtime.distributed.remote_probes import Ordered, Spectators
 from pnne_nb.runtime.distributed.transport.worker_messages import Observed, Order, Orders
 from pnne_nb.runtime.monitoring.probes import Observers
 from pnne_nb.telemetry.frames import HistogramFrame, NormsFrame
@@ -16,7 +15,7 @@ from pnne_nb.telemetry.probe import Cadence, Watch
 
 
 def watch(layer: str) -> Watch:
-    return Watch({layer: ("activations",)}, True, None, None, 8)
+    return Watch({layer: ("activations",)}, None, None)
 
 
 def number_of_probes(ordered: Ordered) -> int:
@@ -41,7 +40,7 @@ def test_orders_are_followed_until_there_are_others() -> None:
 
 
 def test_the_group_is_told_when_something_else_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pnne_nb.runtime.distributed.probe_proxy._LOOK_EVERY", 0.0)
+    monkeypatch.setattr("pnne_nb.runtime.distributed.remote_probes._LOOK_EVERY", 0.0)
     model, published = nn.Sequential(nn.Linear(2, 2), nn.ReLU()), list[object]()
     observers = Observers(published.extend)
     spectators = Spectators(observers)

@@ -65,6 +65,7 @@ def test_a_first_loss_far_above_guessing_is_told() -> None:
 
 def test_classes_under_a_distance_are_told() -> None:
     assert kinds(nn.MSELoss(), SCORES[:, 0], CLASSES) == ["classes-under-distance"]
+    assert kinds(nn.MSELoss(), SCORES[:0, 0], CLASSES[:0]) == ["classes-under-distance"]
     assert not kinds(nn.MSELoss(), SCORES[:, 0], CLASSES.float())
 
 

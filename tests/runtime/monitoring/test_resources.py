@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from torch import nn
 
-from pnne_nb.runtime.monitoring.resources import Monitor
-from pnne_nb.runtime.monitoring.stage_times import Stages
+from pnne_nb.runtime.monitoring.resources import Monitor, Stages
 
 
 def test_a_validation_at_the_end_is_not_all_that_the_time_went_to() -> None:

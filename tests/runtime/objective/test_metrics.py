@@ -15,8 +15,8 @@ from torch.utils.data import Dataset
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.objective.metric_choices import make_metrics
 from pnne_nb.runtime.objective.metrics import (
+    Accuracy,
     Averaged,
-    accuracy,
     load_metric,
     results,
     saved_metric,
@@ -25,6 +25,12 @@ from pnne_nb.runtime.objective.metrics import (
 from tests.runtime.tasks import engine, images
 
 CPU = torch.device("cpu")
+
+
+def accuracy(output: Tensor, target: Tensor) -> Tensor:
+    metric = Accuracy()
+    metric.update(output, target)
+    return torch.tensor(metric.compute())
 
 
 def recall_of_each() -> Any:

@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.thread import model_guard
 from pnne_nb.runtime.thread.cells import cells
+from pnne_nb.runtime.thread.live_models import live_models
 from pnne_nb.runtime.thread.use_guard import guard_thread, unguard_thread
 from pnne_nb.telemetry.frames import AnomalyFrame
 from tests.runtime.tasks import engine, images, network
@@ -438,3 +439,13 @@ def test_torch_is_as_it_was_when_the_training_has_ended() -> None:
         concurrent.futures.ThreadPoolExecutor.submit,
     )
     assert before == after
+
+
+def test_a_view_that_autograd_refuses_is_of_no_model() -> None:
+    base = torch.ones(2, requires_grad=True).clone()
+    with torch.no_grad():
+        view = base[0]
+    base.mul_(2)
+    with pytest.raises(RuntimeError, match="view was created in no_grad mode"):
+        _ = view.grad_fn
+    assert not list(live_models.just_before([view]))

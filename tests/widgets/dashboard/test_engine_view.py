@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +10,7 @@ from torch import nn
 
 import pnne_nb as pn
 from pnne_nb.telemetry.frames import StateFrame
-from pnne_nb.widgets.dashboard.engine_view import picture_keeper
+from pnne_nb.widgets.dashboard.engine_view import keep_picture
 from pnne_nb.widgets.host.static_picture import KeptPicture
 from tests.widgets.shown import Shown
 
@@ -68,13 +67,11 @@ def test_a_picture_that_cannot_be_drawn_does_not_fail_the_training(
 
 def test_a_pause_draws_the_picture_when_it_lasts_and_a_picture_that_is_gone_is_left_alone(shown: Shown) -> None:
     picture = KeptPicture(lambda: "it", lambda: "drawn")
-    keep = picture_keeper(weakref.ref(picture))
     picture.show_under(SimpleNamespace(_repr_mimebundle_=lambda: None))
-    keep(StateFrame("paused"))
-    keep(StateFrame("running"))
+    keep_picture(picture, StateFrame("paused"))
+    keep_picture(picture, StateFrame("running"))
     assert len(shown.waiting) == 1
     assert shown.updates == []
     picture.close()
-    del picture
-    keep(StateFrame("finished"))
+    keep_picture(picture, StateFrame("finished"))
     assert shown.updates == []

@@ -37,7 +37,7 @@ def failed() -> Iterator[TrainingDashboard]:
 def press(dashboard: TrainingDashboard, command: Command) -> None:
     dashboard._answer(CommandMessage(1, command))
     for thread in threading.enumerate():
-        if thread.name == "pnne-rewind":
+        if thread.name in ("pnne-button", "pnne-rewind"):
             thread.join(60)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import onnxruntime
 import pytest
@@ -157,10 +157,7 @@ class Played:
     def __init__(self, asked: list[Task]) -> None:
         self.asked = asked
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self.end()
 
     def ask(self, task: Task) -> Answer:

@@ -82,7 +82,7 @@ def test_search_lists_names_and_types(explorer: ModuleExplorer) -> None:
     explorer._hits.value = "blocks.1.norm"
     assert explorer.selected == "blocks.1.norm"
     explorer._search.value = "nothing <b>"
-    assert "No layer's name or type contains “nothing &lt;b>”" in explorer._said.value
+    assert "No layer's name or type contains “nothing &lt;b&gt;”" in explorer._said.value
 
 
 def test_close_releases_the_model_and_every_widget() -> None:

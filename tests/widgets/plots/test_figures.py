@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from pnne_nb.widgets.plots.figures import (
+    Figure,
     NumberAxis,
     drawable,
-    figure,
     heading_html,
     positive,
 )
@@ -101,6 +101,6 @@ def test_a_logarithmic_scale_has_gaps_where_there_is_no_logarithm() -> None:
 
 def test_a_figure_is_as_wide_as_its_place_and_has_no_legend_on_the_data() -> None:
     axis = NumberAxis("x")
-    drawn = figure([bqplot.Lines(x=[], y=[], scales={"x": axis.scale, "y": axis.scale})], [axis.axis])
+    drawn = Figure([bqplot.Lines(x=[], y=[], scales={"x": axis.scale, "y": axis.scale})], [axis.axis])
     assert drawn.layout.width == "100%"
     assert not any(mark.display_legend for mark in drawn.marks)

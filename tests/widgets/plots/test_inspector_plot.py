@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from pnne_nb.inspector.capture.capture import LayerView
+from pnne_nb.inspector.capture.capture import Capture, LayerView
 from pnne_nb.inspector.inspector import Inspector
 from pnne_nb.inspector.statistics.histogram import histograms
 from pnne_nb.inspector.statistics.measure import statistics
@@ -23,7 +23,8 @@ pytestmark = pytest.mark.usefixtures("own_widgets")
 
 def view(tensor: torch.Tensor, *, log: bool = False) -> LayerView:
     [histogram], [found] = histograms([tensor], 4, log=log), statistics([tensor])
-    return LayerView("conv1", "Conv2d", "parameter_gradients", "weight", histogram, found)
+    capture = Capture("conv1", "parameter_gradients", "weight", tensor, sampled=False, statistics=found)
+    return LayerView(capture, "Conv2d", histogram)
 
 
 def test_the_steps_are_the_histogram() -> None:
@@ -61,7 +62,7 @@ def test_a_cell_that_is_run_again_leaves_one_figure(monkeypatch: pytest.MonkeyPa
     open_before = set(ipywidgets.widgets.widget._instances)
     counts = []
     for _ in range(3):
-        draw_layer(view(torch.tensor([0.0, 1.0])))._repr_mimebundle_()
+        draw_layer(view(torch.tensor([0.0, 1.0])))._ipython_display_()
         counts.append(len(set(ipywidgets.widgets.widget._instances) - open_before))
     assert counts[0] > 1
     assert counts == counts[:1] * 3

@@ -112,7 +112,7 @@ def test_a_hundred_thousand_steps_are_a_thousand_float32_points() -> None:
 
 
 def test_nothing_is_sent_when_nothing_has_changed() -> None:
-    plots: list[Plot] = [LossPlot(), MetricPlot(), NormPlot(["a"]), HistogramPlot()]
+    plots: list[Plot] = [LossPlot(), MetricPlot(), NormPlot(["a"]), HistogramPlot(ipywidgets.HTML())]
     for plot in plots:
         show(plot, [])
         sent: list[object] = []
@@ -271,13 +271,12 @@ def test_as_many_plots_stand_beside_the_norms_as_fit(layers: int, rows: int) -> 
 
 
 def test_the_latest_histogram_wins() -> None:
-    plot = HistogramPlot()
+    plot = HistogramPlot(ipywidgets.HTML())
     first = HistogramFrame(1, "conv1", "activations", -1.0, 1.0, (1, 2), 3, 3)
     show(plot, [first, HistogramFrame(2, "fc", "parameter_gradients", 0.0, 4.0, (5, 0, 7, 1), 13, 26)])
     (bars,) = marks(plot)
     assert bars.x.tolist() == [0.5, 1.5, 2.5, 3.5]
     assert bars.y.tolist() == [5, 0, 7, 1]
-    assert "Parameter gradients of fc" in heading(plot)
 
 
 def test_a_histogram_may_have_a_heading_of_its_own() -> None:

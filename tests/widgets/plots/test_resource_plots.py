@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pnne_nb.runtime.monitoring.stage_times import Stages, in_words, shares
+from pnne_nb.runtime.monitoring.resources import Stages, in_words, shares
 from pnne_nb.telemetry.frames import DeviceMemory, MemoryFrame, TimeFrame
 from pnne_nb.widgets.plots.resource_plots import GIB, STAGES, MemoryPlot, TimePlot
 

@@ -12,8 +12,18 @@ from typing import final
 import msgspec
 
 from pnne_nb.compiler.ir.call_properties import CHOOSE, gives_number, numbers
-from pnne_nb.compiler.ir.node_settings import NOWHERE, Inside
-from pnne_nb.compiler.ir.program import Argument, Attribute, Call, Constant, Program, Ref, Sequence, references
+from pnne_nb.compiler.ir.program import (
+    NOWHERE,
+    Argument,
+    Attribute,
+    Call,
+    Constant,
+    Inside,
+    Program,
+    Ref,
+    Sequence,
+    references,
+)
 from pnne_nb.compiler.ir.python_operators import BINARY, GETITEM, STATEMENTS
 
 _LONGEST = 70
@@ -108,7 +118,8 @@ class _Composing:
         if isinstance(argument, Sequence):
             found = self._all_whole(argument.items, end, depth, inside)
             return None if found is None else (Sequence(found[0]), found[1])
-        if not isinstance(argument, Ref) or not self._is_alone(argument):
+        is_alone = isinstance(argument, Ref) and self._uses[argument] == 1 and argument.node in self._nameless
+        if not isinstance(argument, Ref) or not is_alone or argument.node in self._numbers:
             return argument, end
         inner = self._calls[end - 1] if end else None
         if inner is None or not depth or not self._gives(inner, argument) or not _fits_inside(inner, inside):
@@ -129,10 +140,6 @@ class _Composing:
             written.insert(0, found[0])
             end = found[1]
         return tuple(written), end
-
-    def _is_alone(self, ref: Ref) -> bool:
-        """Return whether a value was made for one place alone, by a call that is still to be found."""
-        return self._uses[ref] == 1 and ref.node in self._nameless and ref.node not in self._numbers
 
     def _room(self, call: Call, arguments: list[Argument]) -> bool:
         """Return whether a line has place for these arguments."""

@@ -22,12 +22,7 @@ _Slot = tuple[tuple[int, ...], int, str]
 
 
 def unified(programs: Mapping[str, Program], comments: Comments) -> tuple[dict[str, Program], Comments]:
-    """Return the merged classes, and the comments that apply to every class that was merged.
-
-    Args:
-        programs: Every class by definition.
-        comments: As of the classes apart.
-    """
+    """Return the merged classes, and the comments that apply to every class that was merged."""
     return _Merging(dict(programs), comments).run()
 
 
@@ -95,12 +90,8 @@ class _Merging:
                 names[_exact(row)] = name
         given: dict[str, list[object]] = {names[_exact(row)]: row for row in varying.values()}
         usual = {name: _usual(row) for name, row in given.items()}
-        parameters = tuple(
-            sorted(
-                ((name, _kind(given[name]), usual[name]) for name in given),
-                key=lambda parameter: parameter[2] is not None,
-            )
-        )
+        listed = [(name, _kind(row), usual[name]) for name, row in given.items()]
+        parameters = tuple(sorted(listed, key=lambda parameter: parameter[2] is not None))
         places = {slot: Given(names[_exact(row)]) for slot, row in varying.items()}
         whole = {slot: places.get(slot, Constant(row[0])) for slot, row in rows.items()}
         first = self._programs[ids[0]]
@@ -109,9 +100,6 @@ class _Merging:
         for index, id in enumerate(ids):
             own = {name: row[index] for name, row in given.items() if Constant(row[index]) != usual[name]}
             self._merged[id] = ids[0], {name: own[name] for name, *_ in parameters if name in own}
-        self._keep_comments(ids)
-
-    def _keep_comments(self, ids: list[str]) -> None:
         for place in [place for place in self._comments if place[0] == ids[0]]:
             if len({self._comments.get((id, place[1])) for id in ids}) > 1:
                 del self._comments[place]
@@ -173,7 +161,7 @@ def _defaults(member: Member) -> dict[str, object]:
 def _signature(target: str) -> dict[str, inspect.Parameter]:
     cls: Any = getattr(nn, target.rpartition(".")[2], None)
     try:
-        return dict(list(inspect.signature(cls).parameters.items()))
+        return dict(inspect.signature(cls).parameters)
     except (TypeError, ValueError):
         return {}
 

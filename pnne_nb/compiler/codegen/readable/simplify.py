@@ -14,24 +14,32 @@ from typing import Literal
 
 import msgspec
 
-from pnne_nb.compiler.codegen.readable.inline_sizes import inlined
 from pnne_nb.compiler.codegen.readable.nest_calls import composed
 from pnne_nb.compiler.codegen.readable.share_classes import Comments, shown_in, stem, unified
 from pnne_nb.compiler.codegen.readable.unpack_tuples import NO_PARTS, PartCounts, unpacked
-from pnne_nb.compiler.ir.program import Call, Chain, Member, Nested, Opaque, Program, Ref, Unit, Weight
+from pnne_nb.compiler.ir.call_properties import gives_number
+from pnne_nb.compiler.ir.program import (
+    Argument,
+    Call,
+    Chain,
+    Member,
+    Nested,
+    Opaque,
+    Program,
+    Ref,
+    Sequence,
+    Unit,
+    Weight,
+    references,
+)
+from pnne_nb.compiler.ir.python_operators import GETATTR
 from pnne_nb.compiler.shapes.infer import Shapes, TensorSpec
 from pnne_nb.graph.document import NodeGraph
 
 
 def tidied(unit: Unit, comments: Comments, parts: Mapping[str, PartCounts]) -> tuple[Unit, Comments]:
-    """Return a program in its readable form, and the comments that still apply.
-
-    Args:
-        unit: The lowered document.
-        comments: What to say at the end of each node's line, by definition and node.
-        parts: How many parts values have, by definition.
-    """
-    programs = {id: inlined(program) for id, program in unit.programs.items()}
+    """Return a program in its readable form, and the comments that still apply."""
+    programs = {id: _inlined(program) for id, program in unit.programs.items()}
     chains = {
         id for id, program in programs.items() if id and is_chain(program) and not _holds_opaque(program, programs)
     }
@@ -51,6 +59,46 @@ def tidied(unit: Unit, comments: Comments, parts: Mapping[str, PartCounts]) -> t
         if not id or id in used
     }
     return msgspec.structs.replace(unit, programs=programs), comments
+
+
+def _inlined(program: Program) -> Program:
+    """Return a program with unnamed calls on sizes and other numbers inlined where they are used once."""
+    uses = Counter(ref for call in program.calls for ref in references(call))
+    uses.update(result.value for result in program.results if isinstance(result.value, Ref))
+    calls: list[Call] = []
+    pending: dict[Ref, Call] = {}
+    values: set[str] = set()
+
+    def place(argument: Argument) -> Argument:
+        match argument:
+            case Ref() if argument in pending:
+                uses[argument] -= 1
+                return pending[argument] if uses[argument] else pending.pop(argument)
+            case Sequence(items):
+                return Sequence(tuple(map(place, items)))
+        return argument
+
+    for call in program.calls:
+        # Sizes and other numbers cost nothing and hold no memory.
+        is_value = call.single and len(call.results) == 1 and gives_number(call, values)
+        made = msgspec.structs.replace(
+            call,
+            arguments=tuple(map(place, call.arguments)),
+            keywords=tuple((name, place(value)) for name, value in call.keywords),
+        )
+        ref = Ref(call.node, "output")
+        if is_value:
+            values.add(call.node)
+        if is_value and not call.variables and (uses[ref] == 1 or call.target == GETATTR):
+            pending[ref] = made
+            continue
+        if not is_value:
+            # It may change what a size is read from.
+            calls += pending.values()
+            pending.clear()
+        calls.append(made)
+    results = tuple(msgspec.structs.replace(result, value=place(result.value)) for result in program.results)
+    return msgspec.structs.replace(program, calls=(*calls, *pending.values()), results=results)
 
 
 def is_chain(program: Program) -> bool:

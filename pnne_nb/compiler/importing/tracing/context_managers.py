@@ -16,7 +16,7 @@ from torch.overrides import _get_current_function_mode_stack
 from torch.utils import checkpoint as checkpointing
 
 from pnne_nb.compiler.importing.draft.draft import UntranslatableError
-from pnne_nb.compiler.ir.node_settings import NOWHERE, Inside
+from pnne_nb.compiler.ir.program import NOWHERE, Inside
 from pnne_nb.graph.schema.structural import CONTEXTS, DEVICES
 
 _GRADIENTS = (torch.no_grad, torch.enable_grad, torch.set_grad_enabled, torch.inference_mode)

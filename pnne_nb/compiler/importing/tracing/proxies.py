@@ -24,8 +24,8 @@ from pnne_nb.compiler.importing.draft.draft import UntranslatableError
 from pnne_nb.compiler.importing.draft.variable_names import parts
 from pnne_nb.compiler.importing.tracing.call_effects import CREATORS, TYPE
 from pnne_nb.compiler.importing.tracing.recorder import TraceRecorder
-from pnne_nb.compiler.ir.node_settings import Inside, casts
-from pnne_nb.compiler.shapes.fake_tensors import cast
+from pnne_nb.compiler.ir.program import Inside
+from pnne_nb.compiler.shapes.autocast import cast, casts
 
 UNKNOWN = object()
 """The value of what depends on the data of a tensor."""

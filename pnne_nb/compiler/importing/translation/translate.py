@@ -20,7 +20,7 @@ from pnne_nb.compiler.importing.tracing.tracer import AGAIN, FRAMES, MODE, SPOT,
 from pnne_nb.compiler.importing.tracing.train_eval import trace_modes
 from pnne_nb.compiler.importing.translation.emit_ops import MAX_STORED, class_title, stored, values_of
 from pnne_nb.compiler.importing.translation.functions import function_call, method_call
-from pnne_nb.compiler.ir.node_settings import Inside
+from pnne_nb.compiler.ir.program import Inside
 from pnne_nb.graph.schema.property_types import EnumType, PropertyType, UnionType, check
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec, Port, Required, Returns

@@ -19,7 +19,7 @@ from pnne_nb.compiler.analysis.nested_values import copied, difference, has_nan,
 from pnne_nb.compiler.analysis.verify import key_prefix
 from pnne_nb.compiler.importing.draft.describe import BECAUSE
 from pnne_nb.compiler.importing.verification.bisect import TRIES
-from pnne_nb.compiler.shapes.fake_tensors import unlogged
+from pnne_nb.compiler.shapes.autocast import unlogged
 from pnne_nb.compiler.weights.deepcopy import Copies, duplicate
 from pnne_nb.errors import ExecutionError
 from pnne_nb.graph.document import NodeGraph

@@ -10,14 +10,12 @@ import torch
 from torch import nn
 
 from pnne_nb.compiler.analysis.example_inputs import call_inputs
-from pnne_nb.compiler.lowering.device_placement import transfers
 from pnne_nb.compiler.passes.equivalence import Promise
 from pnne_nb.compiler.passes.graph_pass import Pass, PassSubject, Rewrite
-from pnne_nb.compiler.passes.placement.place_nodes import check_device
+from pnne_nb.compiler.passes.placement.place_nodes import check_device, moved
 from pnne_nb.compiler.passes.placement.placement_plan import Placement, plan_placement
 from pnne_nb.compiler.passes.report import Change, Gain
 from pnne_nb.compiler.pipeline.compile import compile as compile_graph
-from pnne_nb.compiler.pipeline.compile import program_of
 from pnne_nb.errors import expect
 from pnne_nb.graph.document import NodeGraph, expect_graph
 from pnne_nb.graph.schema.structural import DEVICE
@@ -28,8 +26,8 @@ class PlaceByMemory(Pass):
     """Chooses a device for each node, so that the model fits and the fewest bytes are moved between devices.
 
     Each device gets one stretch of the nodes in the order in which they run; of all such placements, and all orders of
-    the devices, the one that moves least is taken. Counted are weights and what is alive while a node runs, worked out on
-    tensors without data, not what kernels use inside for a moment. A nested graph stays whole.
+    the devices, the one that moves least is taken. It counts weights and what is alive while a node runs, worked out on
+    tensors without data, but not what kernels use inside for a moment. A nested graph stays whole.
 
     Args:
         memory: What each device has: ``{"cuda:0": "8 GB", "cpu": "16 GB"}``. A device that this machine does not have, such
@@ -86,9 +84,7 @@ class PlaceByMemory(Pass):
             done.changes.append(
                 Change("placed", placed, f"on {device}, which needs {used:,} bytes of {placement.limits[device]:,}")
             )
-        for transfer in transfers(program_of(subject.graph)):
-            where = transfer.device or "where the inputs of the model are"
-            done.changes.append(Change("moved", (f"{transfer.node}.{transfer.port}",), f"to {where}"))
+        done.changes += moved(subject)
         alone = plan_placement(subject, {"cpu": sys.maxsize}, training=self._training)
         done.gains.append(Gain("memory of the fullest device", alone.used["cpu"], max(placement.used.values()), "B"))
         return done

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import final
 
 import torch
@@ -12,6 +12,7 @@ from pnne_nb.compiler.passes.equivalence import Promise
 from pnne_nb.compiler.passes.graph_pass import Pass, PassSubject, Rewrite
 from pnne_nb.compiler.passes.report import Change
 from pnne_nb.compiler.pipeline.compile import program_of
+from pnne_nb.compiler.shapes.available_devices import available_devices
 from pnne_nb.errors import PassError, expect
 
 
@@ -42,11 +43,16 @@ class PlaceNodes(Pass):
             subject.graph.set(node, device=device)
             check_device(node, device)
             done.changes.append(Change("placed", (node,), device))
-        for transfer in transfers(program_of(subject.graph)):
-            paths = subject.paths(transfer.definition, transfer.node)
-            where = transfer.device or "where the inputs of the model are"
-            done.changes.append(Change("moved", tuple(f"{path}.{transfer.port}" for path in paths), f"to {where}"))
+        done.changes += moved(subject)
         return done
+
+
+def moved(subject: PassSubject) -> Iterator[Change]:
+    """Yield the transfers of values between the devices of the subject's graph."""
+    for transfer in transfers(program_of(subject.graph)):
+        paths = subject.paths(transfer.definition, transfer.node)
+        where = transfer.device or "where the inputs of the model are"
+        yield Change("moved", tuple(f"{path}.{transfer.port}" for path in paths), f"to {where}")
 
 
 def check_device(node: str, name: str) -> None:
@@ -64,11 +70,5 @@ def check_device(node: str, name: str) -> None:
         raise
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise PassError(
-            f"{node} cannot be on {name!r}: this machine has {', '.join(_available())}. ({str(error).splitlines()[0]})"
+            f"{node} cannot be on {name!r}: this machine has {', '.join(available_devices())}. ({str(error).splitlines()[0]})"
         ) from error
-
-
-def _available() -> list[str]:
-    found = ["cpu"]
-    found += [f"cuda:{index}" for index in range(torch.cuda.device_count())]
-    return found + (["mps"] if torch.backends.mps.is_available() else [])

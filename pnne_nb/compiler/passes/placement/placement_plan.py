@@ -9,10 +9,10 @@ from html import escape
 from typing import final
 
 import torch
-from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler.analysis.interpreter import NodeExecution, stepping
 from pnne_nb.compiler.analysis.memory_plan import measure_memory
+from pnne_nb.compiler.analysis.nested_values import tensor_leaves
 from pnne_nb.compiler.ir.snapshot import NO_WIRES
 from pnne_nb.compiler.passes.graph_pass import PassSubject
 from pnne_nb.compiler.passes.report import amount
@@ -214,8 +214,7 @@ def _measured(subject: PassSubject) -> tuple[dict[str, int], dict[str, int]]:
 
     def note(step: NodeExecution) -> None:
         if step.node and "." not in step.node:
-            leaves = pytree.tree_leaves(dict(step.outputs))
-            outputs[step.node] = sum(leaf.nbytes for leaf in leaves if isinstance(leaf, torch.Tensor))
+            outputs[step.node] = sum(tensor.nbytes for tensor in tensor_leaves(dict(step.outputs)))
 
     with imitation(subject.model, (subject.args, dict(subject.kwargs))) as (twin, given):
         twin.eval()

@@ -34,7 +34,6 @@ class Packed(NamedTuple):
     """A packed run.
 
     Attributes:
-        plan: What was asked for.
         directory: Where data, checkpoints and logs are.
         here: The command that starts this machine's processes, with its arguments.
         printed: The same, as a person types it on any machine.
@@ -120,11 +119,7 @@ def _drawn(recipe: Recipe, batch: Batch, seed: int, *, or_handed_over: bool) -> 
 
 
 def _shareable(source: BatchSource, name: str, plan: LaunchPlan, *, wants_target: bool) -> Batch:
-    """Return the first batch, of which every process gets a part.
-
-    Raises:
-        TrainingError: It has fewer examples than there are processes.
-    """
+    """Return the first batch, of which every process gets a part; an error if it has fewer examples than there are processes."""
     try:
         # A loader with an order of its own draws from generators, which must not be further on for that.
         with seeded_globals(0), _as_they_were(source):

@@ -92,11 +92,7 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
         return self.nproc * most
 
     def check(self, device: torch.device, *, listens: bool) -> None:
-        """Raise an error for impossible arguments.
-
-        Args:
-            device: Where the engine trains.
-            listens: Whether this machine is about to take part.
+        """Raise an error for arguments that are impossible on `device`, or on this machine if it is to take part (`listens`).
 
         Raises:
             TrainingError: The message says which argument, why, and what would do.
@@ -196,13 +192,7 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
                 raise TrainingError(f"rdzv={rdzv!r} is no place on this machine ({error}): leave rdzv out.") from error
 
     def worker(self, directory: Path, device: torch.device, epochs: int) -> list[str]:
-        """Return the arguments of each process.
-
-        Args:
-            directory: Of the run.
-            device: The kind of device to train on.
-            epochs: The last epoch to make.
-        """
+        """Return the arguments of each process: the run's `directory`, the kind of `device`, and the last of the `epochs`."""
         return [
             str(directory),
             f"--strategy={self.strategy}",

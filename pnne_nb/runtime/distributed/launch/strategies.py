@@ -21,12 +21,9 @@ class Strategy(Protocol):
     def prepare(
         self, model: nn.Module, device: torch.device, joint: JointStep | None = None
     ) -> Callable[..., Any] | None:
-        """Make `model` ready, in place.
+        """Turn `model`, in place, into what each process keeps of it on `device`.
 
-        Args:
-            model: Becomes what each process keeps of it.
-            device: Where it goes.
-            joint: The step that is made with it, if it is a step function's.
+        If the step is a step function's, it is made with the model as `joint`.
 
         Returns:
             What runs in training in the place of the model, or of the step; None if that is itself.
@@ -41,11 +38,7 @@ class Strategy(Protocol):
 
 @final
 class Replicated:
-    """Each process has the whole model; gradients are averaged (DistributedDataParallel).
-
-    Args:
-        options: Of DistributedDataParallel.
-    """
+    """Each process has the whole model; gradients are averaged by DistributedDataParallel, which takes the `options`."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         # Not every drawn layer needs to lead to the loss.
@@ -70,7 +63,6 @@ def strategy(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> St
     """Return the strategy of that name, one of `STRATEGIES`, with options of DistributedDataParallel for ``"ddp"``."""
     if name == "ddp":
         return Replicated(options)
-    # Imported late on purpose: it takes a second, and most trainings do without.
     from pnne_nb.runtime.distributed.launch.fully_sharded import FullySharded  # noqa: PLC0415  # slow to import, and seldom wanted
 
     return FullySharded()

@@ -26,10 +26,7 @@ _SECONDS_TO_DIE = 5.0
 class Agent:
     """Runs torchrun. In a session of its own, because an interrupt of the kernel goes to all of the kernel's.
 
-    Args:
-        command: With its arguments.
-        address: Where its workers find the engine.
-        logs: Where everybody's output goes.
+    Workers find the engine at `address`; everybody's output goes to `logs`.
 
     Raises:
         TrainingError: It cannot be started.

@@ -50,11 +50,9 @@ class ProcessGroup:
         return summed
 
     def total(self, value: float) -> float:
-        """Return the sum of `value` over all processes."""
         return self.sum([value])[0]
 
     def any(self, fact: bool) -> bool:
-        """Return whether `fact` is true in at least one process."""
         return self.sum([float(fact)])[0] > 0
 
     def add(self, tensor: Tensor) -> Tensor:
@@ -76,13 +74,10 @@ class ProcessGroup:
 
 @final
 class JointStep(nn.Module):
-    """A step function as a module.
+    """A step function as a module, which is given `model`.
 
     It may call the model as often as it likes, or parts of it. DistributedDataParallel averages what follows from one
     call of the module that it wraps, and FSDP2 begins and ends with one: so that call is the whole step.
-
-    Args:
-        model: What the function is given.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -117,11 +112,7 @@ _LOOK_EVERY = 0.02
 
 
 def meet() -> tuple[Store, int, int]:
-    """Join the process group that torchrun has started.
-
-    Returns:
-        What they write to and read from, the number of this process, and how many there are.
-    """
+    """Join the process group that torchrun has started; return its store, the number of this process, and how many there are."""
     store, rank, count = next(iter(rendezvous("env://")))
     return own_part(store, rank, count), rank, count
 

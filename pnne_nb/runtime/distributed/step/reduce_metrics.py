@@ -22,14 +22,10 @@ _SUMS = 2
 
 @final
 class Joined:
-    """Counts this process's examples, and computes the value over those of all processes.
+    """Counts this process's examples in `metric`, and computes the value over those of all processes.
 
-    `compute` and `state_dict` are called by every process in the same order.
-
-    Args:
-        metric: Counts here.
-        peers: Who else counts.
-        first: Whether this process is the one that goes on from a saved state; the others begin with nothing.
+    `compute` and `state_dict` are called by every process in the same order. The `first` process goes on from a saved
+    state; the others begin with nothing.
     """
 
     def __init__(self, metric: Metric, peers: Peers, *, first: bool) -> None:
@@ -39,7 +35,6 @@ class Joined:
         self._loaded: dict[str, Any] = {}
 
     def update(self, output: Any, target: Any) -> None:
-        """Take one batch into account."""
         self._metric.update(output, target_for(self._metric, target))
 
     def compute(self) -> Any:
@@ -51,7 +46,6 @@ class Joined:
         return joined.compute()
 
     def reset(self) -> None:
-        """Forget every batch."""
         self._metric.reset()
         self._loaded = {}
 

@@ -24,14 +24,10 @@ def sharded(source: BatchSource, share: Share, peers: Peers) -> BatchSource:
 
 @final
 class Sharded:
-    """Cuts this process's part out of each batch of `source`.
+    """Cuts this process's part out of each batch of `source`, which is the same in every process and read in the same order.
 
-    The batches, their order and the random numbers that made them are those of a training in one process.
-
-    Args:
-        source: The same in every process. If it draws from the global generators, it finds them as they are in the first.
-        share: Of this process.
-        peers: All processes, which read their batches in the same order.
+    The batches, their order and the random numbers that made them are those of a training in one process: a source that
+    draws from the global generators finds them as they are in the first process.
     """
 
     def __init__(self, source: BatchSource, share: Share, peers: Peers) -> None:
@@ -82,11 +78,9 @@ class Sharded:
         return cut(raw, part, examples)
 
     def close(self) -> None:
-        """End workers; the source can be used again."""
         self._source.close()
 
     def forget(self) -> None:
-        """Make the source usable again, although an abandoned thread may still use it."""
         self._source.forget()
 
 

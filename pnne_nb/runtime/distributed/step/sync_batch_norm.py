@@ -53,7 +53,6 @@ def _joint(whole: Whole) -> Any:
 
 @torch.no_grad()
 def _remember(layer: _BatchNorm, mean: Tensor, variance: Tensor) -> None:
-    """Update the running statistics as torch does."""
     if not layer.track_running_stats or layer.running_mean is None or layer.running_var is None:
         return
     momentum = layer.momentum

@@ -62,10 +62,9 @@ class _Given(msgspec.Struct, frozen=True, tag=True):
 
 
 class _Drawn(msgspec.Struct, frozen=True, tag=True):
-    """A training graph, and which variables its Dataset nodes find; with None for one array, else how many.
+    """A training graph, and which variables its Dataset nodes find: with None for one array, else how many.
 
-    Attributes:
-        handed: The variables that no file holds, see `pickled_objects`.
+    What no file holds is `handed` over by name, see `pickled_objects`.
     """
 
     graph: str
@@ -74,12 +73,7 @@ class _Drawn(msgspec.Struct, frozen=True, tag=True):
 
 
 class Drawing(NamedTuple):
-    """A training that was drawn.
-
-    Attributes:
-        graph: As text.
-        variables: Where its Dataset nodes found their variables, by name.
-    """
+    """A training that was drawn: its graph as text, and the variables of its Dataset nodes, by name."""
 
     graph: str
     variables: Mapping[str, Any]
@@ -94,16 +88,9 @@ class Drawing(NamedTuple):
 
 @final
 class Packing:
-    """The data of one run, on its way into a file.
+    """The data of one run, on its way into a file; of a drawn training, it is made again from the settings of the nodes.
 
-    Args:
-        train: What an engine trains on.
-        val: What it validates on.
-        drawing: If the training is drawn; then its data is made again from the settings of the nodes.
-        hands_over: Whether objects can be handed to the processes.
-
-    Attributes:
-        handed: What no file holds, by its name in the `Luggage`.
+    What no file can hold is `handed` over to the processes, by its name in the `Luggage`, if `hands_over` allows that.
 
     Raises:
         TrainingError: The data exists in this process only.
@@ -180,7 +167,6 @@ class Packing:
 
 
 def _are_arrays(value: Any) -> bool:
-    """Return whether a file can hold a variable."""
     return _tensors_of(value) is not None or isinstance(value, (tuple, list, Tensor, np.ndarray))
 
 
@@ -192,11 +178,7 @@ def _in_this_process(name: str, value: Any) -> TrainingError:
 
 
 def _loading(source: BatchSource) -> Loading:
-    """Return the description from which another process opens the same source.
-
-    Raises:
-        TrainingError: Its loader would give each process examples of its own.
-    """
+    """Return the description from which another process opens the same source."""
     assert isinstance(source, DatasetSource | StreamSource)
     loader = source.template if isinstance(source, DatasetSource) else source.loader
     named = ("num_workers", "collate_fn", "worker_init_fn", "persistent_workers", "timeout", "prefetch_factor")
@@ -223,13 +205,7 @@ def _tensors_of(dataset: object) -> tuple[Tensor, ...] | None:
 
 
 class Unpacked(NamedTuple):
-    """The data of a run.
-
-    Attributes:
-        train: None if the training is drawn.
-        val: None if the training is drawn, or there is none.
-        drawing: If the training is drawn.
-    """
+    """The data of a run; of one that was drawn, only the drawing."""
 
     train: Data | None
     val: Data | None
@@ -237,11 +213,7 @@ class Unpacked(NamedTuple):
 
 
 def unpack(directory: Path, luggage: Luggage | None = None) -> Unpacked:
-    """Read what `Packing` wrote.
-
-    Args:
-        directory: Where.
-        luggage: What was handed over beside it.
+    """Read what `Packing` wrote; `luggage` was handed over beside it.
 
     Raises:
         TrainingError: The file is missing or damaged.

@@ -40,11 +40,9 @@ def find_launcher(run: str) -> psutil.Process:
 
 @final
 class Lifeline:
-    """A worker's connection to the engine. When it ends, it ends torchrun, so that no worker is restarted, and the worker.
+    """A worker's connection to the engine, whose socket is at `address`.
 
-    Args:
-        address: Path of the engine's socket.
-        launcher: The process that started this one: torchrun.
+    When it ends, it ends the `launcher`, which is torchrun, so that no worker is restarted, and the worker.
     """
 
     def __init__(self, address: str, launcher: psutil.Process) -> None:

@@ -1,35 +1,41 @@
-"""Pickles objects of a notebook's own classes for processes of the same machine.
+"""Pickles objects of a notebook's own classes for processes of the same machine, and ties them to another copy of the model.
 
 Files of a run hold no code, because anyone who can write a file could then run code elsewhere. Code travels through the
 socket that only this user's processes reach, pickled as `multiprocessing` pickles what it hands over, and is gone when
 the group is. cloudpickle takes along classes and functions that a notebook defines.
+
+The engine's arguments are pickled without the model: whatever belongs to it (a layer, a parameter, a buffer, the model
+itself) is pickled as its name. So an optimizer or a scheduler that was made here moves the parameters there, and a
+function that mentions the model means the one that is trained.
 """
 
 from __future__ import annotations
 
+import io
 import pickle  # noqa: TID251  of what this process itself has started with, see above
+import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, final
 
 import cloudpickle  # type: ignore[import-untyped]  # it has no types
 import msgspec
-from torch import nn
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import Dataset
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.process.byte_units import format_bytes
-from pnne_nb.runtime.distributed.transport.model_references import Tied
+from pnne_nb.runtime.faults.error_messages import in_a_sentence
 
 _LARGEST = 1 << 31
 """Bytes."""
+_FRESH = ("step", "state")
+"""Attributes of an optimizer that stay here: how a scheduler has wrapped its step, and what the checkpoint holds."""
 
 
 class Loading(msgspec.Struct, frozen=True):
-    """A dataset, and how it is batched.
-
-    Attributes:
-        options: Further arguments of the ``DataLoader``.
-    """
+    """A dataset, and how it is batched: further arguments of the ``DataLoader``."""
 
     dataset: Dataset[Any]
     options: Mapping[str, Any]
@@ -43,7 +49,7 @@ class Luggage(msgspec.Struct, frozen=True):
         train: Where it is no arrays, else None.
         val: Likewise.
         variables: Of a drawn training's Dataset nodes, by name, where they are no arrays.
-        arguments: Of the engine, to be tied to the model; see `model_references`.
+        arguments: Of the engine, to be tied to the model; see `Tied`.
     """
 
     model: nn.Module | None = None
@@ -88,17 +94,103 @@ _CALLED = {"model": "The model", "train": "train_data", "val": "val_data"}
 
 def _immovable(what: str, error: Exception) -> TrainingError:
     return TrainingError(
-        f"{what} cannot be handed to the processes of a group: {type(error).__name__}: {error} Open files, locks and "
-        "connections belong to one process: open them when they are needed."
+        f"{what} cannot be handed to the processes of a group: {in_a_sentence(error)} Open files, locks and connections "
+        "belong to one process: open them when they are needed."
     )
 
 
-def packed_arguments(objects: Mapping[str, Any], model: nn.Module) -> Tied:
-    """Arguments of the engine, apart from the model that they may know.
+def unpacked(packed: bytes) -> Luggage:
+    """Unpickle the objects that the engine handed over through its private socket."""
+    luggage: Luggage = pickle.loads(packed)  # noqa: S301  it comes from the process that has started this one
+    return luggage
 
-    Args:
-        objects: By name.
-        model: Of the engine.
+
+@final
+class Tied:
+    """The `objects`, by name, pickled without `model`; an optimizer or a scheduler among them is that of the training.
+
+    Attributes:
+        packed: As bytes.
+        knows_layers: Whether they need the model to be of the same classes there, not only to have the same weights.
+
+    Raises:
+        TrainingError: One of them needs an optimizer that the group would not know.
+        Exception: One of them cannot be pickled.
+    """
+
+    def __init__(self, objects: Mapping[str, Any], model: nn.Module) -> None:
+        file = io.BytesIO()
+        pickler = _Pickler(file, model, objects.get("optimizer"))
+        pickler.dump(dict(objects))
+        self.packed = file.getvalue()
+        self.knows_layers = pickler.knows_layers
+
+
+def tie(packed: bytes, model: nn.Module) -> dict[str, Any]:
+    """Return the objects of a `Tied`, tied to this `model`, whose layers, parameters and buffers have the same names."""
+    objects: dict[str, Any] = _Unpickler(io.BytesIO(packed), model).load()
+    if isinstance(objects.get("scheduler"), LRScheduler):
+        # It has wrapped the step of the optimizer there in order to see whether this warning is due.
+        warnings.filterwarnings("ignore", r"Seems like `optimizer.step\(\)` has been overridden", UserWarning)
+    return objects
+
+
+@final
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
+    def __init__(self, file: io.BytesIO, model: nn.Module, optimizer: Any) -> None:
+        super().__init__(file)
+        self.knows_layers = False
+        self._optimizer = optimizer
+        # By identity, which holds for as long as the model lives.
+        self._names: dict[int, tuple[str, str]] = {}
+        for kind, named in (
+            ("buffer", model.named_buffers()),
+            ("parameter", model.named_parameters()),
+            ("submodule", model.named_modules()),
+        ):
+            self._names |= {id(part): (kind, name) for name, part in named}
+
+    def persistent_id(self, value: Any) -> tuple[str, str] | None:
+        """Return the reference for `value`, if it is a part of the model."""
+        if isinstance(value, Optimizer) and value is not self._optimizer:
+            raise TrainingError(
+                f"A {type(value).__name__} that is not the engine's optimizer is used by its arguments: in a group, "
+                "each process would make its steps with gradients of its own part of the batch. Give the engine one "
+                "optimizer for everything that is trained, and one model that holds all of it."
+            )
+        if not isinstance(value, nn.Module | Tensor):
+            return None
+        known = self._names.get(id(value))
+        self.knows_layers |= known is not None and known[0] == "submodule"
+        return known
+
+    def reducer_override(self, value: Any) -> Any:
+        """Pickle an optimizer with all its attributes; its own method keeps three, too few for LBFGS."""
+        if isinstance(value, Optimizer):
+            kept = {name: held for name, held in vars(value).items() if name not in _FRESH}
+            return blank, (type(value),), {**kept, "state": type(value.state)(dict)}
+        return super().reducer_override(value)
+
+
+def blank(kind: type[Optimizer]) -> Optimizer:
+    """Return an optimizer without attributes, which a pickle brings."""
+    return kind.__new__(kind)
+
+
+@final
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, model: nn.Module) -> None:
+        super().__init__(file)
+        self._model = model
+
+    def persistent_load(self, name: tuple[str, str]) -> Any:
+        """Return the part of this model with that name."""
+        kind, path = name
+        return getattr(self._model, f"get_{kind}")(path)
+
+
+def packed_arguments(objects: Mapping[str, Any], model: nn.Module) -> Tied:
+    """Return the engine's arguments, pickled apart from the model, which they may know.
 
     Raises:
         TrainingError: One of them cannot be pickled, or needs an optimizer that the group would not know.
@@ -112,7 +204,6 @@ def packed_arguments(objects: Mapping[str, Any], model: nn.Module) -> Tied:
 
 
 def _culprit(objects: Mapping[str, Any], model: nn.Module) -> str:
-    """Name the argument that cannot be pickled."""
     for name, value in objects.items():
         try:
             # A scheduler comes with its optimizer.
@@ -120,9 +211,3 @@ def _culprit(objects: Mapping[str, Any], model: nn.Module) -> str:
         except Exception:  # noqa: BLE001  whatever a class of the notebook raises
             return name
     return "An argument of the engine"
-
-
-def unpacked(packed: bytes) -> Luggage:
-    """Unpickle the objects that the engine handed over through its private socket."""
-    luggage: Luggage = pickle.loads(packed)  # noqa: S301  it comes from the process that has started this one
-    return luggage

@@ -14,16 +14,13 @@ from pnne_nb.compiler import from_module
 from pnne_nb.errors import CompileError, TrainingError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.schema.registry import registry
-from pnne_nb.runtime.setup.device_map import devices_of, placed_paths
+from pnne_nb.runtime.setup.devices import devices_of, placed_paths
 from pnne_nb.runtime.setup.recipe import Recipe
 from pnne_nb.runtime.thread.rng import seeded_globals
 
 
 def require_plain(missing: Sequence[str]) -> None:
-    """Raise an error for arguments of the engine that are objects.
-
-    Args:
-        missing: Their names.
+    """Raise an error for arguments of the engine that are objects; `missing` names them.
 
     Raises:
         TrainingError: There are some.
@@ -38,12 +35,8 @@ def require_plain(missing: Sequence[str]) -> None:
 def require_known(document: str, imports: Sequence[str]) -> None:
     """Raise an error for node types and datasets that only this process has registered, unless `imports` names modules.
 
-    Args:
-        document: A graph as text.
-        imports: Modules that the other processes import.
-
     Raises:
-        TrainingError: The graph has some; the message names the nodes.
+        TrainingError: The graph, a `document` as text, has some; the message names the nodes.
     """
     if imports:
         return
@@ -70,12 +63,8 @@ def _is_registered(node: Mapping[str, Any]) -> bool:
 def require_one_device(recipe: Recipe, document: str | None) -> None:
     """Raise an error for a model on several devices: each process of a group trains on one device.
 
-    Args:
-        recipe: Of the engine.
-        document: The model's graph as text, if it has one.
-
     Raises:
-        TrainingError: Layers have places of their own.
+        TrainingError: Layers have places of their own, in the model or in its graph (the `document` as text, or None).
     """
     placed = sorted(placed_paths(NodeGraph.from_json(document))) if document is not None else []
     if not recipe.scattered and (not placed or recipe.device.type == "cpu"):
@@ -91,11 +80,8 @@ def require_one_device(recipe: Recipe, document: str | None) -> None:
 def require_own_parameters(recipe: Recipe) -> None:
     """Raise an error for an optimizer with parameters outside the model.
 
-    Args:
-        recipe: Of the engine.
-
     Raises:
-        TrainingError: It does.
+        TrainingError: It has some.
     """
     own = {id(parameter) for parameter in recipe.model.parameters()}
     moved = [parameter for group in recipe.optimizer.param_groups for parameter in group["params"]]
@@ -110,9 +96,6 @@ def require_own_parameters(recipe: Recipe) -> None:
 
 def require_separable(recipe: Recipe) -> None:
     """Raise an error for an optimizer that needs all parameters at once, if each process has only a part of them.
-
-    Args:
-        recipe: Of the engine.
 
     Raises:
         TrainingError: It is one.

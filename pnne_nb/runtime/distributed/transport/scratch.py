@@ -33,8 +33,7 @@ def temporary_directory() -> Path:
 def sweep() -> list[Path]:
     """Remove directories of ended processes, unless another process uses them.
 
-    Returns:
-        Directories with checkpoints of a training that a kernel has left. They are kept until the next call.
+    Directories with checkpoints of a training that a kernel has left are returned, and kept until the next call.
     """
     kept = []
     for owner in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_OWNER}"):

@@ -34,12 +34,7 @@ def encoded(*messages: object) -> bytearray:
 
 @final
 class MessageSocket(Generic[Message]):
-    """One end of a connection.
-
-    Args:
-        connection: Belongs to the wire from now on.
-        kind: Type of the messages that come in.
-    """
+    """One end of a connection, which belongs to it from now on; the messages that come in are of the type `kind`."""
 
     def __init__(self, connection: socket.socket, kind: Any) -> None:
         self.connection = connection
@@ -77,5 +72,4 @@ class MessageSocket(Generic[Message]):
         del self._buffer[:start]
 
     def close(self) -> None:
-        """End the connection."""
         self.connection.close()

@@ -24,10 +24,7 @@ class _Message(msgspec.Struct, frozen=True, tag=True):
 class Hello(_Message, frozen=True):
     """The first message of every process on the engine's machine.
 
-    Attributes:
-        rank: Its number in the group.
-        pid: Its number in the operating system.
-        restart: How often the group was started again before.
+    It has its number in the group (`rank`) and in the operating system, and how often the group was restarted before.
     """
 
     rank: int
@@ -36,11 +33,7 @@ class Hello(_Message, frozen=True):
 
 
 class Ready(_Message, frozen=True):
-    """One process, for all of them: the group waits for its first verdict.
-
-    Attributes:
-        step: Steps that were made before.
-    """
+    """One process, for all of them: the group waits for its first verdict, after so many steps."""
 
     step: int
 
@@ -83,11 +76,9 @@ class Happened(_Message, frozen=True):
 
 
 class Observed(_Message, frozen=True):
-    """One process, for all of them, in the middle of a step: what was measured.
+    """One process, for all of them, in the middle of a step: what was measured of its share of the batch.
 
-    Attributes:
-        order: Number of the order that was carried out, or None for what observing costs.
-        frames: Of its own share of the batch; gradients are those of all.
+    The `order` is the number of the one that was carried out, or None for what observing costs.
     """
 
     order: int | None
@@ -95,12 +86,7 @@ class Observed(_Message, frozen=True):
 
 
 class Refused(_Message, frozen=True):
-    """A checkpoint could not be written, and no request waits for it; sent by one process for all of them.
-
-    Attributes:
-        step: Steps made so far.
-        message: Why, and which one is the newest.
-    """
+    """A checkpoint could not be written, and no request waits for it; the message says why, and which one is the newest."""
 
     step: int
     message: str
@@ -183,13 +169,9 @@ class HandedOver(_Message, frozen=True):
 
 
 class Order(_Message, frozen=True):
-    """What one of the engine's probes wants to know.
+    """What one of the engine's probes wants to know, and how many times a second at most.
 
-    Attributes:
-        number: Names it in `Observed`.
-        watch: What to measure.
-        hz: How often a second, at most.
-        budget: Share of the running time that it may take.
+    The `number` names it in `Observed`; the `budget` is the share of the running time that it may take.
     """
 
     number: int

@@ -15,11 +15,7 @@ from pnne_nb.runtime.distributed.transport.worker_messages import FromEngine, Fr
 
 @final
 class WorkerLine:
-    """The line to one worker.
-
-    Attributes:
-        hello: How it introduced itself, or None before that.
-    """
+    """The line to one worker, with its `hello`, which is None before it introduced itself."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.wire: MessageSocket[FromWorker] = MessageSocket(connection, FromWorker)
@@ -35,8 +31,7 @@ class WorkerLine:
 class Switchboard:
     """A socket that workers of this machine and this user reach; closing it ends them.
 
-    Args:
-        luggage: What each of them is handed over when it has introduced itself.
+    Each of them is handed the `luggage` when it has introduced itself.
 
     Attributes:
         address: Path of the socket.

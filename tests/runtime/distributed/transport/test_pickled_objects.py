@@ -15,8 +15,7 @@ from torch.optim import LBFGS, SGD, Adam, Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, SequentialLR, StepLR
 
 from pnne_nb.errors import TrainingError
-from pnne_nb.runtime.distributed.transport.model_references import Tied, tie
-from pnne_nb.runtime.distributed.transport.pickled_objects import packed_arguments
+from pnne_nb.runtime.distributed.transport.pickled_objects import Tied, packed_arguments, tie
 from tests.runtime import tasks
 
 
