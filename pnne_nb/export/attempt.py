@@ -18,11 +18,21 @@ from pnne_nb.compiler import blame
 from pnne_nb.compiler.analysis.buffers import kept_buffers
 from pnne_nb.errors import Diagnostic, ExportError, PnneError, shown
 from pnne_nb.export.export_report import ExportReport
-from pnne_nb.export.formats.base import METADATA_PREFIX, ExportFormat, ExportRequest, FreeSize, TensorInfo, WrittenFile
+from pnne_nb.export.formats.base import (
+    METADATA_PREFIX,
+    ExportFormat,
+    ExportRequest,
+    FreeSize,
+    TensorInfo,
+    WrittenFile,
+    batch_size_of,
+    free_sizes_in,
+    summary,
+)
 from pnne_nb.export.proof.comparison import Tolerance
 from pnne_nb.export.proof.prove import Proof, prove
 from pnne_nb.export.repairs import with_repairs
-from pnne_nb.export.subject.example_batches import SAMPLES, Maker, batch_size_of, first_batch, free_sizes_in
+from pnne_nb.export.subject.example_batches import SAMPLES, Maker, first_batch, is_whole
 from pnne_nb.export.subject.results import plain_result
 from pnne_nb.export.subject.subject import HasExamples, Sizes, Subject, input_names, subject_of
 from pnne_nb.process.version import __version__
@@ -96,7 +106,7 @@ def _prepare(
         whole = {
             info.name: tensor
             for info, tensor in zip(subject.inputs, batch, strict=True)
-            if tensor.numel() and not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)
+            if tensor.numel() and is_whole(tensor.dtype)
         }
         subject = replace(subject, seen=whole)
     example = _example(subject, batch)
@@ -218,9 +228,8 @@ def _write(format: ExportFormat, request: ExportRequest, path: Path) -> WrittenF
     except (PnneError, OSError):
         raise
     except Exception as error:
-        said = str(error).strip().partition("\n")[0][:300]
         node = blame(error)
-        message = f"The model has no form as {format.name!r}{f', at node {node!r}' if node else ''}: {said}"
+        message = f"The model has no form as {format.name!r}{f', at node {node!r}' if node else ''}: {summary(error)}"
         hint = "Draw the node from others, or choose another format."
         raise ExportError(f"{message}. {hint}", [Diagnostic("not-exportable", message, node, hint=hint)]) from error
 

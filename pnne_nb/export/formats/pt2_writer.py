@@ -23,14 +23,15 @@ NOTE = "Opening an exported program can run code that is in it: open only files 
 def write_pt2(request: ExportRequest, path: Path) -> WrittenFile:
     """Write an exported program; see `ExportFormat.write`."""
     traced = trace(request)
-    content = json.dumps(describe(request, traced))
+    nodes = leaving(_operations(traced.program), _returned(traced.program))
+    content = json.dumps({**describe(request, traced), "nodes": [(found.tensor, found.node) for found in nodes]})
     with quiet(), in_memory(path) as buffer:
         torch.export.save(without_places(traced.program), buffer, extra_files={CONTENT: content})
     return WrittenFile(traced.sizes, notes=(NOTE,))
 
 
 def describe(request: ExportRequest, traced: TracedProgram) -> dict[str, Any]:
-    """Return names, shapes, metadata and the nodes of tensors as plain data for JSON."""
+    """Return names, shapes and metadata as plain data for JSON."""
     fixed: Mapping[str, FreeSize] = {size.name: size for size in traced.sizes if size.how == "fixed"}
 
     def shape(sizes: tuple[int | str, ...]) -> list[int | str | None]:
@@ -42,9 +43,6 @@ def describe(request: ExportRequest, traced: TracedProgram) -> dict[str, Any]:
         "outputs": [
             (name, str(value.dtype).removeprefix("torch."), output_shape(value, traced))
             for name, value in zip(request.outputs, output_values(traced.program), strict=True)
-        ],
-        "nodes": [
-            (found.tensor, found.node) for found in leaving(_operations(traced.program), _returned(traced.program))
         ],
     }
 

@@ -22,7 +22,7 @@ from pnne_nb.compiler.analysis.interpreter import NodeExecution, stepping
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.compiler.module.call_errors import blame
 from pnne_nb.errors import Diagnostic, ExportError
-from pnne_nb.export.formats.base import ExportRequest, FreeSize, TensorInfo
+from pnne_nb.export.formats.base import ExportRequest, FreeSize, batch_size_of, free_sizes, free_sizes_in
 from pnne_nb.process.quiet import quiet
 
 _SUGGESTED = re.compile(r"^\s+(\w+) = (?:Dim\('\w+'((?:, (?:min|max)=\d+)*)\)|(.+))$", re.MULTILINE)
@@ -51,7 +51,7 @@ def trace(request: ExportRequest) -> TracedProgram:
         ExportError: If the model cannot be traced; the diagnostic names the node.
     """
     _refuse_reserved(request.model)
-    names = free_names(request)
+    names = free_sizes(request.inputs)
     limits = {name: request.limits.get(name, (0, None)) for name in names}
     automatic: set[str] = set()
     bakers = _Bakers()
@@ -85,7 +85,8 @@ def _with_fixed(request: ExportRequest, names: Sequence[str], error: Exception) 
     kept: TracedProgram | None = None
     for tried in ([], *([name] for name in names)) if names else ():
         now = {*free, *tried}
-        inputs = tuple(replace(info, shape=_sized(info.shape, tensor, now)) for info, tensor in _pairs(request))
+        pairs = zip(request.inputs, request.example, strict=True)
+        inputs = tuple(replace(info, shape=_sized(info.shape, tensor, now)) for info, tensor in pairs)
         bakers = _Bakers()
         limits = {name: request.limits.get(name, (0, None)) for name in now}
         attempt = replace(request, inputs=inputs)
@@ -100,9 +101,7 @@ def _with_fixed(request: ExportRequest, names: Sequence[str], error: Exception) 
     if kept is None:
         raise failure(error) from error
     found = {size.name: size for size in kept.sizes}
-    values = {
-        name: value for info, tensor in _pairs(request) for name, value in zip(info.shape, tensor.shape, strict=True)
-    }
+    values = free_sizes_in(request.inputs, request.example)
     at = blame(error)
     fixed = {
         name: FreeSize(name, "fixed", values[name], values[name], values[name], (at,) if at else ())
@@ -110,10 +109,6 @@ def _with_fixed(request: ExportRequest, names: Sequence[str], error: Exception) 
         if name not in found
     }
     return kept._replace(sizes=tuple(found.get(name) or fixed[name] for name in names))
-
-
-def _pairs(request: ExportRequest) -> Iterator[tuple[TensorInfo, torch.Tensor]]:
-    return zip(request.inputs, request.example, strict=True)
 
 
 def _sized(shape: tuple[int | str, ...], tensor: torch.Tensor, free: Collection[str]) -> tuple[int | str, ...]:
@@ -138,23 +133,12 @@ LARGEST_BATCH = 1024
 
 def bounded(request: ExportRequest) -> ExportRequest:
     """Return a request whose free sizes all have an upper limit, for runtimes without an allocator."""
-    first = next((info.shape[0] for info in request.inputs if info.shape), None)
-    values = {
-        size: tensor.shape[axis]
-        for info, tensor in zip(request.inputs, request.example, strict=True)
-        for axis, size in enumerate(info.shape)
-        if isinstance(size, str)
-    }
+    batch = batch_size_of(request.inputs)
     limits = {}
-    for name, value in values.items():
+    for name, value in free_sizes_in(request.inputs, request.example).items():
         smallest, largest = request.limits.get(name, (1, None))
-        limits[name] = smallest, largest or (LARGEST_BATCH if name == first else 8 * value)
+        limits[name] = smallest, largest or (LARGEST_BATCH if name == batch else 8 * value)
     return replace(request, limits=limits)
-
-
-def free_names(request: ExportRequest) -> tuple[str, ...]:
-    """Return the names of the sizes that should stay free, in the order in which the inputs name them."""
-    return tuple(dict.fromkeys(size for info in request.inputs for size in info.shape if isinstance(size, str)))
 
 
 def size_findings(sizes: Sequence[FreeSize]) -> list[Diagnostic]:
@@ -202,7 +186,7 @@ def _export(
         smallest, largest = limits[name]
         return Dim(name, min=smallest or None, max=largest)
 
-    dims = {name: dimension(name) for name in free_names(request)}
+    dims = {name: dimension(name) for name in free_sizes(request.inputs)}
     shapes = tuple(
         {axis: dims[size] for axis, size in enumerate(info.shape) if isinstance(size, str)} for info in request.inputs
     )
