@@ -28,10 +28,10 @@ from pnne_nb.compiler.ir.node_settings import Inside, casts
 from pnne_nb.compiler.shapes.fake_tensors import cast
 
 UNKNOWN = object()
-"""The value of what depends on the data of a tensor."""
+"""The value of a proxy that depends on the data of a tensor."""
 
 EXAMPLE = "example"
-"""Where a recorded call keeps its result in the example, if that is known."""
+"""Key of a recorded call's ``meta`` for its result in the example, if that is known."""
 
 _HEAP_TYPE = 1 << 9
 """Flag of classes that are written in Python."""
@@ -45,11 +45,15 @@ class Traced(fx.Proxy):
     """Proxy of a traced value.
 
     Attributes:
-        value: What it is in the example; tensors have no data; `UNKNOWN` if it depends on data.
+        value: Its value in the example; tensors have no data; `UNKNOWN` if it depends on data.
     """
 
     tracer: TraceRecorder
     value: Any
+
+    def __init__(self, node: fx.Node, tracer: TraceRecorder, value: Any) -> None:
+        super().__init__(node, tracer)
+        self.value = value
 
     def __getitem__(self, index: Any) -> Any:
         return self.tracer.create_proxy("call_function", operator.getitem, (self, index), {})
@@ -99,8 +103,9 @@ class Traced(fx.Proxy):
         return other // self, other % self
 
     def __hash__(self) -> int:
-        # The key of a dictionary: another type may have another value.
-        return hash(self.tracer.settle(self)) if isinstance(self.value, torch.dtype) else id(self)
+        # The key of a dictionary: another type or size may have another value.
+        is_key = type(self.value) in (int, float, torch.dtype)
+        return hash(self.tracer.settle(self)) if is_key else id(self)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self.node = self.tracer.create_proxy("call_function", operator.setitem, (self, index, value), {}).node
@@ -153,7 +158,7 @@ class Traced(fx.Proxy):
         if name == "data" and type(self) is TracedTensor:
             self.data.copy_(value)
         elif name == "requires_grad" and self.node.op in ("call_function", "call_method"):
-            pass  # of a tensor made here, whose gradient nobody sees
+            pass  # of a tensor made here, whose gradient nobody reads
         elif name in _OWN:
             object.__setattr__(self, name, value)
         else:
@@ -191,12 +196,6 @@ class TracedInt(Traced, int):  # type: ignore[misc]  # abs() is recorded
     def __new__(cls, _node: fx.Node, _tracer: TraceRecorder, value: int) -> TracedInt:
         return int.__new__(cls, value)
 
-    def __hash__(self) -> int:
-        return hash(self.tracer.settle(self))  # the key of a dictionary: another size may have another value
-
-    def __init__(self, node: fx.Node, tracer: TraceRecorder, _value: int) -> None:
-        fx.Proxy.__init__(self, node, tracer)
-
 
 @final
 class TracedFloat(Traced, float):  # type: ignore[misc]  # abs() is recorded
@@ -206,12 +205,6 @@ class TracedFloat(Traced, float):  # type: ignore[misc]  # abs() is recorded
 
     def __new__(cls, _node: fx.Node, _tracer: TraceRecorder, value: float) -> TracedFloat:
         return float.__new__(cls, value)
-
-    def __hash__(self) -> int:
-        return hash(self.tracer.settle(self))
-
-    def __init__(self, node: fx.Node, tracer: TraceRecorder, _value: float) -> None:
-        fx.Proxy.__init__(self, node, tracer)
 
 
 @final
@@ -225,9 +218,6 @@ class TracedTuple(Traced, tuple):  # type: ignore[type-arg]  # noqa: SLOT001  # 
 
     def __hash__(self) -> int:
         return hash(tuple(self))
-
-    def __init__(self, node: fx.Node, tracer: TraceRecorder, _value: tuple[Any, ...]) -> None:
-        fx.Proxy.__init__(self, node, tracer)
 
 
 @final
@@ -245,7 +235,7 @@ class _Method:
 def wrap(node: fx.Node, tracer: TraceRecorder, value: Any) -> Traced:
     """Return the proxy of the result of a recorded call."""
     if isinstance(value, torch.Tensor):
-        found: Traced = TracedTensor(node, tracer)
+        found: Traced = TracedTensor(node, tracer, value)
     elif type(value) is int:
         found = TracedInt(node, tracer, value)
     elif type(value) is float:
@@ -256,11 +246,11 @@ def wrap(node: fx.Node, tracer: TraceRecorder, value: Any) -> Traced:
             node.graph.create_node("call_function", operator.getitem, (node, index)) for index in range(len(value))
         )
         found = TracedTuple(node, tracer, tuple(map(wrap, sizes, repeat(tracer), value)))
+        found.value = value
     elif isinstance(value, tuple):
         found = TracedTuple(node, tracer, value)
     else:
-        found = Traced(node, tracer)
-    found.value = value
+        found = Traced(node, tracer, value)
     if value is not UNKNOWN:
         node.meta.update({TYPE: type(value), EXAMPLE: value})
     return found
@@ -286,23 +276,23 @@ def is_traced(value: Any) -> bool:
 
 def known(value: Any) -> Any:
     """Return an argument as in the example; `UNKNOWN` if a part of it depends on data."""
+    made: Callable[[list[Any]], Any]
     if issubclass(type(value), Traced):
         return value.value
     if type(value) in (tuple, list, torch.Size):
-        parts = [known(each) for each in value]
-        return UNKNOWN if any(part is UNKNOWN for part in parts) else tuple(parts) if type(value) is not list else parts
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        parts = [known(each) for each in value]
-        return UNKNOWN if any(part is UNKNOWN for part in parts) else type(value)(*parts)
-    if type(value) in (dict, OrderedDict):
-        named = {key: known(each) for key, each in value.items()}
-        return UNKNOWN if any(part is UNKNOWN for part in named.values()) else named
-    if isinstance(value, slice):
-        parts = [known(each) for each in (value.start, value.stop, value.step)]
-        return UNKNOWN if any(part is UNKNOWN for part in parts) else slice(*parts)
-    if isinstance(value, torch.Tensor):
+        parts, made = value, list if type(value) is list else tuple
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        parts, made = value, lambda parts: type(value)(*parts)
+    elif type(value) in (dict, OrderedDict):
+        parts, made = value.values(), lambda parts: dict(zip(value, parts, strict=True))
+    elif isinstance(value, slice):
+        parts, made = (value.start, value.stop, value.step), lambda parts: slice(*parts)
+    elif isinstance(value, torch.Tensor):
         return value.to("meta")
-    return UNKNOWN if is_plain_object(value) else value
+    else:
+        return UNKNOWN if is_plain_object(value) else value
+    found = [known(each) for each in parts]
+    return UNKNOWN if any(each is UNKNOWN for each in found) else made(found)
 
 
 def is_plain_object(value: Any) -> bool:
@@ -314,7 +304,7 @@ def is_plain_object(value: Any) -> bool:
 
 
 def evaluated(kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], within: Inside) -> Any:
-    """Return what a call gives in the example."""
+    """Return the result of a call in the example."""
     given, named = known(args), known(kwargs)
     if given is UNKNOWN or named is UNKNOWN:
         return UNKNOWN
@@ -326,11 +316,11 @@ def evaluated(kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, A
     elif isinstance(target, type) and issubclass(target, torch.autograd.Function):
         call = target.apply
     if target is getattr and args[1] == "requires_grad":
-        return UNKNOWN  # the caller says for each call what has gradients
+        return UNKNOWN  # the caller decides for each call which tensors have gradients
     try:
         with torch.no_grad():
             return cast(call, given, named, within) if casts(within) else call(*given, **named)
     except Exception as error:
         if isinstance(error, (RuntimeError, NotImplementedError)) or isinstance(target, FunctionType):
-            return UNKNOWN  # what only data can tell
+            return UNKNOWN  # the result depends on data
         raise

@@ -1,4 +1,4 @@
-"""Defines what proxies need of the tracer that records them: an interface, because the tracer imports the proxies."""
+"""The interface of the tracer for the proxies, which the tracer imports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pnne_nb.compiler.importing.tracing.context_managers import ActiveContexts
 
 
 class Assumed(Protocol):
-    """What a recording takes from the example.
+    """The assumptions of a recording on its example.
 
     Attributes:
         ranked: Whether a number of dimensions was asked for.
@@ -40,9 +40,9 @@ class TraceRecorder(fx.Tracer, ABC):
     """Records operations on proxies.
 
     Attributes:
-        assumptions: What Python has taken from the example.
-        device: Where the tensors of the traced module lie.
-        surroundings: The contexts that the code is in.
+        assumptions: The values that Python has taken from the example.
+        device: The device of the traced module's tensors.
+        surroundings: The active contexts of the code.
     """
 
     assumptions: Assumed
@@ -77,7 +77,7 @@ class TraceRecorder(fx.Tracer, ABC):
 
 @final
 class FunctionWatch(TorchFunctionMode):
-    """Has a recorder see every function of torch's that the code calls."""
+    """Passes every torch function that the code calls to a recorder."""
 
     def __init__(self, recorder: TraceRecorder) -> None:
         super().__init__()

@@ -25,7 +25,7 @@ MAX_STORED = 10_000
 """Elements of a buffer or constant whose values a document keeps."""
 
 MAX_WISH = 90
-"""Letters of a name that is made of several, so that there is place for a number."""
+"""Characters of the longest name, which leaves room for a number."""
 
 UNCALLED = "it is not called on the given inputs"
 
@@ -33,7 +33,7 @@ UNCALLED = "it is not called on the given inputs"
 def complete(level: Level) -> None:
     """Add the unused members of a level's module, and name every item.
 
-    What is never called and holds no tensor, such as a submodule for another configuration, is left out.
+    A member that is never called and holds no tensor, such as a submodule for another configuration, is left out.
 
     Raises:
         UntranslatableError: If a member has a name that no node can have.
@@ -50,23 +50,23 @@ def complete(level: Level) -> None:
             continue
         said = "_".join(item.member) if item.owner is None and item.member else item.name
         wish = legal(said)
-        wishes[wish] += 1  # of a thousand equal calls, each would try the numbers of those before it
+        wishes[wish] += 1  # each of a thousand equal calls would otherwise try all numbers before its own
         item.name = free_name(wish, taken, max(2, wishes[wish]))
         taken.add(item.name)
     level.order = {item: index for index, item in enumerate(order)}
 
 
 def legal(name: str) -> str:
-    """Return a name with ``_`` for what no node's name can have."""
+    """Return a name with ``_`` for characters that the name of a node cannot have."""
     return re.sub(r"[^A-Za-z0-9_]", "_", name)[:MAX_WISH]
 
 
 def _arrange(
     level: Level, holder: nn.Module, path: tuple[str, ...], held: dict[tuple[str, ...], Item], order: list[Item]
 ) -> None:
-    """Sort items in the order of `holder`, those in containers that are never called included."""
+    """Sort items in the order of `holder`, including those in containers that are never called."""
     for name, value in _members(holder):
-        # What a member is called may be no name for a node, which then has another one: "conv-1", "class", "type".
+        # A member can have a name that no node can have ("conv-1", "class", "type"): the node then gets another one.
         if not path and not is_attribute(name):
             raise UntranslatableError(f"no generated class can have an attribute {name!r}, as its member is called")
         below = (*path, name)
@@ -74,14 +74,10 @@ def _arrange(
             order.append(held[below])
         elif isinstance(value, nn.Module) and (_is_in_use(below, held) or _is_container(value)):
             _arrange(level, value, below, held, order)
-        elif isinstance(value, nn.Module) and layer_spec(value) is None and not _has_state(value):
+        elif isinstance(value, nn.Module) and layer_spec(value) is None and not [*value.parameters(), *value.buffers()]:
             continue  # never called, and nothing to keep
         else:
             order.append(level.add(_unused(holder, below, value)))
-
-
-def _has_state(module: nn.Module) -> bool:
-    return any(True for _ in module.parameters()) or any(True for _ in module.buffers())
 
 
 def _is_in_use(path: tuple[str, ...], held: dict[tuple[str, ...], Item]) -> bool:
@@ -89,7 +85,7 @@ def _is_in_use(path: tuple[str, ...], held: dict[tuple[str, ...], Item]) -> bool
 
 
 def _is_container(module: nn.Module) -> bool:
-    """Return whether a module that is not called is nothing but what it holds."""
+    """Return whether a module that is not called only holds others."""
     return isinstance(module, (nn.Sequential, nn.ModuleList, nn.ModuleDict)) and any(module.children())
 
 
@@ -129,7 +125,7 @@ def stored(holder: nn.Module, path: tuple[str, ...]) -> Item:
 
 
 def _keep_start(tensor: torch.Tensor, properties: dict[str, object]) -> bool:
-    """Have a Parameter begin as the original is, or with numbers of the same distribution; False if it has other values."""
+    """Set the initial values of a Parameter: equal ones, or some of the same distribution; return whether they are equal."""
     if tensor.layout != torch.strided or tensor.is_meta or tensor.numel() == 0:
         return tensor.is_meta or tensor.numel() == 0
     found = tensor.detach()
@@ -139,15 +135,12 @@ def _keep_start(tensor: torch.Tensor, properties: dict[str, object]) -> bool:
         properties.update({"init": "ones"} if first == 1 else {})
     elif found.is_floating_point():
         std, mean = map(float, torch.std_mean(found.double(), correction=0))
-        if is_one_value:
-            std, mean = (
-                0.0,
-                float(str(decimals(found.flatten()[0].cpu()))),
-            )  # 0.1, and not all digits of the nearest float32
         if not math.isfinite(mean + std):
             return False
-        if not is_one_value:
-            # A mean as near to 0 as chance would have it is 0.
+        if is_one_value:
+            std, mean = 0.0, float(str(decimals(found.flatten()[0].cpu())))  # 0.1 instead of the digits of a float32
+        else:
+            # A mean that differs from 0 no more than by chance is 0.
             mean = 0.0 if abs(mean) < 3 * std / math.sqrt(found.numel()) else float(f"{mean:.2g}")
             std = float(f"{std:.2g}")
         properties.update({"init": "normal", "mean": mean, "std": std})
@@ -157,7 +150,7 @@ def _keep_start(tensor: torch.Tensor, properties: dict[str, object]) -> bool:
 
 
 def _keep_values(tensor: torch.Tensor, properties: dict[str, object]) -> bool:
-    """Have a Buffer begin as the original is; False if that takes more values than a document keeps."""
+    """Set the initial values of a Buffer; return False if they are more than a document keeps."""
     if tensor.layout != torch.strided:
         return False
     if tensor.is_meta or tensor.numel() == 0 or not tensor.any():
@@ -202,7 +195,7 @@ def class_title(module: nn.Module) -> str:
 
 
 def likeness(ops: Sequence[Op]) -> tuple[str, ...]:
-    """Return what equal definitions have in common: all but how widely each draws the values of its parameters."""
+    """Return a key that equal definitions share; they may differ in the distribution of initial values."""
     return tuple(repr(_drawn_anyhow(op)) for op in ops)
 
 
@@ -248,7 +241,7 @@ class Assembly:
 
     def root(self, level: Level) -> list[Op]:
         """Return all ops, with `level` as the outermost graph."""
-        inside = self._draft(level, "")
+        inside = self._draft(level, "")  # which adds definitions
         return [*self.ops, *inside]
 
     def _draft(self, level: Level, graph: str) -> list[Op]:
@@ -260,9 +253,8 @@ class Assembly:
                 properties["definition"] = self.definition(item.inner)
             if item.owner is not None:
                 properties["shares"] = item.owner.name
-            nodes.append(
-                AddNode(item.name, item.type, properties, None, graph, None, _origin(item, level, self._failure))
-            )
+            origin = _origin(item, level, self._failure)
+            nodes.append(AddNode(item.name, item.type, properties, None, graph, None, origin))
             edges += [
                 Connect(f"{source.name}.{port}", f"{item.name}.{target}", graph)
                 for target, (source, port) in item.inputs.items()

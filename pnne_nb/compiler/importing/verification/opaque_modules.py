@@ -24,7 +24,8 @@ from pnne_nb.compiler.importing.draft.draft import Item, Level, UntranslatableEr
 from pnne_nb.compiler.importing.draft.layers import layer_spec, obstacle, read_properties
 from pnne_nb.compiler.importing.draft.source_lines import module_at, with_line
 from pnne_nb.compiler.importing.draft.variable_names import is_possible
-from pnne_nb.compiler.importing.tracing.calls import argument_names, parameter_names
+from pnne_nb.compiler.importing.tracing.calls import argument_names, named_arguments
+from pnne_nb.compiler.importing.tracing.interception import MODULES_OWN
 from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCall, ObservedCalls
 from pnne_nb.compiler.importing.translation.emit_ops import (
     UNCALLED,
@@ -35,7 +36,7 @@ from pnne_nb.compiler.importing.translation.emit_ops import (
     likeness,
     stored,
 )
-from pnne_nb.compiler.importing.verification.usage import MODULES_OWN, mentioned_by, used_of
+from pnne_nb.compiler.importing.verification.usage import mentioned_by, used_of
 from pnne_nb.compiler.ir.identifiers import is_attribute
 from pnne_nb.graph.schema.names import free_name
 
@@ -72,11 +73,11 @@ class OpaqueModules:
         net: The whole module.
         opaque: Why modules must stay as they are, by path.
         failed: How often a module differed with its content imported, by path.
-        frames: What was observed of a call of `net`.
-        draw: Imports a module that is called in that form.
+        frames: An observed call of `net`.
+        draw: Imports a module that is called in one form.
 
     Attributes:
-        open: Paths of those with imported content.
+        open: Paths of the opaque modules with imported content.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class OpaqueModules:
         calls = self._calls.setdefault(frame.path, _Calls({}, []))
         calls.first.setdefault(mode, frame)
         calls.every.append(frame)
-        # What calls `block.layer` without calling `block` first reaches into it.
+        # A caller of `block.layer` that has not called `block` reaches into it.
         above = frame.path.rpartition(".")[0]
         while above and above != caller and not caller.startswith(f"{above}."):
             self._entered.add(above)
@@ -116,18 +117,18 @@ class OpaqueModules:
     def inside(
         self, module: nn.Module, path: str, mentioned: frozenset[str] = frozenset(), around: str = ""
     ) -> Level | None:
-        """Return the draft of what an opaque module contains; None if nothing can be imported.
+        """Return the draft of the content of an opaque module; None if nothing can be imported.
 
         Args:
             module: The module.
-            path: Where it is.
+            path: The path of the module.
             mentioned: Names in the code of the opaque modules around it.
-            around: Where that code is.
+            around: The place of that code.
         """
         if path not in self._boxes:
             level = None
             within = [each for each in module.modules() if each is not module]
-            # Of what is held at several places, a drawing would have several.
+            # A drawing would have several copies of a module that is held at several places.
             closed = obstacle(module) or any(map(self._is_shared, within)) or _keeps_functions(module)
             if within and self._failed[path] < TRIES and not closed:
                 level = self._holding(module, path, mentioned | mentioned_by(type(module)), around)
@@ -212,7 +213,7 @@ class OpaqueModules:
     @staticmethod
     def _refuse_unseen(module: nn.Module, calls: _Calls, mentioned: frozenset[str]) -> None:
         """Raise if the code around a module names an argument of it that no call has passed yet."""
-        passed = {name for name, _ in _named(module, calls.every[0])}
+        passed = {name for name, _ in named_arguments(module, calls.every[0].args, calls.every[0].kwargs)}
         unseen = [name for name in argument_names(module) if name not in passed and f"{name}=" in mentioned]
         if unseen:
             raise UntranslatableError(f"the code around it passes {unseen[0]} in other cases")
@@ -232,22 +233,17 @@ class OpaqueModules:
             if len(ways) > 1:
                 raise UntranslatableError("the code around it calls it in different ways")
             frame = calls.every[0]
-            level = self._draw(module, path, calls.first, (_named(module, frame), len(frame.args)))
+            given = named_arguments(module, frame.args, frame.kwargs)
+            level = self._draw(module, path, calls.first, (given, len(frame.args)))
             if _goes_by_sizes(level):
                 raise UntranslatableError("it depends on sizes, which the code around it may change from call to call")
             self._levels[path] = level
         return self._levels[path]
 
 
-def _named(module: nn.Module, frame: ObservedCall) -> list[tuple[str, Any]]:
-    names = parameter_names(module)
-    return [(names(index), value) for index, value in enumerate(frame.args)] + list(frame.kwargs.items())
-
-
 def _way(module: nn.Module, frame: ObservedCall) -> str:
-    """Return the names of a call's arguments, and what they are."""
-    kinds = ((name, _kind(value)) for name, value in _named(module, frame))
-    return repr(sorted(kinds))
+    """Return the names and kinds of a call's arguments."""
+    return repr(sorted((name, _kind(value)) for name, value in named_arguments(module, frame.args, frame.kwargs)))
 
 
 def _kind(value: Any) -> str:
@@ -261,7 +257,7 @@ def _kind(value: Any) -> str:
 
 
 def _keeps_functions(module: nn.Module) -> bool:
-    """Return whether a module has functions as attributes that call modules: those of the original, in a copy too."""
+    """Return whether attributes of a module are functions that call modules; a copy would still call the original's."""
     kept = {name: value for name, value in vars(module).items() if name not in MODULES_OWN}
     functions = [leaf for leaf in pytree.tree_leaves(kept) if isinstance(leaf, FunctionType)]
     around = [value for function in functions for value in getclosurevars(function).nonlocals.values()]
@@ -278,7 +274,7 @@ def _goes_by_sizes(level: Level) -> bool:
                 continue  # the module itself stops there
             condition, port = item.inputs["condition"]
             if condition.kinds.get(port, "tensor") == "tensor":
-                continue  # it asks for data, as the module itself does
+                continue  # it depends on data, as the module itself does
             asked = [source for source, _ in item.inputs["condition"][0].inputs.values()]
             if any(
                 each.type not in ("Input", "Constant") and each.properties.get("name") not in _NO_SIZES
