@@ -33,8 +33,7 @@ from pnne_nb.export.proof.comparison import Tolerance
 from pnne_nb.export.proof.prove import Proof, prove
 from pnne_nb.export.repairs import with_repairs
 from pnne_nb.export.subject.example_batches import SAMPLES, Maker, first_batch, is_whole
-from pnne_nb.export.subject.results import plain_result
-from pnne_nb.export.subject.subject import HasExamples, Sizes, Subject, input_names, subject_of
+from pnne_nb.export.subject.subject import HasExamples, Sizes, Subject, input_names, plain_result, subject_of
 from pnne_nb.process.version import __version__
 
 

@@ -54,11 +54,11 @@ def trace(request: ExportRequest) -> TracedProgram:
     names = free_sizes(request.inputs)
     limits = {name: request.limits.get(name, (0, None)) for name in names}
     automatic: set[str] = set()
-    bakers = _Bakers()
+    fixing = _FixingNodes()
     # Each round gives a size its limits or makes it automatic, so that three rounds for each size are enough.
     for _ in range(3 * len(names) + 1):
         try:
-            program = _export(request, limits, automatic, bakers)
+            program = _export(request, limits, automatic, fixing)
         except ExportError:
             raise
         except Exception as error:  # noqa: BLE001  # `_with_fixed` raises what it is told
@@ -71,7 +71,7 @@ def trace(request: ExportRequest) -> TracedProgram:
                 else:
                     limits[name] = found
             continue
-        return TracedProgram(program, *_sizes(request, program, limits, automatic, bakers))
+        return TracedProgram(program, *_sizes(request, program, limits, automatic, fixing))
     raise ExportError(f"torch.export settles on no sizes for {', '.join(names)}; fix one: sizes={{{names[0]!r}: ...}}.")
 
 
@@ -87,17 +87,17 @@ def _with_fixed(request: ExportRequest, names: Sequence[str], error: Exception) 
         now = {*free, *tried}
         pairs = zip(request.inputs, request.example, strict=True)
         inputs = tuple(replace(info, shape=_sized(info.shape, tensor, now)) for info, tensor in pairs)
-        bakers = _Bakers()
+        fixing = _FixingNodes()
         limits = {name: request.limits.get(name, (0, None)) for name in now}
         attempt = replace(request, inputs=inputs)
         try:
-            program = _export(attempt, limits, now, bakers)
+            program = _export(attempt, limits, now, fixing)
         except Exception as again:
             if not tried:
                 raise failure(error) from again
             continue
         free.extend(tried)
-        kept = TracedProgram(program, *_sizes(attempt, program, limits, now, bakers))
+        kept = TracedProgram(program, *_sizes(attempt, program, limits, now, fixing))
     if kept is None:
         raise failure(error) from error
     found = {size.name: size for size in kept.sizes}
@@ -178,7 +178,7 @@ def failure(error: Exception) -> ExportError:
 
 
 def _export(
-    request: ExportRequest, limits: Mapping[str, tuple[int, int | None]], automatic: set[str], bakers: _Bakers
+    request: ExportRequest, limits: Mapping[str, tuple[int, int | None]], automatic: set[str], fixing: _FixingNodes
 ) -> ExportedProgram:
     def dimension(name: str) -> Any:
         if name in automatic:
@@ -192,7 +192,7 @@ def _export(
     )
     # A failed export leaves marks on the tensors that it was given.
     example = tuple(tensor.detach().clone() for tensor in request.example)
-    with quiet(), _without_dump(), torch.no_grad(), bakers.watch(request.model, len(example)):
+    with quiet(), _without_dump(), torch.no_grad(), fixing.watch(request.model, len(example)):
         return torch.export.export(
             request.model,
             example,
@@ -237,7 +237,7 @@ def _sizes(
     program: ExportedProgram,
     limits: Mapping[str, tuple[int, int | None]],
     automatic: set[str],
-    bakers: _Bakers,
+    fixing: _FixingNodes,
 ) -> tuple[tuple[FreeSize, ...], dict[str, str]]:
     """Return the treatment of each free size, and torch's symbols."""
     ranges = {str(symbol): found for symbol, found in program.range_constraints.items()}
@@ -256,7 +256,7 @@ def _sizes(
             if not isinstance(size, int):
                 symbols[name] = str(size)
             if value is not None:
-                sizes[name] = FreeSize(name, "fixed", value, value, value, bakers.found.get((position, axis), ()))
+                sizes[name] = FreeSize(name, "fixed", value, value, value, fixing.found.get((position, axis), ()))
             elif name not in sizes:
                 smallest, largest = limits[name]
                 if found is not None and found.lower.is_number:
@@ -267,7 +267,7 @@ def _sizes(
     return tuple(sizes.values()), symbols
 
 
-class _Bakers:
+class _FixingNodes:
     """Records the node of a compiled model at which a free size becomes fixed.
 
     Attributes:

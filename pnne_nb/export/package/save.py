@@ -191,24 +191,20 @@ def _signature(graph: NodeGraph, batch: RecordedBatch) -> tuple[tuple[TensorInfo
     """Return the model's inputs and outputs from the document, or else from a recorded batch."""
     shapes = infer_shapes(graph)
     feeds = {edge.target: edge.source for edge in graph.edges}
-    known = {name: shapes.get(f"{name}.output") for name in batch.inputs}
-    inputs = tuple(
-        TensorInfo(name, spec.dtype, spec.shape) if spec is not None else _info(name, value)
-        for (name, spec), value in zip(known.items(), batch.inputs.values(), strict=True)
-    )
-    nodes = [node.name for node in graph.nodes.values() if node.type == "Output"]
-    if len(nodes) != len(batch.outputs):
-        return inputs, tuple(_info(f"output_{index}", value) for index, value in enumerate(batch.outputs))
-    given = {name: shapes.get(feeds.get(f"{name}.input", "")) for name in nodes}
-    outputs = tuple(
-        TensorInfo(name, spec.dtype, spec.shape) if spec is not None else _info(name, value)
-        for (name, spec), value in zip(given.items(), batch.outputs, strict=True)
-    )
-    return inputs, outputs
 
+    def info(name: str, value: torch.Tensor, port: str | None) -> TensorInfo:
+        spec = shapes.get(port or "")
+        if spec is not None:
+            return TensorInfo(name, spec.dtype, spec.shape)
+        return TensorInfo(name, str(value.dtype).removeprefix("torch."), ("?",) * value.dim())
 
-def _info(name: str, value: torch.Tensor) -> TensorInfo:
-    return TensorInfo(name, str(value.dtype).removeprefix("torch."), ("?",) * value.dim())
+    inputs = tuple(info(name, value, f"{name}.output") for name, value in batch.inputs.items())
+    names = [node.name for node in graph.nodes.values() if node.type == "Output"]
+    if len(names) != len(batch.outputs):
+        names = [f"output_{index}" for index, _ in enumerate(batch.outputs)]
+        feeds = {}
+    pairs = zip(names, batch.outputs, strict=True)
+    return inputs, tuple(info(name, value, feeds.get(f"{name}.input")) for name, value in pairs)
 
 
 def _source(graph: NodeGraph) -> str | None:
