@@ -30,7 +30,7 @@ from pnne_nb.export.formats.base import (
     summary,
 )
 from pnne_nb.export.proof.comparison import Tolerance
-from pnne_nb.export.proof.prove import Proof, prove
+from pnne_nb.export.proof.prove import prove
 from pnne_nb.export.repairs import with_repairs
 from pnne_nb.export.subject.example_batches import SAMPLES, Maker, first_batch, is_whole
 from pnne_nb.export.subject.subject import HasExamples, Sizes, Subject, input_names, plain_result, subject_of
@@ -64,7 +64,21 @@ def attempt(
         usable, notes = _fitting(batch, declared, [*written.sizes, *fixed.values()])
         proof = prove(subject, format, path, written.sizes, maker, example, usable, tolerance)
         if not proof.wrong_sizes:
-            return _report(path, format, subject, written, proof, fixed, notes)
+            deprecated = (format.deprecated,) if format.deprecated else ()
+            return ExportReport(
+                path=path,
+                format=format.name,
+                sizes={**{size.name: size for size in written.sizes}, **fixed},
+                nodes=proof.nodes,
+                comparisons=proof.comparisons,
+                random=proof.random,
+                exempt=proof.exempt,
+                findings=written.findings,
+                notes=(*deprecated, *subject.notes, *written.notes, *notes, *proof.notes),
+                bytes=sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*")),
+                inferences=proof.inferences,
+                sessions=proof.sessions,
+            )
         values = {**example, **({} if batch is None else free_sizes_in(subject.inputs, batch))}
         batch_size = batch_size_of(subject.inputs)
         if batch_size in example:
@@ -72,9 +86,7 @@ def attempt(
         limits = dict(subject.limits)
         for name, (wrong, node) in proof.wrong_sizes.items():
             smallest, largest = limits.get(name, (1, None))
-            if (
-                wrong == smallest == 1
-            ):  # larger ones are right: torch takes a size of 1 for another case than all others
+            if wrong == smallest == 1:  # larger ones are right: torch treats a size of 1 as a case of its own
                 limits[name] = 2, largest
             else:
                 fixed[name] = FreeSize(name, "fixed", values[name], values[name], values[name], (node,) if node else ())
@@ -168,11 +180,7 @@ def _check_data(inputs: Sequence[TensorInfo], batch: Sequence[Tensor]) -> None:
 
 
 def _with_named_outputs(subject: Subject, example: Sequence[Tensor]) -> Subject:
-    """Return the subject with a name for each output tensor; an Output may return several in a structure.
-
-    Raises:
-        ExportError: If an Output gives something else.
-    """
+    """Return the subject with a name for each output tensor; an Output may return several in a structure."""
     with torch.no_grad(), kept_buffers(subject.model):
         result = plain_result(subject.model, subject.model(*example))
     if subject.graph is None:
@@ -263,29 +271,3 @@ def _with_fixed(inputs: Sequence[TensorInfo], fixed: Mapping[str, FreeSize]) -> 
         return name if found is None or found.value is None else found.value
 
     return tuple(replace(info, shape=tuple(size(each) for each in info.shape)) for info in inputs)
-
-
-def _report(
-    path: Path,
-    format: ExportFormat,
-    subject: Subject,
-    written: WrittenFile,
-    proof: Proof,
-    fixed: Mapping[str, FreeSize],
-    notes: Sequence[str],
-) -> ExportReport:
-    deprecated = (format.deprecated,) if format.deprecated else ()
-    return ExportReport(
-        path=path,
-        format=format.name,
-        sizes={**{size.name: size for size in written.sizes}, **fixed},
-        nodes=proof.nodes,
-        comparisons=proof.comparisons,
-        random=proof.random,
-        exempt=proof.exempt,
-        findings=written.findings,
-        notes=(*deprecated, *subject.notes, *written.notes, *notes, *proof.notes),
-        bytes=sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*")),
-        inferences=proof.inferences,
-        sessions=proof.sessions,
-    )

@@ -49,18 +49,14 @@ def check_export(
     try:
         with private_random_state(), tempfile.TemporaryDirectory(prefix="pnne-check-") as folder:
             if found.slow:
-                return _traced(graph, data, sizes)
+                subject, _, example = prepare(graph, data, sizes)
+                tensors = Maker(subject.model, subject.inputs, subject.limits, subject.seen).tensors(example)
+                with with_repairs(subject.graph):
+                    return size_findings(trace(request_of(subject, tensors)).sizes)
             path = Path(folder) / f"model{found.suffixes[0]}"
             return _findings(attempt(graph, found, path, data, sizes, opset))
     except ExportError as error:
         return list(error.diagnostics) or [Diagnostic("not-exportable", error.message)]
-
-
-def _traced(graph: object, data: object, sizes: Sizes | None) -> list[Diagnostic]:
-    subject, _, example = prepare(graph, data, sizes)
-    tensors = Maker(subject.model, subject.inputs, subject.limits, subject.seen).tensors(example)
-    with with_repairs(subject.graph):
-        return size_findings(trace(request_of(subject, tensors)).sizes)
 
 
 def _findings(report: ExportReport) -> list[Diagnostic]:

@@ -348,11 +348,7 @@ class _Import:
         return self._whole(called, positional, reason)
 
     def _alone(self, module: nn.Module, path: str, frames: ObservedCalls, call: Call) -> Level:
-        """Draw a module by itself; numbers among its arguments stay arguments if no branch or loop depends on them.
-
-        Raises:
-            UntranslatableError: If it cannot be imported.
-        """
+        """Draw a module by itself; numbers among its arguments stay arguments if no branch or loop depends on them."""
         called, positional = call
         reason = ""
         for computed in (True, False):

@@ -196,11 +196,7 @@ def _require_apart(tensors: Mapping[str, Tensor]) -> None:
 
 
 def _arranged(tensor: Tensor, strides: tuple[int, ...]) -> Tensor:
-    """Return a copy with these strides.
-
-    Raises:
-        RuntimeError: If it would take more memory than the tensor has elements.
-    """
+    """Return a copy with these strides, which must not take more memory than the tensor has elements."""
     reach = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, strides, strict=True))
     if min(strides, default=0) < 0 or reach > max(tensor.numel(), 1):
         raise RuntimeError(f"there are no strides {strides}")

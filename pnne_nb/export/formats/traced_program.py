@@ -76,11 +76,7 @@ def trace(request: ExportRequest) -> TracedProgram:
 
 
 def _with_fixed(request: ExportRequest, names: Sequence[str], error: Exception) -> TracedProgram:
-    """Return the program of a model that torch cannot trace with all sizes free, with as few fixed sizes as possible.
-
-    Raises:
-        ExportError: If it cannot be traced with fixed sizes either; the first error tells why.
-    """
+    """Return the program of a model that torch cannot trace with all sizes free, with as few fixed sizes as possible."""
     free: list[str] = []
     kept: TracedProgram | None = None
     for tried in ([], *([name] for name in names)) if names else ():

@@ -286,11 +286,7 @@ def _onnx(path: Path) -> bytes:
 
 
 def _prove(path: Path, target: Path, recorded: RecordedRun, *, has_onnx: bool) -> None:
-    """Open the written package, and compare it with the model.
-
-    Raises:
-        ExportError: If it is not the same.
-    """
+    """Open the written package, and compare it with the model."""
     try:
         model = open_package(path).model.eval()
     except GraphFileError as error:

@@ -261,9 +261,6 @@ def _wrong_sizes(
     """Return the free sizes that the file does not accept, by trying each of `suspects` alone, and the failing nodes.
 
     A file that is wrong at the sizes of the example too has another fault: then there are none.
-
-    Raises:
-        ExportError: If the runtime cannot run the file at the sizes that it was made with.
     """
     names = [info.name for info in subject.inputs]
     batches = [ProofBatch(name, maker.tensors({**example, name: value}), {}) for name, value in suspects.items()]

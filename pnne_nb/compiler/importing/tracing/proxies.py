@@ -41,6 +41,10 @@ _OF_GRADIENTS = frozenset(("grad", "grad_fn", "is_leaf", "retains_grad"))
 _OWN = ("node", "tracer", "value", "parameter")
 
 
+def _recorded(function: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    return lambda owner, other: owner.tracer.create_proxy("call_function", function, (owner, other), {})
+
+
 class Traced(fx.Proxy):
     """Proxy of a traced value.
 
@@ -55,8 +59,12 @@ class Traced(fx.Proxy):
         super().__init__(node, tracer)
         self.value = value
 
-    def __getitem__(self, index: Any) -> Any:
-        return self.tracer.create_proxy("call_function", operator.getitem, (self, index), {})
+    __getitem__ = _recorded(operator.getitem)
+    __iadd__ = _recorded(operator.iadd)
+    __isub__ = _recorded(operator.isub)
+    __imul__ = _recorded(operator.imul)
+    __itruediv__ = _recorded(operator.itruediv)
+    __ipow__ = _recorded(operator.ipow)
 
     def __bool__(self) -> bool:
         return self.tracer.decide(self)
@@ -109,24 +117,6 @@ class Traced(fx.Proxy):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self.node = self.tracer.create_proxy("call_function", operator.setitem, (self, index, value), {}).node
-
-    def __iadd__(self, other: Any) -> Any:
-        return self._in_place(operator.iadd, other)
-
-    def __isub__(self, other: Any) -> Any:
-        return self._in_place(operator.isub, other)
-
-    def __imul__(self, other: Any) -> Any:
-        return self._in_place(operator.imul, other)
-
-    def __itruediv__(self, other: Any) -> Any:
-        return self._in_place(operator.itruediv, other)
-
-    def __ipow__(self, other: Any) -> Any:
-        return self._in_place(operator.ipow, other)
-
-    def _in_place(self, function: Callable[..., Any], other: Any) -> Any:
-        return self.tracer.create_proxy("call_function", function, (self, other), {})
 
     def __getattr__(self, name: str) -> Any:
         if name in _OWN:

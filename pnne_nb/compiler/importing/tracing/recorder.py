@@ -15,25 +15,17 @@ from pnne_nb.compiler.importing.tracing.context_managers import ActiveContexts
 
 
 class Assumed(Protocol):
-    """The assumptions of a recording on its example.
-
-    Attributes:
-        ranked: Whether a number of dimensions was asked for.
-    """
+    """The assumptions of a recording on its example: the part of `Assumptions` that proxies need."""
 
     ranked: bool
 
-    def counted(self, value: Any) -> None:
-        """Record that the number of parts of a proxy was taken from the example."""
+    def counted(self, value: Any) -> None: ...
 
-    def given(self, node: fx.Node, value: Any) -> None:
-        """Record that a value is a constant."""
+    def given(self, node: fx.Node, value: Any) -> None: ...
 
-    def present(self, node: fx.Node) -> None:
-        """Record that a value is not None."""
+    def present(self, node: fx.Node) -> None: ...
 
-    def settled(self, node: fx.Node, value: Any) -> None:
-        """Record that a number was taken from the example."""
+    def settled(self, node: fx.Node, value: Any) -> None: ...
 
 
 class TraceRecorder(fx.Tracer, ABC):

@@ -188,11 +188,7 @@ class OpaqueModules:
         )
 
     def _called(self, module: nn.Module, path: str, mentioned: frozenset[str], *, entered: bool) -> Level:
-        """Import a module that the code of an opaque module calls.
-
-        Raises:
-            UntranslatableError: If it must stay as it is.
-        """
+        """Import a module that the code of an opaque module calls."""
         used = used_of(module, mentioned)
         if used:
             raise UntranslatableError(f"the code around it uses more than its results ({used})")
