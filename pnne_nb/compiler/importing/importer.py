@@ -23,7 +23,7 @@ from pnne_nb.compiler.importing.draft.layers import is_extensible, layer_spec, o
 from pnne_nb.compiler.importing.draft.source_lines import module_at, with_line, written_at
 from pnne_nb.compiler.importing.tracing.call_site import failed_at
 from pnne_nb.compiler.importing.tracing.calls import Arguments, Slot, named_arguments, port_names, slot_of
-from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCalls, observe, observe_failing
+from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCalls, innermost_failure, observe, observe_failing
 from pnne_nb.compiler.importing.translation.containers import nest
 from pnne_nb.compiler.importing.translation.emit_ops import Assembly, class_name, class_title, complete
 from pnne_nb.compiler.importing.translation.translate import translate
@@ -169,9 +169,8 @@ def _unproved(
     net: nn.Module, args: tuple[Any, ...], given: dict[str, Any], tell: _Steps, error: CompileError
 ) -> NodeGraph:
     """Return the graph of a module that fails, with frames around the node that fails and the blocks that hold it."""
-    failing = seen = observe_failing(net, args, given)
-    while failing.inner and failing.inner[-1].failed:
-        failing = failing.inner[-1]
+    seen = observe_failing(net, args, given)
+    failing = innermost_failure(seen)
     importing = _Import(net, {}, Counter(), {False: seen}, lambda: None, tell, again=False)
     line, said = failed_at(error.__cause__ or error)
     graph = importing.document(args, given, said)

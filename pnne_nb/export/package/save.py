@@ -8,6 +8,8 @@ import os
 import platform
 import stat
 from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import NoneType
 from typing import Any, Protocol, runtime_checkable
@@ -38,7 +40,6 @@ from pnne_nb.export.package.card import write_card
 from pnne_nb.export.package.load import check_text, open_package
 from pnne_nb.export.package.manifest import FORMAT, FORMAT_VERSION, Manifest, Record
 from pnne_nb.export.package.recorded_batches import RecordedBatch, RecordedRun, record, run
-from pnne_nb.export.package.signature import require_signing, sign_package
 from pnne_nb.graph.document import NodeGraph, expect_graph
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.process.atomic_file import file_at
@@ -112,7 +113,7 @@ def save(
     target = Path(path)
     _require_place(target, overwrite=overwrite)
     if sign is not None:
-        require_signing(Path(sign))
+        _require_signing(Path(sign))
     require_closed(graph)
     tensors, state = read_state(model)
     try:
@@ -158,7 +159,7 @@ def save(
     }
     write_package(target, manifest, parts, lambda written: _prove(written, target, recorded, has_onnx=onnx is not None))
     if sign is not None:
-        sign_package(target, Path(sign))
+        _sign(target, Path(sign))
     return target
 
 
@@ -308,3 +309,24 @@ def _prove(path: Path, target: Path, recorded: RecordedRun, *, has_onnx: bool) -
             raise
         except Exception as error:  # onnxruntime's own errors derive from nothing in common
             raise ExportError(f"The ONNX file is not of this model: {error}") from error
+
+
+def _require_signing(key: Path) -> None:
+    """Raise an error if OpenSSF model-signing is not installed, or there is no such key."""
+    if find_spec("model_signing") is None:
+        raise ExportError(
+            "sign needs OpenSSF model-signing, which is not installed: pip install model-signing pyopenssl"
+        )
+    if not key.is_file():
+        raise ExportError(
+            f"sign must be the path of a private key in PEM format, and there is no file {shown(str(key))}."
+        )
+
+
+def _sign(path: Path, key: Path) -> None:
+    """Sign a package; `model_signing verify key PATH --signature PATH.sig --public_key ...` checks it."""
+    try:
+        config = import_module("model_signing.signing").Config()
+        config.use_elliptic_key_signer(private_key=key).sign(path, path.with_name(f"{path.name}.sig"))
+    except Exception as error:  # of a foreign package
+        raise ExportError(f"{shown(str(path))} was written, but cannot be signed: {error}") from error

@@ -74,34 +74,32 @@ class Model:
 
     Args:
         model: In eval mode on the CPU; it is not changed.
-        inputs: Names of the arguments of ``forward``, in order.
         outputs: Names of the results.
     """
 
-    def __init__(self, model: nn.Module, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+    def __init__(self, model: nn.Module, outputs: Sequence[str]) -> None:
         self.model = model
-        self._inputs, self._outputs = inputs, outputs
+        self._outputs = outputs
         self._perturbed: list[nn.Module] = []
 
-    def run(self, batch: Mapping[str, Tensor], *, nodes: bool = False) -> Reference:
+    def run(self, batch: Sequence[Tensor], *, nodes: bool = False) -> Reference:
         """Return the model's values for a batch.
 
         Args:
-            batch: The inputs by name.
+            batch: The arguments of ``forward``, in order.
             nodes: Whether the value at every drawn node is wanted too.
         """
         if not self._perturbed:
             generator = torch.Generator().manual_seed(SEED)
             self._perturbed = [_perturbed(self.model, generator) for _ in range(TRIALS)]
-        arguments = [batch[name] for name in self._inputs]
         generator = torch.Generator().manual_seed(SEED + 1)
         with kept_buffers(self.model) as changed:
-            outputs, steps, random = _run(self.model, arguments, nodes=nodes)
+            outputs, steps, random = _run(self.model, batch, nodes=nodes)
         with MovedCoordinates(generator):
             others = []
             for twin in self._perturbed:
                 with kept_buffers(twin):
-                    others.append(_run(twin, [_nudged(tensor, generator) for tensor in arguments], nodes=nodes))
+                    others.append(_run(twin, [_nudged(tensor, generator) for tensor in batch], nodes=nodes))
         values = [_value(value, [other[0][place] for other in others]) for place, value in enumerate(outputs)]
         at_nodes = {
             node: tuple(

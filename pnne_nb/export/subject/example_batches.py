@@ -112,25 +112,23 @@ class Maker:
         names = free_sizes(self._inputs)
         batch = batch_size_of(self._inputs)
         others = [name for name in names if name != batch]
-        start = {batch: self._batch(batch)} if batch is not None else {}
-        for values in self._choices(others, {*start.values(), *self._fixed()}):
+        start: dict[str, int] = {}
+        if batch is not None:
+            smallest, largest = self._limits.get(batch, (1, None))
+            start[batch] = max(2, min(max(BATCH, smallest), largest or BATCH))
+        fixed = {size for info in self._inputs for size in info.shape if isinstance(size, int)}
+        for values in self._choices(others, {*start.values(), *fixed}):
             sizes = {**start, **values}
             if self.accepts(sizes):
                 return sizes
         listed = ", ".join(names)
-        hint = "Pass data=..., or values: sizes={...}."
         said = str(self._failed)[:300]
+        node = None if self._failed is None else blame(self._failed)
+        hint = "Pass data=..., or values: sizes={...}."
         raise ExportError(
             f"No example was found that the model takes{f' for the free sizes {listed}' if names else ''}: pass "
             f"data=..., or values: sizes={{...}}. The last trial said: {said}",
-            [
-                Diagnostic(
-                    "no-example",
-                    f"The model took no example: {said}",
-                    None if self._failed is None else blame(self._failed),
-                    hint=hint,
-                )
-            ],
+            [Diagnostic("no-example", f"The model took no example: {said}", node, hint=hint)],
         )
 
     def accepts(self, sizes: Mapping[str, int]) -> bool:
@@ -184,13 +182,6 @@ class Maker:
             if len(found) == 2:
                 break
         return found
-
-    def _batch(self, name: str) -> int:
-        smallest, largest = self._limits.get(name, (1, None))
-        return max(2, min(max(BATCH, smallest), largest or BATCH))
-
-    def _fixed(self) -> set[int]:
-        return {size for info in self._inputs for size in info.shape if isinstance(size, int)}
 
     def _choices(self, names: Sequence[str], taken: set[int]) -> Iterator[dict[str, int]]:
         def values(level: Sequence[int], name: str) -> list[int]:

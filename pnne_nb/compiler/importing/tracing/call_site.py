@@ -194,8 +194,6 @@ def _function(frame: FrameType) -> Any:
     if home is None or home.__name__.startswith("pnne_nb.compiler"):
         return None
     found = vars(home).get(frame.f_code.co_qualname)
-    return found if isinstance(found, FunctionType) and _runs(found, frame.f_code) else None
-
-
-def _runs(function: Any, code: CodeType) -> bool:
-    return getattr(inspect.unwrap(function), "__code__", None) is code or function.__code__ is code
+    if not isinstance(found, FunctionType):
+        return None
+    return found if frame.f_code in (found.__code__, getattr(inspect.unwrap(found), "__code__", None)) else None

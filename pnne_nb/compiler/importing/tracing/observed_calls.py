@@ -113,7 +113,7 @@ def observe(
             # Without data, it may accept arguments that it refuses.
             return {True: _call(duplicate(net), args, kwargs, tell, training=True)}
     shown = ", ".join([*map(describe, args), *(f"{name}={describe(value)}" for name, value in kwargs.items())])
-    path = _failing(observe_failing(net, args, kwargs))
+    path = innermost_failure(observe_failing(net, args, kwargs)).path
     where = f"{path}: " if path else ""
     said = with_line(failed_at(failure)[1], module_at(net.get_submodule(path)))
     message = f"{type(net).__name__} cannot be called with ({shown}): {where}{said.rstrip('.')}."
@@ -139,10 +139,11 @@ def observe_failing(net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any
     return root.inner[0] if root.inner else ObservedCall("", failed=True)
 
 
-def _failing(call: ObservedCall) -> str:
-    """Return the path of the innermost module that failed; empty if it is the outermost one."""
-    inner = next((each for each in call.inner if each.failed), None)
-    return call.path if inner is None else _failing(inner)
+def innermost_failure(call: ObservedCall) -> ObservedCall:
+    """Return the innermost call that failed."""
+    while call.inner and call.inner[-1].failed:
+        call = call.inner[-1]
+    return call
 
 
 def _call(
