@@ -22,8 +22,9 @@ from pnne_nb.compiler.importing.draft.draft import Item, Kind, Level, Untranslat
 from pnne_nb.compiler.importing.draft.layers import is_extensible, layer_spec, obstacle, read_properties
 from pnne_nb.compiler.importing.draft.source_lines import module_at, with_line, written_at
 from pnne_nb.compiler.importing.tracing.call_site import failed_at
-from pnne_nb.compiler.importing.tracing.calls import Arguments, Slot, named_arguments, port_names, slot_of
+from pnne_nb.compiler.importing.tracing.calls import Slot, named_arguments, port_names, slot_of
 from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCalls, innermost_failure, observe, observe_failing
+from pnne_nb.compiler.importing.tracing.tracer import ForwardCall
 from pnne_nb.compiler.importing.translation.containers import nest
 from pnne_nb.compiler.importing.translation.emit_ops import Assembly, class_name, class_title, complete
 from pnne_nb.compiler.importing.translation.translate import translate
@@ -271,7 +272,7 @@ class _Import:
         *,
         again: bool,
     ) -> None:
-        self._boxes = OpaqueModules(net, opaque, failed, frames, self._alone)
+        self._opaque_modules = OpaqueModules(net, opaque, failed, frames, self._alone)
         self._net = net
         self._opaque = opaque
         self._frames = frames
@@ -284,7 +285,7 @@ class _Import:
     @property
     def open(self) -> set[str]:
         """Paths of opaque modules with imported submodules."""
-        return self._boxes.open
+        return self._opaque_modules.open
 
     @property
     def goes_by_mode(self) -> bool:
@@ -354,7 +355,7 @@ class _Import:
             try:
                 slots = [slot_of(name, value, computed=computed) for name, value in called]
                 arguments = tuple(slots[:positional]), {slot.name: slot for slot in slots[positional:]}
-                return self._level(module, path, arguments, frames, dict(called))
+                return self._level(ForwardCall(module, arguments, frames), path, dict(called))
             except UntranslatableError as error:
                 reason = reason or str(error)
         raise UntranslatableError(reason)
@@ -368,27 +369,17 @@ class _Import:
         properties: dict[str, object] = {"target": class_name(self._net), "inputs": ports}
         item = level.add(Item("Module", "module", properties, reason=reason, whole=True))
         item.in_place = is_extensible(self._net)
-        item.inner = self._boxes.inside(self._net, "")
+        item.inner = self._opaque_modules.inside(self._net, "")
         item.inputs = {name: (entry, "output") for name, entry in entries.items()}
         level.add(Item("Output", "output", inputs={"input": (item, "output")}))
         complete(level)
         return level
 
-    def _level(
-        self,
-        module: nn.Module,
-        path: str,
-        arguments: Arguments,
-        frames: ObservedCalls,
-        called: Mapping[str, Any] | None = None,
-    ) -> Level:
-        prefix = f"{path}." if path else ""
+    def _level(self, call: ForwardCall, path: str, called: Mapping[str, Any] | None = None) -> Level:
         self._tell("drawing", path)
-
-        def child(called: nn.Module, below: tuple[str, ...], passed: Arguments, seen: ObservedCalls) -> Item:
-            return self._child(called, f"{prefix}{'.'.join(below)}", below, passed, seen)
-
-        level = self._drawn[path] = translate(module, arguments, frames, child)
+        level = self._drawn[path] = translate(
+            call, lambda below, inner: self._child(inner, ".".join([path, *below] if path else below), below)
+        )
         for size, text in level.batches:
             if size == self._batch():
                 raise UntranslatableError(
@@ -409,10 +400,8 @@ class _Import:
         complete(level)
         return level
 
-    def _child(
-        self, called: nn.Module, path: str, below: tuple[str, ...], passed: Arguments, frames: ObservedCalls
-    ) -> Item:
-        name = below[-1]
+    def _child(self, call: ForwardCall, path: str, below: tuple[str, ...]) -> Item:
+        name, called = below[-1], call.module
         reason = self._opaque.get(path) or obstacle(called)
         spec = layer_spec(called)
         if spec is not None and not reason:
@@ -422,19 +411,20 @@ class _Import:
             if not list(called.children()):
                 reason = f"not every constructor argument of a {spec.type} can be read back from it"
         if not reason:
-            key = path, _signature(passed)
+            slots = pytree.tree_map(lambda v: (v.name, v.tensor) if isinstance(v, Slot) else v, call.arguments)
+            key = path, repr(slots)
             try:
                 if key not in self._levels:
-                    self._levels[key] = self._level(called, path, passed, frames)
+                    self._levels[key] = self._level(call, path)
             except UntranslatableError as error:
                 reason = str(error)
             else:
                 return Item("Subgraph", name, member=below, inner=self._levels[key])
-        tensor = all(isinstance(frame.result, torch.Tensor) for frame in frames.values())
+        tensor = all(isinstance(frame.result, torch.Tensor) for frame in call.frames.values())
         kind: Kind = "tensor" if tensor else "value"
         properties = {"target": class_name(called)}
         reason = with_line(reason, module_at(called))
-        inner = self._boxes.inside(called, path)
+        inner = self._opaque_modules.inside(called, path)
         return Item("Module", name, properties, member=below, inner=inner, reason=reason, kinds={"output": kind})
 
 
@@ -467,7 +457,3 @@ def _check_ranks(level: Level, called: Mapping[str, Any]) -> None:
         checks += [found, same, Item(CHECK, CHECK, {"message": said}, {"condition": (same, "output")})]
     place = len(list(level.of_type("Input")))
     level.items[place:place] = checks
-
-
-def _signature(arguments: Arguments) -> str:
-    return repr(pytree.tree_map(lambda leaf: (leaf.name, leaf.tensor) if isinstance(leaf, Slot) else leaf, arguments))

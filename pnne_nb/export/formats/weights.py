@@ -6,14 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import final
 
-from pnne_nb.export.formats.base import (
-    ExportFormat,
-    ExportRequest,
-    FreeSize,
-    WholeProgram,
-    WrittenFile,
-    free_sizes,
-)
+from pnne_nb.export.formats.base import ExportFormat, ExportRequest, FreeSize, WholeProgram, WrittenFile, free_sizes
 
 _NOTE = "The file holds weights and the graph: pn.InferenceEngine.load makes the model again; other programs read the weights."
 

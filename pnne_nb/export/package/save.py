@@ -22,15 +22,7 @@ from torch import nn
 from pnne_nb.catalog.custom import HOME
 from pnne_nb.compiler import infer_shapes, to_source
 from pnne_nb.compiler.analysis.nested_values import difference
-from pnne_nb.errors import (
-    CompileError,
-    ExportError,
-    GraphFileError,
-    PnneError,
-    answers_misuse,
-    expect,
-    shown,
-)
+from pnne_nb.errors import CompileError, ExportError, GraphFileError, PnneError, answers_misuse, expect, shown
 from pnne_nb.export.formats.base import TensorInfo
 from pnne_nb.export.formats.model_state import ModelState, make_model, read_state, require_closed
 from pnne_nb.export.package import integrity as checking

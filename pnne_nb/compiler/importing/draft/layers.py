@@ -84,7 +84,7 @@ def read_properties(module: nn.Module, spec: NodeSpec) -> dict[str, object] | No
     """Return constructor arguments as properties, without defaults; None if the layer does not keep one."""
     found: dict[str, object] = {}
     try:
-        special = _part_values(module, spec) if spec.parts else _special_properties(module)
+        special = _special_properties(module, spec)
         for prop in spec.properties:
             if prop.role != "init":
                 continue
@@ -167,13 +167,12 @@ def _layer_values(layer: nn.Module) -> dict[str, Any]:
     }
 
 
-def _part_values(module: nn.Module, spec: NodeSpec) -> dict[str, Any]:
-    layers: Any = module.layers
-    return {**_layer_values(layers[0]), **({"norm": module.norm is not None} if spec.property_named("norm") else {})}
-
-
-def _special_properties(module: nn.Module) -> dict[str, Any]:
+def _special_properties(module: nn.Module, spec: NodeSpec) -> dict[str, Any]:
     """Return arguments that a layer does not keep in attributes of the same name."""
+    if spec.parts:
+        layers: Any = module.layers
+        norm = {"norm": module.norm is not None} if spec.property_named("norm") else {}
+        return {**_layer_values(layers[0]), **norm}
     if isinstance(module, (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)):
         return _layer_values(module)
     if isinstance(module, nn.MultiheadAttention):

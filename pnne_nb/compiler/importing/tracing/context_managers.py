@@ -175,7 +175,9 @@ class _Noted:
     def __enter__(self) -> Any:
         outside = self._surroundings.inside()
         found = self._context.__enter__()
-        self._before = self._surroundings.enter(tuple(_once((*outside, *self._names))))
+        # What is entered again at once is one context.
+        names = tuple(name for name, _ in groupby((*outside, *self._names)))
+        self._before = self._surroundings.enter(names)
         return found
 
     def __exit__(self, *error: object) -> Any:
@@ -190,11 +192,6 @@ class _Noted:
                 return function(*args, **kwargs)
 
         return run
-
-
-def _once(names: Inside) -> Iterator[str]:
-    """Leave out contexts that are entered again at once."""
-    return (name for name, _ in groupby(names))
 
 
 def _name_of(context: Any) -> Inside:

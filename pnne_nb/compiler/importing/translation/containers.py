@@ -124,15 +124,12 @@ def _entry_name(source: Source, inside: list[Item]) -> str:
     return next(asked, item.name)
 
 
-def _uses(item: Item, others: list[Item]) -> bool:
-    return any(source in others for source, _ in item.inputs.values())
-
-
 def _hoist(level: Level, name: str) -> None:
     """Move stored tensors, which are no calls, before the calls around them."""
     stored = [item for item in level.items if item.type in ("Parameter", "Buffer") and item.member]
     own = [item for item in stored if len(item.member) == 1]
     inside = [item for item in stored if item.member[0] == name and len(item.member) > 1]
     rest = [item for item in level.items if item not in own and item not in inside]
-    first = next((index for index, item in enumerate(rest) if item.member[:1] == (name,) or _uses(item, inside)), 0)
+    uses = (item.member[:1] == (name,) or any(each in inside for each, _ in item.inputs.values()) for item in rest)
+    first = next((index for index, found in enumerate(uses) if found), 0)
     level.items[:] = [*own, *rest[:first], *inside, *rest[first:]]

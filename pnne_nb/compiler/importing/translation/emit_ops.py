@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from pnne_nb.compiler.importing.draft.draft import Item, Level, UntranslatableError
-from pnne_nb.compiler.importing.draft.layers import layer_spec, obstacle, read_properties
+from pnne_nb.compiler.importing.draft.layers import described, layer_spec, obstacle
 from pnne_nb.compiler.importing.draft.variable_names import is_possible, name_by_variables
 from pnne_nb.compiler.ir.identifiers import is_attribute
 from pnne_nb.graph.model.ops import AddGraph, AddNode, Connect, Op
@@ -100,12 +100,10 @@ def _unused(holder: nn.Module, path: tuple[str, ...], value: object) -> Item:
     name = "_".join(path)
     if not isinstance(value, nn.Module):
         return stored(holder, path)
-    spec = layer_spec(value)
-    properties = read_properties(value, spec) if spec is not None and not obstacle(value) else None
-    if spec is not None and properties is not None:
-        return Item(spec.type, name, properties, member=path, called=False)
-    properties = {"target": class_name(value), "inputs": (), "outputs": ()}
-    return Item("Module", name, properties, member=path, reason=UNCALLED)
+    if (layer := described(value)) is not None and not obstacle(value):
+        return Item(layer[0], name, layer[1], member=path, called=False)
+    kept: dict[str, object] = {"target": class_name(value), "inputs": (), "outputs": ()}
+    return Item("Module", name, kept, member=path, reason=UNCALLED)
 
 
 def stored(holder: nn.Module, path: tuple[str, ...]) -> Item:
@@ -196,14 +194,14 @@ def class_title(module: nn.Module) -> str:
 
 def likeness(ops: Sequence[Op]) -> tuple[str, ...]:
     """Return a key that equal definitions share; they may differ in the distribution of initial values."""
-    return tuple(repr(_drawn_anyhow(op)) for op in ops)
 
+    def plain(op: Op) -> Op:
+        if isinstance(op, AddNode) and op.type == "Parameter" and op.properties.get("std"):
+            kept = {name: value for name, value in op.properties.items() if name not in ("mean", "std")}
+            return msgspec.structs.replace(op, properties=kept)
+        return op
 
-def _drawn_anyhow(op: Op) -> Op:
-    if isinstance(op, AddNode) and op.type == "Parameter" and op.properties.get("std"):
-        kept = {name: value for name, value in op.properties.items() if name not in ("mean", "std")}
-        return msgspec.structs.replace(op, properties=kept)
-    return op
+    return tuple(repr(plain(op)) for op in ops)
 
 
 @final

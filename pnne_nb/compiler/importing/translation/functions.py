@@ -215,16 +215,13 @@ def _by_name(
 
 def _by_overload(spec: NodeSpec, name: str, args: tuple[Any, ...], kind: Callable[[Any], str]) -> dict[str, Any]:
     """Name arguments whose order depends on their types: ``split(x, 2)`` and ``split(x, (1, 2))``."""
-    kinds = ["Tensor" if kind(value) == "tensor" else _example(value) for value in args]
+    # Computed numbers are 1 in the example of the call.
+    given = fx.node.map_arg(args, lambda node: 1 if _is_number(node) else (1,))
+    kinds = ["Tensor" if kind(value) == "tensor" else each for value, each in zip(args, given, strict=True)]
     names = positions(name.removeprefix(FROM_TORCH), kinds, method=spec.kind == "method")
     if names is None or not all(spec.property_named(each) or spec.input_named(each) for each in names):
         raise UntranslatableError(f"{name} is called with more arguments than its node type has")
     return dict(zip(names, args, strict=True))
-
-
-def _example(value: Any) -> Any:
-    """Return an argument with ones for the numbers that are computed."""
-    return fx.node.map_arg(value, lambda node: 1 if _is_number(node) else (1,))
 
 
 def _takes(spec: NodeSpec, name: str) -> bool:

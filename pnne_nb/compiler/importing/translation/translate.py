@@ -14,8 +14,8 @@ from pnne_nb.catalog.operators import RESULT, RESULTS
 from pnne_nb.compiler.importing.draft.draft import DifferingCallsError, Item, Kind, Level, Source, UntranslatableError
 from pnne_nb.compiler.importing.draft.source_lines import line_of, with_line
 from pnne_nb.compiler.importing.tracing.call_effects import TYPE, changes, holds_nodes, only_looks
-from pnne_nb.compiler.importing.tracing.calls import Arguments, Slot, named_arguments, parameter_names, port_names
-from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCalls, fields_of
+from pnne_nb.compiler.importing.tracing.calls import Slot, named_arguments, parameter_names, port_names
+from pnne_nb.compiler.importing.tracing.observed_calls import fields_of
 from pnne_nb.compiler.importing.tracing.tracer import AGAIN, FRAMES, MODE, SPOT, VARIABLE, WITHIN, ForwardCall
 from pnne_nb.compiler.importing.tracing.train_eval import trace_modes
 from pnne_nb.compiler.importing.translation.emit_ops import MAX_STORED, class_title, stored, values_of
@@ -27,29 +27,27 @@ from pnne_nb.graph.schema.spec import NodeSpec, Port, Returns
 from pnne_nb.graph.schema.structural import INSIDE
 from pnne_nb.graph.schema.values import TorchConstant, Value, from_json, to_json
 
-Child = Callable[[nn.Module, tuple[str, ...], Arguments, ObservedCalls], Item]
-"""Makes the item of a called submodule, without its inputs, from the module, its path, the arguments and the observed call."""
+Child = Callable[[tuple[str, ...], ForwardCall], Item]
+"""Makes the item of a called submodule, without its inputs, from its path and the call."""
 
 
-def translate(module: nn.Module, arguments: Arguments, frames: ObservedCalls, child: Child) -> Level:
-    """Trace a module and translate the recording.
+def translate(call: ForwardCall, child: Child) -> Level:
+    """Trace a call of a module and translate the recording.
 
     Args:
-        module: A module that may be changed for the time of the call.
-        arguments: The arguments of the call.
-        frames: The observed call.
+        call: The call, without submodules to follow.
         child: Makes the items of the submodules that the module calls.
 
     Raises:
         UntranslatableError: If a part of it cannot be imported.
     """
     followed: set[str] = set()
-    call = ForwardCall(module, arguments, frames, followed, literals=[])
+    call = call._replace(followed=followed, literals=[])
     failure: DifferingCallsError | None = None
     while True:
         try:
             recording = trace_modes(call)
-            level = _Translation(module, recording.slots, child).run(recording.graph)
+            level = _Translation(call.module, recording.slots, child).run(recording.graph)
         except DifferingCallsError as error:
             if error.path in followed:
                 raise
@@ -182,7 +180,10 @@ class _Translation:
         if path == ("",):
             raise UntranslatableError("its forward calls itself")
         called = self._module.get_submodule(str(node.target))
-        item = self._child(called, path, self._passed(called, node), node.meta.get(FRAMES, {}))
+        names = parameter_names(called)
+        args = tuple(self._slotted(value, names(index)) for index, value in enumerate(node.args))
+        kwargs = {name: self._slotted(value, name) for name, value in node.kwargs.items()}
+        item = self._child(path, ForwardCall(called, (args, kwargs), node.meta.get(FRAMES, {})))
         item.reason = with_line(item.reason, line_of(node.meta.get(SPOT))) if item.reason else ""
         # Computing a single layer again saves nothing.
         item.again = bool(node.meta.get(AGAIN)) and any(True for _ in called.children())
@@ -194,11 +195,6 @@ class _Translation:
                 raise DifferingCallsError(str(node.target))
             item.owner = owner
         self._place(node, called, item)
-
-    def _passed(self, called: nn.Module, node: fx.Node) -> Arguments:
-        names = parameter_names(called)
-        args = [self._slotted(value, names(index)) for index, value in enumerate(node.args)]
-        return tuple(args), {name: self._slotted(value, name) for name, value in node.kwargs.items()}
 
     def _slotted(self, argument: Any, name: str) -> Any:
         count = 0
@@ -359,7 +355,8 @@ class _Translation:
                 return self._packed(*self._several[value], result=_result_name(value))
             return self._sources[value]
         if not holds_nodes(value):
-            return self._constant(value), "output"
+            item = Item("Constant", "constant", {"value": stored_constant(value)}, kinds={"output": "value"})
+            return self._level.add(item), "output"
         if isinstance(value, slice):
             parts = {"start": value.start, "stop": value.stop, "step": value.step}
             item = Item("slice", "slice", kinds={"output": "value"})
@@ -383,16 +380,13 @@ class _Translation:
         item.inputs.update({f"items_{index}": part for index, part in enumerate(parts)})
         return self._level.add(item), "output"
 
-    def _constant(self, value: Any) -> Item:
-        item = Item("Constant", "constant", {"value": stored_constant(value)}, kinds={"output": "value"})
-        return self._level.add(item)
-
     def _results(self, value: Any) -> None:
-        several = self._several.get(value) if isinstance(value, fx.Node) else None
+        item, outputs = self._several.get(value, (None, ())) if isinstance(value, fx.Node) else (None, ())
+        is_flat = all(isinstance(each, str) for each in outputs)
         if type(value) is tuple and len(value) > 1:
             sources = [self._source(each) for each in value]
-        elif several is not None and len(several[1]) > 1 and not _result_name(value) and _is_flat(several[1]):
-            sources = [(several[0], str(each)) for each in several[1]]
+        elif item is not None and len(outputs) > 1 and is_flat and not _result_name(value):
+            sources = [(item, str(each)) for each in outputs]
         else:
             sources = [self._source(value)]
         for index, source in enumerate(sources):
@@ -406,10 +400,6 @@ def _result_name(node: fx.Node) -> str:
     kind = node.meta.get(TYPE)
     name = str(getattr(kind, "__name__", ""))
     return name if name in RESULTS and getattr(torch.return_types, name) is kind else ""
-
-
-def _is_flat(outputs: Returns) -> bool:
-    return all(isinstance(each, str) for each in outputs)
 
 
 def stored_constant(value: Any) -> Value:

@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 from pnne_nb.catalog.operators import CHECK
 from pnne_nb.compiler.importing.draft.describe import BECAUSE
 from pnne_nb.compiler.importing.draft.draft import Item, Level, UntranslatableError
-from pnne_nb.compiler.importing.draft.layers import layer_spec, obstacle, read_properties
+from pnne_nb.compiler.importing.draft.layers import described, obstacle
 from pnne_nb.compiler.importing.draft.source_lines import module_at, with_line
 from pnne_nb.compiler.importing.draft.variable_names import is_possible
 from pnne_nb.compiler.importing.tracing.calls import argument_names, named_arguments
@@ -98,7 +98,7 @@ class OpaqueModules:
             self._collect(mode, frame, frame.path)
         self._draw = draw
         self._levels: dict[str, Level] = {}
-        self._boxes: dict[str, Level | None] = {}
+        self._inside: dict[str, Level | None] = {}
         self._drafts: dict[str, str] = {}
         self.open: set[str] = set()
 
@@ -125,20 +125,18 @@ class OpaqueModules:
             mentioned: Names in the code of the opaque modules around it.
             around: The place of that code.
         """
-        if path not in self._boxes:
+        if path not in self._inside:
             level = None
             within = [each for each in module.modules() if each is not module]
             # A drawing would have several copies of a module that is held at several places.
-            closed = obstacle(module) or any(map(self._is_shared, within)) or _keeps_functions(module)
+            is_shared = any(self._places[id(each)] > 1 for each in within)
+            closed = obstacle(module) or is_shared or _keeps_functions(module)
             if within and self._failed[path] < TRIES and not closed:
                 level = self._holding(module, path, mentioned | mentioned_by(type(module)), around)
-            self._boxes[path] = level if level is not None and _has_open(level) else None
-            if self._boxes[path] is not None:
+            self._inside[path] = level if level is not None and _has_open(level) else None
+            if self._inside[path] is not None:
                 self.open.add(path)
-        return self._boxes[path]
-
-    def _is_shared(self, module: nn.Module) -> bool:
-        return self._places[id(module)] > 1
+        return self._inside[path]
 
     def _holding(self, module: nn.Module, path: str, mentioned: frozenset[str], around: str) -> Level | None:
         around = module_at(module) or around
@@ -167,10 +165,8 @@ class OpaqueModules:
         called, entered = path in self._calls, path in self._entered or self._failed[path.rpartition(".")[0]] > 0
         kept: dict[str, object] = {"target": class_name(module), "inputs": (), "outputs": ()}
         if not reason:
-            spec = layer_spec(module)
-            properties = read_properties(module, spec) if spec is not None else None
-            if spec is not None and properties is not None:
-                return Item(spec.type, name, properties, member=(name,), called=called)
+            if (layer := described(module)) is not None:
+                return Item(layer[0], name, layer[1], member=(name,), called=called)
             if type(module) in _CONTAINERS and (entered or not called):
                 inner = self._holding(module, path, mentioned, around)
                 if inner is not None and inner.items:
@@ -225,7 +221,8 @@ class OpaqueModules:
                 raise UntranslatableError(self._opaque[path])
             if any(is_dataclass(frame.result) for frame in calls.every):
                 raise UntranslatableError("it returns an object of a data class to code that is not imported")
-            ways = {_way(module, frame) for frame in calls.every}
+            named = (named_arguments(module, frame.args, frame.kwargs) for frame in calls.every)
+            ways = {repr(sorted((name, _kind(value)) for name, value in given)) for given in named}
             if len(ways) > 1:
                 raise UntranslatableError("the code around it calls it in different ways")
             frame = calls.every[0]
@@ -235,11 +232,6 @@ class OpaqueModules:
                 raise UntranslatableError("it depends on sizes, which the code around it may change from call to call")
             self._levels[path] = level
         return self._levels[path]
-
-
-def _way(module: nn.Module, frame: ObservedCall) -> str:
-    """Return the names and kinds of a call's arguments."""
-    return repr(sorted((name, _kind(value)) for name, value in named_arguments(module, frame.args, frame.kwargs)))
 
 
 def _kind(value: Any) -> str:

@@ -84,7 +84,8 @@ def _read(code: types.CodeType, me: str = "") -> tuple[set[str], set[str]]:
         if step.opname == "STORE_ATTR" and before is not None and before.opname == "SWAP":
             pass  # of `self.count += 1`, which has read it
         elif step.opname in _READS:
-            is_own = before is not None and before.opname.startswith(_VARIABLES) and _last(before.argval) == me
+            loaded = before.argval if before is not None and before.opname.startswith(_VARIABLES) else None
+            is_own = me == (loaded[-1] if isinstance(loaded, tuple) else loaded)  # an instruction may load two
             (own if is_own or step.opname == "LOAD_SUPER_ATTR" else names).add(str(step.argval))
         elif step.opname in _NAMES or (step.opname == "LOAD_CONST" and isinstance(step.argval, str)):
             names.add(str(step.argval))
@@ -97,11 +98,6 @@ def _read(code: types.CodeType, me: str = "") -> tuple[set[str], set[str]]:
             names |= inner
             own |= inner_own
     return names, own
-
-
-def _last(names: Any) -> Any:
-    """Return the variable on top of the stack after an instruction, which may load two."""
-    return names[-1] if isinstance(names, tuple) else names
 
 
 def _own_bases(kind: type) -> Iterator[type]:
