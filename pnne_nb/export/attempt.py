@@ -28,6 +28,7 @@ from pnne_nb.export.formats.base import (
     batch_size_of,
     free_sizes_in,
     summary,
+    with_fixed,
 )
 from pnne_nb.export.proof.comparison import Tolerance
 from pnne_nb.export.proof.prove import prove
@@ -90,7 +91,8 @@ def attempt(
                 limits[name] = 2, largest
             else:
                 fixed[name] = FreeSize(name, "fixed", values[name], values[name], values[name], (node,) if node else ())
-        subject = replace(subject, inputs=_with_fixed(subject.inputs, fixed), limits=limits)
+        known = {size.name: size.value for size in fixed.values() if size.value is not None}
+        subject = replace(subject, inputs=with_fixed(subject.inputs, known), limits=limits)
 
 
 def prepare(
@@ -263,11 +265,3 @@ def _fitting(
             tensor = tensor.narrow(axis, 0, fixed[size])
         cut.append(tensor)
     return cut, ()
-
-
-def _with_fixed(inputs: Sequence[TensorInfo], fixed: Mapping[str, FreeSize]) -> tuple[TensorInfo, ...]:
-    def size(name: int | str) -> int | str:
-        found = fixed.get(name) if isinstance(name, str) else None
-        return name if found is None or found.value is None else found.value
-
-    return tuple(replace(info, shape=tuple(size(each) for each in info.shape)) for info in inputs)

@@ -10,7 +10,7 @@ import io
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, final
 
@@ -260,6 +260,15 @@ def free_sizes_in(inputs: Iterable[TensorInfo], batch: Iterable[Tensor]) -> dict
         for size, found in zip(info.shape, tensor.shape, strict=True)
         if isinstance(size, str)
     }
+
+
+def with_fixed(inputs: Iterable[TensorInfo], sizes: Mapping[str, int]) -> tuple[TensorInfo, ...]:
+    """Return inputs in which the free sizes with a value have that value."""
+
+    def size(found: int | str) -> int | str:
+        return sizes.get(found, found) if isinstance(found, str) else found
+
+    return tuple(replace(info, shape=tuple(map(size, info.shape))) for info in inputs)
 
 
 def batch_size_of(inputs: Iterable[TensorInfo]) -> str | None:

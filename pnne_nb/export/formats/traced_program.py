@@ -8,7 +8,7 @@ node during which it became one is named.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
@@ -22,7 +22,7 @@ from pnne_nb.compiler.analysis.interpreter import NodeExecution, stepping
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.compiler.module.call_errors import blame
 from pnne_nb.errors import Diagnostic, ExportError
-from pnne_nb.export.formats.base import ExportRequest, FreeSize, batch_size_of, free_sizes, free_sizes_in
+from pnne_nb.export.formats.base import ExportRequest, FreeSize, batch_size_of, free_sizes, free_sizes_in, with_fixed
 from pnne_nb.process.quiet import quiet
 
 _SUGGESTED = re.compile(r"^\s+(\w+) = (?:Dim\('\w+'((?:, (?:min|max)=\d+)*)\)|(.+))$", re.MULTILINE)
@@ -77,12 +77,12 @@ def trace(request: ExportRequest) -> TracedProgram:
 
 def _with_fixed(request: ExportRequest, names: Sequence[str], error: Exception) -> TracedProgram:
     """Return the program of a model that torch cannot trace with all sizes free, with as few fixed sizes as possible."""
+    values = free_sizes_in(request.inputs, request.example)
     free: list[str] = []
     kept: TracedProgram | None = None
     for tried in ([], *([name] for name in names)) if names else ():
         now = {*free, *tried}
-        pairs = zip(request.inputs, request.example, strict=True)
-        inputs = tuple(replace(info, shape=_sized(info.shape, tensor, now)) for info, tensor in pairs)
+        inputs = with_fixed(request.inputs, {name: value for name, value in values.items() if name not in now})
         fixing = _FixingNodes()
         limits = {name: request.limits.get(name, (0, None)) for name in now}
         attempt = replace(request, inputs=inputs)
@@ -97,7 +97,6 @@ def _with_fixed(request: ExportRequest, names: Sequence[str], error: Exception) 
     if kept is None:
         raise failure(error) from error
     found = {size.name: size for size in kept.sizes}
-    values = free_sizes_in(request.inputs, request.example)
     at = blame(error)
     fixed = {
         name: FreeSize(name, "fixed", values[name], values[name], values[name], (at,) if at else ())
@@ -105,10 +104,6 @@ def _with_fixed(request: ExportRequest, names: Sequence[str], error: Exception) 
         if name not in found
     }
     return kept._replace(sizes=tuple(found.get(name) or fixed[name] for name in names))
-
-
-def _sized(shape: tuple[int | str, ...], tensor: torch.Tensor, free: Collection[str]) -> tuple[int | str, ...]:
-    return tuple(size if size in free else value for size, value in zip(shape, tensor.shape, strict=True))
 
 
 def _refuse_reserved(model: nn.Module) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -64,16 +65,15 @@ def run_file(format: ExportFormat, path: Path, sessions: Sequence[ProofProcess])
     """
     with tempfile.TemporaryDirectory(prefix="pnne-proof-") as name:
         folder = Path(name)
-        wanted, numbered, count = [], [], 0
-        for session in sessions:
-            numbers = list(range(count, count + len(session.batches)))
+        count = itertools.count()
+        numbered = [[next(count) for _ in session.batches] for session in sessions]
+        wanted = []
+        for session, numbers in zip(sessions, numbered, strict=True):
             for number, batch in zip(numbers, session.batches, strict=True):
                 np.savez(folder / f"inputs{number}.npz", **batch)  # type: ignore[arg-type]  # by name
-            numbered.append(numbers)
             wanted.append({
                 "runs": numbers, "watched": list(session.watched), "given": list(session.given), "fresh": session.fresh
             })  # fmt: skip
-            count += len(numbers)
         document = {"path": str(path.resolve()), "format": format.name, "sessions": wanted}
         runs = {each["run"]: _read(folder, each) for each in _results(format, folder, document)}
         return [[runs[number] for number in numbers] for numbers in numbered]

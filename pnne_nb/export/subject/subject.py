@@ -16,7 +16,7 @@ from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.compiler import from_module
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.errors import CompileError, Diagnostic, ExportError, near, shown
-from pnne_nb.export.formats.base import TensorInfo
+from pnne_nb.export.formats.base import TensorInfo, with_fixed
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import Node
 from pnne_nb.graph.storage import json_format
@@ -159,7 +159,8 @@ def _of_module(net: nn.Module, batch: Sequence[Tensor] | None, sizes: Sizes | No
     }
     data = batch is not None
     if batch is None and declared:
-        batch = [_zeros(declared[name]) for name in names if name in declared]
+        shapes = [declared[name] for name in names if name in declared]
+        batch = [torch.randn([n if isinstance(n, int) else 3 + axis for axis, n in enumerate(each)]) for each in shapes]
     if batch is None:
         raise ExportError(
             f"The inputs of {type(net).__name__} are unknown: pass data=..., or the shape of each argument: "
@@ -245,16 +246,8 @@ def _settled(
                     f"The size {name} is a number above 0, which fixes it, or a pair (smallest, largest) of such "
                     f"numbers, not {shown(said)}."
                 )
-    settled = tuple(
-        TensorInfo(info.name, info.dtype, tuple(fixed.get(s, s) if isinstance(s, str) else s for s in info.shape))
-        for info in inputs
-    )
     model = model.cpu().eval().requires_grad_(False)
-    return Subject(model, settled, outputs, limits, graph, notes)
-
-
-def _zeros(shape: Shape) -> Tensor:
-    return torch.randn([size if isinstance(size, int) else 3 + axis for axis, size in enumerate(shape)])
+    return Subject(model, with_fixed(inputs, fixed), outputs, limits, graph, notes)
 
 
 def _sizes(shape: tuple[object, ...]) -> Shape:

@@ -77,7 +77,7 @@ def in_words(condition: fx.Node) -> str:
 
 
 def _demanded(asked: fx.Node, demand: str, wanted: int) -> tuple[Any, str]:
-    """Return the size that a check is about, and what it must be."""
+    """Return the size that a check is about, and the demand on it."""
     size, by = asked.args if len(asked.args) == 2 else (None, None)
     if asked.target in (operator.add, operator.sub) and isinstance(size, fx.Node) and type(by) is int:
         return _demanded(size, demand, wanted - by if asked.target is operator.add else wanted + by)

@@ -33,7 +33,7 @@ def layer_spec(module: nn.Module) -> NodeSpec | None:
 
 
 def described(layer: object) -> tuple[str, dict[str, object]] | None:
-    """Return the type and the properties of the node that stands for a layer; None if none does."""
+    """Return the type and the properties of a layer's node; None if there is no such type."""
     spec = layer_spec(layer) if isinstance(layer, nn.Module) else None
     properties = None if spec is None else read_properties(layer, spec)  # type: ignore[arg-type]  # a module, then
     return None if spec is None or properties is None else (spec.type, properties)

@@ -22,7 +22,7 @@ from pnne_nb.compiler.importing.tracing.proxies import is_plain_object, wrap
 from pnne_nb.compiler.importing.tracing.recorder import TraceRecorder
 
 MAX_PARTS = 10_000
-"""Attributes and items of one object, and of what it holds, beyond which it is left alone."""
+"""Attributes and items of one object, with those of its content, beyond which it is refused."""
 
 
 def rebuilt(value: Any, leaf: Callable[[Any], Any]) -> Any:

@@ -91,7 +91,7 @@ def observe(
         raise CompileError(f"{type(net).__name__} cannot be imported: {failed_at(error)[1]}") from None
     except Exception as error:  # noqa: BLE001  # whatever it is, the other mode may work
         failure = error
-        # It may need gradients; torch.cond and its like compile what they call, and refuse what is watched.
+        # It may need gradients; functions such as torch.cond compile their arguments, and refuse watched ones.
         for recorded in (True, False):
             with contextlib.suppress(Exception):
                 again = duplicate(net)

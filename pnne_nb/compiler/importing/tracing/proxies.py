@@ -1,4 +1,4 @@
-"""Proxies of values in a traced ``forward``: a place in the recording, and what is known of the value.
+"""Proxies of values in a traced ``forward``, with their nodes in the recording and their values in the example.
 
 A traced size is an ``int`` and a traced shape a ``tuple``, so that ``torch.zeros(x.shape[0], 4)`` accepts them. Where
 Python itself needs a size (a branch, a loop, an index), the proxy answers as in the example; it refuses where the

@@ -201,7 +201,7 @@ class ForwardTracer(recording.TraceRecorder):
         made = [(name, self._placeholders(value, seen.get(name, UNKNOWN))) for name, value in given]
         count = len(self._arguments[0])
         args, kwargs = tuple(value for _, value in made[:count]), dict(made[count:])
-        # torch.arange(n) and its like take no traced tensor: a mode, which is of this thread alone, sees them.
+        # Functions such as torch.arange(n) take no traced tensor; a mode, which is local to the thread, sees them.
         with ExitStack() as stack:
             mode = wrap(self.graph.get_attr(MODE), self, self._training)
             self._by_mode.add(mode.node)
@@ -274,7 +274,7 @@ class ForwardTracer(recording.TraceRecorder):
         return forward
 
     def _follow(self, path: str, frames: ObservedCalls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Record what a submodule does that is called in several ways, or given an object that no port can carry."""
+        """Record the code of a submodule that is called in several ways, or given an object that no port can carry."""
         module = self._module.get_submodule(path)
         if self._obstacles[path]:
             why = "called in different ways" if path in self._followed else "given an object that no port can carry"
@@ -359,7 +359,7 @@ class ForwardTracer(recording.TraceRecorder):
             return self._objects.given(value, node)
         found = wrap(node, self, value)
         if changes(kind, target, kwargs) and issubclass(type(args[0]), Traced):
-            # The same tensor: what uses it from here on stands after the change.
+            # The same tensor: its later uses come after the change.
             args[0].node = node
         return self._called(found, args[1] if target is operator.getitem else None)
 
@@ -407,7 +407,7 @@ class ForwardTracer(recording.TraceRecorder):
         if kwargs.get("out") is not None:
             target = kwargs.pop("out")
             made = self.watched(function, args, kwargs)
-            trained = made.requires_grad  # what has gradients, torch itself refuses to write
+            trained = made.requires_grad  # torch itself refuses to write a result with gradients into a tensor
             self.assumptions.required(trained.node, asking(sys._getframe(1)), answer=False)
             return self.call_method(target, "copy_", (made,), {})
         if name == "__get__":  # of a property

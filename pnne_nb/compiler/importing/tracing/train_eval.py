@@ -58,7 +58,7 @@ class _Join:
         return self._graph
 
     def _alone(self, node: fx.Node, side: dict[fx.Node, fx.Node]) -> fx.Node:
-        """Copy what only one mode does."""
+        """Copy a call that only one mode makes."""
         if node.target is torch._assert:
             holds, said = side[node.args[0]], node.args[1]  # type: ignore[index]  # a check is made of a node
             condition = (holds, True) if side is self._train else (True, holds)

@@ -215,7 +215,7 @@ def _result(
             result = copy(*args, **kwargs)
             # Its buffers, which the next call reads, count too.
             return (result, {name.removeprefix(prefix): buffer.detach() for name, buffer in copy.named_buffers()}), None
-    except Exception as error:  # noqa: BLE001  # whatever it says
+    except Exception as error:  # noqa: BLE001  # a module may refuse with any error
         return None, error
 
 

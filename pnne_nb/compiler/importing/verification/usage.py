@@ -1,4 +1,4 @@
-"""Finds what the code of a module uses of its submodules: only calls, or other attributes too.
+"""Finds whether the code of a module only calls its submodules, or uses other attributes of them.
 
 An imported submodule has the same name and the same parts, and does the same when it is called. Its class lacks the
 original's attributes and methods: code that uses these needs the original.
