@@ -26,7 +26,7 @@ from pnne_nb.compiler.importing.tracing.calls import Slot, named_arguments, port
 from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCalls, innermost_failure, observe, observe_failing
 from pnne_nb.compiler.importing.tracing.tracer import ForwardCall
 from pnne_nb.compiler.importing.translation.containers import nest
-from pnne_nb.compiler.importing.translation.emit_ops import Assembly, class_name, class_title, complete
+from pnne_nb.compiler.importing.translation.emit_ops import assemble, class_name, class_title, complete
 from pnne_nb.compiler.importing.translation.translate import translate
 from pnne_nb.compiler.importing.verification.bad_modules import refuse_cycles, refuse_lazy, told_if_it_ends_or_hangs
 from pnne_nb.compiler.importing.verification.batch_resize import batch_of, tried, unlike
@@ -230,14 +230,14 @@ def _check(
     if fault is not None:
         return fault
     tell("comparing inputs of other sizes", done=0.7)
-    other = unlike(graph, copies, args, kwargs, digests, by_mode=by_mode)
+    inputs, differs = unlike(graph, copies, args, kwargs, digests, by_mode=by_mode)
     unknown = ImportFault("", "the imported graph computes something else")
-    if other.differs:
-        fault = find_fault(graph, net, model, *other.inputs, copies) or unknown
+    if differs:
+        fault = find_fault(graph, net, model, *inputs, copies) or unknown
         return fault._replace(reason=f"with inputs of other sizes, {fault.reason}")
     if shared is not None:
         shared.release()
-    for first in converted(net, model, other.inputs, shared.originals if shared is not None else {}):
+    for first in converted(net, model, inputs, shared.originals if shared is not None else {}):
         tell(f"comparing {first.dtype}", done=0.9)
         return_free_memory(used)
         each, answer = first, _same_converted(graph, first, is_large=is_large, by_mode=by_mode)
@@ -305,7 +305,7 @@ class _Import:
         if self._again:
             _compute_again(level, inside=False)
         graph = NodeGraph(class_title(self._net))
-        graph.apply(Assembly(failure).root(level), label=f"Import {class_title(self._net)}")
+        graph.apply(assemble(level, failure), label=f"Import {class_title(self._net)}")
         return NodeGraph.from_json(graph.to_json())
 
     def made_by(self, path: str, line: int) -> str:

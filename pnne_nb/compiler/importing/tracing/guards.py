@@ -12,7 +12,7 @@ import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import torch
 from torch import fx
@@ -38,25 +38,13 @@ _CUTS = frozenset(("chunk", "split", "tensor_split", "unbind"))
 _VIEWS = frozenset(("view", "reshape"))
 
 
-class FixedBatch(NamedTuple):
-    """The first size of an argument, which Python took as a number from the example.
-
-    Attributes:
-        size: The size in the example.
-        text: The expression of it, as in the source.
-    """
-
-    size: int
-    text: str
-
-
 @final
 class Assumptions:
     """Collects the assumptions of one recording, and records their checks.
 
     Attributes:
         texts: The assumptions in words.
-        batches: First sizes of arguments that were fixed.
+        batches: First sizes of arguments that Python took from the example, each with its expression in the source.
         ranked: Whether a number of dimensions was asked for.
     """
 
@@ -64,7 +52,7 @@ class Assumptions:
         self._graph = graph
         self._done: set[str] = set()
         self.texts: dict[str, None] = {}
-        self.batches: dict[FixedBatch, None] = {}
+        self.batches: dict[tuple[int, str], None] = {}
         self.ranked = False
 
     def went(self, value: Traced, answer: bool) -> None:
@@ -84,7 +72,7 @@ class Assumptions:
         if not _varies(node):
             return
         if type(value) is int and _is_first_size(node):
-            self.batches.setdefault(FixedBatch(value, shown(node)))
+            self.batches.setdefault((value, shown(node)))
         self._check(self._call(operator.eq, node, value))
 
     def given(self, node: fx.Node, value: Any) -> None:

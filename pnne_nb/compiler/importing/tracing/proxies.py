@@ -85,7 +85,7 @@ class Traced(fx.Proxy):
 
     def keys(self) -> Any:
         """Return the keys of a dictionary, or record the method of another value."""
-        return _Method(self, "keys")()
+        return self.tracer.call_method(self, "keys", (), {})
 
     def __index__(self) -> int:
         if isinstance(self.value, (tuple, float)):
@@ -123,7 +123,7 @@ class Traced(fx.Proxy):
             raise AttributeError(name)
         kind = torch.Tensor if self.value is UNKNOWN else type(self.value)
         if callable(getattr(kind, name, None)):
-            return _Method(self, name)
+            return lambda *args, **kwargs: self.tracer.call_method(self, name, args, kwargs)
         if issubclass(kind, torch.Tensor) and name in _RECORDED:
             return self.tracer.create_proxy("call_function", getattr, (self, name), {})
         if self.value is UNKNOWN:
@@ -208,18 +208,6 @@ class TracedTuple(Traced, tuple):  # type: ignore[type-arg]  # noqa: SLOT001  # 
 
     def __hash__(self) -> int:
         return hash(tuple(self))
-
-
-@final
-class _Method:
-    """A method of a traced value, to be called."""
-
-    def __init__(self, owner: Traced, name: str) -> None:
-        self._owner = owner
-        self._name = name
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._owner.tracer.call_method(self._owner, self._name, args, kwargs)
 
 
 def wrap(node: fx.Node, tracer: TraceRecorder, value: Any) -> Traced:

@@ -62,7 +62,7 @@ from pnne_nb.compiler.importing.tracing.calls import (
     opened,
 )
 from pnne_nb.compiler.importing.tracing.context_managers import ActiveContexts, DeviceKind
-from pnne_nb.compiler.importing.tracing.guards import Assumptions, FixedBatch, without_inputs
+from pnne_nb.compiler.importing.tracing.guards import Assumptions, without_inputs
 from pnne_nb.compiler.importing.tracing.interception import AssignedError, intercepted, plain_tensors
 from pnne_nb.compiler.importing.tracing.objects import Objects, is_made
 from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCall, ObservedCalls, fields_of, with_fields
@@ -119,7 +119,7 @@ class Recording(NamedTuple):
         slots: The slot of each placeholder by its target.
         branches: Whether the code branches on the training mode.
         assumed: What the code took from the example, in words.
-        batches: First sizes of arguments that the code took from the example.
+        batches: First sizes of arguments that the code took from the example, each with its expression in the source.
         ranked: Whether the code asked for a number of dimensions.
     """
 
@@ -127,7 +127,7 @@ class Recording(NamedTuple):
     slots: dict[str, Slot]
     branches: bool
     assumed: tuple[str, ...]
-    batches: tuple[FixedBatch, ...]
+    batches: tuple[tuple[int, str], ...]
     ranked: bool
 
 

@@ -6,7 +6,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import final
 
 import msgspec
 import torch
@@ -204,60 +203,45 @@ def likeness(ops: Sequence[Op]) -> tuple[str, ...]:
     return tuple(repr(plain(op)) for op in ops)
 
 
-@final
-class Assembly:
-    """Collects definitions, equal ones once, and the ops that create them.
+def assemble(level: Level, failure: str = "") -> list[Op]:
+    """Return the ops that create a graph, those of its definitions first; equal definitions are created once.
 
     Args:
+        level: The outermost graph.
         failure: Why the original fails, if it does: nothing can be compared with it then.
-
-    Attributes:
-        ops: In an order in which they can be applied.
     """
+    ops: list[Op] = []
+    known: dict[tuple[str, ...], str] = {}
+    ids: dict[Level, str] = {}
 
-    def __init__(self, failure: str = "") -> None:
-        self._failure = failure
-        self.ops: list[Op] = []
-        self._known: dict[tuple[str, ...], str] = {}
-        self._taken: set[str] = set()
-        self._ids: dict[Level, str] = {}
+    def definition(level: Level) -> str:
+        if level not in ids:
+            key = likeness(drafted(level, ""))
+            if key not in known:
+                known[key] = free_name(level.title, {*known.values()})
+                ops.append(AddGraph(known[key]))
+                ops.extend(drafted(level, known[key]))
+            ids[level] = known[key]
+        return ids[level]
 
-    def definition(self, level: Level) -> str:
-        """Return the id of a definition that equals a level, which is added if there is none."""
-        if level in self._ids:
-            return self._ids[level]
-        draft = self._draft(level, "")
-        key = likeness(draft)
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = free_name(level.title, self._taken)
-            self._taken.add(found)
-            self.ops.append(AddGraph(found))
-            self.ops += self._draft(level, found)
-        self._ids[level] = found
-        return found
-
-    def root(self, level: Level) -> list[Op]:
-        """Return all ops, with `level` as the outermost graph."""
-        inside = self._draft(level, "")  # which adds definitions
-        return [*self.ops, *inside]
-
-    def _draft(self, level: Level, graph: str) -> list[Op]:
+    def drafted(level: Level, graph: str) -> list[Op]:
         nodes: list[Op] = []
         edges: list[Op] = []
         for item in level.items:
             properties = dict(item.properties)
             if item.inner is not None:
-                properties["definition"] = self.definition(item.inner)
+                properties["definition"] = definition(item.inner)
             if item.owner is not None:
                 properties["shares"] = item.owner.name
-            origin = _origin(item, level, self._failure)
-            nodes.append(AddNode(item.name, item.type, properties, None, graph, None, origin))
+            nodes.append(AddNode(item.name, item.type, properties, None, graph, None, _origin(item, level, failure)))
             edges += [
                 Connect(f"{source.name}.{port}", f"{item.name}.{target}", graph)
                 for target, (source, port) in item.inputs.items()
             ]
         return [*nodes, *edges]
+
+    inside = drafted(level, "")  # which adds definitions
+    return [*ops, *inside]
 
 
 def _origin(item: Item, level: Level, failure: str) -> Origin:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -99,18 +99,6 @@ def batch_of(net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> i
     return size if told and not any(difference(one[1:], other[1:]) for one, other in pairs) else None
 
 
-class Unlike(NamedTuple):
-    """Inputs of other sizes.
-
-    Attributes:
-        inputs: Arguments by position and by name.
-        differs: Whether an import silently differs from the module for them.
-    """
-
-    inputs: tuple[tuple[Any, ...], dict[str, Any]]
-    differs: bool
-
-
 def unlike(
     graph: NodeGraph,
     copies: tuple[Copies, Copies],
@@ -119,8 +107,10 @@ def unlike(
     digests: Digests | None = None,
     *,
     by_mode: bool = False,
-) -> Unlike:
-    """Return inputs of other sizes for which an import silently differs from the module, or the smallest that fit.
+) -> tuple[tuple[tuple[Any, ...], dict[str, Any]], bool]:
+    """Return inputs of other sizes, and whether an import silently differs from the module for them.
+
+    If it differs for none, they are the smallest that fit.
 
     Args:
         graph: The import.
@@ -135,16 +125,16 @@ def unlike(
         digests.share(one, other)
     smallest = args, kwargs
     if any("_orig_mod" in module._modules for module in one.modules()):
-        return Unlike(smallest, differs=False)  # it compiles for each size, and raises an error where that fails
+        return smallest, False  # it compiles for each size, and raises an error where that fails
     for index, given in enumerate(resized((args, kwargs))):
         context = torch.inference_mode if index else torch.no_grad
         for training in (False, True) if by_mode else (False,):
             answer = tried(graph, one.train(training), other.train(training), given, context, digests)
             if answer is False:
-                return Unlike(given, differs=True)
+                return given, True
             if answer and not training and _size(given) < _size(smallest):
                 smallest = given
-    return Unlike(smallest, differs=False)
+    return smallest, False
 
 
 def _size(inputs: Any) -> int:

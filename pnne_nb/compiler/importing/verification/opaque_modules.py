@@ -29,7 +29,7 @@ from pnne_nb.compiler.importing.tracing.interception import MODULES_OWN
 from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCall, ObservedCalls
 from pnne_nb.compiler.importing.translation.emit_ops import (
     UNCALLED,
-    Assembly,
+    assemble,
     class_name,
     class_title,
     legal,
@@ -212,7 +212,7 @@ class OpaqueModules:
 
     def _draft(self, path: str, level: Level) -> str:
         if path not in self._drafts:
-            self._drafts[path] = "".join(likeness(Assembly().root(level)))
+            self._drafts[path] = "".join(likeness(assemble(level)))
         return self._drafts[path]
 
     def _alone(self, module: nn.Module, path: str, calls: _Calls) -> Level:
