@@ -161,17 +161,15 @@ def _check_data(inputs: Sequence[TensorInfo], batch: Sequence[Tensor]) -> None:
         findings.append(Diagnostic("data-mismatch", message, info.name))
 
     for info, tensor in zip(inputs, batch, strict=True):
-        shape = f"({', '.join(map(str, info.shape))})"
+        has = f"The data has the shape {tuple(tensor.shape)}"
         if not any(each.numel() for each in batch):
-            refuse(info, f"The data has the shape {tuple(tensor.shape)}, with nothing in it to compare.")
+            refuse(info, f"{has}, with nothing in it to compare.")
             continue
-        if len(tensor.shape) != len(info.shape):
-            refuse(info, f"The data has the shape {tuple(tensor.shape)}, and the input is {shape}.")
+        pairs = list(zip(info.shape, tensor.shape, strict=False))
+        if tensor.dim() != len(info.shape) or any(size != found for size, found in pairs if isinstance(size, int)):
+            refuse(info, f"{has}, and the input is ({', '.join(map(str, info.shape))}).")
             continue
-        for size, found in zip(info.shape, tensor.shape, strict=True):
-            if isinstance(size, int) and size != found:
-                refuse(info, f"The data has the shape {tuple(tensor.shape)}, and the input is {shape}.")
-                break
+        for size, found in pairs:
             if isinstance(size, str) and free.setdefault(size, (found, info.name))[0] != found:
                 other, name = free[size]
                 refuse(info, f"The size {size} is {found} in the data of {info.name}, and {other} in that of {name}.")

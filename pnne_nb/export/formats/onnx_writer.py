@@ -56,19 +56,13 @@ def write_onnx(request: ExportRequest, path: Path) -> WrittenFile:
 
 def _onnx_sizes(request: ExportRequest, traced: TracedProgram) -> tuple[FreeSize, ...]:
     """Return the free sizes in ONNX, where a length that only recurrent layers have fixed stays free."""
+    types = {path: type(module).__name__ for path, module in request.model.named_modules(remove_duplicate=False)}
     return tuple(
         FreeSize(size.name, "automatic", None, *request.limits.get(size.name, (1, None)))
-        if size.how == "fixed" and size.nodes and all(_type(request, node) in FREE_IN_ONNX for node in size.nodes)
+        if size.how == "fixed" and size.nodes and all(types.get(node) in FREE_IN_ONNX for node in size.nodes)
         else size
         for size in traced.sizes
     )
-
-
-def _type(request: ExportRequest, path: str) -> str:
-    try:
-        return type(request.model.get_submodule(path)).__name__
-    except AttributeError:
-        return ""
 
 
 def _translate(request: ExportRequest, traced: TracedProgram) -> Any:

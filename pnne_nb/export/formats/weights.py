@@ -27,9 +27,9 @@ class WeightsFormat(ExportFormat):
         self.suffixes = suffixes
 
     def write(self, request: ExportRequest, path: Path) -> WrittenFile:
-        from pnne_nb.export.formats.weights_file import contents, write  # noqa: PLC0415  # torch, late
+        from pnne_nb.export.formats.weights_file import write  # noqa: PLC0415  # torch, late
 
-        write(contents(request, self.name), path, self.name)
+        write(request, path, self.name)
         # The model is compiled again, so that every size that the graph leaves free stays free.
         limits = {name: request.limits.get(name, (1, None)) for name in free_sizes(request.inputs)}
         sizes = (FreeSize(name, "named", None, *each) for name, each in limits.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import safetensors
@@ -24,22 +24,10 @@ from pnne_nb.graph.schema.registry import registry
 _GRAPH, _STATE = f"{METADATA_PREFIX}graph", f"{METADATA_PREFIX}state"
 
 
-class WeightsFile(NamedTuple):
-    """The contents of a file.
+def write(request: ExportRequest, path: Path, format: str) -> None:
+    """Write a file in the format of this name.
 
-    Attributes:
-        tensors: Weights by name; of tied ones, the first.
-        state: The rest of the model's state.
-        metadata: Graph, state, versions, inputs and outputs, by key.
-    """
-
-    tensors: dict[str, Tensor]
-    state: ModelState
-    metadata: dict[str, str]
-
-
-def contents(request: ExportRequest, format: str) -> WeightsFile:
-    """Return the contents of a model's file.
+    A file of torch has a ``state_dict`` with every name, and the metadata.
 
     Raises:
         ExportError: If the model has no graph, or the graph has opaque nodes or custom types.
@@ -67,21 +55,14 @@ def contents(request: ExportRequest, format: str) -> WeightsFile:
     state = msgspec.structs.replace(state, frozen=())  # the export has frozen its copy; nobody asked for that
     # Plain texts: torch's own version is of a class that a safe load refuses.
     written = {key: str(value) for key, value in request.metadata.items()}
-    return WeightsFile(tensors, state, {**written, _GRAPH: graph.to_json(), _STATE: state.to_json()})
-
-
-def write(file: WeightsFile, path: Path, format: str) -> None:
-    """Write a file in the format of this name.
-
-    A file of torch has a ``state_dict`` with every name, and the metadata.
-    """
+    metadata = {**written, _GRAPH: graph.to_json(), _STATE: state.to_json()}
     if format == "safetensors":
-        path.write_bytes(safetensors.torch.save(file.tensors, dict(file.metadata)))
+        path.write_bytes(safetensors.torch.save(tensors, metadata))
         return
-    named = {**file.tensors, **{name: file.tensors[stored] for name, stored in file.state.tied.items()}}
-    transient = {name: named.pop(name) for name in file.state.transient}
+    named = {**tensors, **{name: tensors[stored] for name, stored in state.tied.items()}}
+    transient = {name: named.pop(name) for name in state.transient}
     with in_memory(path) as buffer:
-        torch.save({"state_dict": named, "transient": transient, "metadata": dict(file.metadata)}, buffer)
+        torch.save({"state_dict": named, "transient": transient, "metadata": metadata}, buffer)
 
 
 def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -107,8 +88,14 @@ def _read_pt(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     raise ExportError(f"{path.name} is no file of weights that pnne_nb wrote: it has no 'state_dict' with a graph.")
 
 
-def _read(path: Path, format: str) -> WeightsFile:
-    """Read a file of `write`, without running code from it."""
+def opened(path: Path, format: str) -> WholeProgram:
+    """Return the model of a file of `write`, which is compiled from its graph, in eval mode on the CPU.
+
+    No code from the file is run.
+
+    Raises:
+        ExportError: If it is something else, graph and weights do not belong together, or the graph is damaged.
+    """
     tensors, metadata = (_read_safetensors if format == "safetensors" else _read_pt)(path)
     if _GRAPH not in metadata or _STATE not in metadata:
         raise ExportError(f"{path.name} holds weights without their graph: load it with model.load_state_dict().")
@@ -116,21 +103,12 @@ def _read(path: Path, format: str) -> WeightsFile:
         state = ModelState.from_json(metadata[_STATE], path.name)
     except GraphFileError as error:
         raise ExportError(error.message) from error
-    return WeightsFile({name: value for name, value in tensors.items() if name not in state.tied}, state, metadata)
-
-
-def opened(path: Path, format: str) -> WholeProgram:
-    """Return the model of a file, which is compiled from its graph, in eval mode on the CPU.
-
-    Raises:
-        ExportError: If it is something else, graph and weights do not belong together, or the graph is damaged.
-    """
-    file = _read(path, format)
+    weights = {name: value for name, value in tensors.items() if name not in state.tied}
     try:
-        graph = NodeGraph.from_json(file.metadata[_GRAPH])
-        model = make_model(graph, file.tensors, file.state, path.name).eval()
-        inputs, outputs = (json.loads(file.metadata[f"{METADATA_PREFIX}{name}"]) for name in ("inputs", "outputs"))
-        content = {"metadata": file.metadata, "inputs": inputs, "outputs": [(name, "", ()) for name in outputs]}
+        graph = NodeGraph.from_json(metadata[_GRAPH])
+        model = make_model(graph, weights, state, path.name).eval()
+        inputs, outputs = (json.loads(metadata[f"{METADATA_PREFIX}{name}"]) for name in ("inputs", "outputs"))
+        content = {"metadata": metadata, "inputs": inputs, "outputs": [(name, "", ()) for name in outputs]}
         return WholeProgram(content, lambda *given: tensors_in(model(*given)), "The model cannot run")
     except (GraphFileError, CompileError) as error:
         raise ExportError(f"{path.name} cannot be made a model again: {error}", error.diagnostics) from error

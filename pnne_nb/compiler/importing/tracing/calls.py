@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, final
 
@@ -27,6 +28,7 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 @final
+@dataclass(eq=False)
 class Slot:
     """A position in a call's arguments that receives a computed value.
 
@@ -36,10 +38,9 @@ class Slot:
         only: The only value that is accepted, if there is one.
     """
 
-    def __init__(self, name: str, *, tensor: bool, only: tuple[()] | tuple[Any] = ()) -> None:
-        self.name = name
-        self.tensor = tensor
-        self.only = only
+    name: str
+    tensor: bool
+    only: tuple[()] | tuple[Any] = ()
 
 
 def slot_of(name: str, value: Any, *, computed: bool) -> Slot:
