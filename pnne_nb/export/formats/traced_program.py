@@ -241,11 +241,10 @@ def _sizes(
                 continue
             size = node.meta["val"].shape[axis]
             found = ranges.get(str(size))
-            value = (
-                size if isinstance(size, int) else int(found.lower) if found and found.lower == found.upper else None
-            )
-            if not isinstance(size, int):
+            value = size if isinstance(size, int) else None
+            if value is None:
                 symbols[name] = str(size)
+                value = int(found.lower) if found and found.lower == found.upper else None
             if value is not None:
                 sizes[name] = FreeSize(name, "fixed", value, value, value, fixing.found.get((position, axis), ()))
             elif name not in sizes:

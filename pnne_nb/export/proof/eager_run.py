@@ -175,9 +175,7 @@ def _nudged(tensor: Tensor, generator: torch.Generator) -> Tensor:
     return tensor + tensor * (signs.to(tensor.dtype) * ulp)
 
 
-@np.errstate(
-    all="ignore"
-)  # memory that nobody has written holds any bits, and numpy warns of some when it converts them
+@np.errstate(all="ignore")  # numpy warns of some bits, and unwritten memory holds any
 def _value(value: Tensor, others: Sequence[Tensor]) -> Value:
     array = as_array(value)
     if not (value.is_floating_point() or value.is_complex()):

@@ -92,10 +92,8 @@ class _Shift:
 
     def observe(self, module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
         gaps = (output - self._converted(*args)).double()
-        channel = (
-            gaps.dim() - 1 if isinstance(module, nn.Linear) else gaps.dim() - module.get_parameter("weight").dim() + 1
-        )
-        gaps = gaps.movedim(channel, 0).flatten(1)
+        behind = 0 if isinstance(module, nn.Linear) else module.get_parameter("weight").dim() - 2
+        gaps = gaps.movedim(-1 - behind, 0).flatten(1)
         if gaps.numel():
             total = gaps.sum(1)
             self.total = total if self.total is None else self.total + total
