@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, final
 import numpy as np
 from numpy.typing import NDArray
 
-from pnne_nb.errors import Diagnostic, ExportError
+from pnne_nb.errors import Diagnostic, ExportError, PnneError
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -222,7 +222,8 @@ class WholeProgram:
             with torch.no_grad():
                 found = self._call(*(as_tensor(inputs[info.name], info.dtype) for info in self.inputs))
         except Exception as error:
-            raise ExportError(f"{self._failure}: {summary(error)}") from error
+            said = error if isinstance(error, PnneError) else summary(error)
+            raise ExportError(f"{self._failure}: {said}") from error
         leaves = torch.utils._pytree.tree_leaves(found)
         return {info.name: as_array(value) for info, value in zip(self.outputs, leaves, strict=True)}
 
