@@ -18,13 +18,23 @@ from pnne_nb.compiler import blame
 from pnne_nb.compiler.analysis.buffers import kept_buffers
 from pnne_nb.errors import Diagnostic, ExportError, PnneError, shown
 from pnne_nb.export.export_report import ExportReport
-from pnne_nb.export.formats.base import METADATA_PREFIX, ExportFormat, ExportRequest, FreeSize, TensorInfo, WrittenFile
+from pnne_nb.export.formats.base import (
+    METADATA_PREFIX,
+    ExportFormat,
+    ExportRequest,
+    FreeSize,
+    TensorInfo,
+    WrittenFile,
+    batch_size_of,
+    free_sizes_in,
+    summary,
+    with_fixed,
+)
 from pnne_nb.export.proof.comparison import Tolerance
-from pnne_nb.export.proof.prove import Proof, prove
+from pnne_nb.export.proof.prove import prove
 from pnne_nb.export.repairs import with_repairs
-from pnne_nb.export.subject.example_batches import SAMPLES, Maker, batch_size_of, first_batch, free_sizes_in
-from pnne_nb.export.subject.results import plain_result
-from pnne_nb.export.subject.subject import HasExamples, Sizes, Subject, input_names, subject_of
+from pnne_nb.export.subject.example_batches import SAMPLES, Maker, first_batch, is_whole
+from pnne_nb.export.subject.subject import HasExamples, Sizes, Subject, input_names, plain_result, subject_of
 from pnne_nb.process.version import __version__
 
 
@@ -55,7 +65,21 @@ def attempt(
         usable, notes = _fitting(batch, declared, [*written.sizes, *fixed.values()])
         proof = prove(subject, format, path, written.sizes, maker, example, usable, tolerance)
         if not proof.wrong_sizes:
-            return _report(path, format, subject, written, proof, fixed, notes)
+            deprecated = (format.deprecated,) if format.deprecated else ()
+            return ExportReport(
+                path=path,
+                format=format.name,
+                sizes={**{size.name: size for size in written.sizes}, **fixed},
+                nodes=proof.nodes,
+                comparisons=proof.comparisons,
+                random=proof.random,
+                exempt=proof.exempt,
+                findings=written.findings,
+                notes=(*deprecated, *subject.notes, *written.notes, *notes, *proof.notes),
+                bytes=sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*")),
+                inferences=proof.inferences,
+                sessions=proof.sessions,
+            )
         values = {**example, **({} if batch is None else free_sizes_in(subject.inputs, batch))}
         batch_size = batch_size_of(subject.inputs)
         if batch_size in example:
@@ -63,13 +87,12 @@ def attempt(
         limits = dict(subject.limits)
         for name, (wrong, node) in proof.wrong_sizes.items():
             smallest, largest = limits.get(name, (1, None))
-            if (
-                wrong == smallest == 1
-            ):  # larger ones are right: torch takes a size of 1 for another case than all others
+            if wrong == smallest == 1:  # larger ones are right: torch treats a size of 1 as a case of its own
                 limits[name] = 2, largest
             else:
                 fixed[name] = FreeSize(name, "fixed", values[name], values[name], values[name], (node,) if node else ())
-        subject = replace(subject, inputs=_with_fixed(subject.inputs, fixed), limits=limits)
+        known = {size.name: size.value for size in fixed.values() if size.value is not None}
+        subject = replace(subject, inputs=with_fixed(subject.inputs, known), limits=limits)
 
 
 def prepare(
@@ -96,7 +119,7 @@ def _prepare(
         whole = {
             info.name: tensor
             for info, tensor in zip(subject.inputs, batch, strict=True)
-            if tensor.numel() and not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)
+            if tensor.numel() and is_whole(tensor.dtype)
         }
         subject = replace(subject, seen=whole)
     example = _example(subject, batch)
@@ -138,17 +161,15 @@ def _check_data(inputs: Sequence[TensorInfo], batch: Sequence[Tensor]) -> None:
         findings.append(Diagnostic("data-mismatch", message, info.name))
 
     for info, tensor in zip(inputs, batch, strict=True):
-        shape = f"({', '.join(map(str, info.shape))})"
+        has = f"The data has the shape {tuple(tensor.shape)}"
         if not any(each.numel() for each in batch):
-            refuse(info, f"The data has the shape {tuple(tensor.shape)}, with nothing in it to compare.")
+            refuse(info, f"{has}, with nothing in it to compare.")
             continue
-        if len(tensor.shape) != len(info.shape):
-            refuse(info, f"The data has the shape {tuple(tensor.shape)}, and the input is {shape}.")
+        pairs = list(zip(info.shape, tensor.shape, strict=False))
+        if tensor.dim() != len(info.shape) or any(size != found for size, found in pairs if isinstance(size, int)):
+            refuse(info, f"{has}, and the input is ({', '.join(map(str, info.shape))}).")
             continue
-        for size, found in zip(info.shape, tensor.shape, strict=True):
-            if isinstance(size, int) and size != found:
-                refuse(info, f"The data has the shape {tuple(tensor.shape)}, and the input is {shape}.")
-                break
+        for size, found in pairs:
             if isinstance(size, str) and free.setdefault(size, (found, info.name))[0] != found:
                 other, name = free[size]
                 refuse(info, f"The size {size} is {found} in the data of {info.name}, and {other} in that of {name}.")
@@ -159,11 +180,7 @@ def _check_data(inputs: Sequence[TensorInfo], batch: Sequence[Tensor]) -> None:
 
 
 def _with_named_outputs(subject: Subject, example: Sequence[Tensor]) -> Subject:
-    """Return the subject with a name for each output tensor; an Output may return several in a structure.
-
-    Raises:
-        ExportError: If an Output gives something else.
-    """
+    """Return the subject with a name for each output tensor; an Output may return several in a structure."""
     with torch.no_grad(), kept_buffers(subject.model):
         result = plain_result(subject.model, subject.model(*example))
     if subject.graph is None:
@@ -218,9 +235,8 @@ def _write(format: ExportFormat, request: ExportRequest, path: Path) -> WrittenF
     except (PnneError, OSError):
         raise
     except Exception as error:
-        said = str(error).strip().partition("\n")[0][:300]
         node = blame(error)
-        message = f"The model has no form as {format.name!r}{f', at node {node!r}' if node else ''}: {said}"
+        message = f"The model has no form as {format.name!r}{f', at node {node!r}' if node else ''}: {summary(error)}"
         hint = "Draw the node from others, or choose another format."
         raise ExportError(f"{message}. {hint}", [Diagnostic("not-exportable", message, node, hint=hint)]) from error
 
@@ -247,37 +263,3 @@ def _fitting(
             tensor = tensor.narrow(axis, 0, fixed[size])
         cut.append(tensor)
     return cut, ()
-
-
-def _with_fixed(inputs: Sequence[TensorInfo], fixed: Mapping[str, FreeSize]) -> tuple[TensorInfo, ...]:
-    def size(name: int | str) -> int | str:
-        found = fixed.get(name) if isinstance(name, str) else None
-        return name if found is None or found.value is None else found.value
-
-    return tuple(replace(info, shape=tuple(size(each) for each in info.shape)) for info in inputs)
-
-
-def _report(
-    path: Path,
-    format: ExportFormat,
-    subject: Subject,
-    written: WrittenFile,
-    proof: Proof,
-    fixed: Mapping[str, FreeSize],
-    notes: Sequence[str],
-) -> ExportReport:
-    deprecated = (format.deprecated,) if format.deprecated else ()
-    return ExportReport(
-        path=path,
-        format=format.name,
-        sizes={**{size.name: size for size in written.sizes}, **fixed},
-        nodes=proof.nodes,
-        comparisons=proof.comparisons,
-        random=proof.random,
-        exempt=proof.exempt,
-        findings=written.findings,
-        notes=(*deprecated, *subject.notes, *written.notes, *notes, *proof.notes),
-        bytes=sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*")),
-        inferences=proof.inferences,
-        sessions=proof.sessions,
-    )

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,23 +43,6 @@ def check_destination(path: str | Path, *, overwrite: bool) -> Path:
     return target
 
 
-@contextmanager
-def written_at_once(target: Path) -> Iterator[Path]:
-    """Yield a temporary path in the same directory, and replace `target` by it at the end.
-
-    Raises:
-        ExportError: If the directory cannot be written, or the disk is full; the file that was there is untouched.
-    """
-    try:
-        with written_beside(target) as temporary:
-            yield temporary
-            with temporary.open("rb+") as file:
-                os.fsync(file.fileno())
-            temporary.replace(target)
-    except OSError as error:
-        raise ExportError(f"{str(target)!r} cannot be written: {error.strerror or error}.") from error
-
-
 def export_model(
     graph_or_model_or_engine: object,
     path: str | Path,
@@ -79,8 +60,14 @@ def export_model(
     found = find_format(format, path)
     require_packages(found)
     target = check_destination(path, overwrite=overwrite)
-    with private_random_state(), written_at_once(target) as temporary:
-        report = attempt(graph_or_model_or_engine, found, temporary, data, sizes, opset, tolerance)
+    try:
+        with private_random_state(), written_beside(target) as temporary:
+            report = attempt(graph_or_model_or_engine, found, temporary, data, sizes, opset, tolerance)
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            temporary.replace(target)
+    except OSError as error:
+        raise ExportError(f"{str(target)!r} cannot be written: {error.strerror or error}.") from error
     report = replace(report, path=target)
     if not report.ok:
         warnings.warn(report.headline, stacklevel=3)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from pnne_nb.errors import Diagnostic, ExportError
 from pnne_nb.export.attempt import attempt, prepare, request_of
-from pnne_nb.export.export_report import ExportReport
 from pnne_nb.export.formats import find_format, require_packages
 from pnne_nb.export.formats.traced_program import size_findings, trace
 from pnne_nb.export.repairs import with_repairs
@@ -49,21 +48,14 @@ def check_export(
     try:
         with private_random_state(), tempfile.TemporaryDirectory(prefix="pnne-check-") as folder:
             if found.slow:
-                return _traced(graph, data, sizes)
+                subject, _, example = prepare(graph, data, sizes)
+                tensors = Maker(subject.model, subject.inputs, subject.limits, subject.seen).tensors(example)
+                with with_repairs(subject.graph):
+                    return size_findings(trace(request_of(subject, tensors)).sizes)
             path = Path(folder) / f"model{found.suffixes[0]}"
-            return _findings(attempt(graph, found, path, data, sizes, opset))
+            report = attempt(graph, found, path, data, sizes, opset)
     except ExportError as error:
         return list(error.diagnostics) or [Diagnostic("not-exportable", error.message)]
-
-
-def _traced(graph: object, data: object, sizes: Sizes | None) -> list[Diagnostic]:
-    subject, _, example = prepare(graph, data, sizes)
-    tensors = Maker(subject.model, subject.inputs, subject.limits, subject.seen).tensors(example)
-    with with_repairs(subject.graph):
-        return size_findings(trace(request_of(subject, tensors)).sizes)
-
-
-def _findings(report: ExportReport) -> list[Diagnostic]:
     different = [
         Diagnostic("differs", f"The file computes something else: {each.difference}.", each.node, severity="warning")
         for each in report.nodes.values()

@@ -113,11 +113,11 @@ class Exported:
             OnnxFormat().write(request_of(self.subject, self.maker.tensors(self.sizes)), self.path)
         self.tensors = OnnxFormat().node_tensors(self.path)
         self.names = [info.name for info in self.subject.inputs]
-        self.model = Model(self.subject.model, self.names, self.subject.outputs)
+        self.model = Model(self.subject.model, self.subject.outputs)
 
     def compare(self, path: Path, batch: dict[str, Tensor]) -> dict[str, NodeParity]:
         """Return how well a file agrees with the model at each node."""
-        reference = self.model.run(batch, nodes=True)
+        reference = self.model.run([batch[name] for name in self.names], nodes=True)
         given = {
             each.tensor: reference.nodes[each.node][0].value for each in self.tensors if each.node in reference.random
         }

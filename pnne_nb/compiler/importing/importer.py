@@ -22,14 +22,15 @@ from pnne_nb.compiler.importing.draft.draft import Item, Kind, Level, Untranslat
 from pnne_nb.compiler.importing.draft.layers import is_extensible, layer_spec, obstacle, read_properties
 from pnne_nb.compiler.importing.draft.source_lines import module_at, with_line, written_at
 from pnne_nb.compiler.importing.tracing.call_site import failed_at
-from pnne_nb.compiler.importing.tracing.calls import Arguments, Slot, parameter_names, port_names, slot_of
-from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCalls, observe, observe_failing
+from pnne_nb.compiler.importing.tracing.calls import Slot, named_arguments, port_names, slot_of
+from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCalls, innermost_failure, observe, observe_failing
+from pnne_nb.compiler.importing.tracing.tracer import ForwardCall
 from pnne_nb.compiler.importing.translation.containers import nest
-from pnne_nb.compiler.importing.translation.emit_ops import Assembly, class_name, class_title, complete
+from pnne_nb.compiler.importing.translation.emit_ops import assemble, class_name, class_title, complete
 from pnne_nb.compiler.importing.translation.translate import translate
 from pnne_nb.compiler.importing.verification.bad_modules import refuse_cycles, refuse_lazy, told_if_it_ends_or_hangs
 from pnne_nb.compiler.importing.verification.batch_resize import batch_of, tried, unlike
-from pnne_nb.compiler.importing.verification.bisect import ImportFault, find_fault
+from pnne_nb.compiler.importing.verification.bisect import ImportFault, find_fault, innermost
 from pnne_nb.compiler.importing.verification.element_types import Converted, converted
 from pnne_nb.compiler.importing.verification.opaque_modules import Call, OpaqueModules
 from pnne_nb.compiler.ir.bind import element_type
@@ -43,8 +44,6 @@ from pnne_nb.graph.schema.structural import CHECKPOINT
 from pnne_nb.process.gc_pause import return_free_memory
 from pnne_nb.process.progress_line import ProgressLine, bar, is_watched, runs_unattended
 from pnne_nb.process.random_state import private_random_state
-
-_NOTHING: Mapping[str, Any] = {}
 
 
 @answers_misuse("pn.from_module(net, args=(x,))", EXAMPLES, input_shape="input_size=(2, 3)")
@@ -100,11 +99,11 @@ def from_module(
 
 @final
 class _Steps:
-    """Tells how far an import is.
+    """Reports the progress of an import.
 
     Args:
-        net: What is imported.
-        line: Where that is written; None where nobody looks.
+        net: The imported module.
+        line: The line of the report; None where nobody reads it.
     """
 
     def __init__(self, net: nn.Module, line: ProgressLine | None) -> None:
@@ -114,7 +113,7 @@ class _Steps:
         self._seen: set[str] = set()
 
     def __call__(self, what: str, path: str = "", *, done: float | None = None) -> None:
-        """Tell what is being done with the module at a path; `done` is the share of the whole, by default of drawing."""
+        """Report the work on the module at a path; `done` is the share of the whole, by default that of drawing."""
         self._seen.add(path)
         if self._line is not None and self._line.is_due():
             share = 0.5 * len(self._seen) / self._count if done is None else done
@@ -159,7 +158,7 @@ def _proved(net: nn.Module, args: tuple[Any, ...], given: dict[str, Any], tell: 
 
 
 def _told(reason: str, module: nn.Module) -> str:
-    """Return why a module differs from its import, with the line of its code."""
+    """Return why a module differs from its import, with a line of its code."""
     own = type(module).train
     if own is not nn.Module.train:
         at = written_at(own)
@@ -170,10 +169,9 @@ def _told(reason: str, module: nn.Module) -> str:
 def _unproved(
     net: nn.Module, args: tuple[Any, ...], given: dict[str, Any], tell: _Steps, error: CompileError
 ) -> NodeGraph:
-    """Return what a module that fails looks like, with frames around the node that fails and the blocks that hold it."""
-    failing = seen = observe_failing(net, args, given)
-    while failing.inner and failing.inner[-1].failed:
-        failing = failing.inner[-1]
+    """Return the graph of a module that fails, with frames around the node that fails and the blocks that hold it."""
+    seen = observe_failing(net, args, given)
+    failing = innermost_failure(seen)
     importing = _Import(net, {}, Counter(), {False: seen}, lambda: None, tell, again=False)
     line, said = failed_at(error.__cause__ or error)
     graph = importing.document(args, given, said)
@@ -186,6 +184,12 @@ def _unproved(
             title = "This fails" if depth == len(names) else f"{'.'.join(names[depth:])} fails in here"
             graph.frames.add(title, around=[whole], text=said, colour="red")
     return NodeGraph.from_json(graph.to_json())
+
+
+def _instead(given: object) -> str:
+    return (
+        f"such as {given.__name__}(...), not its class" if isinstance(given, type) else f"not a {type(given).__name__}"
+    )
 
 
 def _frozen(module: nn.Module, path: str = "") -> Iterator[str]:
@@ -212,7 +216,7 @@ def _check(
         except CompileError as error:
             place = next((d.node for d in error.diagnostics if d.node is not None), "")
             return ImportFault(
-                _module_path(net, place.removeprefix(whole_prefix(graph))),
+                innermost(place.removeprefix(whole_prefix(graph)), dict(net.named_modules(remove_duplicate=False))),
                 f"the imported graph does not compile: {error.diagnostics[0].message if error.diagnostics else error}",
                 again=any(d.code.startswith(f"{CHECKPOINT.name}-") for d in error.diagnostics),
             )
@@ -226,14 +230,14 @@ def _check(
     if fault is not None:
         return fault
     tell("comparing inputs of other sizes", done=0.7)
-    other = unlike(graph, copies, args, kwargs, digests, by_mode=by_mode)
+    inputs, differs = unlike(graph, copies, args, kwargs, digests, by_mode=by_mode)
     unknown = ImportFault("", "the imported graph computes something else")
-    if other.differs:
-        fault = find_fault(graph, net, model, *other.inputs, copies) or unknown
+    if differs:
+        fault = find_fault(graph, net, model, *inputs, copies) or unknown
         return fault._replace(reason=f"with inputs of other sizes, {fault.reason}")
     if shared is not None:
         shared.release()
-    for first in converted(net, model, other.inputs, shared.originals if shared is not None else {}):
+    for first in converted(net, model, inputs, shared.originals if shared is not None else {}):
         tell(f"comparing {first.dtype}", done=0.9)
         return_free_memory(used)
         each, answer = first, _same_converted(graph, first, is_large=is_large, by_mode=by_mode)
@@ -255,18 +259,6 @@ def _same_converted(graph: NodeGraph, each: Converted, *, is_large: bool, by_mod
     return False if False in answers else all(answers) or None
 
 
-def _module_path(net: nn.Module, path: str) -> str:
-    """Return the path of the innermost module of the original around a node."""
-    while path:
-        try:
-            net.get_submodule(path)
-        except AttributeError:
-            path = path.rpartition(".")[0]
-        else:
-            return path
-    return ""
-
-
 @final
 class _Import:
     def __init__(
@@ -280,7 +272,7 @@ class _Import:
         *,
         again: bool,
     ) -> None:
-        self._boxes = OpaqueModules(net, opaque, failed, frames, self._alone)
+        self._opaque_modules = OpaqueModules(net, opaque, failed, frames, self._alone)
         self._net = net
         self._opaque = opaque
         self._frames = frames
@@ -293,16 +285,15 @@ class _Import:
     @property
     def open(self) -> set[str]:
         """Paths of opaque modules with imported submodules."""
-        return self._boxes.open
+        return self._opaque_modules.open
 
     @property
     def goes_by_mode(self) -> bool:
-        """Whether code that was drawn does something else in training."""
+        """Whether the imported code depends on the training mode."""
         return any(level.branches for level in self._drawn.values())
 
     def document(self, args: tuple[Any, ...], kwargs: dict[str, Any], failure: str = "") -> NodeGraph:
-        names = parameter_names(self._net)
-        called = [(names(index), value) for index, value in enumerate(args)] + list(kwargs.items())
+        called = named_arguments(self._net, args, kwargs)
         reason = self._opaque.get("") or obstacle(self._net)
         level = self._whole(called, len(args), reason) if reason else self._outermost(called, len(args))
         for name, value in called:
@@ -314,18 +305,18 @@ class _Import:
         if self._again:
             _compute_again(level, inside=False)
         graph = NodeGraph(class_title(self._net))
-        graph.apply(Assembly(failure).root(level), label=f"Import {class_title(self._net)}")
+        graph.apply(assemble(level, failure), label=f"Import {class_title(self._net)}")
         return NodeGraph.from_json(graph.to_json())
 
     def made_by(self, path: str, line: int) -> str:
-        """Return the last node that a line of the code of a module makes, or the last one before; empty if none is."""
+        """Return the last node that a line of a module's code makes, or else the last one of all; empty if there is none."""
         level = self._drawn.get(path)
         items = [item for item in level.items if item.line is not None] if level is not None else []
         there = [item for item in items if item.line == line] or items
         return there[-1].name if there else ""
 
     def _tie(self, level: Level) -> None:
-        """Remember which tensors have several names: the weight of an embedding that is also the output's."""
+        """Note tensors with several names, such as the weight of an embedding that is also that of the output."""
         held = {".".join(item.member): item for item in level.items if item.member and item.owner is None}
         whole = next((item for item in level.items if item.whole and item.inner is not None), None)
         first: dict[int, str] = {}
@@ -340,7 +331,7 @@ class _Import:
                 whole.ties[path] = other if whole.in_place else f"{whole.name}.{other}"
 
     def _freeze(self, level: Level) -> None:
-        """Remember which layers and blocks are not trained."""
+        """Note layers and blocks that are not trained."""
         modules = dict(self._net.named_modules(remove_duplicate=False))
         for item in level.items:
             module = modules.get(".".join(item.member)) if item.member and item.owner is None else None
@@ -352,29 +343,21 @@ class _Import:
             return self._alone(self._net, "", self._frames, (called, positional))
         except UntranslatableError as error:
             reason = str(error)
-        if any(True for _ in self._net.children()):
+        if [*self._net.children()]:
             reason += "; moved into a submodule or function of its own, only that part would stay opaque"
         return self._whole(called, positional, reason)
 
     def _alone(self, module: nn.Module, path: str, frames: ObservedCalls, call: Call) -> Level:
-        """Draw a module that code calls; numbers among its arguments stay arguments if they decide nothing.
-
-        Raises:
-            UntranslatableError: If it cannot be imported.
-        """
+        """Draw a module by itself; numbers among its arguments stay arguments if no branch or loop depends on them."""
         called, positional = call
         reason = ""
         for computed in (True, False):
             try:
-                values = [slot_of(name, value, computed=computed) for name, value in called]
-                rest = zip(called[positional:], values[positional:], strict=True)
-                kwargs = {name: value for (name, _), value in rest}
-                arguments = tuple(values[:positional]), kwargs
-                level = self._level(module, path, arguments, frames, dict(called))
+                slots = [slot_of(name, value, computed=computed) for name, value in called]
+                arguments = tuple(slots[:positional]), {slot.name: slot for slot in slots[positional:]}
+                return self._level(ForwardCall(module, arguments, frames), path, dict(called))
             except UntranslatableError as error:
                 reason = reason or str(error)
-            else:
-                return level
         raise UntranslatableError(reason)
 
     def _whole(self, called: list[tuple[str, Any]], positional: int, reason: str) -> Level:
@@ -386,27 +369,17 @@ class _Import:
         properties: dict[str, object] = {"target": class_name(self._net), "inputs": ports}
         item = level.add(Item("Module", "module", properties, reason=reason, whole=True))
         item.in_place = is_extensible(self._net)
-        item.inner = self._boxes.inside(self._net, "")
+        item.inner = self._opaque_modules.inside(self._net, "")
         item.inputs = {name: (entry, "output") for name, entry in entries.items()}
         level.add(Item("Output", "output", inputs={"input": (item, "output")}))
         complete(level)
         return level
 
-    def _level(
-        self,
-        module: nn.Module,
-        path: str,
-        arguments: Arguments,
-        frames: ObservedCalls,
-        called: Mapping[str, Any] = _NOTHING,
-    ) -> Level:
-        prefix = f"{path}." if path else ""
+    def _level(self, call: ForwardCall, path: str, called: Mapping[str, Any] | None = None) -> Level:
         self._tell("drawing", path)
-
-        def child(called: nn.Module, below: tuple[str, ...], passed: Arguments, seen: ObservedCalls) -> Item:
-            return self._child(called, f"{prefix}{'.'.join(below)}", below, passed, seen)
-
-        level = self._drawn[path] = translate(module, arguments, frames, child)
+        level = self._drawn[path] = translate(
+            call, lambda below, inner: self._child(inner, ".".join([path, *below] if path else below), below)
+        )
         for size, text in level.batches:
             if size == self._batch():
                 raise UntranslatableError(
@@ -415,7 +388,7 @@ class _Import:
                 )
         # Arguments that are constants stay in the signature, so that calls of the original fit.
         given = {item.argument: item for item in level.of_type("Input")}
-        for name in called:
+        for name in called or ():
             if name not in given:
                 given[name] = Item("Input", name, argument=name, kinds={"output": "value"})
         if called:
@@ -427,10 +400,8 @@ class _Import:
         complete(level)
         return level
 
-    def _child(
-        self, called: nn.Module, path: str, below: tuple[str, ...], passed: Arguments, frames: ObservedCalls
-    ) -> Item:
-        name = below[-1]
+    def _child(self, call: ForwardCall, path: str, below: tuple[str, ...]) -> Item:
+        name, called = below[-1], call.module
         reason = self._opaque.get(path) or obstacle(called)
         spec = layer_spec(called)
         if spec is not None and not reason:
@@ -440,19 +411,20 @@ class _Import:
             if not list(called.children()):
                 reason = f"not every constructor argument of a {spec.type} can be read back from it"
         if not reason:
-            key = path, _signature(passed)
+            slots = pytree.tree_map(lambda v: (v.name, v.tensor) if isinstance(v, Slot) else v, call.arguments)
+            key = path, repr(slots)
             try:
                 if key not in self._levels:
-                    self._levels[key] = self._level(called, path, passed, frames)
+                    self._levels[key] = self._level(call, path)
             except UntranslatableError as error:
                 reason = str(error)
             else:
                 return Item("Subgraph", name, member=below, inner=self._levels[key])
-        tensor = all(isinstance(frame.result, torch.Tensor) for frame in frames.values())
+        tensor = all(isinstance(frame.result, torch.Tensor) for frame in call.frames.values())
         kind: Kind = "tensor" if tensor else "value"
         properties = {"target": class_name(called)}
         reason = with_line(reason, module_at(called))
-        inner = self._boxes.inside(called, path)
+        inner = self._opaque_modules.inside(called, path)
         return Item("Module", name, properties, member=below, inner=inner, reason=reason, kinds={"output": kind})
 
 
@@ -461,8 +433,8 @@ def _compute_again(level: Level, *, inside: bool, held: bool = False) -> None:
 
     Args:
         level: The draft of the graph.
-        inside: Whether the whole level's call already is.
-        held: Whether code of a module's own calls them, which checkpoints by itself.
+        inside: Whether the call of the whole level is checkpointed.
+        held: Whether the code of an opaque module calls them, which checkpoints by itself.
     """
     for item in level.items:
         whole = item.inner is not None and item.inner.again
@@ -474,7 +446,7 @@ def _compute_again(level: Level, *, inside: bool, held: bool = False) -> None:
 
 
 def _check_ranks(level: Level, called: Mapping[str, Any]) -> None:
-    """Have the outermost graph refuse tensors of another number of dimensions than those of this call."""
+    """Add checks that refuse tensors with another number of dimensions than in this call to the outermost graph."""
     inputs = [item for item in level.of_type("Input") if isinstance(called.get(item.argument), torch.Tensor)]
     checks: list[Item] = []
     for item in inputs:
@@ -485,14 +457,3 @@ def _check_ranks(level: Level, called: Mapping[str, Any]) -> None:
         checks += [found, same, Item(CHECK, CHECK, {"message": said}, {"condition": (same, "output")})]
     place = len(list(level.of_type("Input")))
     level.items[place:place] = checks
-
-
-def _signature(arguments: Arguments) -> str:
-    return repr(pytree.tree_map(lambda leaf: (leaf.name, leaf.tensor) if isinstance(leaf, Slot) else leaf, arguments))
-
-
-def _instead(given: object) -> str:
-    """Say what was given in the place of a module, and what to give."""
-    return (
-        f"such as {given.__name__}(...), not its class" if isinstance(given, type) else f"not a {type(given).__name__}"
-    )

@@ -7,16 +7,17 @@ process holds no torch unless the runtime is torch's.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pnne_nb.errors import Diagnostic
+from pnne_nb.errors import Diagnostic, ExportError, PnneError
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -147,7 +148,7 @@ class ExportedModel(Protocol):
         """Free the runtime's resources."""
 
 
-class ExportFormat(Protocol):
+class ExportFormat(ABC):
     """One kind of file. A new kind is a module of this folder, and an entry in ``FORMATS``.
 
     Attributes:
@@ -161,30 +162,16 @@ class ExportFormat(Protocol):
         outputs_only: Why no drawn node can be compared, only outputs; empty where nodes are.
     """
 
-    @property
-    def name(self) -> str: ...
+    name: str
+    suffixes: tuple[str, ...]
+    extra: str = ""
+    packages: tuple[str, ...] = ()
+    runs_code: bool = False
+    slow: bool = False
+    deprecated: str = ""
+    outputs_only: str = ""
 
-    @property
-    def suffixes(self) -> tuple[str, ...]: ...
-
-    @property
-    def extra(self) -> str: ...
-
-    @property
-    def packages(self) -> tuple[str, ...]: ...
-
-    @property
-    def runs_code(self) -> bool: ...
-
-    @property
-    def slow(self) -> bool: ...
-
-    @property
-    def deprecated(self) -> str: ...
-
-    @property
-    def outputs_only(self) -> str: ...
-
+    @abstractmethod
     def write(self, request: ExportRequest, path: Path) -> WrittenFile:
         """Write the file.
 
@@ -192,21 +179,102 @@ class ExportFormat(Protocol):
             ExportError: If the model has no form in this format, with diagnostics at the nodes.
         """
 
-    def node_tensors(self, path: Path) -> tuple[NodeTensor, ...]:
+    def node_tensors(self, path: Path) -> tuple[NodeTensor, ...]:  # noqa: ARG002  # for formats that keep such names
         """Return the tensors of a file that are outputs of drawn nodes; none if the format keeps no such names."""
+        return ()
 
+    @abstractmethod
     def open(self, path: Path, watched: Sequence[str] = (), given: Sequence[str] = ()) -> ExportedModel:
         """Open a file with its own runtime.
 
         Args:
             path: The file.
-            watched: Names of tensors inside the file that ``run`` returns too.
+            watched: Names of tensors inside the file that ``run`` returns too; none if the format keeps no such names.
             given: Names of tensors inside the file that ``run`` takes as inputs instead of computing them: random
                 numbers.
 
         Raises:
             ExportError: If it is no such file, or a package is missing.
         """
+
+
+@final
+class WholeProgram:
+    """An open file that its runtime runs as a whole, on tensors.
+
+    Args:
+        content: What the file says of itself, by the names of the attributes.
+        call: Runs the file on tensors, in the order of the inputs.
+        failure: What is said before the message of a runtime that cannot run the file.
+    """
+
+    def __init__(self, content: Mapping[str, Any], call: Callable[..., Any], failure: str) -> None:
+        self.metadata: Mapping[str, str] = content["metadata"]
+        self.inputs = tensor_infos(content["inputs"])
+        self.outputs = tensor_infos(content["outputs"])
+        self._call = call
+        self._failure = failure
+
+    def run(self, inputs: Mapping[str, NDArray[np.generic]]) -> dict[str, NDArray[np.generic]]:
+        import torch  # noqa: PLC0415  # a process that proves a file imports torch only where that is the runtime
+
+        try:
+            with torch.no_grad():
+                found = self._call(*(as_tensor(inputs[info.name], info.dtype) for info in self.inputs))
+        except Exception as error:
+            said = error if isinstance(error, PnneError) else summary(error)
+            raise ExportError(f"{self._failure}: {said}") from error
+        leaves = torch.utils._pytree.tree_leaves(found)
+        return {info.name: as_array(value) for info, value in zip(self.outputs, leaves, strict=True)}
+
+    def close(self) -> None:
+        del self._call
+
+
+def tensor_infos(entries: Iterable[tuple[str, str, Sequence[int | str]]]) -> tuple[TensorInfo, ...]:
+    """Return inputs or outputs from what a file says of them: name, element type and shape."""
+    return tuple(TensorInfo(name, dtype, tuple(shape)) for name, dtype, shape in entries)
+
+
+def summary(error: Exception) -> str:
+    """Return the line of a foreign error that says what happened."""
+    lines = str(error).strip().splitlines() or [""]
+    return lines[-1 if "TorchScript interpreter" in lines[0] else 0][:300]
+
+
+def not_written(code: str, said: str, error: Exception) -> ExportError:
+    """Return the error for a model that a foreign compiler refuses."""
+    message = f"{said}: {summary(error)}"
+    return ExportError(message, [Diagnostic(code, message, hint="Export as 'pt2' or 'onnx'.")])
+
+
+def free_sizes(inputs: Iterable[TensorInfo]) -> tuple[str, ...]:
+    """Return the names of the free sizes, in the order in which the inputs name them."""
+    return tuple(dict.fromkeys(size for info in inputs for size in info.shape if isinstance(size, str)))
+
+
+def free_sizes_in(inputs: Iterable[TensorInfo], batch: Iterable[Tensor]) -> dict[str, int]:
+    """Return the values that the free sizes have in a batch, by name."""
+    return {
+        size: found
+        for info, tensor in zip(inputs, batch, strict=True)
+        for size, found in zip(info.shape, tensor.shape, strict=True)
+        if isinstance(size, str)
+    }
+
+
+def with_fixed(inputs: Iterable[TensorInfo], sizes: Mapping[str, int]) -> tuple[TensorInfo, ...]:
+    """Return inputs in which the free sizes with a value have that value."""
+
+    def size(found: int | str) -> int | str:
+        return sizes.get(found, found) if isinstance(found, str) else found
+
+    return tuple(replace(info, shape=tuple(map(size, info.shape))) for info in inputs)
+
+
+def batch_size_of(inputs: Iterable[TensorInfo]) -> str | None:
+    """Return the name of the batch's size: the first one that an input has at its first axis."""
+    return next((info.shape[0] for info in inputs if info.shape and isinstance(info.shape[0], str)), None)
 
 
 @contextmanager
@@ -230,7 +298,7 @@ def as_array(value: Tensor) -> NDArray[np.generic]:
 
 def as_tensor(array: NDArray[np.generic], dtype: str) -> Tensor:
     """Return an array as a tensor of an element type, which `as_array` may have replaced."""
-    import torch  # noqa: PLC0415  # a process that proves a file imports torch only where that is the runtime
+    import torch  # noqa: PLC0415  # as above
 
     tensor: Tensor = torch.from_numpy(np.ascontiguousarray(array))
     return tensor.to(getattr(torch, dtype))

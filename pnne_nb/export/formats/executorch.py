@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from pnne_nb.errors import Diagnostic, ExportError
+from pnne_nb.errors import ExportError
 from pnne_nb.export.formats.base import (
+    ExportFormat,
     ExportRequest,
     FreeSize,
-    NodeTensor,
-    TensorInfo,
+    WholeProgram,
     WrittenFile,
-    as_array,
-    as_tensor,
+    batch_size_of,
+    free_sizes_in,
+    not_written,
+    summary,
 )
 from pnne_nb.process.quiet import quiet
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CONTENT = "pnne_nb"
 """The method of a program that returns names and metadata, as JSON in a tensor of bytes: programs hold no other text."""
@@ -33,16 +35,14 @@ for a limit of the program: traced with 3 samples, it has memory for 15 at most;
 
 
 @final
-class ExecuTorchFormat:
+class ExecuTorchFormat(ExportFormat):
     """An ExecuTorch program."""
 
     name = "executorch"
     suffixes = (".pte",)
     extra = "executorch"
     packages = ("executorch",)
-    runs_code = False
     slow = True
-    deprecated = ""
     outputs_only = "an ExecuTorch program runs as a whole and names no tensor inside it"
 
     def write(self, request: ExportRequest, path: Path) -> WrittenFile:
@@ -56,7 +56,7 @@ class ExecuTorchFormat:
             from executorch.exir import to_edge_transform_and_lower  # noqa: PLC0415  # an extra
         request = _with_many_samples(bounded(request))
         traced = trace(request)
-        content = json.dumps({key: value for key, value in describe(request, traced).items() if key != "nodes"})
+        content = json.dumps(describe(request, traced))
         try:
             with quiet(), torch.no_grad():
                 lowered = to_edge_transform_and_lower(
@@ -66,19 +66,27 @@ class ExecuTorchFormat:
                 )
                 written = lowered.to_executorch()
         except Exception as error:
-            message = f"ExecuTorch cannot lower the model: {str(error).strip().partition(chr(10))[0][:300]}"
-            raise ExportError(
-                message, [Diagnostic("not-lowered", message, hint="Export as 'pt2' or 'onnx'.")]
-            ) from error
+            raise not_written("not-lowered", "ExecuTorch cannot lower the model", error) from error
         path.write_bytes(written.buffer)
         sizes = _sizes_taken(written.executorch_program.execution_plan, request, traced.sizes)
         return WrittenFile(sizes, notes=("Operations without an XNNPACK kernel run on ExecuTorch's portable kernels.",))
 
-    def node_tensors(self, path: Path) -> tuple[NodeTensor, ...]:  # noqa: ARG002  # of the protocol
-        return ()
+    def open(self, path: Path, watched: Sequence[str] = (), given: Sequence[str] = ()) -> WholeProgram:  # noqa: ARG002  # as `node_tensors` says, there are none
+        with quiet():
+            from executorch.runtime import Runtime, Verification  # noqa: PLC0415  # an extra
+        try:
+            program: Any = Runtime.get().load_program(path, verification=Verification.InternalConsistency)
+            (encoded,) = program.load_method(CONTENT).execute([])
+            content = json.loads(bytes(encoded.tolist()))
+            program.load_method("forward")  # which it keeps
+        except Exception as error:
+            raise ExportError(f"{path.name} is no ExecuTorch program that pnne_nb wrote: {summary(error)}") from error
 
-    def open(self, path: Path, watched: Sequence[str] = (), given: Sequence[str] = ()) -> ExecuTorchModel:  # noqa: ARG002  # the protocol gives it, and the runtime has no such inputs
-        return ExecuTorchModel(path)
+        def call(*arguments: Tensor) -> list[Tensor]:
+            # Results lie in the program's memory, which the next call writes again.
+            return [value.clone() for value in program.load_method("forward").execute(list(arguments))]
+
+        return WholeProgram(content, call, "ExecuTorch cannot run the program")
 
 
 def _with_many_samples(request: ExportRequest) -> ExportRequest:
@@ -86,11 +94,13 @@ def _with_many_samples(request: ExportRequest) -> ExportRequest:
     import torch  # noqa: PLC0415  # as above
 
     pairs = list(zip(request.inputs, request.example, strict=True))
-    batch = next((info.shape[0] for info, _ in pairs if info.shape and isinstance(info.shape[0], str)), None)
+    batch = batch_size_of(request.inputs)
     if batch is None:
         return request
-    sizes = {name: size for info, tensor in pairs for name, size in zip(info.shape, tensor.shape, strict=True)}
-    count, others = sizes[batch], {size for name, size in sizes.items() if name != batch}
+    count = free_sizes_in(request.inputs, request.example)[batch]
+    others = {
+        size for info, tensor in pairs for name, size in zip(info.shape, tensor.shape, strict=True) if name != batch
+    }
     times = next(times for times in itertools.count(-(-MANY // count)) if count * times not in others)
     if count * times > (request.limits[batch][1] or 0):
         return request
@@ -113,34 +123,3 @@ def _sizes_taken(plans: Sequence[Any], request: ExportRequest, sizes: Sequence[F
     return tuple(
         size if size.largest is None else replace(size, largest=min(size.largest, taken[size.name])) for size in sizes
     )
-
-
-@final
-class ExecuTorchModel:
-    """An ExecuTorch program in ExecuTorch's own runtime."""
-
-    def __init__(self, path: Path) -> None:
-        with quiet():
-            from executorch.runtime import Runtime, Verification  # noqa: PLC0415  # an extra
-        try:
-            self._program: Any = Runtime.get().load_program(path, verification=Verification.InternalConsistency)
-            (encoded,) = self._program.load_method(CONTENT).execute([])
-            content = json.loads(bytes(encoded.tolist()))
-            self._method: Any = self._program.load_method("forward")
-        except Exception as error:
-            said = str(error).strip().partition("\n")[0][:300]
-            raise ExportError(f"{path.name} is no ExecuTorch program that pnne_nb wrote: {said}") from error
-        self.metadata: Mapping[str, str] = content["metadata"]
-        self.inputs = tuple(TensorInfo(name, dtype, tuple(shape)) for name, dtype, shape in content["inputs"])
-        self.outputs = tuple(TensorInfo(name, dtype, tuple(shape)) for name, dtype, shape in content["outputs"])
-
-    def run(self, inputs: Mapping[str, NDArray[np.generic]]) -> dict[str, NDArray[np.generic]]:
-        try:
-            found = self._method.execute([as_tensor(inputs[info.name], info.dtype) for info in self.inputs])
-        except Exception as error:
-            said = str(error).strip().partition("\n")[0][:300]
-            raise ExportError(f"ExecuTorch cannot run the program: {said}") from error
-        return {info.name: as_array(value.clone()) for info, value in zip(self.outputs, found, strict=True)}
-
-    def close(self) -> None:
-        del self._method, self._program

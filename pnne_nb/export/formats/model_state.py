@@ -6,7 +6,7 @@ A file of plain tensors leaves out which names share one tensor, which parameter
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 
 import msgspec
@@ -143,7 +143,9 @@ def make_model(graph: NodeGraph, tensors: Mapping[str, Tensor], state: ModelStat
     """
     with private_random_state():
         model = compile_graph(graph, reuse=_holder(tensors, state, place))
-    made = dict(_named_tensors(model))
+    made: dict[str, Tensor] = {
+        **dict(model.named_parameters(remove_duplicate=False)), **dict(model.named_buffers(remove_duplicate=False))
+    }  # fmt: skip
     wanted = {**{name: name for name in tensors}, **state.tied}
     lost = [name for name in wanted if name not in made]
     absent = [name for name in made if name not in wanted]
@@ -160,11 +162,6 @@ def make_model(graph: NodeGraph, tensors: Mapping[str, Tensor], state: ModelStat
         if made[stored] is not value:
             raise GraphFileError(f"{place}: {name} and {stored} are one tensor there, but not in the graph.")
     return model
-
-
-def _named_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    yield from model.named_parameters(remove_duplicate=False)
-    yield from model.named_buffers(remove_duplicate=False)
 
 
 def _require_plain(name: str, tensor: Tensor) -> None:
@@ -196,11 +193,7 @@ def _require_apart(tensors: Mapping[str, Tensor]) -> None:
 
 
 def _arranged(tensor: Tensor, strides: tuple[int, ...]) -> Tensor:
-    """Return a copy with these strides.
-
-    Raises:
-        RuntimeError: If it would take more memory than the tensor has elements.
-    """
+    """Return a copy with these strides, which must not take more memory than the tensor has elements."""
     reach = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, strides, strict=True))
     if min(strides, default=0) < 0 or reach > max(tensor.numel(), 1):
         raise RuntimeError(f"there are no strides {strides}")

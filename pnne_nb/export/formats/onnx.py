@@ -12,7 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pnne_nb.errors import Diagnostic, ExportError
-from pnne_nb.export.formats.base import METADATA_PREFIX, ExportRequest, NodeTensor, TensorInfo, WrittenFile
+from pnne_nb.export.formats.base import (
+    METADATA_PREFIX,
+    ExportFormat,
+    ExportRequest,
+    NodeTensor,
+    TensorInfo,
+    WrittenFile,
+    summary,
+)
 
 _DTYPES = {
     "tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16", "tensor(bfloat16)": "bfloat16",
@@ -26,17 +34,13 @@ _OPERATOR = re.compile(r"(?:Name:|node with name )'([^']*)'")
 
 
 @final
-class OnnxFormat:
+class OnnxFormat(ExportFormat):
     """ONNX, by torch's dynamo exporter."""
 
     name = "onnx"
     suffixes = (".onnx",)
     extra = "onnx"
     packages = ("onnx", "onnxscript", "onnxruntime")
-    runs_code = False
-    slow = False
-    deprecated = ""
-    outputs_only = ""
 
     def write(self, request: ExportRequest, path: Path) -> WrittenFile:
         from pnne_nb.export.formats.onnx_writer import write_onnx  # noqa: PLC0415  # a process that proves needs no torch
@@ -72,7 +76,7 @@ class OnnxModel:
         try:
             self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as error:
-            foreign = f"{path.name} is no ONNX file that ONNX Runtime can run: {_first(error)}"
+            foreign = f"{path.name} is no ONNX file that ONNX Runtime can run: {summary(error)}"
             raise self._failure(error) or ExportError(foreign) from error
         outputs = self._session.get_outputs()
         self.metadata: Mapping[str, str] = dict(self._session.get_modelmeta().custom_metadata_map)
@@ -83,7 +87,7 @@ class OnnxModel:
         try:
             values = self._session.run(None, {info.name: inputs[info.name] for info in self.inputs})
         except Exception as error:
-            raise self._failure(error) or ExportError(f"ONNX Runtime cannot run the file: {_first(error)}") from error
+            raise self._failure(error) or ExportError(f"ONNX Runtime cannot run the file: {summary(error)}") from error
         return {value.name: found for value, found in zip(self._session.get_outputs(), values, strict=True)}
 
     def _failure(self, error: Exception) -> ExportError | None:
@@ -95,7 +99,7 @@ class OnnxModel:
             return None
         operators = onnx.load(str(self._path), load_external_data=False).graph.node
         node = next((_node(each) for each in operators if each.name == named[1]), "")
-        message = f"ONNX Runtime cannot run the file{f' at node {node!r}' if node else ''}: {_first(error)}"
+        message = f"ONNX Runtime cannot run the file{f' at node {node!r}' if node else ''}: {summary(error)}"
         return ExportError(message, [Diagnostic("not-runnable", message, node or None)])
 
     def close(self) -> None:
@@ -135,7 +139,3 @@ def _info(value: Any) -> TensorInfo:
     return TensorInfo(
         value.name, _DTYPES.get(value.type, value.type), tuple("" if s is None else s for s in value.shape)
     )
-
-
-def _first(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0][:300]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,13 @@ _STACK_TRACE = "pkg.torch.onnx.stack_trace"
 
 def write_onnx(request: ExportRequest, path: Path) -> WrittenFile:
     """Write an ONNX file; see `ExportFormat.write`."""
-    _check_weights(request)
+    weights = sum(tensor.nbytes for tensor in [*request.model.parameters(), *request.model.buffers()])
+    if weights > LARGEST:
+        raise ExportError(
+            f"The weights have {weights / 2**30:.1f} GiB, and one ONNX file holds 2 GiB. Export as 'pt2' instead."
+        )
     traced = trace(request)
-    sizes = onnx_sizes(request, traced)
+    sizes = _onnx_sizes(request, traced)
     proto = _translate(request, traced)
     _check_opset(request, proto)
     _name_sizes(request, traced, sizes, proto)
@@ -49,29 +54,15 @@ def write_onnx(request: ExportRequest, path: Path) -> WrittenFile:
     return WrittenFile(sizes, tuple(decomposed(operators(traced.program, request.opset))), _lost_state(request))
 
 
-def _check_weights(request: ExportRequest) -> None:
-    weights = sum(tensor.nbytes for tensor in [*request.model.parameters(), *request.model.buffers()])
-    if weights > LARGEST:
-        raise ExportError(
-            f"The weights have {weights / 2**30:.1f} GiB, and one ONNX file holds 2 GiB. Export as 'pt2' instead."
-        )
-
-
-def onnx_sizes(request: ExportRequest, traced: TracedProgram) -> tuple[FreeSize, ...]:
+def _onnx_sizes(request: ExportRequest, traced: TracedProgram) -> tuple[FreeSize, ...]:
     """Return the free sizes in ONNX, where a length that only recurrent layers have fixed stays free."""
+    types = {path: type(module).__name__ for path, module in request.model.named_modules(remove_duplicate=False)}
     return tuple(
         FreeSize(size.name, "automatic", None, *request.limits.get(size.name, (1, None)))
-        if size.how == "fixed" and size.nodes and all(_type(request, node) in FREE_IN_ONNX for node in size.nodes)
+        if size.how == "fixed" and size.nodes and all(types.get(node) in FREE_IN_ONNX for node in size.nodes)
         else size
         for size in traced.sizes
     )
-
-
-def _type(request: ExportRequest, path: str) -> str:
-    try:
-        return type(request.model.get_submodule(path)).__name__
-    except AttributeError:
-        return ""
 
 
 def _translate(request: ExportRequest, traced: TracedProgram) -> Any:
@@ -92,7 +83,10 @@ def _translate(request: ExportRequest, traced: TracedProgram) -> Any:
             _name_values(request, program.model.graph)
             return program.model_proto
     except Exception as error:
-        findings = _untranslated(request, traced) or [_finding(traced, error)]
+        findings = []
+        with suppress(Exception):  # an operation that cannot be decomposed either is named by the first error
+            findings = untranslated(operators(traced.program, request.opset))
+        findings = findings or [_finding(traced, error)]
         raise ExportError(f"The model has no form in ONNX: {'; '.join(map(str, findings))}", findings) from error
 
 
@@ -128,13 +122,6 @@ def _name_values(request: ExportRequest, graph: ir.Graph) -> None:
             graph.outputs[place] = output
         graph.outputs[place].name = name
         named.add(graph.outputs[place])
-
-
-def _untranslated(request: ExportRequest, traced: TracedProgram) -> list[Diagnostic]:
-    try:
-        return untranslated(operators(traced.program, request.opset))
-    except Exception:  # noqa: BLE001  # what cannot be decomposed either is told by the first error
-        return []
 
 
 def _finding(traced: TracedProgram, error: BaseException) -> Diagnostic:

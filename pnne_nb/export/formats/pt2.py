@@ -11,21 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pnne_nb.errors import ExportError
-from pnne_nb.export.formats.base import CONTENT, ExportRequest, NodeTensor, TensorInfo, WrittenFile, as_array, as_tensor
+from pnne_nb.export.formats.base import (
+    CONTENT,
+    ExportFormat,
+    ExportRequest,
+    NodeTensor,
+    WrittenFile,
+    as_array,
+    as_tensor,
+    summary,
+    tensor_infos,
+)
 
 
 @final
-class Pt2Format:
+class Pt2Format(ExportFormat):
     """An exported program, by ``torch.export``."""
 
     name = "pt2"
     suffixes = (".pt2",)
-    extra = ""
-    packages = ()
     runs_code = True
-    slow = False
-    deprecated = ""
-    outputs_only = ""
 
     def write(self, request: ExportRequest, path: Path) -> WrittenFile:
         from pnne_nb.export.formats.pt2_writer import write_pt2  # noqa: PLC0415  # torch is imported late
@@ -47,8 +52,8 @@ class Pt2Model:
     def __init__(self, path: Path, watched: Sequence[str] = (), given: Sequence[str] = ()) -> None:
         program, content = _load(path)
         self.metadata: Mapping[str, str] = content["metadata"]
-        self.inputs = tuple(TensorInfo(name, dtype, tuple(shape)) for name, dtype, shape in content["inputs"])
-        self.outputs = tuple(TensorInfo(name, dtype, tuple(shape)) for name, dtype, shape in content["outputs"])
+        self.inputs = tensor_infos(content["inputs"])
+        self.outputs = tensor_infos(content["outputs"])
         self._module = program.module()
         self._watched, self._given = frozenset(watched), frozenset(given)
 
@@ -65,8 +70,7 @@ class Pt2Model:
                 else:
                     found = self._module(*arguments)
         except Exception as error:
-            said = str(error).strip().partition("\n")[0][:300]
-            raise ExportError(f"torch cannot run the exported program: {said}") from error
+            raise ExportError(f"torch cannot run the exported program: {summary(error)}") from error
         outputs = torch.utils._pytree.tree_leaves(found)
         values.update(zip((info.name for info in self.outputs), outputs, strict=True))
         return {name: as_array(value) for name, value in values.items() if isinstance(value, torch.Tensor)}
@@ -99,5 +103,4 @@ def _load(path: Path) -> tuple[Any, dict[str, Any]]:
         program = torch.export.load(path, extra_files=extra)
         return program, json.loads(extra[CONTENT])
     except Exception as error:
-        said = str(error).strip().partition("\n")[0][:300]
-        raise ExportError(f"{path.name} is no exported program that pnne_nb wrote: {said}") from error
+        raise ExportError(f"{path.name} is no exported program that pnne_nb wrote: {summary(error)}") from error

@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from pnne_nb.errors import Diagnostic, ExportError
+from pnne_nb.errors import ExportError
 from pnne_nb.export.formats.base import (
     CONTENT,
+    ExportFormat,
     ExportRequest,
     FreeSize,
-    NodeTensor,
-    TensorInfo,
+    WholeProgram,
     WrittenFile,
-    as_array,
-    as_tensor,
+    free_sizes,
     in_memory,
+    not_written,
+    summary,
 )
 from pnne_nb.process.quiet import quiet
 
 
 @final
-class TorchScriptFormat:
+class TorchScriptFormat(ExportFormat):
     """A traced module."""
 
     name = "torchscript"
     suffixes = (".torchscript", ".ts")
-    extra = ""
-    packages = ()
     runs_code = True
-    slow = False
     deprecated = "torch deprecates TorchScript; its successors are 'pt2', and 'aoti' for C++."
     outputs_only = "the runtime of TorchScript gives the outputs alone"
 
@@ -54,53 +49,21 @@ class TorchScriptFormat:
                 with kept_buffers(request.model):  # tracing runs the model, and the file has its buffers
                     traced = torch.jit.trace(request.model, example, check_trace=False)  # type: ignore[no-untyped-call]  # torch's
         except Exception as error:
-            message = f"torch.jit cannot trace the model: {str(error).strip().partition(chr(10))[0][:300]}"
-            raise ExportError(
-                message, [Diagnostic("not-traceable", message, hint="Export as 'pt2' or 'onnx'.")]
-            ) from error
+            raise not_written("not-traceable", "torch.jit cannot trace the model", error) from error
         with quiet(), in_memory(path) as buffer:
             torch.jit.save(traced, buffer, _extra_files={CONTENT: json.dumps(content)})
-        free = dict.fromkeys(size for info in request.inputs for size in info.shape if isinstance(size, str))
         note = "TorchScript checks no sizes: use only those that the report names."
-        return WrittenFile(tuple(FreeSize(name, "automatic") for name in free), notes=(note,))
+        return WrittenFile(tuple(FreeSize(name, "automatic") for name in free_sizes(request.inputs)), notes=(note,))
 
-    def node_tensors(self, path: Path) -> tuple[NodeTensor, ...]:  # noqa: ARG002  # of the protocol
-        return ()
-
-    def open(self, path: Path, watched: Sequence[str] = (), given: Sequence[str] = ()) -> TorchScriptModel:  # noqa: ARG002  # the protocol gives it, and the runtime has no such inputs
-        return TorchScriptModel(path)
-
-
-@final
-class TorchScriptModel:
-    """A traced module in torch, on the CPU."""
-
-    def __init__(self, path: Path) -> None:
+    def open(self, path: Path, watched: Sequence[str] = (), given: Sequence[str] = ()) -> WholeProgram:  # noqa: ARG002  # as `node_tensors` says, there are none
         import torch  # noqa: PLC0415  # as above
 
         extra = {CONTENT: ""}
         try:
             with quiet():
-                self._module = torch.jit.load(str(path), map_location="cpu", _extra_files=extra)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+                module = torch.jit.load(str(path), map_location="cpu", _extra_files=extra)  # type: ignore[no-untyped-call]  # torch leaves it untyped
             content = json.loads(extra[CONTENT])
         except Exception as error:
-            said = str(error).strip().partition("\n")[0][:300]
-            raise ExportError(f"{path.name} is no TorchScript file that pnne_nb wrote: {said}") from error
-        self.metadata: Mapping[str, str] = content["metadata"]
-        self.inputs = tuple(TensorInfo(name, dtype, tuple(shape)) for name, dtype, shape in content["inputs"])
-        self.outputs = tuple(TensorInfo(name, "", ()) for name in content["outputs"])
-
-    def run(self, inputs: Mapping[str, NDArray[np.generic]]) -> dict[str, NDArray[np.generic]]:
-        import torch  # noqa: PLC0415  # as above
-
-        try:
-            with torch.no_grad():
-                found = self._module(*(as_tensor(inputs[info.name], info.dtype) for info in self.inputs))
-        except Exception as error:
-            said = str(error).strip().splitlines()[-1][:300]
-            raise ExportError(f"torch cannot run the TorchScript file: {said}") from error
-        leaves = torch.utils._pytree.tree_leaves(found)
-        return {info.name: as_array(value) for info, value in zip(self.outputs, leaves, strict=True)}
-
-    def close(self) -> None:
-        del self._module
+            raise ExportError(f"{path.name} is no TorchScript file that pnne_nb wrote: {summary(error)}") from error
+        content["outputs"] = [(name, "", ()) for name in content["outputs"]]
+        return WholeProgram(content, module, "torch cannot run the TorchScript file")

@@ -8,7 +8,7 @@ node during which it became one is named.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
@@ -22,7 +22,7 @@ from pnne_nb.compiler.analysis.interpreter import NodeExecution, stepping
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.compiler.module.call_errors import blame
 from pnne_nb.errors import Diagnostic, ExportError
-from pnne_nb.export.formats.base import ExportRequest, FreeSize, TensorInfo
+from pnne_nb.export.formats.base import ExportRequest, FreeSize, batch_size_of, free_sizes, free_sizes_in, with_fixed
 from pnne_nb.process.quiet import quiet
 
 _SUGGESTED = re.compile(r"^\s+(\w+) = (?:Dim\('\w+'((?:, (?:min|max)=\d+)*)\)|(.+))$", re.MULTILINE)
@@ -51,14 +51,14 @@ def trace(request: ExportRequest) -> TracedProgram:
         ExportError: If the model cannot be traced; the diagnostic names the node.
     """
     _refuse_reserved(request.model)
-    names = free_names(request)
+    names = free_sizes(request.inputs)
     limits = {name: request.limits.get(name, (0, None)) for name in names}
     automatic: set[str] = set()
-    bakers = _Bakers()
+    fixing = _FixingNodes()
     # Each round gives a size its limits or makes it automatic, so that three rounds for each size are enough.
     for _ in range(3 * len(names) + 1):
         try:
-            program = _export(request, limits, automatic, bakers)
+            program = _export(request, limits, automatic, fixing)
         except ExportError:
             raise
         except Exception as error:  # noqa: BLE001  # `_with_fixed` raises what it is told
@@ -71,38 +71,32 @@ def trace(request: ExportRequest) -> TracedProgram:
                 else:
                     limits[name] = found
             continue
-        return TracedProgram(program, *_sizes(request, program, limits, automatic, bakers))
+        return TracedProgram(program, *_sizes(request, program, limits, automatic, fixing))
     raise ExportError(f"torch.export settles on no sizes for {', '.join(names)}; fix one: sizes={{{names[0]!r}: ...}}.")
 
 
 def _with_fixed(request: ExportRequest, names: Sequence[str], error: Exception) -> TracedProgram:
-    """Return the program of a model that torch cannot trace with all sizes free, with as few fixed sizes as possible.
-
-    Raises:
-        ExportError: If it cannot be traced with fixed sizes either; the first error tells why.
-    """
+    """Return the program of a model that torch cannot trace with all sizes free, with as few fixed sizes as possible."""
+    values = free_sizes_in(request.inputs, request.example)
     free: list[str] = []
     kept: TracedProgram | None = None
     for tried in ([], *([name] for name in names)) if names else ():
         now = {*free, *tried}
-        inputs = tuple(replace(info, shape=_sized(info.shape, tensor, now)) for info, tensor in _pairs(request))
-        bakers = _Bakers()
+        inputs = with_fixed(request.inputs, {name: value for name, value in values.items() if name not in now})
+        fixing = _FixingNodes()
         limits = {name: request.limits.get(name, (0, None)) for name in now}
         attempt = replace(request, inputs=inputs)
         try:
-            program = _export(attempt, limits, now, bakers)
+            program = _export(attempt, limits, now, fixing)
         except Exception as again:
             if not tried:
                 raise failure(error) from again
             continue
         free.extend(tried)
-        kept = TracedProgram(program, *_sizes(attempt, program, limits, now, bakers))
+        kept = TracedProgram(program, *_sizes(attempt, program, limits, now, fixing))
     if kept is None:
         raise failure(error) from error
     found = {size.name: size for size in kept.sizes}
-    values = {
-        name: value for info, tensor in _pairs(request) for name, value in zip(info.shape, tensor.shape, strict=True)
-    }
     at = blame(error)
     fixed = {
         name: FreeSize(name, "fixed", values[name], values[name], values[name], (at,) if at else ())
@@ -110,14 +104,6 @@ def _with_fixed(request: ExportRequest, names: Sequence[str], error: Exception) 
         if name not in found
     }
     return kept._replace(sizes=tuple(found.get(name) or fixed[name] for name in names))
-
-
-def _pairs(request: ExportRequest) -> Iterator[tuple[TensorInfo, torch.Tensor]]:
-    return zip(request.inputs, request.example, strict=True)
-
-
-def _sized(shape: tuple[int | str, ...], tensor: torch.Tensor, free: Collection[str]) -> tuple[int | str, ...]:
-    return tuple(size if size in free else value for size, value in zip(shape, tensor.shape, strict=True))
 
 
 def _refuse_reserved(model: nn.Module) -> None:
@@ -138,23 +124,12 @@ LARGEST_BATCH = 1024
 
 def bounded(request: ExportRequest) -> ExportRequest:
     """Return a request whose free sizes all have an upper limit, for runtimes without an allocator."""
-    first = next((info.shape[0] for info in request.inputs if info.shape), None)
-    values = {
-        size: tensor.shape[axis]
-        for info, tensor in zip(request.inputs, request.example, strict=True)
-        for axis, size in enumerate(info.shape)
-        if isinstance(size, str)
-    }
+    batch = batch_size_of(request.inputs)
     limits = {}
-    for name, value in values.items():
+    for name, value in free_sizes_in(request.inputs, request.example).items():
         smallest, largest = request.limits.get(name, (1, None))
-        limits[name] = smallest, largest or (LARGEST_BATCH if name == first else 8 * value)
+        limits[name] = smallest, largest or (LARGEST_BATCH if name == batch else 8 * value)
     return replace(request, limits=limits)
-
-
-def free_names(request: ExportRequest) -> tuple[str, ...]:
-    """Return the names of the sizes that should stay free, in the order in which the inputs name them."""
-    return tuple(dict.fromkeys(size for info in request.inputs for size in info.shape if isinstance(size, str)))
 
 
 def size_findings(sizes: Sequence[FreeSize]) -> list[Diagnostic]:
@@ -194,7 +169,7 @@ def failure(error: Exception) -> ExportError:
 
 
 def _export(
-    request: ExportRequest, limits: Mapping[str, tuple[int, int | None]], automatic: set[str], bakers: _Bakers
+    request: ExportRequest, limits: Mapping[str, tuple[int, int | None]], automatic: set[str], fixing: _FixingNodes
 ) -> ExportedProgram:
     def dimension(name: str) -> Any:
         if name in automatic:
@@ -202,13 +177,13 @@ def _export(
         smallest, largest = limits[name]
         return Dim(name, min=smallest or None, max=largest)
 
-    dims = {name: dimension(name) for name in free_names(request)}
+    dims = {name: dimension(name) for name in free_sizes(request.inputs)}
     shapes = tuple(
         {axis: dims[size] for axis, size in enumerate(info.shape) if isinstance(size, str)} for info in request.inputs
     )
     # A failed export leaves marks on the tensors that it was given.
     example = tuple(tensor.detach().clone() for tensor in request.example)
-    with quiet(), _without_dump(), torch.no_grad(), bakers.watch(request.model, len(example)):
+    with quiet(), _without_dump(), torch.no_grad(), fixing.watch(request.model, len(example)):
         return torch.export.export(
             request.model,
             example,
@@ -253,7 +228,7 @@ def _sizes(
     program: ExportedProgram,
     limits: Mapping[str, tuple[int, int | None]],
     automatic: set[str],
-    bakers: _Bakers,
+    fixing: _FixingNodes,
 ) -> tuple[tuple[FreeSize, ...], dict[str, str]]:
     """Return the treatment of each free size, and torch's symbols."""
     ranges = {str(symbol): found for symbol, found in program.range_constraints.items()}
@@ -266,13 +241,12 @@ def _sizes(
                 continue
             size = node.meta["val"].shape[axis]
             found = ranges.get(str(size))
-            value = (
-                size if isinstance(size, int) else int(found.lower) if found and found.lower == found.upper else None
-            )
-            if not isinstance(size, int):
+            value = size if isinstance(size, int) else None
+            if value is None:
                 symbols[name] = str(size)
+                value = int(found.lower) if found and found.lower == found.upper else None
             if value is not None:
-                sizes[name] = FreeSize(name, "fixed", value, value, value, bakers.found.get((position, axis), ()))
+                sizes[name] = FreeSize(name, "fixed", value, value, value, fixing.found.get((position, axis), ()))
             elif name not in sizes:
                 smallest, largest = limits[name]
                 if found is not None and found.lower.is_number:
@@ -283,7 +257,7 @@ def _sizes(
     return tuple(sizes.values()), symbols
 
 
-class _Bakers:
+class _FixingNodes:
     """Records the node of a compiled model at which a free size becomes fixed.
 
     Attributes:

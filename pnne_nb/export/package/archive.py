@@ -44,7 +44,7 @@ def write_package(path: Path, manifest: Manifest, parts: Mapping[str, bytes], ch
     Raises:
         ExportError: If it cannot be written.
     """
-    digests = {name: PartDigest(len(part), hashlib.sha256(part).hexdigest()) for name, part in parts.items()}
+    digests = {name: _part_digest(part) for name, part in parts.items()}
     head = msgspec.structs.replace(manifest, parts=digests).to_bytes()
     try:
         with written_beside(path) as temporary:
@@ -59,6 +59,10 @@ def write_package(path: Path, manifest: Manifest, parts: Mapping[str, bytes], ch
         if isinstance(error, GraphFileError):
             raise
         raise ExportError(f"{shown(str(path), 400)} cannot be written: {error.strerror or error}.") from error
+
+
+def _part_digest(part: bytes) -> PartDigest:
+    return PartDigest(len(part), hashlib.sha256(part).hexdigest())
 
 
 def _put(temporary: Path, path: Path) -> None:
@@ -140,18 +144,11 @@ def read_package(path: Path) -> tuple[Manifest, dict[str, bytes]]:
     for name, part in parts.items():
         if name not in manifest.parts:
             raise GraphFileError(f"{place}: the manifest does not know the part {shown(name)}.")
-        _require_digest(part, manifest.parts[name], f"{place}: {name}")
+        if _part_digest(part) != manifest.parts[name]:
+            raise GraphFileError(
+                f"{place}: {name} is damaged or was changed: it is not what the manifest says. {_AGAIN}"
+            )
     return manifest, parts
-
-
-def _require_digest(part: bytes, wanted: PartDigest, place: str) -> None:
-    if len(part) != wanted.bytes or hashlib.sha256(part).hexdigest() != wanted.sha256:
-        raise GraphFileError(f"{place} is damaged or was changed: it is not what the manifest says. {_AGAIN}")
-
-
-def _starts_as_a_graph(file: BinaryIO) -> bool:
-    file.seek(0)
-    return file.read(_DIGEST).lstrip().startswith(b"{")
 
 
 _AGAIN = "Get the package again from where it comes."
@@ -165,9 +162,10 @@ def _read_zip(path: Path) -> dict[str, bytes]:
             raise GraphFileError(f"{place} is no package: it has {size} bytes.")
         file.seek(size - _DIGEST)
         seal, found = file.read(_DIGEST), _digest(file, size - _DIGEST)
-        if seal != found.encode() and _starts_as_a_graph(file):
-            raise GraphFileError(f"{place} is no package, but a graph file: pn.NodeGraph.load({place}) opens it.")
         if seal != found.encode():
+            file.seek(0)
+            if file.read(_DIGEST).lstrip().startswith(b"{"):
+                raise GraphFileError(f"{place} is no package, but a graph file: pn.NodeGraph.load({place}) opens it.")
             raise GraphFileError(f"{place} is damaged, was changed, or is no package: {_damage(file)} {_AGAIN}")
         try:
             with zipfile.ZipFile(file) as archive:

@@ -49,7 +49,7 @@ def write_card(
         "```python",
         "import pnne_nb as pn",
         "",
-        f'graph, model = pn.load("{_file(manifest)}")',
+        f'graph, model = pn.load("{manifest.name}.pnne")',
         "```",
         "",
     ]
@@ -76,10 +76,6 @@ def write_card(
         "",
     ]
     return "\n".join(lines)
-
-
-def _file(manifest: Manifest) -> str:
-    return f"{manifest.name}.pnne"
 
 
 def _shape(shape: tuple[int | str, ...]) -> str:

@@ -114,23 +114,18 @@ def _unpacked(content: bytes, place: str) -> dict[str, torch.Tensor]:
 
 
 def _batches(tensors: Mapping[str, torch.Tensor], manifest: Manifest) -> list[RecordedBatch]:
-    found = [
-        RecordedBatch(
-            {name.split(".", 2)[2]: value for name, value in tensors.items() if name.startswith(f"{index}.input.")},
-            [tensors[name] for name in sorted(_outputs(tensors, index), key=lambda name: int(name.rpartition(".")[2]))],
-        )
-        for index in range(min(manifest.record.batches, len(tensors)))
-    ]
     order = [one.name for one in manifest.inputs]
-    for batch in found:
-        if sorted(batch.inputs) != sorted(order) or not batch.outputs:
+    found = []
+    for index in range(min(manifest.record.batches, len(tensors))):
+        given, made = (
+            {name.split(".", 2)[2]: value for name, value in tensors.items() if name.startswith(f"{index}.{kind}.")}
+            for kind in ("input", "output")
+        )
+        outputs = [made[number] for number in sorted(filter(str.isdecimal, made), key=int)]
+        if sorted(given) != sorted(order) or not outputs:
             raise GraphFileError(f"{names.BATCHES}: the recorded batches are not of the inputs {', '.join(order)}.")
-    return [RecordedBatch({name: batch.inputs[name] for name in order}, batch.outputs) for batch in found]
-
-
-def _outputs(tensors: Mapping[str, torch.Tensor], index: int) -> list[str]:
-    start = f"{index}.output."
-    return [name for name in tensors if name.startswith(start) and name.removeprefix(start).isdecimal()]
+        found.append(RecordedBatch({name: given[name] for name in order}, outputs))
+    return found
 
 
 def _require_outputs(package: Package, place: str) -> None:

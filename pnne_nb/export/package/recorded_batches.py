@@ -79,9 +79,7 @@ def record(graph: NodeGraph, model: nn.Module, data: Any = None) -> RecordedRun:
     for index, inputs in enumerate(given):
         try:
             outputs = run(twin, inputs)
-            with private_random_state():
-                torch.manual_seed(1)
-                again = _outputs(twin, inputs)
+            again = run(twin, inputs, seed=1)
         except Exception as error:
             raise ExportError(f"The model fails on batch {index + 1} of data: {error}") from error
         is_random = is_random or bool(difference(outputs, again))
@@ -89,14 +87,11 @@ def record(graph: NodeGraph, model: nn.Module, data: Any = None) -> RecordedRun:
     return RecordedRun(batches, is_random, _tolerance(twin, batches))
 
 
-def run(model: nn.Module, inputs: Sequence[Tensor]) -> list[Tensor]:
+def run(model: nn.Module, inputs: Sequence[Tensor], seed: int | None = None) -> list[Tensor]:
     """Return the output tensors of a model in eval mode, under a fixed seed."""
-    with private_random_state():
-        return _outputs(model, inputs)
-
-
-def _outputs(model: nn.Module, inputs: Sequence[Tensor]) -> list[Tensor]:
-    with torch.no_grad():
+    with private_random_state(), torch.no_grad():
+        if seed is not None:
+            torch.manual_seed(seed)
         return [tensor.detach().cpu().contiguous() for tensor in tensors_in(model(*(one.clone() for one in inputs)))]
 
 

@@ -8,6 +8,8 @@ import os
 import platform
 import stat
 from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import NoneType
 from typing import Any, Protocol, runtime_checkable
@@ -20,15 +22,7 @@ from torch import nn
 from pnne_nb.catalog.custom import HOME
 from pnne_nb.compiler import infer_shapes, to_source
 from pnne_nb.compiler.analysis.nested_values import difference
-from pnne_nb.errors import (
-    CompileError,
-    ExportError,
-    GraphFileError,
-    PnneError,
-    answers_misuse,
-    expect,
-    shown,
-)
+from pnne_nb.errors import CompileError, ExportError, GraphFileError, PnneError, answers_misuse, expect, shown
 from pnne_nb.export.formats.base import TensorInfo
 from pnne_nb.export.formats.model_state import ModelState, make_model, read_state, require_closed
 from pnne_nb.export.package import integrity as checking
@@ -38,7 +32,6 @@ from pnne_nb.export.package.card import write_card
 from pnne_nb.export.package.load import check_text, open_package
 from pnne_nb.export.package.manifest import FORMAT, FORMAT_VERSION, Manifest, Record
 from pnne_nb.export.package.recorded_batches import RecordedBatch, RecordedRun, record, run
-from pnne_nb.export.package.signature import require_signing, sign_package
 from pnne_nb.graph.document import NodeGraph, expect_graph
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.process.atomic_file import file_at
@@ -112,7 +105,7 @@ def save(
     target = Path(path)
     _require_place(target, overwrite=overwrite)
     if sign is not None:
-        require_signing(Path(sign))
+        _require_signing(Path(sign))
     require_closed(graph)
     tensors, state = read_state(model)
     try:
@@ -158,7 +151,7 @@ def save(
     }
     write_package(target, manifest, parts, lambda written: _prove(written, target, recorded, has_onnx=onnx is not None))
     if sign is not None:
-        sign_package(target, Path(sign))
+        _sign(target, Path(sign))
     return target
 
 
@@ -191,24 +184,20 @@ def _signature(graph: NodeGraph, batch: RecordedBatch) -> tuple[tuple[TensorInfo
     """Return the model's inputs and outputs from the document, or else from a recorded batch."""
     shapes = infer_shapes(graph)
     feeds = {edge.target: edge.source for edge in graph.edges}
-    known = {name: shapes.get(f"{name}.output") for name in batch.inputs}
-    inputs = tuple(
-        TensorInfo(name, spec.dtype, spec.shape) if spec is not None else _info(name, value)
-        for (name, spec), value in zip(known.items(), batch.inputs.values(), strict=True)
-    )
-    nodes = [node.name for node in graph.nodes.values() if node.type == "Output"]
-    if len(nodes) != len(batch.outputs):
-        return inputs, tuple(_info(f"output_{index}", value) for index, value in enumerate(batch.outputs))
-    given = {name: shapes.get(feeds.get(f"{name}.input", "")) for name in nodes}
-    outputs = tuple(
-        TensorInfo(name, spec.dtype, spec.shape) if spec is not None else _info(name, value)
-        for (name, spec), value in zip(given.items(), batch.outputs, strict=True)
-    )
-    return inputs, outputs
 
+    def info(name: str, value: torch.Tensor, port: str | None) -> TensorInfo:
+        spec = shapes.get(port or "")
+        if spec is not None:
+            return TensorInfo(name, spec.dtype, spec.shape)
+        return TensorInfo(name, str(value.dtype).removeprefix("torch."), ("?",) * value.dim())
 
-def _info(name: str, value: torch.Tensor) -> TensorInfo:
-    return TensorInfo(name, str(value.dtype).removeprefix("torch."), ("?",) * value.dim())
+    inputs = tuple(info(name, value, f"{name}.output") for name, value in batch.inputs.items())
+    names = [node.name for node in graph.nodes.values() if node.type == "Output"]
+    if len(names) != len(batch.outputs):
+        names = [f"output_{index}" for index, _ in enumerate(batch.outputs)]
+        feeds = {}
+    pairs = zip(names, batch.outputs, strict=True)
+    return inputs, tuple(info(name, value, feeds.get(f"{name}.input")) for name, value in pairs)
 
 
 def _source(graph: NodeGraph) -> str | None:
@@ -290,11 +279,7 @@ def _onnx(path: Path) -> bytes:
 
 
 def _prove(path: Path, target: Path, recorded: RecordedRun, *, has_onnx: bool) -> None:
-    """Open the written package, and compare it with the model.
-
-    Raises:
-        ExportError: If it is not the same.
-    """
+    """Open the written package, and compare it with the model."""
     try:
         model = open_package(path).model.eval()
     except GraphFileError as error:
@@ -316,3 +301,24 @@ def _prove(path: Path, target: Path, recorded: RecordedRun, *, has_onnx: bool) -
             raise
         except Exception as error:  # onnxruntime's own errors derive from nothing in common
             raise ExportError(f"The ONNX file is not of this model: {error}") from error
+
+
+def _require_signing(key: Path) -> None:
+    """Raise an error if OpenSSF model-signing is not installed, or there is no such key."""
+    if find_spec("model_signing") is None:
+        raise ExportError(
+            "sign needs OpenSSF model-signing, which is not installed: pip install model-signing pyopenssl"
+        )
+    if not key.is_file():
+        raise ExportError(
+            f"sign must be the path of a private key in PEM format, and there is no file {shown(str(key))}."
+        )
+
+
+def _sign(path: Path, key: Path) -> None:
+    """Sign a package; `model_signing verify key PATH --signature PATH.sig --public_key ...` checks it."""
+    try:
+        config = import_module("model_signing.signing").Config()
+        config.use_elliptic_key_signer(private_key=key).sign(path, path.with_name(f"{path.name}.sig"))
+    except Exception as error:  # of a foreign package
+        raise ExportError(f"{shown(str(path))} was written, but cannot be signed: {error}") from error

@@ -43,11 +43,9 @@ class Difference:
     def __str__(self) -> str:
         if self.shape is not None:
             return f"the file gives the shape {self.shape}"
-        if self.index is None or not self.index:
-            where = ""
-        else:
-            rest = f", element {self.index[1:]}" if len(self.index) > 1 else ""
-            where = f" at sample {self.index[0]}{rest}"
+        sample, *rest = self.index or ("",)
+        where = f" at sample {sample}" if self.index else ""
+        where += f", element {tuple(rest)}" if rest else ""
         return f"{self.found:.7g} instead of {self.expected:.7g}{where}: {self.ratio:.3g} × what rounding explains"
 
 

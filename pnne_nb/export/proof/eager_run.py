@@ -8,15 +8,17 @@ rounding errors of the value itself (the idea of TTrace, arXiv 2506.09280).
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from pnne_nb.catalog.quantized import LAYERS
@@ -24,7 +26,6 @@ from pnne_nb.compiler.analysis.buffers import kept_buffers
 from pnne_nb.compiler.analysis.interpreter import NodeExecution, stepping
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.export.formats.base import as_array
-from pnne_nb.export.proof.moved_coordinates import MovedCoordinates
 
 TRIALS = 3
 """Perturbed runs. The largest movement of three is within a factor of two of that of many."""
@@ -33,6 +34,9 @@ SEED = 0
 
 STEP_SHIFT = 1e-3
 """By what part the steps of 8-bit inputs are moved: those 100 steps away from 0 change by a tenth of one."""
+
+SMOOTH = frozenset({"linear", "bilinear", "bicubic", "trilinear"})
+"""Modes of interpolation between pixels; the others take a pixel as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,34 +74,32 @@ class Model:
 
     Args:
         model: In eval mode on the CPU; it is not changed.
-        inputs: Names of the arguments of ``forward``, in order.
         outputs: Names of the results.
     """
 
-    def __init__(self, model: nn.Module, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+    def __init__(self, model: nn.Module, outputs: Sequence[str]) -> None:
         self.model = model
-        self._inputs, self._outputs = inputs, outputs
+        self._outputs = outputs
         self._perturbed: list[nn.Module] = []
 
-    def run(self, batch: Mapping[str, Tensor], *, nodes: bool = False) -> Reference:
+    def run(self, batch: Sequence[Tensor], *, nodes: bool = False) -> Reference:
         """Return the model's values for a batch.
 
         Args:
-            batch: The inputs by name.
+            batch: The arguments of ``forward``, in order.
             nodes: Whether the value at every drawn node is wanted too.
         """
         if not self._perturbed:
             generator = torch.Generator().manual_seed(SEED)
             self._perturbed = [_perturbed(self.model, generator) for _ in range(TRIALS)]
-        arguments = [batch[name] for name in self._inputs]
         generator = torch.Generator().manual_seed(SEED + 1)
         with kept_buffers(self.model) as changed:
-            outputs, steps, random = _run(self.model, arguments, nodes=nodes)
+            outputs, steps, random = _run(self.model, batch, nodes=nodes)
         with MovedCoordinates(generator):
             others = []
             for twin in self._perturbed:
                 with kept_buffers(twin):
-                    others.append(_run(twin, [_nudged(tensor, generator) for tensor in arguments], nodes=nodes))
+                    others.append(_run(twin, [_nudged(tensor, generator) for tensor in batch], nodes=nodes))
         values = [_value(value, [other[0][place] for other in others]) for place, value in enumerate(outputs)]
         at_nodes = {
             node: tuple(
@@ -173,9 +175,7 @@ def _nudged(tensor: Tensor, generator: torch.Generator) -> Tensor:
     return tensor + tensor * (signs.to(tensor.dtype) * ulp)
 
 
-@np.errstate(
-    all="ignore"
-)  # memory that nobody has written holds any bits, and numpy warns of some when it converts them
+@np.errstate(all="ignore")  # numpy warns of some bits, and unwritten memory holds any
 def _value(value: Tensor, others: Sequence[Tensor]) -> Value:
     array = as_array(value)
     if not (value.is_floating_point() or value.is_complex()):
@@ -187,3 +187,45 @@ def _value(value: Tensor, others: Sequence[Tensor]) -> Value:
         if other.shape == value.shape:
             moved = np.fmax(moved, np.abs(as_array(other).astype(wide) - plain))
     return Value(array, moved)
+
+
+@final
+class MovedCoordinates(TorchFunctionMode):
+    """Within it, what ``interpolate`` and ``grid_sample`` read lies one rounding error further, to a side drawn by chance.
+
+    Neither inputs nor weights say how far rounding moves a coordinate: torch computes it inside, from sizes.
+
+    Args:
+        generator: Draws the sides.
+    """
+
+    def __init__(self, generator: torch.Generator) -> None:
+        super().__init__()
+        self._generator = generator
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        named = dict(kwargs or {})
+        if func is F.grid_sample:
+            image, grid, *rest = [*args, *(named.pop(name) for name in ("input", "grid")[len(args) :])]
+            return func(image, grid + self._sides(grid) * torch.finfo(grid.dtype).eps, *rest, **named)
+        result = func(*args, **named)
+        mode = named.get("mode", args[3] if len(args) > 3 else "nearest")
+        if func is not F.interpolate or mode not in SMOOTH or not result.is_floating_point():
+            return result
+        image, *rest = [*args, *(named.pop(name) for name in ("input",)[len(args) :])]
+        for axis in range(2, image.dim()):
+            beside = func(image.roll(1, axis), *rest, **named)
+            # A coordinate is as large as the axis is long, and so is its rounding error.
+            result = (
+                result + (beside - result) * self._sides(result) * image.shape[axis] * torch.finfo(result.dtype).eps
+            )
+        return result
+
+    def _sides(self, like: Tensor) -> Tensor:
+        return (torch.randint(0, 2, like.shape, generator=self._generator) * 2 - 1).to(like.dtype)

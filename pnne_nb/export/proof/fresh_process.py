@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,21 +65,17 @@ def run_file(format: ExportFormat, path: Path, sessions: Sequence[ProofProcess])
     """
     with tempfile.TemporaryDirectory(prefix="pnne-proof-") as name:
         folder = Path(name)
-        wanted, numbered, count = [], [], 0
-        for session in sessions:
-            numbers = list(range(count, count + len(session.batches)))
+        count = itertools.count()
+        numbered = [[next(count) for _ in session.batches] for session in sessions]
+        wanted = []
+        for session, numbers in zip(sessions, numbered, strict=True):
             for number, batch in zip(numbers, session.batches, strict=True):
                 np.savez(folder / f"inputs{number}.npz", **batch)  # type: ignore[arg-type]  # by name
-            numbered.append(numbers)
             wanted.append({
                 "runs": numbers, "watched": list(session.watched), "given": list(session.given), "fresh": session.fresh
             })  # fmt: skip
-            count += len(numbers)
         document = {"path": str(path.resolve()), "format": format.name, "sessions": wanted}
-        (folder / "runs.json").write_text(json.dumps(document), encoding="utf-8")
-        _run(format, folder)
-        results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-        runs = {each["run"]: _read(folder, each) for each in results}
+        runs = {each["run"]: _read(folder, each) for each in _results(format, folder, document)}
         return [[runs[number] for number in numbers] for numbers in numbered]
 
 
@@ -95,9 +93,7 @@ def peak_memory(format: ExportFormat, path: Path, batch: Arrays) -> int:
         sessions = [{"runs": [0], "watched": [], "given": [], "fresh": False}]
         document = {"path": str(path.resolve()), "format": format.name, "sessions": sessions, "imported": []}
         for _ in range(2):
-            (folder / "runs.json").write_text(json.dumps(document), encoding="utf-8")
-            _run(format, folder)
-            (result,) = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+            (result,) = _results(format, folder, document)
             if result["error"] is not None:
                 raise ExportError(str(result["error"]))
             document["imported"] = result["modules"]
@@ -111,7 +107,8 @@ def _read(folder: Path, result: Mapping[str, object]) -> Run:
         return Run(dict(stored))
 
 
-def _run(format: ExportFormat, folder: Path) -> None:
+def _results(format: ExportFormat, folder: Path, document: Mapping[str, object]) -> list[dict[str, Any]]:
+    (folder / "runs.json").write_text(json.dumps(document), encoding="utf-8")
     command = [sys.executable, "-m", "pnne_nb.export.proof.run_file", str(folder)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
     try:
@@ -127,3 +124,5 @@ def _run(format: ExportFormat, folder: Path) -> None:
         raise ExportError(
             f"The process that runs the file ended with status {done.returncode}: {said[-1][:300] if said else 'no word'}"
         )
+    results: list[dict[str, Any]] = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    return results

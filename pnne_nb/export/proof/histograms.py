@@ -49,9 +49,7 @@ def histograms(model: NDArray[np.generic], file: NDArray[np.generic]) -> Histogr
     if not np.isfinite(high - low):  # the two ends are further apart than a number can be
         low, high = float(ours.min()), float(ours.max())
     size = max(abs(low), abs(high))
-    if high - low <= max(
-        1e-12 * size, TINY
-    ):  # between them are too few numbers for bins: masks are full of the smallest number
+    if high - low <= max(1e-12 * size, TINY):  # too few numbers for bins: masks are full of the smallest number
         half = max(0.5, 1e-3 * size)
         low, high = max(low - half, -LARGEST), min(high + half, LARGEST)
     of_model, of_file = (np.histogram(values, bins=BINS, range=(low, high))[0] for values in (ours, theirs))

@@ -13,13 +13,13 @@ from torch import Tensor
 
 from pnne_nb.compiler.analysis.nan_origin import UNWRITTEN
 from pnne_nb.errors import Diagnostic, ExportError
-from pnne_nb.export.formats.base import ExportFormat, FreeSize, NodeTensor, as_array
+from pnne_nb.export.formats.base import ExportFormat, FreeSize, NodeTensor, as_array, batch_size_of, free_sizes_in
 from pnne_nb.export.proof.comparison import Difference, Tolerance, compare
 from pnne_nb.export.proof.eager_run import Model, Reference, Value
 from pnne_nb.export.proof.fresh_process import Arrays, ProofProcess, Run, run_file
 from pnne_nb.export.proof.histograms import histograms
 from pnne_nb.export.proof.parity import Comparison, NodeParity
-from pnne_nb.export.subject.example_batches import Maker, batch_size_of, free_sizes_in
+from pnne_nb.export.subject.example_batches import Maker
 from pnne_nb.export.subject.subject import Subject
 
 BATCH_SIZES = (1, 2, 7)
@@ -103,22 +103,21 @@ def prove(
     Raises:
         ExportError: If the runtime cannot run the file at the sizes that it was made with.
     """
-    names = [info.name for info in subject.inputs]
-    model = Model(subject.model, names, subject.outputs)
+    model = Model(subject.model, subject.outputs)
     main = ProofBatch("example", maker.tensors(example), {})
     if data is not None:
         other = {name: n for name, n in free_sizes_in(subject.inputs, data).items() if n != example[name]}
         main = ProofBatch("data", data, other)
     notes: list[str] = []
     others = _other_batches(maker, subject, sizes, example, notes)
-    reference = model.run(_named(names, main.tensors), nodes=True)
+    reference = model.run(main.tensors, nodes=True)
     if not any(np.isfinite(value.value).any() for value in reference.outputs.values()):
         notes.append(f"The model gives no finite value for the {main.what}, so that run proves little.")
     tensors = format.node_tensors(path)
     given, exempt = _random_tensors(reference, tensors, subject.outputs)
     batches = [*others, main]
-    references = [*(model.run(_named(names, each.tensors), nodes=bool(given)) for each in others), reference]
-    fed = [_arrays(names, batch, each, given) for batch, each in zip(batches, references, strict=True)]
+    references = [*(model.run(each.tensors, nodes=bool(given)) for each in others), reference]
+    fed = [_arrays(subject, batch, each, given) for batch, each in zip(batches, references, strict=True)]
     sessions = [ProofProcess(fed, (), tuple(given), bool(reference.changed))]
     if tensors:
         watched = tuple(each.tensor for each in tensors if each.tensor not in given)
@@ -198,12 +197,8 @@ def _other_batches(
     return made
 
 
-def _named(names: Sequence[str], tensors: Sequence[Tensor]) -> dict[str, Tensor]:
-    return dict(zip(names, tensors, strict=True))
-
-
-def _arrays(names: Sequence[str], batch: ProofBatch, reference: Reference, given: Mapping[str, str]) -> Arrays:
-    arrays = {name: as_array(tensor) for name, tensor in _named(names, batch.tensors).items()}
+def _arrays(subject: Subject, batch: ProofBatch, reference: Reference, given: Mapping[str, str]) -> Arrays:
+    arrays = {info.name: as_array(tensor) for info, tensor in zip(subject.inputs, batch.tensors, strict=True)}
     return {**arrays, **{tensor: reference.nodes[node][0].value for tensor, node in given.items()}}
 
 
@@ -240,10 +235,9 @@ def _compare_outputs(
         if name not in run.outputs:
             return Comparison(what, {}, f"the file has no output {name!r}")
         difference = compare(run.outputs[name], value, tolerance)
-        # Of random numbers, only how many there are can be compared.
-        found[name] = (
-            replace(difference, error=0.0, ratio=0.0) if uncompared and difference.shape is None else difference
-        )
+        if uncompared and difference.shape is None:  # random numbers: only their shape can be compared
+            difference = replace(difference, error=0.0, ratio=0.0)
+        found[name] = difference
     return Comparison(what, found)
 
 
@@ -261,16 +255,12 @@ def _wrong_sizes(
     """Return the free sizes that the file does not accept, by trying each of `suspects` alone, and the failing nodes.
 
     A file that is wrong at the sizes of the example too has another fault: then there are none.
-
-    Raises:
-        ExportError: If the runtime cannot run the file at the sizes that it was made with.
     """
-    names = [info.name for info in subject.inputs]
     batches = [ProofBatch(name, maker.tensors({**example, name: value}), {}) for name, value in suspects.items()]
     batches.insert(0, ProofBatch("example", maker.tensors(example), {}))
-    references = [model.run(_named(names, each.tensors), nodes=bool(tensors)) for each in batches]
+    references = [model.run(each.tensors, nodes=bool(tensors)) for each in batches]
     given, _ = _random_tensors(references[0], tensors, subject.outputs)
-    fed = [_arrays(names, batch, each, given) for batch, each in zip(batches, references, strict=True)]
+    fed = [_arrays(subject, batch, each, given) for batch, each in zip(batches, references, strict=True)]
     watched = tuple(each.tensor for each in tensors if each.tensor not in given)
     (runs,) = run_file(format, path, [ProofProcess(fed, watched, tuple(given), bool(references[0].changed))])
     if runs[0].error is not None:
@@ -314,24 +304,19 @@ def compare_nodes(
         if type == "Subgraph":
             continue
         if run.error is not None:
-            compared[node] = NodeParity(node, type, None, f"not compared: {run.error}")
-            continue
-        if node in exempt or node in reference.random:
-            compared[node] = NodeParity(node, type, None, "draws random numbers, or depends on them")
-            continue
-        if type in UNWRITTEN:
-            compared[node] = NodeParity(
-                node, type, None, "gives memory that was never written, whose values are arbitrary"
-            )
-            continue
-        found = [run.outputs[name] for name in by_node.get(node, ()) if name in run.outputs]
-        match = _match(values, found, tolerance)
-        if match is None:
-            note = "has no tensor of its own in the file: it is part of another node's"
-            compared[node] = NodeParity(node, type, None, note)
+            note = f"not compared: {run.error}"
+        elif node in exempt or node in reference.random:
+            note = "draws random numbers, or depends on them"
+        elif type in UNWRITTEN:
+            note = "gives memory that was never written, whose values are arbitrary"
         else:
-            difference, value, tensor = match
-            compared[node] = NodeParity(node, type, difference, "", histograms(value.value, tensor))
+            found = [run.outputs[name] for name in by_node.get(node, ()) if name in run.outputs]
+            if (match := _match(values, found, tolerance)) is not None:
+                difference, value, tensor = match
+                compared[node] = NodeParity(node, type, difference, "", histograms(value.value, tensor))
+                continue
+            note = "has no tensor of its own in the file: it is part of another node's"
+        compared[node] = NodeParity(node, type, None, note)
     return compared
 
 

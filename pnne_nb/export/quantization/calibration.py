@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, final
 
@@ -35,13 +35,9 @@ def calibrate(
         ExportError: If an input is not finite, with the node.
     """
     seen = {candidate.path: _Observed(candidate.path) for candidate in candidates}
-    with ExitStack() as stack:
-        for candidate in candidates:
-            hook = model.get_submodule(candidate.module).register_forward_pre_hook(seen[candidate.path].observe)
-            stack.callback(hook.remove)
-        with torch.inference_mode():
-            for call in calls:
-                call(model)
+    with observed(model, [(candidate.module, seen[candidate.path].observe) for candidate in candidates]):
+        for call in calls:
+            call(model)
     return {path: observed.chosen() for path, observed in seen.items() if observed.samples}
 
 
@@ -62,19 +58,21 @@ def correct_biases(
         layers: What takes the place of their modules, by path of the module.
         calls: As in `calibrate`.
     """
-    seen = {
-        each.module: _Shift(layers[each.module].module())
-        for each in candidates
-        if "bias" in layers[each.module].tensors
-    }
-    with ExitStack() as stack:
-        for held, shift in seen.items():
-            hook = model.get_submodule(held).register_forward_hook(shift.observe)
-            stack.callback(hook.remove)
-        with torch.inference_mode():
-            for call in calls:
-                call(model)
+    converted = {each.module: layers[each.module] for each in candidates}
+    seen = {held: _Shift(layer.module()) for held, layer in converted.items() if "bias" in layer.tensors}
+    with observed(model, [(held, shift.observe) for held, shift in seen.items()]):
+        for call in calls:
+            call(model)
     return {held: replace(layer, tensors=_shifted(layer, seen.get(held))) for held, layer in layers.items()}
+
+
+@contextmanager
+def observed(model: nn.Module, observers: Iterable[tuple[str, Callable[..., None]]]) -> Iterator[None]:
+    """Call observers with module, arguments and output for each call of the modules at their paths in this block."""
+    with ExitStack() as stack, torch.inference_mode():
+        for path, observe in observers:
+            stack.callback(model.get_submodule(path).register_forward_hook(observe).remove)
+        yield
 
 
 def _shifted(layer: ConvertedLayer, shift: _Shift | None) -> Mapping[str, Tensor]:
@@ -94,10 +92,8 @@ class _Shift:
 
     def observe(self, module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
         gaps = (output - self._converted(*args)).double()
-        channel = (
-            gaps.dim() - 1 if isinstance(module, nn.Linear) else gaps.dim() - module.get_parameter("weight").dim() + 1
-        )
-        gaps = gaps.movedim(channel, 0).flatten(1)
+        behind = 0 if isinstance(module, nn.Linear) else module.get_parameter("weight").dim() - 2
+        gaps = gaps.movedim(-1 - behind, 0).flatten(1)
         if gaps.numel():
             total = gaps.sum(1)
             self.total = total if self.total is None else self.total + total
@@ -121,7 +117,7 @@ class _Observed:
         self._chance = torch.Generator().manual_seed(0)
         self.samples: list[Tensor] = []
 
-    def observe(self, _module: nn.Module, args: tuple[Any, ...]) -> None:
+    def observe(self, _module: nn.Module, args: tuple[Any, ...], _output: Tensor) -> None:
         values = args[0].detach().float().flatten()
         if values.numel() == 0:
             return

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-
-from torch import nn
 
 from pnne_nb.catalog.quantized import Kind
 from pnne_nb.compiler.passes.graph_pass import PassSubject, borrowed
@@ -105,7 +102,8 @@ def _refusal(subject: PassSubject, node: Node, paths: tuple[str, ...], lent: set
         return "it multiplies two computed tensors, for which there is no kernel of lower precision here"
     if node.type in {"Input", "Output"} or node.spec.kind not in {"module", "structural"}:
         return None
-    layers = _modules(subject, paths)
+    known = dict(subject.model.named_modules())
+    layers = [known[held] for held in dict.fromkeys(map(subject.module_path, paths)) if held in known]
     if not any(parameter.dim() > 1 for layer in layers for parameter in layer.parameters()):
         return None
     if node.shares is not None:
@@ -117,8 +115,3 @@ def _refusal(subject: PassSubject, node: Node, paths: tuple[str, ...], lent: set
     if len(layers) > 1:
         return "its block is drawn once for several pairs of blocks that share weights: ungroup them"
     return unfit(layers[0], kind)
-
-
-def _modules(subject: PassSubject, paths: tuple[str, ...]) -> list[nn.Module]:
-    known: Mapping[str, nn.Module] = dict(subject.model.named_modules())
-    return [known[held] for held in dict.fromkeys(map(subject.module_path, paths)) if held in known]

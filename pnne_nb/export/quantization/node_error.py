@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler.shapes.cost import MultiplyAdds
-from pnne_nb.export.quantization.calibration import not_finite
+from pnne_nb.export.quantization.calibration import not_finite, observed
 from pnne_nb.export.quantization.candidates import Candidate
 
 Call = Callable[[nn.Module], object]
@@ -79,13 +79,13 @@ def measure_nodes(
         ExportError: If an output is not finite, with the node.
     """
     seen = {each.path: _Difference(each.path) for each in candidates}
+    observers = [
+        (each.module, functools.partial(seen[each.path].observe, converted[each.module])) for each in candidates
+    ]
+    with observed(model, observers):
+        exact = [_floats(call(model)) for call in calls]
+    damages = {}
     with torch.inference_mode():
-        with ExitStack() as stack:
-            for each in candidates:
-                observe = functools.partial(seen[each.path].observe, converted[each.module])
-                stack.callback(model.get_submodule(each.module).register_forward_hook(observe).remove)
-            exact = [_floats(call(model)) for call in calls]
-        damages = {}
         for each in candidates:
             with replaced(model, [each], converted):
                 damages[each.path] = _relative_noise(exact, [_floats(call(model)) for call in calls])

@@ -157,11 +157,7 @@ class QuantizationReport:
 
 def _cells(node: QuantizedNode) -> tuple[str, ...]:
     worst = "" if node.worst is None else f"{node.worst:.2g} at {node.index}"
-    sizes = (
-        f"{node.bytes_before:,}"
-        if node.bytes_before == node.bytes_after
-        else f"{node.bytes_before:,} → {node.bytes_after:,}"
-    )
+    sizes = f"{node.bytes_before:,}" + (f" → {node.bytes_after:,}" if node.bytes_after != node.bytes_before else "")
     return (
         node.node,
         node.type,

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 from pnne_nb.compiler import blame
 from pnne_nb.compiler.analysis.buffers import kept_buffers
 from pnne_nb.errors import Diagnostic, ExportError, shown
-from pnne_nb.export.formats.base import TensorInfo
+from pnne_nb.export.formats.base import TensorInfo, batch_size_of, free_sizes
 
 SAMPLES = 16
 """At most so many samples of the data are compared."""
@@ -78,26 +78,6 @@ def _tensor(part: Any) -> Tensor:
     return tensor.float() if tensor.dtype == torch.float64 and not isinstance(part, Tensor) else tensor
 
 
-def free_sizes(inputs: Sequence[TensorInfo]) -> tuple[str, ...]:
-    """Return the names of the free sizes, in the order in which the inputs name them."""
-    return tuple(dict.fromkeys(size for info in inputs for size in info.shape if isinstance(size, str)))
-
-
-def free_sizes_in(inputs: Sequence[TensorInfo], batch: Sequence[Tensor]) -> dict[str, int]:
-    """Return the values that the free sizes have in a batch, by name."""
-    return {
-        size: found
-        for info, tensor in zip(inputs, batch, strict=True)
-        for size, found in zip(info.shape, tensor.shape, strict=True)
-        if isinstance(size, str)
-    }
-
-
-def batch_size_of(inputs: Sequence[TensorInfo]) -> str | None:
-    """Return the name of the batch's size: the first one that an input has at its first axis."""
-    return next((info.shape[0] for info in inputs if info.shape and isinstance(info.shape[0], str)), None)
-
-
 class Maker:
     """Makes valid inputs of given sizes for a model.
 
@@ -120,7 +100,7 @@ class Maker:
         # Whole numbers are most often looked up in tables; in the smallest one, every index below its length is valid.
         # Lengths of sequences are at least 1.
         self._ranges = list(dict.fromkeys([(0, min(tables, default=2)), (0, 2), (1, 2)]))
-        self._settled = not any(_is_whole(info) and info.name not in self._seen for info in inputs)
+        self._settled = not any(is_whole(getattr(torch, info.dtype)) and info.name not in self._seen for info in inputs)
         self._failed: Exception | None = None
 
     def example(self) -> dict[str, int]:
@@ -132,25 +112,23 @@ class Maker:
         names = free_sizes(self._inputs)
         batch = batch_size_of(self._inputs)
         others = [name for name in names if name != batch]
-        start = {batch: self._batch(batch)} if batch is not None else {}
-        for values in self._choices(others, {*start.values(), *self._fixed()}):
+        start: dict[str, int] = {}
+        if batch is not None:
+            smallest, largest = self._limits.get(batch, (1, None))
+            start[batch] = max(2, min(max(BATCH, smallest), largest or BATCH))
+        fixed = {size for info in self._inputs for size in info.shape if isinstance(size, int)}
+        for values in self._choices(others, {*start.values(), *fixed}):
             sizes = {**start, **values}
             if self.accepts(sizes):
                 return sizes
         listed = ", ".join(names)
-        hint = "Pass data=..., or values: sizes={...}."
         said = str(self._failed)[:300]
+        node = None if self._failed is None else blame(self._failed)
+        hint = "Pass data=..., or values: sizes={...}."
         raise ExportError(
             f"No example was found that the model takes{f' for the free sizes {listed}' if names else ''}: pass "
             f"data=..., or values: sizes={{...}}. The last trial said: {said}",
-            [
-                Diagnostic(
-                    "no-example",
-                    f"The model took no example: {said}",
-                    None if self._failed is None else blame(self._failed),
-                    hint=hint,
-                )
-            ],
+            [Diagnostic("no-example", f"The model took no example: {said}", node, hint=hint)],
         )
 
     def accepts(self, sizes: Mapping[str, int]) -> bool:
@@ -178,10 +156,10 @@ class Maker:
         for info in self._inputs:
             shape = [sizes[size] if isinstance(size, str) else size for size in info.shape]
             dtype = getattr(torch, info.dtype)
-            if not _is_whole(info) and dtype != torch.bool:
+            if not is_whole(dtype) and dtype != torch.bool:
                 basic = torch.complex64 if dtype.is_complex else None
                 made.append(torch.randn(shape, generator=generator, dtype=basic).to(dtype))
-            elif _is_whole(info) and info.name in self._seen:
+            elif dtype != torch.bool and info.name in self._seen:
                 values = self._seen[info.name].reshape(-1)
                 made.append(values[torch.randint(0, len(values), shape, generator=generator)])
             else:
@@ -204,13 +182,6 @@ class Maker:
             if len(found) == 2:
                 break
         return found
-
-    def _batch(self, name: str) -> int:
-        smallest, largest = self._limits.get(name, (1, None))
-        return max(2, min(max(BATCH, smallest), largest or BATCH))
-
-    def _fixed(self) -> set[int]:
-        return {size for info in self._inputs for size in info.shape if isinstance(size, int)}
 
     def _choices(self, names: Sequence[str], taken: set[int]) -> Iterator[dict[str, int]]:
         def values(level: Sequence[int], name: str) -> list[int]:
@@ -235,6 +206,6 @@ class Maker:
         )
 
 
-def _is_whole(info: TensorInfo) -> bool:
-    dtype = getattr(torch, info.dtype)
+def is_whole(dtype: torch.dtype) -> bool:
+    """Return whether an element type is one of whole numbers."""
     return not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.compiler import from_module
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.errors import CompileError, Diagnostic, ExportError, near, shown
-from pnne_nb.export.formats.base import TensorInfo
+from pnne_nb.export.formats.base import TensorInfo, with_fixed
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import Node
 from pnne_nb.graph.storage import json_format
@@ -158,7 +159,8 @@ def _of_module(net: nn.Module, batch: Sequence[Tensor] | None, sizes: Sizes | No
     }
     data = batch is not None
     if batch is None and declared:
-        batch = [_zeros(declared[name]) for name in names if name in declared]
+        shapes = [declared[name] for name in names if name in declared]
+        batch = [torch.randn([n if isinstance(n, int) else 3 + axis for axis, n in enumerate(each)]) for each in shapes]
     if batch is None:
         raise ExportError(
             f"The inputs of {type(net).__name__} are unknown: pass data=..., or the shape of each argument: "
@@ -244,16 +246,8 @@ def _settled(
                     f"The size {name} is a number above 0, which fixes it, or a pair (smallest, largest) of such "
                     f"numbers, not {shown(said)}."
                 )
-    settled = tuple(
-        TensorInfo(info.name, info.dtype, tuple(fixed.get(s, s) if isinstance(s, str) else s for s in info.shape))
-        for info in inputs
-    )
     model = model.cpu().eval().requires_grad_(False)
-    return Subject(model, settled, outputs, limits, graph, notes)
-
-
-def _zeros(shape: Shape) -> Tensor:
-    return torch.randn([size if isinstance(size, int) else 3 + axis for axis, size in enumerate(shape)])
+    return Subject(model, with_fixed(inputs, fixed), outputs, limits, graph, notes)
 
 
 def _sizes(shape: tuple[object, ...]) -> Shape:
@@ -262,3 +256,37 @@ def _sizes(shape: tuple[object, ...]) -> Shape:
 
 def _dtype(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
+
+
+def plain_result(model: nn.Module, result: object) -> Any:
+    """Return a model's result in containers that every exporter knows: data classes become dictionaries.
+
+    If it holds other containers, or None, the model is changed: from now on it gives the values in order, without None.
+
+    Args:
+        model: A copy that belongs to the export alone.
+        result: Of one call of it.
+    """
+    if any(leaf is None or _entries(leaf) is not None for leaf in pytree.tree_leaves(result)):
+        model.register_forward_hook(_in_order)
+    return _plain(result)
+
+
+def _in_order(_model: nn.Module, _args: object, result: object) -> Any:
+    values = tuple(leaf for leaf in pytree.tree_leaves(_plain(result)) if leaf is not None)
+    return values[0] if len(values) == 1 else values
+
+
+def _plain(result: object) -> Any:
+    def opened(leaf: object) -> Any:
+        entries = _entries(leaf)
+        return leaf if entries is None else {name: _plain(value) for name, value in entries.items()}
+
+    return pytree.tree_map(opened, result)
+
+
+def _entries(leaf: object) -> Mapping[str, Any] | None:
+    """Return the named contents of a leaf that is a container unknown to torch."""
+    if is_dataclass(leaf) and not isinstance(leaf, type):
+        return {each.name: getattr(leaf, each.name) for each in fields(leaf)}
+    return {str(name): value for name, value in leaf.items()} if isinstance(leaf, Mapping) else None

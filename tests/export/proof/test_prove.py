@@ -41,7 +41,7 @@ def test_memory_that_nobody_has_written_is_not_compared(tmp_path: Path) -> None:
 
 def test_numbers_of_any_bits_are_compared() -> None:
     signalling = torch.tensor([0x7FA00000, 0x7F800000, 0x7F7FFFFF, 1], dtype=torch.int32).view(torch.float32)
-    reference = Model(torch.nn.Identity(), ["x"], ["y"]).run({"x": signalling.clone()})
+    reference = Model(torch.nn.Identity(), ["y"]).run([signalling.clone()])
     array = signalling.numpy()
     assert compare(array, reference.outputs["y"], "auto").ratio == 0
     assert histograms(array, array) is not None

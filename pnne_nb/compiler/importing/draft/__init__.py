@@ -1,1 +1,1 @@
-"""Collects what an import knows before there is a document: layers, names, descriptions."""
+"""Drafts of an import, before there is a document: layers, names, descriptions."""

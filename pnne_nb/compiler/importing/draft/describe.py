@@ -1,4 +1,4 @@
-"""Describes recorded values in the words of the source that they come from."""
+"""Describes recorded values by expressions as in their source."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _SYMBOLS = {
 
 
 BECAUSE = ", because "
-"""In a check of what the module itself refuses as well, before the reason."""
+"""The words before the reason in the message of a check that the module itself has too."""
 
 
 def shown(node: fx.Node, depth: int = 0) -> str:
-    """Return a recorded value in the words of its source."""
+    """Return a recorded value as an expression of its source."""
     if depth > 5:
         return "…"
     if node.op == "get_attr":
@@ -61,7 +61,7 @@ _DEMANDS = {"gt": "more than", "lt": "less than", "ge": "at least", "le": "at mo
 
 
 def in_words(condition: fx.Node) -> str:
-    """Return what a check of a size asks for: ``"dimension 1 of x must be a multiple of 4, for "``; or nothing."""
+    """Return the demand of a check of a size, ``"dimension 1 of x must be a multiple of 4, for "``; else nothing."""
     demand: str | None
     if condition.target is operator.not_:
         asked, demand, wanted = condition.args[0], "", 0  # `if x.shape[0] % 4:` went the other way
@@ -77,7 +77,7 @@ def in_words(condition: fx.Node) -> str:
 
 
 def _demanded(asked: fx.Node, demand: str, wanted: int) -> tuple[Any, str]:
-    """Return the size that a check is about, and what it must be."""
+    """Return the size that a check is about, and the demand on it."""
     size, by = asked.args if len(asked.args) == 2 else (None, None)
     if asked.target in (operator.add, operator.sub) and isinstance(size, fx.Node) and type(by) is int:
         return _demanded(size, demand, wanted - by if asked.target is operator.add else wanted + by)
@@ -91,7 +91,7 @@ def _demanded(asked: fx.Node, demand: str, wanted: int) -> tuple[Any, str]:
 
 
 def _size_of(asked: fx.Node) -> str:
-    """Return in words which size of a tensor a value is, or nothing: ``"dimension 1 of x"``."""
+    """Return the name of a size, ``"dimension 1 of x"``; nothing for another value."""
     source, dim = asked.args if len(asked.args) == 2 else (None, None)
     if asked.target is operator.getitem and isinstance(source, fx.Node):
         is_shape = source.target is getattr and source.args[1] == "shape"

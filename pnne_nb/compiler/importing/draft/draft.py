@@ -1,7 +1,7 @@
-"""Drafts of nodes and nested graphs: what an import has understood of one module.
+"""Drafts of nodes and nested graphs, which an import makes of a module.
 
-A `Level` is what one ``forward`` does: its items in execution order. Items for submodules, parameters and buffers keep
-the path of these in the original.
+A `Level` is one ``forward``: its items in execution order. Items of submodules, parameters and buffers keep the path of
+these in the original.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class UntranslatableError(Exception):
 
 @final
 class DifferingCallsError(UntranslatableError):
-    """A submodule is called in several forms, and one nested graph has only one.
+    """A submodule is called in several forms, and a nested graph has only one.
 
     Attributes:
-        path: Of the submodule.
+        path: The path of the submodule.
     """
 
     def __init__(self, path: str) -> None:
@@ -37,29 +37,29 @@ class Item:
     """Draft of a node.
 
     Attributes:
-        type: Name of its type.
-        name: What it should be called.
+        type: The name of its type.
+        name: The wanted name.
         properties: Values by name.
-        inputs: By port, the item and output port that feed it.
-        member: Path of its submodule, parameter or buffer, below the level's module.
-        inner: What a nested graph consists of.
+        inputs: The item and the output port that feed each port.
+        member: The path of its submodule, parameter or buffer, below the level's module.
+        inner: The content of a nested graph.
         owner: The item whose submodule it calls again.
         reason: Why it is opaque.
         whole: Whether it is the imported module itself.
-        in_place: Whether the model is then to be that module, rather than to hold it.
-        argument: Of an Input, the name of its argument.
-        kinds: What its outputs carry, by port; tensors by default.
+        in_place: Whether the model then is that module, instead of holding it.
+        argument: The name of the argument of an Input.
+        kinds: The kind of each output, by port; tensors by default.
         called: Whether the original calls it.
-        variables: Under which names the original keeps what its outputs carry, by port.
-        part: Whether it is one of several parts that the original takes a value apart into.
+        variables: The original's variable for each output, by port.
+        part: Whether it is one of several parts of a value that the original unpacks.
         element: Element type of a layer's tensors; empty for the usual one.
-        ties: Tensors of its submodule, by path below it, that are also another's, by path from the outermost graph; a
-            parameter or buffer itself has an empty path.
-        frozen: Modules of which nothing is trained, by path below its submodule, which itself has an empty one.
-        again: Whether training computes what is inside again for the backward pass.
+        ties: Tensors of its submodule that have a second name: that name from the outermost graph, by the path below the
+            submodule, which is empty for a parameter or buffer.
+        frozen: Paths below its submodule of the modules without trained parameters; its own is empty.
+        again: Whether training computes it again for the backward pass.
         twice: Whether computing it again changes its buffers again, as in the original.
-        line: Of the original's source, where that makes it.
-        absent: Whether it is a tensor whose values are too many for a document.
+        line: The line of the original's source that makes it.
+        absent: Whether it is a tensor with more values than a document keeps.
     """
 
     type: str
@@ -94,15 +94,15 @@ class Level:
     """Draft of a nested graph.
 
     Attributes:
-        title: Name for its definition: that of the class.
+        title: The name for its definition: that of the class.
         holder: The module whose order of parameters, buffers and submodules it keeps.
-        items: In the order in which they run.
-        order: Place of each parameter, buffer and submodule in the original.
+        items: The items in the order in which they run.
+        order: The place of each parameter, buffer and submodule in the original.
         again: Whether training computes all of it again for the backward pass.
-        assumed: What was taken from the example because Python asked: how often a loop runs, how a branch goes.
-        batches: First sizes of arguments among it, each with the words of the source.
-        ranked: Whether it asked for a number of dimensions, which none of its checks has.
-        branches: Whether its code goes by the training mode.
+        assumed: Facts of the example that its code depends on, in words: how often a loop runs, how a branch goes.
+        batches: First sizes of arguments among these facts, each with its expression in the source.
+        ranked: Whether its code asked for a number of dimensions, which no check of it covers.
+        branches: Whether its code depends on the training mode.
     """
 
     title: str

@@ -23,7 +23,7 @@ _LOADED = (
 )  # fmt: skip
 
 ONLY_WATCHES = "only_watches"
-"""The attribute, true, of a hook that leaves arguments and results alone: a training has some in its model."""
+"""The name of an attribute that is true for hooks that change neither arguments nor results, such as those of a training."""
 
 
 def layer_spec(module: nn.Module) -> NodeSpec | None:
@@ -33,7 +33,7 @@ def layer_spec(module: nn.Module) -> NodeSpec | None:
 
 
 def described(layer: object) -> tuple[str, dict[str, object]] | None:
-    """Return the type and the properties of the node that stands for a layer; None if none does."""
+    """Return the type and the properties of a layer's node; None if there is no such type."""
     spec = layer_spec(layer) if isinstance(layer, nn.Module) else None
     properties = None if spec is None else read_properties(layer, spec)  # type: ignore[arg-type]  # a module, then
     return None if spec is None or properties is None else (spec.type, properties)
@@ -61,22 +61,22 @@ def is_extensible(module: nn.Module) -> bool:
     """Return whether a generated class can inherit from a module's class, with nodes around its calls."""
     cls: Any = type(module)
     if isinstance(module, torch.jit.ScriptModule) or loaded_from(module) is not None:
-        return False  # one that runs compiled code, or code of ours
+        return False  # it runs compiled or generated code
     if is_parametrized(module):
-        return False  # a class that torch has made for this one module, and that refuses to be saved
+        return False  # torch has made the class for this one module, and refuses to save it
     try:
         type(cls)(cls.__name__, (_Drawn, cls), {})
-    except Exception:  # noqa: BLE001  # the class may refuse to be extended as it likes
+    except Exception:  # noqa: BLE001  # a class may refuse in any way
         return False
     return True
 
 
 class _Drawn(nn.Module):
-    """As generated classes are."""
+    """Takes the place of a generated class."""
 
 
 def _is_torchs(hook: object) -> bool:
-    """Return whether a hook only reads what older versions of torch have saved, as weight normalization's does."""
+    """Return whether a hook only reads files of older versions of torch, as that of weight normalization does."""
     return str(getattr(getattr(hook, "hook", hook), "__module__", "")).startswith("torch.nn.utils.")
 
 
@@ -84,7 +84,7 @@ def read_properties(module: nn.Module, spec: NodeSpec) -> dict[str, object] | No
     """Return constructor arguments as properties, without defaults; None if the layer does not keep one."""
     found: dict[str, object] = {}
     try:
-        special = _part_values(module, spec) if spec.parts else _special_properties(module)
+        special = _special_properties(module, spec)
         for prop in spec.properties:
             if prop.role != "init":
                 continue
@@ -102,15 +102,14 @@ def difference(original: nn.Module, rebuilt: nn.Module) -> str:
     """Return the scalar attribute or tensor in which a rebuilt layer differs; empty if there is none."""
     if type(original) is not type(rebuilt):
         return f"it is a {type(original).__name__}, and not a {type(rebuilt).__name__}"
-    mine, theirs = _tensors(original), _tensors(rebuilt)
-    if mine != theirs:
+    if _tensors(original) != _tensors(rebuilt):
         return "its parameters and buffers differ from those of a newly constructed layer"
     for name, value in vars(original).items():
         if name.startswith("_") or name == "training" or not (isinstance(value, _SCALARS) or callable(value)):
             continue
         other = vars(rebuilt).get(name)
         if isinstance(value, nn.Module) or hasattr(value, "_fields"):
-            continue  # a named tuple is what others keep here: how to quantise it
+            continue  # quantization keeps its settings in a named tuple
         # beta=100, which a document holds as 100.0, and a torch.Size
         alike = type(other) is type(value) or {type(other), type(value)} in ({int, float}, {tuple, torch.Size})
         if not alike or other != value:
@@ -149,9 +148,7 @@ def _as_written(module: nn.Module, name: str, value: Any) -> Any:
     return value[0] if (axes or shape) and isinstance(value, tuple) and len(set(value)) == 1 else value
 
 
-def _activation(value: Any) -> str:
-    names = {torch.nn.functional.relu: "relu", torch.nn.functional.gelu: "gelu"}
-    return names[value]
+_ACTIVATIONS = {torch.nn.functional.relu: "relu", torch.nn.functional.gelu: "gelu"}
 
 
 def _layer_values(layer: nn.Module) -> dict[str, Any]:
@@ -162,7 +159,7 @@ def _layer_values(layer: nn.Module) -> dict[str, Any]:
         "nhead": attention.num_heads,
         "dim_feedforward": first.out_features,
         "dropout": attention.dropout,
-        "activation": _activation(layer.activation),
+        "activation": _ACTIVATIONS[layer.activation],  # type: ignore[index]  # torch does not say
         "layer_norm_eps": layer.norm1.eps,  # type: ignore[union-attr]  # torch does not say
         "batch_first": attention.batch_first,
         "norm_first": layer.norm_first,
@@ -170,13 +167,12 @@ def _layer_values(layer: nn.Module) -> dict[str, Any]:
     }
 
 
-def _part_values(module: nn.Module, spec: NodeSpec) -> dict[str, Any]:
-    layers: Any = module.layers
-    return {**_layer_values(layers[0]), **({"norm": module.norm is not None} if spec.property_named("norm") else {})}
-
-
-def _special_properties(module: nn.Module) -> dict[str, Any]:
-    """Return what layers keep elsewhere than in attributes named like the constructor's arguments."""
+def _special_properties(module: nn.Module, spec: NodeSpec) -> dict[str, Any]:
+    """Return arguments that a layer does not keep in attributes of the same name."""
+    if spec.parts:
+        layers: Any = module.layers
+        norm = {"norm": module.norm is not None} if spec.property_named("norm") else {}
+        return {**_layer_values(layers[0]), **norm}
     if isinstance(module, (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)):
         return _layer_values(module)
     if isinstance(module, nn.MultiheadAttention):

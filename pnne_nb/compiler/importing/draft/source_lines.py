@@ -1,4 +1,4 @@
-"""Names lines of a person's code: where something is written, and what it says there."""
+"""Quotes lines of the user's code, with file and line number."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Spot: TypeAlias = tuple[CodeType, int]
 """A line of code."""
 
 _RANGE = re.compile(r'File "(.+?)", line (\d+)|^(.+?)\((\d+)\): ', re.MULTILINE)
-"""How torch writes where scripted and traced code comes from."""
+"""The form in which torch writes the source lines of scripted and traced code."""
 
-_NOT_THEIRS = tuple(f"{parent}{os.sep}" for parent in (Path(torch.__file__).parent, Path(__file__).parents[3]))
-"""Where code is that is not a person's: of torch, and of this package."""
+_LIBRARIES = tuple(f"{parent}{os.sep}" for parent in (Path(torch.__file__).parent, Path(__file__).parents[3]))
+"""The folders of code that is not the user's: of torch, and of this package."""
 
 MAX_LINE = 80
-"""Letters of a line of source that a message repeats."""
+"""Characters of the longest line that a message repeats."""
 
 
 def place_of(frame: FrameType) -> str:
@@ -77,8 +77,8 @@ def _scripted_at(module: Any) -> str:
         return ""
     found = [match for text in ranges for match in _RANGE.finditer(text)]
     spots = [(match[1] or match[3], int(match[2] or match[4])) for match in found]
-    # A traced call remembers the functions around it, too: those of torch, and of this package, which may watch it.
-    return next((_quoted(*spot) for spot in spots if not spot[0].startswith(_NOT_THEIRS)), "")
+    # A traced call also remembers the functions around it: those of torch, and of this package.
+    return next((_quoted(*spot) for spot in spots if not spot[0].startswith(_LIBRARIES)), "")
 
 
 def _quoted(file: str, line: int) -> str:
@@ -87,5 +87,5 @@ def _quoted(file: str, line: int) -> str:
 
 
 def _place(file: str, line: int) -> str:
-    # The file of a cell has another name in each kernel.
+    # Each kernel gives the file of a cell another name.
     return f"{'a cell' if file.startswith('<') or 'ipykernel' in file else Path(file).name}, line {line}"

@@ -1,4 +1,4 @@
-"""Names nodes after the variables of the traced code, which it reads from bytecode: ``q, k, v = f(x).chunk(3, -1)``.
+"""Names nodes after the variables of the traced code, which are read from its bytecode: ``q, k, v = f(x).chunk(3, -1)``.
 
 Instructions differ between versions of Python. Where none is recognised, a node has no such name; nothing else changes.
 """
@@ -20,13 +20,13 @@ from pnne_nb.graph.schema.names import check_name
 from pnne_nb.graph.schema.registry import registry
 
 RETURNED = object()
-"""What is given is returned at once: the caller stores it, or not."""
+"""Says that the code returns the value at once, so that its caller may store it."""
 
 Stored: TypeAlias = "str | tuple[str, ...] | object"
-"""A variable, one for each part of what is taken apart (empty where there is none), or `RETURNED`."""
+"""A variable; a tuple with one for each unpacked part, empty where there is none; or `RETURNED`."""
 
 _NOTHING = ("CACHE", "COPY", "EXTENDED_ARG", "NOP", "NOT_TAKEN")
-"""Instructions that leave what was given where it is; a copy of it is for another variable."""
+"""Instructions that leave the value on top of the stack; a copy is for another variable."""
 
 
 def stored(frame: FrameType) -> Stored:
@@ -42,7 +42,7 @@ def parts(frame: FrameType) -> int | None:
 
 @lru_cache(maxsize=1_000)
 def _table(code: CodeType) -> dict[int, Stored]:
-    """Return what is stored where, by offset; an instruction also has those of the cache behind it."""
+    """Return the variables by offset of the instruction; the caches behind an instruction count as that instruction."""
     steps = [step for step in dis.get_instructions(code) if step.opname not in _NOTHING]
     table: dict[int, Stored] = {}
     for place, (step, following) in enumerate(pairwise(steps), start=1):
@@ -60,7 +60,7 @@ def _table(code: CodeType) -> dict[int, Stored]:
 
 
 def _stores(steps: list[dis.Instruction]) -> Iterator[str | int]:
-    """Yield the variables that instructions store to, and the number of parts of what they take apart before."""
+    """Yield the variables that instructions store to, and the number of parts before each unpacking."""
     for step in steps:
         match step.opname, step.argval:
             case ("STORE_FAST" | "STORE_DEREF", str(name)):
@@ -78,7 +78,7 @@ def _stores(steps: list[dis.Instruction]) -> Iterator[str | int]:
 
 
 def _taken(stores: Iterator[str | int], count: int) -> Iterator[str]:
-    """Yield the variable of each part; one that is itself taken apart has none."""
+    """Yield the variable of each part; a part that is unpacked itself has none."""
     for _ in range(count):
         found = next(stores, "")
         if isinstance(found, int):
@@ -98,8 +98,8 @@ def is_possible(name: str) -> bool:
 def name_by_variables(level: Level) -> None:
     """Name functions and methods after the variables that hold their results.
 
-    A name that is used again and again, such as ``x``, is none for a node; but parts of one value keep theirs, which
-    tell them apart. Nor is one that another thing has: an argument, a submodule, another type of node.
+    A name that the code uses several times, such as ``x``, is not taken, except for the parts of one value, which it
+    distinguishes. Nor is the name of an argument, a submodule, or another type of node.
     """
     uses = Counter(name for item in level.items for name in item.variables.values())
     taken = {item.name for item in level.items if item.type in ("Input", "Output")}
@@ -109,13 +109,9 @@ def name_by_variables(level: Level) -> None:
     for item in level.items:
         name = _wish(item)
         is_plain = name not in GENERIC and uses[name] == 1
-        if (
-            name
-            and name not in taken
-            and (is_plain or item.part)
-            and is_possible(name)
-            and not _means_other(name, item)
-        ):
+        # A name can be that of another type of node.
+        is_type = name != item.type and (name in registry or f"operator_{name}" in registry)
+        if name and name not in taken and (is_plain or item.part) and is_possible(name) and not is_type:
             item.name = name
         taken.update(item.variables.values())
 
@@ -126,8 +122,3 @@ def _wish(item: Item) -> str:
     if spec is None or spec.kind not in ("function", "method") or len(item.variables) != 1:
         return ""
     return next(iter(item.variables.values()))
-
-
-def _means_other(name: str, item: Item) -> bool:
-    """Return whether a name is that of another type of node."""
-    return name != item.type and (name in registry or f"operator_{name}" in registry)

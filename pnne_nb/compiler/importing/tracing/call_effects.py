@@ -12,13 +12,13 @@ from torch import fx
 from pnne_nb.graph.schema.registry import registry
 
 TYPE = "type"
-"""Where a recorded call keeps the type of its result."""
+"""Key of a recorded call's ``meta`` for the type of its result."""
 
 CREATORS = frozenset(
     getattr(torch, name)
     for name in ("arange", "empty", "eye", "full", "linspace", "ones", "rand", "randint", "randn", "randperm", "zeros")
 )
-"""What makes tensors of sizes, and is called without a tensor."""
+"""Functions that make tensors from sizes, and take no tensor."""
 
 SWAPPED = {
     "__radd__": operator.add, "__rsub__": operator.sub, "__rmul__": operator.mul, "__rtruediv__": operator.truediv,
@@ -27,16 +27,23 @@ SWAPPED = {
 }  # fmt: skip
 """Operators whose right operand is the tensor."""
 
+IN_PLACE = frozenset((operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ipow))
+"""Operators that change a tensor on their left in place."""
+
 
 def changes(kind: str, target: Any, kwargs: Mapping[str, Any]) -> bool:
     """Return whether a call changes its first argument in place."""
-    if kind == "call_method":
-        name = str(target)
-    else:
-        name = str(getattr(target, "__name__", ""))
-        if target in (operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ipow):
-            return True
+    if kind != "call_method" and target in IN_PLACE:
+        return True
+    name = str(target if kind == "call_method" else getattr(target, "__name__", ""))
     return (name.endswith("_") and not name.endswith("__")) or kwargs.get("inplace") is True
+
+
+def holds_nodes(value: Any) -> bool:
+    """Return whether an argument refers to recorded calls."""
+    found: list[fx.Node] = []
+    fx.node.map_arg(value, found.append)
+    return bool(found)
 
 
 def list_places(target: Any) -> frozenset[int]:
@@ -53,22 +60,11 @@ def only_looks(node: fx.Node) -> bool:
     target: Any = node.target
     if node.op == "call_method":
         return target in ("size", "detach")
-    if (
-        node.op != "call_function"
-        or target is operator.setitem
-        or str(getattr(target, "__name__", ""))
-        in (
-            "iadd",
-            "isub",
-            "imul",
-            "itruediv",
-            "ipow",
-        )
-    ):
+    if node.op != "call_function" or target is operator.setitem or target in IN_PLACE:
         return False
     if target in (getattr, operator.getitem):
         return True
-    # What refuses its tensors does so though nobody reads the result.
+    # An operator on tensors can refuse them, even if nothing reads its result.
     return getattr(target, "__module__", "") in ("_operator", "math") and node.meta.get(TYPE) is not torch.Tensor
 
 
@@ -88,16 +84,13 @@ def certain(node: fx.Node) -> bool | None:
 
 
 def sweep(graph: fx.Graph, looked_at: set[fx.Node]) -> None:
-    """Remove recorded calls that only Python has read, `looked_at` among them."""
+    """Remove recorded calls whose results only Python has read; `looked_at` are among them."""
     checks = {node for node in looked_at if not draws(node)}
     for node in reversed(list(graph.nodes)):
         if node.users:
             continue
-        if (
-            node in checks
-            and node.op in ("call_function", "call_method")
-            and not changes(node.op, node.target, node.kwargs)
-        ):
+        is_call = node.op in ("call_function", "call_method")
+        if node in checks and is_call and not changes(node.op, node.target, node.kwargs):
             checks.update(each for each in node.all_input_nodes if not draws(each))
             graph.erase_node(node)
         elif node.op == "get_attr" or only_looks(node):

@@ -7,7 +7,8 @@ import inspect
 import sys
 from collections.abc import Iterator
 from itertools import pairwise
-from types import CodeType, FrameType, FunctionType, TracebackType
+from traceback import walk_tb
+from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple
 
 from torch.autograd import Function
@@ -29,7 +30,7 @@ _BETWEEN = frozenset(("TO_BOOL", "NOT_TAKEN", "CACHE", "NOP", "COPY", "EXTENDED_
 """Instructions between a truth test and its jump."""
 
 _ENDS = ("RETURN", "JUMP", "POP_JUMP", "FOR_ITER", "SEND", "YIELD", "STORE", "DELETE")
-"""Beginnings of instructions that do more than to make an exception; a variable that goes with the call does not."""
+"""Beginnings of instructions that do more than make an exception; variables of the call are none of them."""
 
 
 def is_checkpointed(frame: FrameType | None, until: CodeType) -> bool:
@@ -43,7 +44,7 @@ def is_checkpointed(frame: FrameType | None, until: CodeType) -> bool:
 
 def applied(frame: FrameType | None, until: CodeType) -> str:
     """Return the autograd function inside whose ``forward`` a frame, called by code `until`, runs; or nothing."""
-    # Not by the frame of ``apply``: from torch 2.15 on, that is no Python.
+    # The frame of ``apply`` does not tell: from torch 2.15 on, it is no Python frame.
     names = {getattr(kind.forward, "__code__", None): kind.__name__ for kind in _functions(Function)}
     while frame is not None and frame.f_code is not until:
         if frame.f_code in names:
@@ -83,8 +84,8 @@ class Variable(NamedTuple):
     """A variable of traced code.
 
     Attributes:
-        name: Of the variable.
-        part: Whether it holds one of several parts that the code takes a value apart into.
+        name: Its name.
+        part: Whether it holds one of several parts of a value that the code unpacks.
     """
 
     name: str
@@ -95,10 +96,10 @@ def variable(frame: FrameType | None, part: object) -> Variable | None:
     """Return the variable in which the traced code stores the result of a call.
 
     Args:
-        frame: Of the call.
-        part: Which part of a value it is, where the code takes that apart.
+        frame: The frame of the call.
+        part: The index of the part, where the code unpacks the value.
     """
-    while frame is not None and frame.f_globals is not vars(decompositions):  # which has values of its own
+    while frame is not None and frame.f_globals is not vars(decompositions):  # which makes values in between
         if is_followed(frame):
             found = stored(frame)
             if isinstance(found, tuple):
@@ -111,7 +112,7 @@ def variable(frame: FrameType | None, part: object) -> Variable | None:
 
 
 def beside(frame: FrameType) -> TracedTensor | None:
-    """Return the tensor whose element type a number takes in ``Normal(x, 1)``, which does not know a proxy for one."""
+    """Return the tensor whose element type a number takes in ``Normal(x, 1)``, which does not take a proxy for a tensor."""
     if frame.f_code.co_name == "<listcomp>" and frame.f_back is not None:
         frame = frame.f_back
     values = frame.f_locals.get("values", ()) if frame.f_code is broadcast_all.__code__ else ()
@@ -119,7 +120,7 @@ def beside(frame: FrameType) -> TracedTensor | None:
 
 
 def is_literal(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return whether ``torch.tensor`` is given numbers alone: the default element type then decides about its result."""
+    """Return whether ``torch.tensor`` is given numbers alone: its element type is then the default one."""
     leaves = pytree.tree_leaves(args)
     return len(args) == 1 and not kwargs and float in map(type, leaves) and {*map(type, leaves)} <= {int, float}
 
@@ -153,7 +154,7 @@ def _raises(steps: list[dis.Instruction]) -> bool:
 
 def outside(error: BaseException) -> Any:
     """Return the innermost function that traced code called and that raised an exception, or None."""
-    frames = list(_frames(error.__traceback__))
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]  # of decorators, too
     for caller, callee in reversed(list(pairwise(frames))):
         if isinstance(caller.f_globals, Names):
             found = _function(callee)
@@ -163,40 +164,28 @@ def outside(error: BaseException) -> Any:
 
 
 def reason_of(error: Exception) -> str:
-    """Return in words why a ``forward`` cannot be traced, with the line of it."""
+    """Return in words why a ``forward`` cannot be traced, with its line."""
     lines = str(error).strip().splitlines()
     said = lines[0] if lines else type(error).__name__
     if not isinstance(error, UntranslatableError):
         said = f"its forward cannot be traced: {said}"
     spot: Spot | None = None
-    place = error.__traceback__
-    while place is not None:
-        if is_followed(place.tb_frame):
-            spot = (place.tb_frame.f_code, place.tb_lineno)
-        elif "_functorch" in place.tb_frame.f_code.co_filename:
+    for frame, line in walk_tb(error.__traceback__):
+        if is_followed(frame):
+            spot = (frame.f_code, line)
+        elif "_functorch" in frame.f_code.co_filename:
             said = "it transforms a function, as torch.vmap and torch.func.grad do, and no node holds a function"
-        place = place.tb_next
     return f"{said} ({line_of(spot)})" if spot is not None else said
 
 
 def failed_at(error: BaseException | None) -> tuple[int, str]:
-    """Return the line of a person's own code in which a module failed, and what to say of it."""
+    """Return the line of a person's own code in which a module failed, and the message with that line."""
     said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    place, found = error.__traceback__ if error is not None else None, None
-    while place is not None:
-        home = str(place.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
-        found = place if home not in ("torch", "pnne_nb") else found
-        place = place.tb_next
-    if found is None:
-        return 0, said
-    return found.tb_lineno, f"{said} ({line_of((found.tb_frame.f_code, found.tb_lineno))})"
-
-
-def _frames(place: TracebackType | None) -> Any:
-    while place is not None:
-        # A decorator's own frame stands between the call and what it wraps.
-        yield place.tb_frame
-        place = place.tb_next
+    found: Spot | None = None
+    for frame, line in walk_tb(error.__traceback__ if error is not None else None):
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] not in ("torch", "pnne_nb"):
+            found = (frame.f_code, line)
+    return (found[1], f"{said} ({line_of(found)})") if found is not None else (0, said)
 
 
 def _function(frame: FrameType) -> Any:
@@ -205,8 +194,6 @@ def _function(frame: FrameType) -> Any:
     if home is None or home.__name__.startswith("pnne_nb.compiler"):
         return None
     found = vars(home).get(frame.f_code.co_qualname)
-    return found if isinstance(found, FunctionType) and _runs(found, frame.f_code) else None
-
-
-def _runs(function: Any, code: CodeType) -> bool:
-    return getattr(inspect.unwrap(function), "__code__", None) is code or function.__code__ is code
+    if not isinstance(found, FunctionType):
+        return None
+    return found if frame.f_code in (found.__code__, getattr(inspect.unwrap(found), "__code__", None)) else None

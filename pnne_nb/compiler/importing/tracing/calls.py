@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, final
 
@@ -27,31 +28,31 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 @final
+@dataclass(eq=False)
 class Slot:
     """A position in a call's arguments that receives a computed value.
 
     Attributes:
-        name: Of the argument.
+        name: The name of the argument.
         tensor: Whether the value is a tensor.
-        only: The value that alone may arrive, if there is one.
+        only: The only value that is accepted, if there is one.
     """
 
-    def __init__(self, name: str, *, tensor: bool, only: tuple[()] | tuple[Any] = ()) -> None:
-        self.name = name
-        self.tensor = tensor
-        self.only = only
+    name: str
+    tensor: bool
+    only: tuple[()] | tuple[Any] = ()
 
 
 def slot_of(name: str, value: Any, *, computed: bool) -> Slot:
-    """Return the slot of an argument that a person gives; what holds no tensor is a constant that alone may arrive there.
+    """Return the slot of an argument of the outermost call; without a tensor in it, the argument is a constant.
 
     Args:
-        name: Of the argument.
-        value: In the example.
-        computed: Whether numbers and objects may be others in each call, as tensors are.
+        name: The name of the argument.
+        value: Its value in the example.
+        computed: Whether numbers and objects may differ from call to call, as tensors do.
 
     Raises:
-        UntranslatableError: If no node can compare it with that of another call.
+        UntranslatableError: If no node can compare the constant with that of another call.
     """
     is_tensor = isinstance(value, torch.Tensor)
     several = isinstance(value, (tuple, list, dict)) and any(
@@ -106,7 +107,7 @@ def one_form(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments of a call by position where possible, without constants that equal the default.
 
-    What training calls ``block(x, None)`` and evaluation ``block(x=x)`` is then one call.
+    ``block(x, None)`` in training and ``block(x=x)`` in evaluation are then one call.
     """
     parameters = _parameters(called)
     if any(p.kind is p.VAR_POSITIONAL for p in parameters) or len(args) > len(parameters):
@@ -157,6 +158,12 @@ def parameter_names(called: nn.Module) -> Callable[[int], str]:
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     spread = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "input")
     return lambda index: names[index] if index < len(names) else f"{spread}_{index - len(names)}"
+
+
+def named_arguments(called: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the arguments of a call with their names, those by position first."""
+    name = parameter_names(called)
+    return [(name(index), value) for index, value in enumerate(args)] + list(kwargs.items())
 
 
 def argument_names(called: nn.Module) -> list[str]:

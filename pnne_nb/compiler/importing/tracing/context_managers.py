@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterator
+from itertools import groupby
 from typing import Any, NamedTuple, Self, final
 
 import torch
@@ -34,7 +35,7 @@ _OTHER_DEVICES = ("xpu", "mps")
 
 
 class DeviceKind(str):
-    """Device type of a traced tensor: it changes if the network is moved, so that comparing it takes something for granted."""
+    """Device type of a traced tensor; a comparison with it is an assumption, because the network can be moved."""
 
     __slots__ = ("_compared",)
     _compared: Callable[[], None]
@@ -56,7 +57,7 @@ class DeviceKind(str):
 
 
 class _State(NamedTuple):
-    """What torch computes with, as far as nodes can have it too."""
+    """The settings of torch that nodes can have too."""
 
     grad: bool
     inference: bool
@@ -72,7 +73,7 @@ def _state() -> _State:
 
 
 def _others() -> dict[str, object]:
-    """Return what else torch computes with, by what it is called."""
+    """Return the other settings of torch, by their names in messages."""
     stack = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]  # torch does not say
     own = [mode for mode in stack if not type(mode).__module__.startswith(_PACKAGE)]
     kernels: Any = torch.backends.cuda
@@ -91,7 +92,7 @@ def _others() -> dict[str, object]:
 
 
 def _hooks() -> object:
-    """Return what packs tensors for the backward pass, unless it is a checkpoint, which nodes have."""
+    """Return the hooks that pack tensors for the backward pass, except those of a checkpoint, which nodes can have."""
     found: Any = torch._C._autograd._top_saved_tensors_default_hooks(True)
     code = getattr(found[0], "__code__", None) if found is not None else None
     return None if code is not None and code.co_filename == checkpointing.__file__ else found
@@ -102,11 +103,11 @@ _PACKAGE = "pnne_nb.compiler.importing"
 
 @final
 class ActiveContexts:
-    """The contexts that traced code has entered since its caller."""
+    """The contexts that traced code has entered since it was called."""
 
     def __init__(self) -> None:
         self._known: Inside = NOWHERE
-        self._state = _state()  # as it is inside what is known
+        self._state = _state()  # inside the known contexts
         self._others = _others()
 
     def inside(self) -> Inside:
@@ -136,7 +137,7 @@ class ActiveContexts:
         if isinstance(value, _KINDS):
             return _Noted(value, _name_of(value), self)
         owner = getattr(value, "__self__", None) if isinstance(value, types.MethodType) else None
-        if isinstance(owner, _KINDS) and value.__name__ == "clone":  # what decorators of torch's call
+        if isinstance(owner, _KINDS) and value.__name__ == "clone":  # which torch's decorators call
             return lambda: _Noted(value(), _name_of(owner), self)
         return None
 
@@ -174,7 +175,9 @@ class _Noted:
     def __enter__(self) -> Any:
         outside = self._surroundings.inside()
         found = self._context.__enter__()
-        self._before = self._surroundings.enter(tuple(_once((*outside, *self._names))))
+        # What is entered again at once is one context.
+        names = tuple(name for name, _ in groupby((*outside, *self._names)))
+        self._before = self._surroundings.enter(names)
         return found
 
     def __exit__(self, *error: object) -> Any:
@@ -191,17 +194,8 @@ class _Noted:
         return run
 
 
-def _once(names: Inside) -> Iterator[str]:
-    """Leave out what is entered again at once."""
-    last = ""
-    for name in names:
-        if name != last:
-            yield name
-        last = name
-
-
 def _name_of(context: Any) -> Inside:
-    """Return the names of a context that is there."""
+    """Return the names of a context."""
     if isinstance(context, torch.no_grad):
         return ("no_grad",)
     if isinstance(context, torch.enable_grad):
@@ -217,13 +211,13 @@ def _name_of(context: Any) -> Inside:
 
 
 def _autocast(kind: type, *args: Any, **kwargs: Any) -> Inside:
-    """Return the names of an autocast that is made with these arguments, wherever it is made."""
+    """Return the names of an autocast with these arguments, on any machine."""
     device = _AUTOCASTS[kind]
     order = ("enabled", "dtype", "cache_enabled") if device else ("device_type", "dtype", "enabled", "cache_enabled")
     given = {**dict(zip(order, args, strict=False)), **kwargs}
     device = device or given["device_type"]
     if not given.get("enabled", True):
-        # It leaves whatever autocast there is where the tensor lies.
+        # It ends any autocast of the tensor's device.
         return tuple(f"autocast {each} off" for each in (DEVICES if isinstance(device, DeviceKind) else (device,)))
     if isinstance(device, DeviceKind):
         return ("an autocast for the device that a tensor happens to lie on",)

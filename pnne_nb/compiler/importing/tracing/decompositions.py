@@ -22,7 +22,7 @@ ABSENT = object()
 """Returned where there is nothing to rewrite."""
 
 _KNOWN = frozenset(("dim", "ndimension", "is_floating_point", "is_complex", "is_signed", "element_size"))
-"""Methods that the element type and the number of dimensions answer."""
+"""Methods whose result follows from the element type and the number of dimensions."""
 
 _SYNONYMS = {
     "_is_all_true": "all",
@@ -31,8 +31,10 @@ _SYNONYMS = {
     "greater_equal": "ge", "less": "lt", "less_equal": "le", "multiply": "mul", "negative": "neg", "nelement": "numel",
     "not_equal": "ne", "row_stack": "vstack", "split_with_sizes": "split", "subtract": "sub", "true_divide": "div",
 }  # fmt: skip
-_CASTS = {"byte": torch.uint8, "char": torch.int8, "cdouble": torch.complex128, "cfloat": torch.complex64}
-_PLACES = ("cpu", "cuda")
+_TO = {"byte": torch.uint8, "char": torch.int8, "cdouble": torch.complex128, "cfloat": torch.complex64, "cpu": "cpu",
+       "cuda": "cuda"}  # fmt: skip
+"""Methods that are ``to`` with an argument."""
+
 _TYPES = {"Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64",
           "Int": "int32", "Short": "int16", "Byte": "uint8", "Char": "int8", "Bool": "bool"}  # fmt: skip
 _VIEWS = frozenset((
@@ -43,13 +45,13 @@ _VIEWS = frozenset((
 """Methods that may return the same memory in a new tensor."""
 
 _RESHAPES = frozenset(("detach_", "squeeze_", "swapaxes_", "swapdims_", "t_", "transpose_", "unsqueeze_"))
-"""Methods in place that change how a tensor is seen, and none of its elements."""
+"""Methods in place that change the shape of a tensor, and none of its elements."""
 
 
 _OTHER_TYPE = frozenset((
     "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_not", "logical_or", "logical_xor",
 ))  # fmt: skip
-"""What gives another element type, unless it is called in place."""
+"""Functions whose result has another element type, unless they are called in place."""
 
 
 def method(recorder: TraceRecorder, name: str, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -66,15 +68,12 @@ def method(recorder: TraceRecorder, name: str, owner: Any, args: tuple[Any, ...]
         return recorder.create_proxy("call_method", name, (owner,), {"dtype": args[0]})
     if registry.listed(name) is not None:
         return ABSENT
-    special = _SPECIAL.get(name)
-    if special is not None:
-        return special(recorder, owner, *args, **kwargs)
+    if name in _SPECIAL:
+        return _SPECIAL[name](recorder, owner, *args, **kwargs)
     if name in _SYNONYMS:
         return recorder.call_method(owner, _SYNONYMS[name], args, kwargs)
-    if name in _CASTS:
-        return recorder.call_method(owner, "to", (_CASTS[name],), {})
-    if name in _PLACES:
-        return recorder.call_method(owner, "to", (name,), {})
+    if name in _TO:
+        return recorder.call_method(owner, "to", (_TO[name],), {})
     base = name.removesuffix("_")
     base = _SYNONYMS.get(base, base)
     if base != name and registry.listed(base) is not None and hasattr(Tensor, base) and base not in _OTHER_TYPE:
@@ -88,7 +87,7 @@ def method(recorder: TraceRecorder, name: str, owner: Any, args: tuple[Any, ...]
 
 
 def _is_own(node: fx.Node) -> bool:
-    """Return whether a tensor was made here and is no view of another, so that a new one can take its place."""
+    """Return whether a tensor was made here and is no view of another, so that a new one can replace it."""
     while node.op == "call_method" and str(node.target).endswith("_") and isinstance(node.args[0], fx.Node):
         node = node.args[0]
     name = str(getattr(node.target, "__name__", node.target))
@@ -122,10 +121,6 @@ def _type(recorder: TraceRecorder, owner: Any, dtype: Any = None, *_: Any, **__:
     elif isinstance(dtype, type):
         dtype = getattr(torch, _TYPES.get(dtype.__name__.removesuffix("Tensor"), "float32"))
     return recorder.call_method(owner, "to", (dtype,), {})
-
-
-def _reshape_as(recorder: TraceRecorder, owner: Any, other: Any) -> Any:
-    return recorder.call_method(owner, "reshape", (other.shape,), {})
 
 
 def _index_put_(recorder: TraceRecorder, owner: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
@@ -166,7 +161,7 @@ def _tensor(recorder: TraceRecorder, data: Any, dtype: Any = None, device: Any =
         asked = {name: value for name, value in (("dtype", dtype), ("device", device)) if value is not None}
         if not is_traced(asked) or not {*map(type, pytree.tree_leaves(data))} <= {bool, int, float}:
             return torch.tensor(data, dtype=element)
-        # Of another element type, or elsewhere, when the input is.
+        # The element type and the device follow the input.
         return recorder.create_proxy("call_function", torch.as_tensor, (data,), asked)
     if type(data) is TracedTensor:
         return data if dtype is None and device is None else data.to(dtype=dtype) if device is None else data.to(device)
@@ -181,23 +176,20 @@ def _tensor(recorder: TraceRecorder, data: Any, dtype: Any = None, device: Any =
     return recorder.create_proxy("call_function", torch.full, ((), data), {"dtype": element})
 
 
-def _where(recorder: TraceRecorder, owner: Any, condition: Any, other: Any) -> Any:
-    return recorder.create_proxy("call_function", torch.where, (condition, owner, other), {})
-
-
-def _polygamma(recorder: TraceRecorder, owner: Any, n: Any) -> Any:
-    return recorder.create_proxy("call_function", torch.polygamma, (n, owner), {})
-
-
 _SPECIAL: Mapping[str, Callable[..., Any]] = {
     "index_put_": _index_put_,
     "new_tensor": _new_tensor,
-    "reshape_as": _reshape_as,
+    "reshape_as": lambda recorder, owner, other: recorder.call_method(owner, "reshape", (other.shape,), {}),
     "tolist": _tolist,
     "type": _type,
     "uniform_": _uniform_,
 }
 
 
-_METHODS: Mapping[str, Callable[..., Any]] = {"where": _where, "polygamma": _polygamma}
+_METHODS: Mapping[str, Callable[..., Any]] = {
+    "where": lambda recorder, owner, condition, other: recorder.create_proxy(
+        "call_function", torch.where, (condition, owner, other), {}
+    ),
+    "polygamma": lambda recorder, owner, n: recorder.create_proxy("call_function", torch.polygamma, (n, owner), {}),
+}
 """Methods whose tensor is not the first argument of the function of that name."""

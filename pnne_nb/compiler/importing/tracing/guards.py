@@ -1,8 +1,8 @@
-"""Guards: what an import takes from its example because Python asked for a value, and the checks of it.
+"""Guards: values that an import takes from its example because Python asked for them, and the checks of these values.
 
 A loop runs as often as in the example, and a branch goes the same way. With other sizes the module itself may do
-something else, so the document checks the condition at that place: ``torch._assert(x.shape[1] == 6, …)``. What cannot
-depend on the inputs, such as the size of a parameter, is not checked.
+something else, so the document checks the condition at that place: ``torch._assert(x.shape[1] == 6, …)``. Values that
+cannot depend on the inputs, such as the size of a parameter, are not checked.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import torch
 from torch import fx
@@ -29,7 +29,7 @@ _OPPOSITE: Mapping[Callable[..., Any], Callable[..., Any]] = {
 }  # fmt: skip
 
 MAX_SAID = 80
-"""Letters of a condition that a check repeats."""
+"""Characters of the longest condition that a message repeats."""
 
 _CUTS = frozenset(("chunk", "split", "tensor_split", "unbind"))
 """Functions and methods whose number of results depends on a size."""
@@ -38,25 +38,13 @@ _CUTS = frozenset(("chunk", "split", "tensor_split", "unbind"))
 _VIEWS = frozenset(("view", "reshape"))
 
 
-class FixedBatch(NamedTuple):
-    """The first size of an argument, which Python took as a number from the example.
-
-    Attributes:
-        size: In the example.
-        text: What was asked, in the words of the source.
-    """
-
-    size: int
-    text: str
-
-
 @final
 class Assumptions:
     """Collects the assumptions of one recording, and records their checks.
 
     Attributes:
-        texts: In words.
-        batches: First sizes of arguments that were fixed.
+        texts: The assumptions in words.
+        batches: First sizes of arguments that Python took from the example, each with its expression in the source.
         ranked: Whether a number of dimensions was asked for.
     """
 
@@ -64,22 +52,19 @@ class Assumptions:
         self._graph = graph
         self._done: set[str] = set()
         self.texts: dict[str, None] = {}
-        self.batches: dict[FixedBatch, None] = {}
+        self.batches: dict[tuple[int, str], None] = {}
         self.ranked = False
 
     def went(self, value: Traced, answer: bool) -> None:
         """Record the answer of a branch."""
         node = value.node
-        self.texts.setdefault(f"{shown(node)} is {answer}")
         opposite = _OPPOSITE.get(node.target) if node.op == "call_function" else None  # type: ignore[arg-type]  # of any kind
-        if not _varies(node):
+        if answer or opposite is None:
+            self.computed(node, answer)
             return
-        if answer:
-            self._check(node)
-        elif opposite is not None:
-            self._check(self._graph.create_node("call_function", opposite, node.args))
-        else:
-            self._check(self._graph.create_node("call_function", operator.not_, (node,)))
+        self.texts.setdefault(f"{shown(node)} is {answer}")
+        if _varies(node):
+            self._check(self._call(opposite, *node.args))
 
     def settled(self, node: fx.Node, value: Any) -> None:
         """Record that a number was taken from the example."""
@@ -87,49 +72,42 @@ class Assumptions:
         if not _varies(node):
             return
         if type(value) is int and _is_first_size(node):
-            self.batches.setdefault(FixedBatch(value, shown(node)))
-        self._check(self._graph.create_node("call_function", operator.eq, (node, value)))
+            self.batches.setdefault((value, shown(node)))
+        self._check(self._call(operator.eq, node, value))
 
     def given(self, node: fx.Node, value: Any) -> None:
         """Record that an argument is a constant."""
-        self._check(
-            self._graph.create_node("call_function", operator.is_ if value is None else operator.eq, (node, value))
-        )
+        self._check(self._call(operator.is_ if value is None else operator.eq, node, value))
 
     def present(self, node: fx.Node) -> None:
         """Record that a value is not None."""
-        self._check(self._graph.create_node("call_function", operator.is_not, (node, None)))
+        self._check(self._call(operator.is_not, node, None))
 
     def computed(self, node: fx.Node, answer: bool) -> None:
         """Record the answer of a branch on a tensor that is computed without the elements of any input."""
         self.texts.setdefault(f"{shown(node)} is {answer}")
         if _varies(node):
-            self._check(node if answer else self._graph.create_node("call_function", operator.not_, (node,)))
+            self._check(node if answer else self._call(operator.not_, node))
 
     def placed(self, tensor: fx.Node, *, is_cuda: bool) -> None:
         """Record on which kind of device a tensor lies."""
-        node = self._graph.create_node("call_function", getattr, (tensor, "is_cuda"))
-        self.texts.setdefault(f"{shown(node)} is {is_cuda}")
-        if _varies(node):
-            self._check(node if is_cuda else self._graph.create_node("call_function", operator.not_, (node,)))
+        self.computed(self._call(getattr, tensor, "is_cuda"), is_cuda)
 
     def required(self, node: fx.Node, frame: FrameType, *, answer: bool) -> None:
         """Record the condition without which the code of a frame raises: ``assert x.max() < 1``."""
-        condition = node if answer else self._graph.create_node("call_function", operator.not_, (node,))
-        place = place_of(frame)
+        condition = node if answer else self._call(operator.not_, node)
         text = shown(node)
         text = text if len(text) <= MAX_SAID else "a condition on the data"
-        said = f"the module itself stops unless {text} is {answer} ({place})"
-        self._graph.create_node("call_function", torch._assert, (condition, said))
+        self._call(torch._assert, condition, f"the module itself stops unless {text} is {answer} ({place_of(frame)})")
 
     def viewed(self, target: Any, args: tuple[Any, ...]) -> None:
-        """Record what the sizes of a view ask of the first size of an input: ``x.view(4, -1, 3)``."""
+        """Record the condition of a view on the first size of an input: ``x.view(4, -1, 3)``."""
         tensor, *asked = args or (None,)
         if getattr(target, "__name__", target) not in _VIEWS or type(tensor) is not TracedTensor or not asked:
             return
         sizes = tuple(asked[0] if len(asked) == 1 and type(asked[0]) in (tuple, list, torch.Size) else asked)
         if any(type(size) is not int for size in sizes) or not isinstance(tensor.value, torch.Tensor):
-            return  # what is traced follows the input
+            return  # traced sizes follow the input
         shape, count = tensor.value.shape, math.prod(size for size in sizes if size != -1)
         if 0 in (*shape, *sizes) or not shape or not _varies(tensor.node):
             return
@@ -138,13 +116,13 @@ class Assumptions:
             return
         numel = self._graph.create_node("call_method", "numel", (tensor.node,))
         if -1 in sizes:
-            numel, count = self._graph.create_node("call_function", operator.mod, (numel, count)), 0
+            numel, count = self._call(operator.mod, numel, count), 0
         size = f"{shown(tensor.node)}.shape[0]"
         size = "batch size" + (f" ({size})" if len(size) <= MAX_SAID else "")
         need = f"a multiple of {by}" if -1 in sizes else f"{by}"
         line = line_number_of(spot_of(sys._getframe(1)))
         said = f"{size} must be {need}{BECAUSE}{line} views it as {sizes}"
-        self._check(self._graph.create_node("call_function", operator.eq, (numel, count)), said)
+        self._check(self._call(operator.eq, numel, count), said)
 
     def _first_sizes(self) -> set[int]:
         """Return the first sizes of the inputs in the example."""
@@ -163,37 +141,37 @@ class Assumptions:
             self.settled(self._size(node.args[0], dim), len(value.value))
         elif node.target is operator.mul or (_name(node) in _CUTS and len(value.value) not in node.args):
             # What chunk(3) makes is 3.
-            self.settled(self._graph.create_node("call_function", len, (node,)), len(value.value))
+            self.settled(self._call(len, node), len(value.value))
+
+    def _call(self, function: Callable[..., Any], *args: Any) -> fx.Node:
+        return self._graph.create_node("call_function", function, args)
 
     def _size(self, tensor: fx.Node, dim: Any) -> fx.Node:
-        shape = self._graph.create_node("call_function", getattr, (tensor, "shape"))
-        return self._graph.create_node("call_function", operator.getitem, (shape, dim))
+        return self._call(operator.getitem, self._call(getattr, tensor, "shape"), dim)
 
     def _check(self, condition: fx.Node, said: str = "") -> None:
         key = _origin(condition)
-        if key not in self._done:
-            self._done.add(key)
-            if said:
-                self._graph.create_node("call_function", torch._assert, (condition, said))
-                return
+        if key in self._done:
+            return
+        self._done.add(key)
+        if not said:
             text = shown(condition)
             said = f"imported for {text if len(text) <= MAX_SAID else 'such sizes'}; otherwise import again"
             line = line_of(spot_of(sys._getframe(1)))
-            if line:
-                said += f" ({in_words(condition)}{line})"
-            self._graph.create_node("call_function", torch._assert, (condition, said))
+            said += f" ({in_words(condition)}{line})" if line else ""
+        self._call(torch._assert, condition, said)
 
 
 def without_inputs(node: fx.Node) -> Any:
     """Return the value of a recorded tensor that is computed from sizes and constants alone; else `UNKNOWN`.
 
-    ``(torch.arange(x.shape[1]) >= 0).all()`` is such, whatever `x` holds.
+    An example is ``(torch.arange(x.shape[1]) >= 0).all()``, whatever `x` holds.
     """
     made: dict[fx.Node, Any] = {}
     try:
         with torch._C.DisableTorchFunction(), torch.no_grad():
             value = _value(node, made)
-    except Exception:  # noqa: BLE001  # what needs an input, or cannot be computed here
+    except Exception:  # noqa: BLE001  # it needs an input, or cannot be computed here
         return UNKNOWN
     changed = any(
         each.op.startswith("call_")
@@ -226,7 +204,7 @@ def _value(node: fx.Node, made: dict[fx.Node, Any]) -> Any:
 
 
 def _bases(node: fx.Node) -> Iterator[fx.Node]:
-    """Yield what a changed tensor may be a view of."""
+    """Yield the tensors of which a changed tensor may be a view."""
     base = node.args[0] if node.args else None
     while isinstance(base, fx.Node):
         yield base
@@ -238,7 +216,7 @@ def _name(node: fx.Node) -> str:
 
 
 def _varies(node: fx.Node) -> bool:
-    """Return whether a value depends on what the module is called with."""
+    """Return whether a value depends on the arguments of the module."""
     seen: set[fx.Node] = set()
     pending = [node]
     while pending:
@@ -264,7 +242,7 @@ def _is_first_size(node: fx.Node) -> bool:
 
 
 def _origin(value: Any) -> str:
-    """Return where a number comes from: the same text for ``x.shape[1]`` wherever it is asked."""
+    """Return the origin of a number: the same text for ``x.shape[1]`` wherever the code asks for it."""
     if not isinstance(value, fx.Node):
         return repr(value)
     if value.target in ("size", getattr) or getattr(value.target, "__module__", "") in ("_operator", "math"):

@@ -1,8 +1,7 @@
 """Replaces submodules and tensors of a traced module by proxies that record their use.
 
-The traced module is a private copy. A document has no attributes to assign. An assignment may be left out if no later call
-reads it: an attention map that is kept for a person to look at, or a table that each call could compute again. Others are
-refused.
+The traced module is a private copy. A document cannot assign attributes. An assignment can be left out if no later call
+reads it: an attention map that is kept to be looked at, or a table that each call could compute again. Others are refused.
 """
 
 from __future__ import annotations
@@ -23,7 +22,9 @@ from pnne_nb.compiler.importing.tracing.recorder import TraceRecorder
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
-_MODULES_OWN = frozenset(vars(nn.Module()))
+MODULES_OWN = frozenset(vars(nn.Module()))
+"""Attributes that every module has."""
+
 _SIZES = frozenset(("shape", "dtype", "device", "ndim", "size", "dim", "numel"))
 
 _Store = dict[str, Any]
@@ -31,10 +32,10 @@ _Store = dict[str, Any]
 
 @final
 class AssignedError(UntranslatableError):
-    """A ``forward`` assigns attributes of submodules; tracing again with these watched shows whether that matters.
+    """A ``forward`` assigns attributes of submodules; tracing it again while they are watched shows whether that matters.
 
     Attributes:
-        paths: Of these submodules.
+        paths: The paths of these submodules.
     """
 
     def __init__(self, reason: str, paths: set[str]) -> None:
@@ -55,12 +56,12 @@ def intercepted(
     Args:
         recorder: Records what is done with them.
         module: The traced module.
-        mode: Stands for ``self.training``.
-        calling: Returns what takes the place of the ``forward`` of the submodule at a path.
-        watched: Paths of the submodules whose attributes are watched as those of the module are.
+        mode: Proxy of ``self.training``.
+        calling: Returns the replacement of the ``forward`` of the submodule at a path.
+        watched: Paths of the submodules whose attributes are watched, as those of the module are.
 
     Yields:
-        What watches the attributes, with the module whose they are.
+        The watched modules, each with the object that watches its attributes.
 
     Raises:
         AssignedError: If attributes of submodules are assigned that are not watched.
@@ -75,7 +76,7 @@ def intercepted(
     try:
         for path, each in module.named_modules():
             own = vars(each)
-            # A scripted module keeps all but its dictionary where Python does not reach.
+            # Of a scripted module, Python reaches only the dictionary.
             scripted = isinstance(each, torch.jit.ScriptModule)
             stores = [own] if scripted else [own, each._parameters, each._buffers, each._modules]
             kept += [(store, dict(store)) for store in stores]
@@ -116,7 +117,7 @@ def intercepted(
 
 
 def plain_tensors(module: nn.Module) -> Any:
-    """Return where a module keeps tensors as plain attributes."""
+    """Return the tensors that a module keeps as plain attributes, with their paths."""
     return {
         value: f"{path}.{name}" if path else name
         for path, each in module.named_modules()
@@ -135,7 +136,7 @@ def _stored(recorder: TraceRecorder, place: str, tensor: torch.Tensor, seen: dic
 
 
 def _copy_assigned(recorder: TraceRecorder, original: Any, store: _Store, name: str) -> None:
-    """Record ``self.mean = …`` of a buffer as a copy into it: later reads see the same, and its gradients go the same way."""
+    """Record ``self.mean = …`` of a buffer as a copy into it, which later reads and gradients do not distinguish."""
     new = store.get(name)
     if new is original or type(new) is not TracedTensor or type(original) is not TracedTensor:
         return
@@ -147,7 +148,7 @@ def _copy_assigned(recorder: TraceRecorder, original: Any, store: _Store, name: 
 
 
 def _refuse_changes(stores: list[tuple[_Store, _Store]], plain: Mapping[int, str]) -> None:
-    """Refuse what is assigned in stores; in the `plain` ones, of submodules' attributes, it may prove harmless."""
+    """Refuse assignments in stores; those in the `plain` ones, of submodules' attributes, may prove harmless."""
     changed = {
         (name, id(store))
         for store, old in stores
@@ -167,16 +168,16 @@ class Attributes:
     """Watches plain attributes of one module during one call.
 
     Attributes:
-        methods: Methods of a class of the module, by name, by which it is watched.
+        methods: Methods by name for a class of the module, which watch it.
     """
 
     def __init__(self, module: nn.Module) -> None:
         self._own = vars(module)
         self._before = dict(self._own)
         self._contents = {
-            name: _copied(value)
+            name: value.copy()
             for name, value in self._own.items()
-            if name not in _MODULES_OWN and type(value) in (list, dict)
+            if name not in MODULES_OWN and type(value) in (list, dict)
         }
         self._read: set[str] = set()
         self._written: set[str] = set()
@@ -223,20 +224,15 @@ class Attributes:
                 value.update(content) if isinstance(value, dict) else value.extend(content)
 
 
-def _copied(value: Any) -> Any:
-    return dict(value) if isinstance(value, dict) else list(value)
-
-
 def _same(value: Any, content: Any) -> bool:
-    if len(value) != len(content):
-        return False
+    """Return whether two lists or dictionaries hold the same objects."""
     if isinstance(value, dict):
-        return all(key in content and content[key] is each for key, each in value.items())
-    return all(one is other for one, other in zip(value, content, strict=True))
+        return value.keys() == content.keys() and all(content[key] is each for key, each in value.items())
+    return [*map(id, value)] == [*map(id, content)]
 
 
 def _is_table(value: Any) -> bool:
-    """Return whether a value is made of sizes and constants alone, and not of what it was."""
+    """Return whether a value is computed from sizes and constants alone, not from its value before."""
     leaves: list[Any] = [leaf() if isinstance(leaf, weakref.ref) else leaf for leaf in pytree.tree_leaves(value)]
     traced = [leaf.node for leaf in leaves if issubclass(type(leaf), Traced)]
     if not traced and not any(isinstance(leaf, torch.Tensor) for leaf in leaves):

@@ -1,8 +1,8 @@
-"""Takes objects of plain classes apart, such as caches of keys and values, and has nodes make and fill them.
+"""Takes objects of plain classes apart, such as caches of keys and values, and records nodes that make and fill them.
 
-Traced code is given a copy of an object, whose numbers and tensors are read from the object at a node. What the code has
-assigned to it by the end of the call is recorded as one call that sets these attributes. An object that the code makes
-itself is recorded as one call that makes it of its attributes.
+Traced code is given a copy of an object, whose numbers and tensors are read from the object at a node. The attributes that
+the code has assigned by the end of the call are recorded as one call that sets them. An object that the code makes itself
+is recorded as one call that makes it from its attributes.
 """
 
 from __future__ import annotations
@@ -22,16 +22,11 @@ from pnne_nb.compiler.importing.tracing.proxies import is_plain_object, wrap
 from pnne_nb.compiler.importing.tracing.recorder import TraceRecorder
 
 MAX_PARTS = 10_000
-"""Attributes and items of one object, and of what it holds, beyond which it is left alone."""
-
-
-def blank(kind: type) -> Any:
-    """Return an object of a plain class without attributes."""
-    return object.__new__(kind)
+"""Attributes and items of one object, with those of its content, beyond which it is refused."""
 
 
 def rebuilt(value: Any, leaf: Callable[[Any], Any]) -> Any:
-    """Return a copy of an object and of what it holds, with other leaves: what is no object, list, tuple or dictionary.
+    """Return a copy of an object and its content, in which all but objects, lists, tuples and dictionaries is replaced.
 
     Raises:
         UntranslatableError: If it holds more than `MAX_PARTS`.
@@ -47,7 +42,7 @@ def rebuilt(value: Any, leaf: Callable[[Any], Any]) -> Any:
         if id(each) in made:
             return made[id(each)]
         if is_plain_object(each):
-            new = made[id(each)] = blank(type(each))
+            new = made[id(each)] = object.__new__(type(each))
             vars(new).update({name: again(part) for name, part in vars(each).items()})
             return new
         if type(each) in (list, tuple):
@@ -64,7 +59,7 @@ class Objects:
     """The objects that one traced ``forward`` is given and makes.
 
     Args:
-        recorder: Records what is read from them, and what is assigned.
+        recorder: Records the attributes that are read and assigned.
         module: The traced module; the objects that it keeps itself are no values of a graph.
     """
 
@@ -76,10 +71,10 @@ class Objects:
         self._unread: dict[int, tuple[Any, Any, dict[int, Any]]] = {}
         self._sealed = _sealed(self._opened, lambda new: type(self._unread[id(new)][1]))
         self._kept = {id(value) for each in module.modules() for value in vars(each).values()}
-        self._alive: list[Any] = []  # so that no other object gets its place in memory
+        self._alive: list[Any] = []  # keeps identities from being used again
 
     def given(self, value: Any, node: fx.Node) -> Any:
-        """Return what the code is given in the place of an object at a node.
+        """Return the copy of an object at a node that the code is given.
 
         Raises:
             UntranslatableError: If it holds something that no node could check.
@@ -111,7 +106,7 @@ class Objects:
         raise UntranslatableError(f"it is given an object with a {type(value).__name__} in it, which no node can check")
 
     def _opened(self, new: Any) -> Any:
-        """Return a given object with its attributes, which the code is about to look at."""
+        """Return a given object with its attributes, because the code is about to read them."""
         new, value, made = self._unread.pop(id(new))
         node = self._nodes[id(new)]
         assert node is not None, "it was given from there"
@@ -133,7 +128,7 @@ class Objects:
         return node
 
     def node_of(self, value: Any) -> fx.Node:
-        """Return the node at which an object is, or one that makes it.
+        """Return the node of an object, or one that makes it.
 
         Raises:
             UntranslatableError: If it contains itself, or the module keeps it.
@@ -154,10 +149,10 @@ class Objects:
         return made
 
     def refuse_in(self, given: Any, target: Any) -> None:
-        """Raise if a function that is called as a whole is given an object, which it may change unseen.
+        """Refuse objects among the arguments of a function that is called as a whole, because it may change them unseen.
 
         Raises:
-            UntranslatableError: If it is.
+            UntranslatableError: If there is one.
         """
         if type(given) in (tuple, list):
             for each in given:
@@ -173,7 +168,7 @@ class Objects:
         return self._nodes.get(id(value)) is not None
 
     def finish(self) -> None:
-        """Record what the code has assigned to the objects that it was given.
+        """Record the attributes that the code has assigned to the objects that it was given.
 
         Raises:
             UntranslatableError: If it has removed an attribute.
@@ -192,11 +187,11 @@ class Objects:
 
 
 def _sealed(opened: Callable[[Any], Any], kind: Callable[[Any], type]) -> type:
-    """Return a class of objects that become what they stand for when something of them is asked: most are only passed on.
+    """Return a class of objects that are filled when the code first looks into them: most are only passed on.
 
     Args:
-        opened: Turns an object into what it stands for.
-        kind: Returns the class of that.
+        opened: Fills an object.
+        kind: Returns the class that an object has then.
     """
 
     def read(sealed: Any, name: str) -> Any:
@@ -212,12 +207,12 @@ def _sealed(opened: Callable[[Any], Any], kind: Callable[[Any], type]) -> type:
 
 
 def is_made(value: Any) -> bool:
-    """Return whether an object becomes a node that makes it of its attributes; data classes are made by their constructors."""
+    """Return whether a node makes an object from its attributes; data classes are made by their constructors."""
     return is_plain_object(value) and not is_dataclass(value)
 
 
 def _likeness(value: Any) -> Any:
-    """Return what is the same as long as nothing is assigned: the identity of each leaf."""
+    """Return the identities of all leaves, which are the same as long as nothing is assigned."""
     if type(value) in (list, tuple):
         return type(value), tuple(map(_likeness, value))
     if type(value) is dict:

@@ -30,7 +30,7 @@ from pnne_nb.process.random_state import private_random_state
 
 
 class EndlessError(Exception):
-    """A module makes more calls than could be kept."""
+    """A module makes more calls than can be kept."""
 
 
 @dataclass(eq=False)
@@ -38,10 +38,10 @@ class ObservedCall:
     """One call of one module, with the calls that it made.
 
     Attributes:
-        path: Of the module.
-        args: By position.
-        kwargs: By name.
-        result: What it returned.
+        path: The path of the module.
+        args: Arguments by position.
+        kwargs: Arguments by name.
+        result: The returned value.
         inner: The calls that it made, in order.
         failed: Whether it raised an exception.
     """
@@ -63,7 +63,7 @@ class ObservedCall:
 
 
 MAX_CALLS = 100_000
-"""Calls that one call of a module may make; a loop without an end would fill the memory with what is kept of them."""
+"""Calls that one call of a module may make; an endless loop would fill the memory with their records."""
 
 ObservedCalls = dict[bool, ObservedCall]
 """A call in training mode (True) and in evaluation mode; one of them may be missing."""
@@ -76,12 +76,12 @@ def observe(
 
     Args:
         net: The module; it is not changed.
-        args: Of the call, by position.
-        kwargs: By name.
+        args: Arguments by position.
+        kwargs: Arguments by name.
         tell: Called with the path of each module that is called.
 
     Raises:
-        CompileError: If it can be called in neither of them.
+        CompileError: If it can be called in neither mode.
     """
     frames: ObservedCalls = {}
     failure: Exception | None = None
@@ -89,9 +89,9 @@ def observe(
         frames[False] = _call(duplicate(net), args, kwargs, tell, training=False)
     except EndlessError as error:
         raise CompileError(f"{type(net).__name__} cannot be imported: {failed_at(error)[1]}") from None
-    except Exception as error:  # noqa: BLE001  # whatever it is, the other mode may do
+    except Exception as error:  # noqa: BLE001  # whatever it is, the other mode may work
         failure = error
-        # It may need gradients; torch.cond and its like compile what they call, and refuse what is watched.
+        # It may need gradients; functions such as torch.cond compile their arguments, and refuse watched ones.
         for recorded in (True, False):
             with contextlib.suppress(Exception):
                 again = duplicate(net)
@@ -99,7 +99,7 @@ def observe(
                 break
     try:
         frames[True] = _call(duplicate(net, outlined), outlined(args), outlined(kwargs), tell, training=True)
-    except Exception:  # noqa: BLE001  # something goes by the data
+    except Exception:  # noqa: BLE001  # something depends on the data
         for recorded in (False, True):
             try:
                 frames[True] = _call(duplicate(net), args, kwargs, tell, training=True, recorded=recorded)
@@ -110,10 +110,10 @@ def observe(
         return frames
     if True in frames:
         with contextlib.suppress(Exception):
-            # Without data, it may take what it would refuse.
+            # Without data, it may accept arguments that it refuses.
             return {True: _call(duplicate(net), args, kwargs, tell, training=True)}
     shown = ", ".join([*map(describe, args), *(f"{name}={describe(value)}" for name, value in kwargs.items())])
-    path = _failing(observe_failing(net, args, kwargs))
+    path = innermost_failure(observe_failing(net, args, kwargs)).path
     where = f"{path}: " if path else ""
     said = with_line(failed_at(failure)[1], module_at(net.get_submodule(path)))
     message = f"{type(net).__name__} cannot be called with ({shown}): {where}{said.rstrip('.')}."
@@ -132,17 +132,18 @@ def observe(
 
 
 def observe_failing(net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ObservedCall:
-    """Call a module that fails, in evaluation mode, and return what was seen until then."""
+    """Call a module that fails, in evaluation mode, and return the calls until then."""
     root = ObservedCall("")
     with contextlib.suppress(Exception):
         _call(duplicate(net), args, kwargs, lambda _path: None, training=False, root=root)
     return root.inner[0] if root.inner else ObservedCall("", failed=True)
 
 
-def _failing(call: ObservedCall) -> str:
-    """Return the path of the innermost module that failed; empty if it is the outermost one."""
-    inner = next((each for each in call.inner if each.failed), None)
-    return call.path if inner is None else _failing(inner)
+def innermost_failure(call: ObservedCall) -> ObservedCall:
+    """Return the innermost call that failed."""
+    while call.inner and call.inner[-1].failed:
+        call = call.inner[-1]
+    return call
 
 
 def _call(
@@ -168,7 +169,7 @@ def _call(
         with private_random_state(), torch.set_grad_enabled(recorded):
             net.train(training)(*given[0], **given[1])
     finally:
-        for module in watched:  # a method in the module that it is of keeps all its memory until a collection of cycles
+        for module in watched:  # a module that holds its own method is a cycle, whose memory is freed late
             vars(module).pop("forward", None)
     return root.inner[0] if root.inner else ObservedCall("")
 
@@ -204,7 +205,7 @@ def outlined(value: Any) -> Any:
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         try:
             return type(value)(*map(outlined, value))
-        except Exception:  # noqa: BLE001  # a class may ask anything of its parts
+        except Exception:  # noqa: BLE001  # a class may refuse any part
             return UNKNOWN
     if isinstance(value, (tuple, list)) and type(value) in (tuple, list):
         return type(value)(map(outlined, value))

@@ -24,6 +24,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 from pnne_nb.compiler.importing.draft.draft import UntranslatableError
+from pnne_nb.compiler.importing.tracing.call_effects import CREATORS
 from pnne_nb.compiler.importing.tracing.proxies import (
     UNKNOWN,
     Traced,
@@ -37,14 +38,8 @@ from pnne_nb.compiler.importing.tracing.proxies import (
 )
 from pnne_nb.compiler.importing.tracing.recorder import TraceRecorder
 
-_SIZED = ("arange", "empty", "eye", "full", "linspace", "ones", "rand", "randint", "randn", "randperm", "zeros")
-"""What torch makes of sizes: refused by its compiled code where a size is only known when it runs."""
-
-
-NOTHING: Mapping[str, Any] = {}
-
 _INDEXED = (nn.ModuleList, nn.Sequential, nn.ParameterList)
-"""Modules that a number selects one of."""
+"""Modules from which a number selects one."""
 
 _CALLED_BY_TORCH = ("forward", "extra_repr", "reset_parameters", "init_weights")
 
@@ -100,7 +95,7 @@ class Rebound:
             yield
 
     @contextmanager
-    def one(self, module: nn.Module, methods: Mapping[str, Any] = NOTHING) -> Iterator[None]:
+    def one(self, module: nn.Module, methods: Mapping[str, Any] | None = None) -> Iterator[None]:
         """Patch the methods of a module, which is a private copy, during the block; `methods` are further ones."""
         original = module.__class__
         if original in self._made:
@@ -121,7 +116,7 @@ class Rebound:
     def _copied(self, cls: type[nn.Module]) -> type[nn.Module]:
         own: dict[str, Any] = {}
         for base in reversed(cls.__mro__):
-            if _is_torchs(base):
+            if is_torchs(base):
                 continue
             for name, value in vars(base).items():
                 if isinstance(value, (staticmethod, classmethod)):
@@ -138,12 +133,13 @@ def has_methods(cls: type[nn.Module]) -> bool:
         and not name.startswith("_")
         and name not in _CALLED_BY_TORCH
         for base in cls.__mro__
-        if not _is_torchs(base)
+        if not is_torchs(base)
         for name, value in vars(base).items()
     )
 
 
-def _is_torchs(base: type) -> bool:
+def is_torchs(base: type) -> bool:
+    """Return whether a class belongs to torch or Python."""
     return base.__module__.partition(".")[0] in ("torch", "builtins")
 
 
@@ -196,7 +192,7 @@ class _Applied:
 
 @final
 class _View:
-    """What traced code sees in place of what other code sees."""
+    """Replaces the values that global names have for other code by those that traced code sees."""
 
     def __init__(self, recorder: TraceRecorder, leaves: Collection[Any]) -> None:
         self._recorder = recorder
@@ -214,7 +210,7 @@ class _View:
         self._replaced[id(checkpoint)] = plainly
         self._replaced[id(checkpoint_sequential)] = plainly_sequential
         self._replaced |= {id(getattr(home, name)): _refuse_seed for home, name in _SEEDS}
-        self._replaced |= {id(getattr(torch, name)): self._sized(getattr(torch, name)) for name in _SIZED}
+        self._replaced |= {id(function): self._sized(function) for function in CREATORS}
 
     def seen(self, value: Any, package: str) -> Any:
         """Return the replacement of a value for traced code."""
@@ -248,7 +244,7 @@ class _View:
         if id(function) in self._copies:
             return self._copies[id(function)]
         space = self._spaces.setdefault(id(function.__globals__), Names(function.__globals__, self))
-        # What a decorator wraps is in a cell of its closure.
+        # A decorator keeps the function that it wraps in a cell of its closure.
         cells = tuple(types.CellType() if self._wraps(cell) else cell for cell in function.__closure__ or ())
         copied = types.FunctionType(
             function.__code__, space, function.__name__, function.__defaults__, cells if function.__closure__ else None
@@ -270,7 +266,7 @@ class _View:
         return isinstance(value, types.FunctionType) or self._recorder.surroundings.seen(value) is not None
 
     def _unchecked(self, distribution: type[Distribution]) -> type:
-        """Return a class of distributions that does not ask a sample for its class, which a traced one has not."""
+        """Return a class of distributions that does not check the class of a sample, because a proxy has another one."""
         own = {
             name: self.copied(value)
             for base in reversed(distribution.__mro__)
@@ -281,7 +277,7 @@ class _View:
         return _Unchecked(distribution.__name__, (distribution,), own)
 
     def item_of(self, cls: Any) -> Callable[[Any, Any], Any]:
-        """Return a ``__getitem__`` for a list of modules: that of torch takes a size as it is in the example, unseen."""
+        """Return a ``__getitem__`` for a list of modules: torch's own takes a size from the example without asking."""
 
         def item(modules: Any, index: Any) -> Any:
             parts = (index.start, index.stop, index.step) if isinstance(index, slice) else (index,)
@@ -291,7 +287,7 @@ class _View:
         return item
 
     def _settling(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that is given sizes as they are in the example, which it would not ask for."""
+        """Return a function that is given the sizes of the example; it would take them without asking."""
 
         def plain(value: Any) -> Any:
             return self._recorder.settle(value) if type(value) in (TracedInt, TracedFloat) else value
@@ -302,6 +298,8 @@ class _View:
         return call
 
     def _sized(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that is recorded if a size is unknown, which torch's compiled code would refuse."""
+
         def call(*args: Any, **kwargs: Any) -> Any:
             if is_traced((args, kwargs)) and known((args, kwargs)) is UNKNOWN:
                 return self._recorder.watched(function, args, kwargs)
@@ -318,7 +316,7 @@ class _Unchecked(type):
 
 
 def _is_numpys(value: Any) -> bool:
-    """Return whether a value is a function of NumPy's, whose compiled code reads a size as it is in the example."""
+    """Return whether a value is a function of NumPy, whose compiled code takes a size from the example without asking."""
     home = str(getattr(value, "__module__", None))
     return home.partition(".")[0] == "numpy" and not isinstance(value, type) and callable(value)
 
@@ -336,7 +334,7 @@ _SEEDS = (
     (torch.random, "set_rng_state"), (torch.random, "fork_rng"), (torch.cuda, "manual_seed"),
     (torch.cuda, "manual_seed_all"), (np.random, "seed"), (random, "seed"),
 )  # fmt: skip
-"""Where functions that seed are found: torch replaces its own when ``torch._dynamo`` is imported."""
+"""Names of the functions that seed: torch replaces its own when ``torch._dynamo`` is imported."""
 
 
 def _is_autograd(value: Any) -> bool:
@@ -360,7 +358,7 @@ def _functions(recorder: TraceRecorder) -> dict[str, Any]:
             size: int = value.size(0)
             return size
         if is_plain_object(value) and hasattr(value.__class__, "__len__"):
-            found: int = value.__class__.__len__(value)  # which may be a traced one
+            found: int = value.__class__.__len__(value)  # which may be patched
             return found
         return len(value)
 
@@ -375,7 +373,8 @@ def _functions(recorder: TraceRecorder) -> dict[str, Any]:
                 return plain(*args)
             if type(value) is TracedTensor:
                 number = value.item()
-                return number if plain is float or not _has_fraction(value) else call(number)
+                has_fraction = value.value is UNKNOWN or value.value.is_floating_point()
+                return call(number) if plain is not float and has_fraction else number
             if isinstance(value, (int, float)) or value.value is UNKNOWN:
                 return value if plain is float else recorder.create_proxy("call_function", target, (value,), {})
             return plain(value)
@@ -401,10 +400,6 @@ def _functions(recorder: TraceRecorder) -> dict[str, Any]:
         "floor": recorded(math.floor, math.floor),
         "ceil": recorded(math.ceil, math.ceil),
     }
-
-
-def _has_fraction(value: TracedTensor) -> bool:
-    return value.value is UNKNOWN or value.value.is_floating_point()
 
 
 def _is_subclass(kind: type, parent: Any) -> bool:

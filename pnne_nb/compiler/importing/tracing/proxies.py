@@ -1,4 +1,4 @@
-"""Proxies of values in a traced ``forward``: a place in the recording, and what is known of the value.
+"""Proxies of values in a traced ``forward``, with their nodes in the recording and their values in the example.
 
 A traced size is an ``int`` and a traced shape a ``tuple``, so that ``torch.zeros(x.shape[0], 4)`` accepts them. Where
 Python itself needs a size (a branch, a loop, an index), the proxy answers as in the example; it refuses where the
@@ -28,10 +28,10 @@ from pnne_nb.compiler.ir.program import Inside
 from pnne_nb.compiler.shapes.autocast import cast, casts
 
 UNKNOWN = object()
-"""The value of what depends on the data of a tensor."""
+"""The value of a proxy that depends on the data of a tensor."""
 
 EXAMPLE = "example"
-"""Where a recorded call keeps its result in the example, if that is known."""
+"""Key of a recorded call's ``meta`` for its result in the example, if that is known."""
 
 _HEAP_TYPE = 1 << 9
 """Flag of classes that are written in Python."""
@@ -41,18 +41,30 @@ _OF_GRADIENTS = frozenset(("grad", "grad_fn", "is_leaf", "retains_grad"))
 _OWN = ("node", "tracer", "value", "parameter")
 
 
+def _recorded(function: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    return lambda owner, other: owner.tracer.create_proxy("call_function", function, (owner, other), {})
+
+
 class Traced(fx.Proxy):
     """Proxy of a traced value.
 
     Attributes:
-        value: What it is in the example; tensors have no data; `UNKNOWN` if it depends on data.
+        value: Its value in the example; tensors have no data; `UNKNOWN` if it depends on data.
     """
 
     tracer: TraceRecorder
     value: Any
 
-    def __getitem__(self, index: Any) -> Any:
-        return self.tracer.create_proxy("call_function", operator.getitem, (self, index), {})
+    def __init__(self, node: fx.Node, tracer: TraceRecorder, value: Any) -> None:
+        super().__init__(node, tracer)
+        self.value = value
+
+    __getitem__ = _recorded(operator.getitem)
+    __iadd__ = _recorded(operator.iadd)
+    __isub__ = _recorded(operator.isub)
+    __imul__ = _recorded(operator.imul)
+    __itruediv__ = _recorded(operator.itruediv)
+    __ipow__ = _recorded(operator.ipow)
 
     def __bool__(self) -> bool:
         return self.tracer.decide(self)
@@ -73,7 +85,7 @@ class Traced(fx.Proxy):
 
     def keys(self) -> Any:
         """Return the keys of a dictionary, or record the method of another value."""
-        return _Method(self, "keys")()
+        return self.tracer.call_method(self, "keys", (), {})
 
     def __index__(self) -> int:
         if isinstance(self.value, (tuple, float)):
@@ -99,36 +111,19 @@ class Traced(fx.Proxy):
         return other // self, other % self
 
     def __hash__(self) -> int:
-        # The key of a dictionary: another type may have another value.
-        return hash(self.tracer.settle(self)) if isinstance(self.value, torch.dtype) else id(self)
+        # The key of a dictionary: another type or size may have another value.
+        is_key = type(self.value) in (int, float, torch.dtype)
+        return hash(self.tracer.settle(self)) if is_key else id(self)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self.node = self.tracer.create_proxy("call_function", operator.setitem, (self, index, value), {}).node
-
-    def __iadd__(self, other: Any) -> Any:
-        return self._in_place(operator.iadd, other)
-
-    def __isub__(self, other: Any) -> Any:
-        return self._in_place(operator.isub, other)
-
-    def __imul__(self, other: Any) -> Any:
-        return self._in_place(operator.imul, other)
-
-    def __itruediv__(self, other: Any) -> Any:
-        return self._in_place(operator.itruediv, other)
-
-    def __ipow__(self, other: Any) -> Any:
-        return self._in_place(operator.ipow, other)
-
-    def _in_place(self, function: Callable[..., Any], other: Any) -> Any:
-        return self.tracer.create_proxy("call_function", function, (self, other), {})
 
     def __getattr__(self, name: str) -> Any:
         if name in _OWN:
             raise AttributeError(name)
         kind = torch.Tensor if self.value is UNKNOWN else type(self.value)
         if callable(getattr(kind, name, None)):
-            return _Method(self, name)
+            return lambda *args, **kwargs: self.tracer.call_method(self, name, args, kwargs)
         if issubclass(kind, torch.Tensor) and name in _RECORDED:
             return self.tracer.create_proxy("call_function", getattr, (self, name), {})
         if self.value is UNKNOWN:
@@ -153,7 +148,7 @@ class Traced(fx.Proxy):
         if name == "data" and type(self) is TracedTensor:
             self.data.copy_(value)
         elif name == "requires_grad" and self.node.op in ("call_function", "call_method"):
-            pass  # of a tensor made here, whose gradient nobody sees
+            pass  # of a tensor made here, whose gradient nobody reads
         elif name in _OWN:
             object.__setattr__(self, name, value)
         else:
@@ -191,12 +186,6 @@ class TracedInt(Traced, int):  # type: ignore[misc]  # abs() is recorded
     def __new__(cls, _node: fx.Node, _tracer: TraceRecorder, value: int) -> TracedInt:
         return int.__new__(cls, value)
 
-    def __hash__(self) -> int:
-        return hash(self.tracer.settle(self))  # the key of a dictionary: another size may have another value
-
-    def __init__(self, node: fx.Node, tracer: TraceRecorder, _value: int) -> None:
-        fx.Proxy.__init__(self, node, tracer)
-
 
 @final
 class TracedFloat(Traced, float):  # type: ignore[misc]  # abs() is recorded
@@ -206,12 +195,6 @@ class TracedFloat(Traced, float):  # type: ignore[misc]  # abs() is recorded
 
     def __new__(cls, _node: fx.Node, _tracer: TraceRecorder, value: float) -> TracedFloat:
         return float.__new__(cls, value)
-
-    def __hash__(self) -> int:
-        return hash(self.tracer.settle(self))
-
-    def __init__(self, node: fx.Node, tracer: TraceRecorder, _value: float) -> None:
-        fx.Proxy.__init__(self, node, tracer)
 
 
 @final
@@ -226,26 +209,11 @@ class TracedTuple(Traced, tuple):  # type: ignore[type-arg]  # noqa: SLOT001  # 
     def __hash__(self) -> int:
         return hash(tuple(self))
 
-    def __init__(self, node: fx.Node, tracer: TraceRecorder, _value: tuple[Any, ...]) -> None:
-        fx.Proxy.__init__(self, node, tracer)
-
-
-@final
-class _Method:
-    """A method of a traced value, to be called."""
-
-    def __init__(self, owner: Traced, name: str) -> None:
-        self._owner = owner
-        self._name = name
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._owner.tracer.call_method(self._owner, self._name, args, kwargs)
-
 
 def wrap(node: fx.Node, tracer: TraceRecorder, value: Any) -> Traced:
     """Return the proxy of the result of a recorded call."""
     if isinstance(value, torch.Tensor):
-        found: Traced = TracedTensor(node, tracer)
+        found: Traced = TracedTensor(node, tracer, value)
     elif type(value) is int:
         found = TracedInt(node, tracer, value)
     elif type(value) is float:
@@ -256,11 +224,11 @@ def wrap(node: fx.Node, tracer: TraceRecorder, value: Any) -> Traced:
             node.graph.create_node("call_function", operator.getitem, (node, index)) for index in range(len(value))
         )
         found = TracedTuple(node, tracer, tuple(map(wrap, sizes, repeat(tracer), value)))
+        found.value = value
     elif isinstance(value, tuple):
         found = TracedTuple(node, tracer, value)
     else:
-        found = Traced(node, tracer)
-    found.value = value
+        found = Traced(node, tracer, value)
     if value is not UNKNOWN:
         node.meta.update({TYPE: type(value), EXAMPLE: value})
     return found
@@ -286,23 +254,23 @@ def is_traced(value: Any) -> bool:
 
 def known(value: Any) -> Any:
     """Return an argument as in the example; `UNKNOWN` if a part of it depends on data."""
+    made: Callable[[list[Any]], Any]
     if issubclass(type(value), Traced):
         return value.value
     if type(value) in (tuple, list, torch.Size):
-        parts = [known(each) for each in value]
-        return UNKNOWN if any(part is UNKNOWN for part in parts) else tuple(parts) if type(value) is not list else parts
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        parts = [known(each) for each in value]
-        return UNKNOWN if any(part is UNKNOWN for part in parts) else type(value)(*parts)
-    if type(value) in (dict, OrderedDict):
-        named = {key: known(each) for key, each in value.items()}
-        return UNKNOWN if any(part is UNKNOWN for part in named.values()) else named
-    if isinstance(value, slice):
-        parts = [known(each) for each in (value.start, value.stop, value.step)]
-        return UNKNOWN if any(part is UNKNOWN for part in parts) else slice(*parts)
-    if isinstance(value, torch.Tensor):
+        parts, made = value, list if type(value) is list else tuple
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        parts, made = value, lambda parts: type(value)(*parts)
+    elif type(value) in (dict, OrderedDict):
+        parts, made = value.values(), lambda parts: dict(zip(value, parts, strict=True))
+    elif isinstance(value, slice):
+        parts, made = (value.start, value.stop, value.step), lambda parts: slice(*parts)
+    elif isinstance(value, torch.Tensor):
         return value.to("meta")
-    return UNKNOWN if is_plain_object(value) else value
+    else:
+        return UNKNOWN if is_plain_object(value) else value
+    found = [known(each) for each in parts]
+    return UNKNOWN if any(each is UNKNOWN for each in found) else made(found)
 
 
 def is_plain_object(value: Any) -> bool:
@@ -314,7 +282,7 @@ def is_plain_object(value: Any) -> bool:
 
 
 def evaluated(kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], within: Inside) -> Any:
-    """Return what a call gives in the example."""
+    """Return the result of a call in the example."""
     given, named = known(args), known(kwargs)
     if given is UNKNOWN or named is UNKNOWN:
         return UNKNOWN
@@ -326,11 +294,11 @@ def evaluated(kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, A
     elif isinstance(target, type) and issubclass(target, torch.autograd.Function):
         call = target.apply
     if target is getattr and args[1] == "requires_grad":
-        return UNKNOWN  # the caller says for each call what has gradients
+        return UNKNOWN  # the caller decides for each call which tensors have gradients
     try:
         with torch.no_grad():
             return cast(call, given, named, within) if casts(within) else call(*given, **named)
     except Exception as error:
         if isinstance(error, (RuntimeError, NotImplementedError)) or isinstance(target, FunctionType):
-            return UNKNOWN  # what only data can tell
+            return UNKNOWN  # the result depends on data
         raise

@@ -1,4 +1,4 @@
-"""Defines what proxies need of the tracer that records them: an interface, because the tracer imports the proxies."""
+"""The interface of the tracer for the proxies, which the tracer imports."""
 
 from __future__ import annotations
 
@@ -15,34 +15,26 @@ from pnne_nb.compiler.importing.tracing.context_managers import ActiveContexts
 
 
 class Assumed(Protocol):
-    """What a recording takes from the example.
-
-    Attributes:
-        ranked: Whether a number of dimensions was asked for.
-    """
+    """The assumptions of a recording on its example: the part of `Assumptions` that proxies need."""
 
     ranked: bool
 
-    def counted(self, value: Any) -> None:
-        """Record that the number of parts of a proxy was taken from the example."""
+    def counted(self, value: Any) -> None: ...
 
-    def given(self, node: fx.Node, value: Any) -> None:
-        """Record that a value is a constant."""
+    def given(self, node: fx.Node, value: Any) -> None: ...
 
-    def present(self, node: fx.Node) -> None:
-        """Record that a value is not None."""
+    def present(self, node: fx.Node) -> None: ...
 
-    def settled(self, node: fx.Node, value: Any) -> None:
-        """Record that a number was taken from the example."""
+    def settled(self, node: fx.Node, value: Any) -> None: ...
 
 
 class TraceRecorder(fx.Tracer, ABC):
     """Records operations on proxies.
 
     Attributes:
-        assumptions: What Python has taken from the example.
-        device: Where the tensors of the traced module lie.
-        surroundings: The contexts that the code is in.
+        assumptions: The values that Python has taken from the example.
+        device: The device of the traced module's tensors.
+        surroundings: The active contexts of the code.
     """
 
     assumptions: Assumed
@@ -77,7 +69,7 @@ class TraceRecorder(fx.Tracer, ABC):
 
 @final
 class FunctionWatch(TorchFunctionMode):
-    """Has a recorder see every function of torch's that the code calls."""
+    """Passes every torch function that the code calls to a recorder."""
 
     def __init__(self, recorder: TraceRecorder) -> None:
         super().__init__()

@@ -57,15 +57,15 @@ from pnne_nb.compiler.importing.tracing.calls import (
     Slot,
     can_be_passed,
     forward_of,
+    named_arguments,
     one_form,
     opened,
-    parameter_names,
 )
 from pnne_nb.compiler.importing.tracing.context_managers import ActiveContexts, DeviceKind
-from pnne_nb.compiler.importing.tracing.guards import Assumptions, FixedBatch, without_inputs
+from pnne_nb.compiler.importing.tracing.guards import Assumptions, without_inputs
 from pnne_nb.compiler.importing.tracing.interception import AssignedError, intercepted, plain_tensors
 from pnne_nb.compiler.importing.tracing.objects import Objects, is_made
-from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCalls, fields_of, with_fields
+from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCall, ObservedCalls, fields_of, with_fields
 from pnne_nb.compiler.importing.tracing.patched_functions import Rebound
 from pnne_nb.compiler.importing.tracing.proxies import (
     UNKNOWN,
@@ -79,27 +79,36 @@ from pnne_nb.compiler.importing.tracing.proxies import (
     is_traced,
     wrap,
 )
+from pnne_nb.compiler.ir.node_settings import Inside
 
 MODE = "training"
 """Target of the node of ``self.training``."""
 
-FRAMES = "frames"
-"""Where a call of a submodule keeps what was observed of it."""
-
-AGAIN = "again"
-"""Where a call of a submodule keeps whether training computes it again for the backward pass."""
-
-WITHIN = "within"
-"""Where a recorded call keeps the contexts that the code has entered round it."""
-
-VARIABLE = "variable"
-"""Where a recorded call keeps in which variable the code puts its result."""
-
-SPOT = "spot"
-"""Where a recorded call keeps the line of the code that makes it."""
+FRAMES, AGAIN, WITHIN, VARIABLE, SPOT = "frames", "again", "within", "variable", "spot"
+"""Keys of a recorded call's ``meta``: what was observed of a submodule's call, whether training computes the call again for
+the backward pass, the contexts around it, the variable that holds its result, and its line of code."""
 
 MAX_LEAVES = 8
-"""Functions of one ``forward`` that are tried to be called as a whole."""
+"""Functions of one ``forward`` that are recorded as a whole, at most."""
+
+
+class ForwardCall(NamedTuple):
+    """The call of a ``forward`` that is recorded.
+
+    Attributes:
+        module: A module that may be changed for the time of the call.
+        arguments: The arguments of the call.
+        frames: The observed call.
+        followed: Paths of submodules whose calls are recorded as if they were the module's own code.
+        literals: Collects the numbers of which the code makes tensors, if that is to be recorded as a call; without it,
+            tensors of constants alone are constants.
+    """
+
+    module: nn.Module
+    arguments: Arguments
+    frames: ObservedCalls
+    followed: Collection[str] = ()
+    literals: list[Any] | None = None
 
 
 class Recording(NamedTuple):
@@ -108,39 +117,22 @@ class Recording(NamedTuple):
     Attributes:
         graph: The recorded calls.
         slots: The slot of each placeholder by its target.
-        branches: Whether it branches on its training mode.
-        assumed: What it took from the example, in words.
-        batches: First sizes of its arguments that it took from the example.
-        ranked: Whether it asked for a number of dimensions.
+        branches: Whether the code branches on the training mode.
+        assumed: What the code took from the example, in words.
+        batches: First sizes of arguments that the code took from the example, each with its expression in the source.
+        ranked: Whether the code asked for a number of dimensions.
     """
 
     graph: fx.Graph
     slots: dict[str, Slot]
     branches: bool
     assumed: tuple[str, ...]
-    batches: tuple[FixedBatch, ...]
+    batches: tuple[tuple[int, str], ...]
     ranked: bool
 
 
-def trace(
-    module: nn.Module,
-    arguments: Arguments,
-    frames: ObservedCalls,
-    followed: Collection[str] = (),
-    *,
-    training: bool,
-    literals: list[Any] | None = None,
-) -> Recording:
-    """Record a module's ``forward`` in one mode.
-
-    Args:
-        module: A module that may be changed for the time of the call.
-        arguments: What it is called with.
-        frames: What was observed of that call.
-        followed: Paths of submodules whose calls are recorded as if they were its own code.
-        training: The mode.
-        literals: Where numbers are put of which the code makes tensors, if that is recorded as a call; tensors that
-            are made of constants alone are constants otherwise.
+def trace(call: ForwardCall, *, training: bool) -> Recording:
+    """Record a call in one mode.
 
     Raises:
         UntranslatableError: If it cannot be recorded.
@@ -148,9 +140,9 @@ def trace(
     leaves: list[Any] = []
     watched: set[str] = set()
     while True:
-        recorder = ForwardTracer(module, frames, followed, training=training, literals=literals)
+        recorder = ForwardTracer(call, training=training)
         try:
-            return recorder.run(arguments, leaves, watched)
+            return recorder.run(leaves, watched)
         except AssignedError as error:
             if error.paths <= watched:
                 raise
@@ -169,23 +161,12 @@ def trace(
 class ForwardTracer(recording.TraceRecorder):
     """Records the calls of one ``forward`` with the shapes of their results."""
 
-    def __init__(
-        self,
-        module: nn.Module,
-        frames: ObservedCalls,
-        followed: Collection[str] = (),
-        *,
-        training: bool,
-        literals: list[Any] | None = None,
-    ) -> None:
+    def __init__(self, call: ForwardCall, *, training: bool) -> None:
         super().__init__()
         self.graph = fx.Graph(tracer_cls=type(self))
-        self._module = module
+        self._module, self._arguments, self._frames, self._followed, self._literals = call
         self._training = training
-        self._followed = followed
-        self._literals = literals
-        self._frames = frames
-        self._frame = frames.get(training) or frames.get(not training)
+        module, self._frame = call.module, self._seen(call.frames)
         self.fails = self._frame is not None and self._frame.failed
         self._prefix = f"{self._frame.path}." if self._frame is not None and self._frame.path else ""
         self._rebound = Rebound(self, ())
@@ -202,21 +183,25 @@ class ForwardTracer(recording.TraceRecorder):
         self.root = module  # where fx looks for constants
         self.tensor_attrs = plain_tensors(module)
 
-    def run(self, arguments: Arguments, leaves: Sequence[Any] = (), watched: Collection[str] = ()) -> Recording:
+    def _seen(self, frames: ObservedCalls) -> ObservedCall | None:
+        """Return the call in this mode, or else in the other one."""
+        return frames.get(self._training) or frames.get(not self._training)
+
+    def run(self, leaves: Sequence[Any] = (), watched: Collection[str] = ()) -> Recording:
         """Record the call.
 
         Args:
-            arguments: What the module is called with.
             leaves: Functions that are recorded as a whole.
-            watched: Paths of submodules whose attributes it assigns.
+            watched: Paths of submodules whose attributes the code assigns.
         """
         self._rebound = Rebound(self, leaves)
         frame = self._frame
-        named = parameter_names(self._module)
-        seen = {} if frame is None else {**{named(i): value for i, value in enumerate(frame.args)}, **frame.kwargs}
-        args = tuple(self._placeholders(v, seen.get(named(i), UNKNOWN)) for i, v in enumerate(arguments[0]))
-        kwargs = {name: self._placeholders(v, seen.get(name, UNKNOWN)) for name, v in arguments[1].items()}
-        # torch.arange(n) and its like take no traced tensor: a mode, which is of this thread alone, sees them.
+        seen = {} if frame is None else dict(named_arguments(self._module, frame.args, frame.kwargs))
+        given = named_arguments(self._module, *self._arguments)
+        made = [(name, self._placeholders(value, seen.get(name, UNKNOWN))) for name, value in given]
+        count = len(self._arguments[0])
+        args, kwargs = tuple(value for _, value in made[:count]), dict(made[count:])
+        # Functions such as torch.arange(n) take no traced tensor; a mode, which is local to the thread, sees them.
         with ExitStack() as stack:
             mode = wrap(self.graph.get_attr(MODE), self, self._training)
             self._by_mode.add(mode.node)
@@ -231,7 +216,7 @@ class ForwardTracer(recording.TraceRecorder):
         return self._finished(self.create_arg(result))
 
     def cut(self) -> Recording:
-        """Return the recording up to where the code fails, which gives the last tensor of it."""
+        """Return the recording up to where the code fails, with its last tensor as the result."""
         made = [node for node in self.graph.nodes if node.op == "call_module" or node.meta.get(TYPE) is torch.Tensor]
         return self._finished(made[-1] if made else None)
 
@@ -271,18 +256,17 @@ class ForwardTracer(recording.TraceRecorder):
             frames = self._frames_of(path)
             if path in self._followed or not can_be_passed((args, kwargs)):
                 return self._follow(path, frames, args, kwargs)
-            seen = frames.get(self._training) or frames.get(not self._training)
+            seen = self._seen(frames)
             args, kwargs = opened(one_form(self._module.get_submodule(path), args, kwargs))
             node = self.create_node("call_module", path, self.create_arg(args), self.create_arg(kwargs))
             self._count[path] += 1
             node.meta[FRAMES] = frames
-            node.meta.update({AGAIN: is_checkpointed(sys._getframe(1), ForwardTracer.run.__code__), WITHIN: within})
-            node.meta[SPOT] = spot_of(sys._getframe(1))
+            self._mark(node, within)
             result = seen.result if seen is not None else UNKNOWN
             if not is_dataclass(result):
                 found = self._objects.given(result, node) if is_plain_object(result) else wrap(node, self, result)
                 return self._called(found)
-            # It comes apart at the border of the nested graph, which has an output for each field.
+            # A data class is taken apart at the border of the nested graph, which has an output for each field.
             parts = fields_of(result)
             whole = wrap(node, self, tuple(parts.values()))
             return with_fields(result, {name: whole[index] for index, name in enumerate(parts)})
@@ -290,14 +274,14 @@ class ForwardTracer(recording.TraceRecorder):
         return forward
 
     def _follow(self, path: str, frames: ObservedCalls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Record what a submodule does that is called in several ways, or given an object that no port can carry."""
+        """Record the code of a submodule that is called in several ways, or given an object that no port can carry."""
         module = self._module.get_submodule(path)
         if self._obstacles[path]:
             why = "called in different ways" if path in self._followed else "given an object that no port can carry"
             raise UntranslatableError(f"{path} is {why}, and {self._obstacles[path]}")
         self._count[path] += 1
         before = self._frames, self._frame
-        self._frames, self._frame = frames, frames.get(self._training) or frames.get(not self._training)
+        self._frames, self._frame = frames, self._seen(frames)
         try:
             with self._rebound.one(module):
                 return forward_of(module)(*args, **kwargs)
@@ -314,6 +298,13 @@ class ForwardTracer(recording.TraceRecorder):
         return found
 
     # Recording
+
+    @staticmethod
+    def _mark(node: fx.Node, within: Inside) -> None:
+        """Keep where the traced code makes a call."""
+        frame = sys._getframe(1)
+        again = is_checkpointed(frame, ForwardTracer.run.__code__)
+        node.meta.update({AGAIN: again, WITHIN: within, SPOT: spot_of(frame)})
 
     def create_arg(self, a: Any) -> Any:
         """Return an argument in the form of the recording."""
@@ -332,7 +323,7 @@ class ForwardTracer(recording.TraceRecorder):
         if is_made(a) or self._objects.knows(a):
             return self._objects.node_of(a)
         if is_dataclass(a) and not isinstance(a, type):
-            # Some are dictionaries as well, which would lose their class.
+            # Some are also dictionaries, and would lose their class.
             given = {name: self.create_arg(value) for name, value in fields_of(a).items() if value is not None}
             return self.create_node("call_function", type(a), (), given)
         try:
@@ -358,8 +349,7 @@ class ForwardTracer(recording.TraceRecorder):
         self._objects.refuse_in((args, kwargs), target)
         self.assumptions.viewed(target, args)
         node = self.create_node(kind, target, self.create_arg(args), self.create_arg(kwargs))
-        node.meta.update({AGAIN: is_checkpointed(sys._getframe(1), ForwardTracer.run.__code__), WITHIN: within})
-        node.meta[SPOT] = spot_of(sys._getframe(1))
+        self._mark(node, within)
         if getattr(target, "__module__", "") == "_operator" and not self._by_mode.isdisjoint(node.all_input_nodes):
             self._by_mode.add(node)
         value = evaluated(kind, target, args, kwargs, within)
@@ -369,14 +359,14 @@ class ForwardTracer(recording.TraceRecorder):
             return self._objects.given(value, node)
         found = wrap(node, self, value)
         if changes(kind, target, kwargs) and issubclass(type(args[0]), Traced):
-            # The same tensor: what uses it from here on stands after the change.
+            # The same tensor: its later uses come after the change.
             args[0].node = node
         return self._called(found, args[1] if target is operator.getitem else None)
 
     def _called(self, value: Any, part: object = None) -> Any:
-        """Return what the code is given, under the name that the code will give it."""
+        """Note the variable in which the code keeps a value, and return the value."""
         frame = sys._getframe(1)
-        # A size or type that other code reads on its way to what it gives has no name here.
+        # A size or type that other packages read on the way to their result has no name here.
         is_given = type(value) is TracedTensor or (issubclass(type(value), Traced) and is_followed(asking(frame)))
         found = variable(frame, part) if is_given else None
         if found is not None:
@@ -412,12 +402,12 @@ class ForwardTracer(recording.TraceRecorder):
             if type(args[0]) is TracedTensor or args[0].value is UNKNOWN:
                 self.create_node("call_function", torch._assert, (args[0].node, str(args[1])), {})
             else:
-                bool(args[0])  # a check of its own becomes one of ours
+                bool(args[0])  # whose answer is checked
             return None
         if kwargs.get("out") is not None:
             target = kwargs.pop("out")
             made = self.watched(function, args, kwargs)
-            trained = made.requires_grad  # what has gradients, torch itself refuses to write
+            trained = made.requires_grad  # torch itself refuses to write a result with gradients into a tensor
             self.assumptions.required(trained.node, asking(sys._getframe(1)), answer=False)
             return self.call_method(target, "copy_", (made,), {})
         if name == "__get__":  # of a property

@@ -3,43 +3,27 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable
 from typing import Any, final
 
 import torch
 from torch import fx, nn
 
 from pnne_nb.catalog.operators import choose
-from pnne_nb.compiler.importing.tracing.call_effects import changes, draws
-from pnne_nb.compiler.importing.tracing.calls import Arguments
-from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCalls
-from pnne_nb.compiler.importing.tracing.tracer import VARIABLE, WITHIN, Recording, trace
+from pnne_nb.compiler.importing.tracing.call_effects import changes, draws, holds_nodes
+from pnne_nb.compiler.importing.tracing.tracer import VARIABLE, WITHIN, ForwardCall, Recording, trace
 
 
-def trace_modes(
-    module: nn.Module,
-    arguments: Arguments,
-    frames: ObservedCalls,
-    followed: Collection[str] = (),
-    literals: list[Any] | None = None,
-) -> Recording:
-    """Record a module's ``forward``, in both modes if it depends on the mode.
-
-    Args:
-        module: A module that may be changed for the time of the call.
-        arguments: What it is called with.
-        frames: What was observed of that call.
-        followed: Paths of submodules whose calls are recorded as if they were its own code.
-        literals: See `trace`.
+def trace_modes(call: ForwardCall) -> Recording:
+    """Record a call, in both modes if it depends on the mode.
 
     Raises:
         UntranslatableError: If it cannot be recorded.
     """
-    training = trace(module, arguments, frames, followed, training=True, literals=literals)
+    training = trace(call, training=True)
     if not training.branches:
         return training
-    evaluation = trace(module, arguments, frames, followed, training=False, literals=literals)
-    graph = _Join(module).join(training.graph, evaluation.graph)
+    evaluation = trace(call, training=False)
+    graph = _Join(call.module).join(training.graph, evaluation.graph)
     assumed = tuple(dict.fromkeys((*training.assumed, *evaluation.assumed)))
     batches = tuple(dict.fromkeys((*training.batches, *evaluation.batches)))
     return Recording(graph, training.slots, True, assumed, batches, training.ranked or evaluation.ranked)
@@ -74,7 +58,7 @@ class _Join:
         return self._graph
 
     def _alone(self, node: fx.Node, side: dict[fx.Node, fx.Node]) -> fx.Node:
-        """Copy what only one mode does."""
+        """Copy a call that only one mode makes."""
         if node.target is torch._assert:
             holds, said = side[node.args[0]], node.args[1]  # type: ignore[index]  # a check is made of a node
             condition = (holds, True) if side is self._train else (True, holds)
@@ -83,7 +67,7 @@ class _Join:
         return self._graph.node_copy(node, side.__getitem__)
 
     def _bind_changes(self) -> None:
-        """Have what only one mode changes in place, and nothing reads, change in that mode only."""
+        """Restrict changes in place to the mode that makes them, where nothing reads the result."""
         shared = {*self._train.values()} & {*self._eval.values()}
         for side in (self._train, self._eval):
             for node in list(side.values()):
@@ -97,25 +81,25 @@ class _Join:
                     self._graph.create_node("call_function", choose, pair, {})
 
     def _bind_effects(self) -> None:
-        """Have what both modes call be called in both, where only one of them reads the result but any call leaves traces.
+        """Keep calls in both modes where only one of them reads the result, but each call has an effect.
 
-        A dropout draws random numbers, of which later calls would get others; a BatchNorm counts.
+        A dropout draws random numbers, so that later calls get others; a BatchNorm counts.
         """
         shared = {*self._train.values()} & {*self._eval.values()}
         modes: dict[fx.Node, set[str]] = {}
         result = next(iter(reversed(self._graph.nodes)))
         for node in reversed(self._graph.nodes):
-            # What nothing reads is called in any mode, unless it belongs to what one of them does.
+            # A call whose result nothing reads takes place in both modes.
             read_in = modes.get(node, set()) if node.users else {"train", "eval"}
             for each in node.all_input_nodes:
                 of = {mode for mode, place in zip(("train", "eval"), node.args, strict=False) if place is each}
                 modes.setdefault(each, set()).update(read_in & of if node.target is choose else read_in)
         for node in shared:
-            if node.users and len(modes[node]) == 1 and self._leaves_traces(node):
+            if node.users and len(modes[node]) == 1 and self._has_effect(node):
                 with self._graph.inserting_before(result):
                     self._graph.create_node("call_function", choose, (node, node), {})
 
-    def _leaves_traces(self, node: fx.Node) -> bool:
+    def _has_effect(self, node: fx.Node) -> bool:
         if node.op != "call_module":
             return draws(node) or changes(node.op, node.target, node.kwargs)
         called = self._module.get_submodule(str(node.target))
@@ -134,7 +118,7 @@ class _Join:
         self._train[one] = self._eval[other] = made
 
     def _merged(self, one: Any, other: Any) -> Any:
-        """Return what is either of two values, according to the mode."""
+        """Return a value that is one of two, according to the mode."""
         if isinstance(one, fx.Node) and isinstance(other, fx.Node) and self._train[one] is self._eval[other]:
             return self._train[one]
         if isinstance(one, (tuple, list)) and type(one) is type(other) and len(one) == len(other):
@@ -145,7 +129,7 @@ class _Join:
         if isinstance(one, slice) and isinstance(other, slice):
             bounds = zip((one.start, one.stop, one.step), (other.start, other.stop, other.step), strict=True)
             return slice(*(self._merged(a, b) for a, b in bounds))
-        if not _holds_nodes((one, other)) and type(one) is type(other) and one == other:
+        if not holds_nodes((one, other)) and type(one) is type(other) and one == other:
             return one
         first, second = fx.node.map_arg(one, self._train.__getitem__), fx.node.map_arg(other, self._eval.__getitem__)
         key = repr((first, second))
@@ -160,9 +144,3 @@ class _Join:
 def _key(node: fx.Node) -> tuple[object, ...]:
     said = node.args[1] if node.target is torch._assert else ""
     return node.op, node.target, len(node.args), tuple(node.kwargs), node.meta.get(WITHIN), said
-
-
-def _holds_nodes(values: Iterable[Any]) -> bool:
-    found: list[fx.Node] = []
-    fx.node.map_arg(tuple(values), found.append)
-    return bool(found)

@@ -18,8 +18,8 @@ from pnne_nb.graph.schema.registry import registry
 def nest(level: Level) -> None:
     """Nest the containers of a level in graphs of their own, in place.
 
-    A container whose members take turns with others (``for conv, norm in zip(self.convs, self.norms)``) stays what it
-    is in the original: its members are called one by one, and a list or dictionary holds them.
+    A container whose members take turns with others (``for conv, norm in zip(self.convs, self.norms)``) stays as it is:
+    its members are called one by one, and a list or dictionary holds them.
 
     Raises:
         UntranslatableError: If a container is called as a whole and its members are called as well.
@@ -40,10 +40,10 @@ def nest(level: Level) -> None:
 
 
 def _stands_together(level: Level, name: str) -> bool:
-    """Return whether nothing else is called between a container's members, and what they compute is used."""
+    """Return whether nothing else is called between a container's members, and their results are used."""
     _hoist(level, name)
     if not all(map(is_possible, getattr(level.holder, name)._modules)):
-        return False  # what only a dictionary can hold: heads["class"]
+        return False  # only a dictionary can have such a key: heads["class"]
     places = [index for index, item in enumerate(level.items) if item.member[:1] == (name,)]
     inside = level.items[places[0] : places[-1] + 1]
     members = set(inside)
@@ -110,7 +110,7 @@ def _nest(level: Level, name: str) -> None:
 
 
 def _entry_name(source: Source, inside: list[Item]) -> str:
-    """Return what a value is called inside: as its variable, or else as what computes it or the member that takes it."""
+    """Return the name of a value inside: that of its variable, or else of its node or of the argument that takes it."""
     item, port = source
     variable = item.variables.get(port, "")
     if variable not in {"", *GENERIC} and is_possible(variable):
@@ -124,15 +124,12 @@ def _entry_name(source: Source, inside: list[Item]) -> str:
     return next(asked, item.name)
 
 
-def _uses(item: Item, others: list[Item]) -> bool:
-    return any(source in others for source, _ in item.inputs.values())
-
-
 def _hoist(level: Level, name: str) -> None:
-    """Move stored tensors, which are not calls, in front of the calls around them."""
+    """Move stored tensors, which are no calls, before the calls around them."""
     stored = [item for item in level.items if item.type in ("Parameter", "Buffer") and item.member]
     own = [item for item in stored if len(item.member) == 1]
     inside = [item for item in stored if item.member[0] == name and len(item.member) > 1]
     rest = [item for item in level.items if item not in own and item not in inside]
-    first = next((index for index, item in enumerate(rest) if item.member[:1] == (name,) or _uses(item, inside)), 0)
+    uses = (item.member[:1] == (name,) or any(each in inside for each, _ in item.inputs.values()) for item in rest)
+    first = next((index for index, found in enumerate(uses) if found), 0)
     level.items[:] = [*own, *rest[:first], *inside, *rest[first:]]

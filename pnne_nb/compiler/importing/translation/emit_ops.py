@@ -6,14 +6,13 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import final
 
 import msgspec
 import torch
 from torch import nn
 
 from pnne_nb.compiler.importing.draft.draft import Item, Level, UntranslatableError
-from pnne_nb.compiler.importing.draft.layers import layer_spec, obstacle, read_properties
+from pnne_nb.compiler.importing.draft.layers import described, layer_spec, obstacle
 from pnne_nb.compiler.importing.draft.variable_names import is_possible, name_by_variables
 from pnne_nb.compiler.ir.identifiers import is_attribute
 from pnne_nb.graph.model.ops import AddGraph, AddNode, Connect, Op
@@ -25,7 +24,7 @@ MAX_STORED = 10_000
 """Elements of a buffer or constant whose values a document keeps."""
 
 MAX_WISH = 90
-"""Letters of a name that is made of several, so that there is place for a number."""
+"""Characters of the longest name, which leaves room for a number."""
 
 UNCALLED = "it is not called on the given inputs"
 
@@ -33,7 +32,7 @@ UNCALLED = "it is not called on the given inputs"
 def complete(level: Level) -> None:
     """Add the unused members of a level's module, and name every item.
 
-    What is never called and holds no tensor, such as a submodule for another configuration, is left out.
+    A member that is never called and holds no tensor, such as a submodule for another configuration, is left out.
 
     Raises:
         UntranslatableError: If a member has a name that no node can have.
@@ -50,23 +49,23 @@ def complete(level: Level) -> None:
             continue
         said = "_".join(item.member) if item.owner is None and item.member else item.name
         wish = legal(said)
-        wishes[wish] += 1  # of a thousand equal calls, each would try the numbers of those before it
+        wishes[wish] += 1  # each of a thousand equal calls would otherwise try all numbers before its own
         item.name = free_name(wish, taken, max(2, wishes[wish]))
         taken.add(item.name)
     level.order = {item: index for index, item in enumerate(order)}
 
 
 def legal(name: str) -> str:
-    """Return a name with ``_`` for what no node's name can have."""
+    """Return a name with ``_`` for characters that the name of a node cannot have."""
     return re.sub(r"[^A-Za-z0-9_]", "_", name)[:MAX_WISH]
 
 
 def _arrange(
     level: Level, holder: nn.Module, path: tuple[str, ...], held: dict[tuple[str, ...], Item], order: list[Item]
 ) -> None:
-    """Sort items in the order of `holder`, those in containers that are never called included."""
+    """Sort items in the order of `holder`, including those in containers that are never called."""
     for name, value in _members(holder):
-        # What a member is called may be no name for a node, which then has another one: "conv-1", "class", "type".
+        # A member can have a name that no node can have ("conv-1", "class", "type"): the node then gets another one.
         if not path and not is_attribute(name):
             raise UntranslatableError(f"no generated class can have an attribute {name!r}, as its member is called")
         below = (*path, name)
@@ -74,14 +73,10 @@ def _arrange(
             order.append(held[below])
         elif isinstance(value, nn.Module) and (_is_in_use(below, held) or _is_container(value)):
             _arrange(level, value, below, held, order)
-        elif isinstance(value, nn.Module) and layer_spec(value) is None and not _has_state(value):
+        elif isinstance(value, nn.Module) and layer_spec(value) is None and not [*value.parameters(), *value.buffers()]:
             continue  # never called, and nothing to keep
         else:
             order.append(level.add(_unused(holder, below, value)))
-
-
-def _has_state(module: nn.Module) -> bool:
-    return any(True for _ in module.parameters()) or any(True for _ in module.buffers())
 
 
 def _is_in_use(path: tuple[str, ...], held: dict[tuple[str, ...], Item]) -> bool:
@@ -89,7 +84,7 @@ def _is_in_use(path: tuple[str, ...], held: dict[tuple[str, ...], Item]) -> bool
 
 
 def _is_container(module: nn.Module) -> bool:
-    """Return whether a module that is not called is nothing but what it holds."""
+    """Return whether a module that is not called only holds others."""
     return isinstance(module, (nn.Sequential, nn.ModuleList, nn.ModuleDict)) and any(module.children())
 
 
@@ -104,12 +99,10 @@ def _unused(holder: nn.Module, path: tuple[str, ...], value: object) -> Item:
     name = "_".join(path)
     if not isinstance(value, nn.Module):
         return stored(holder, path)
-    spec = layer_spec(value)
-    properties = read_properties(value, spec) if spec is not None and not obstacle(value) else None
-    if spec is not None and properties is not None:
-        return Item(spec.type, name, properties, member=path, called=False)
-    properties = {"target": class_name(value), "inputs": (), "outputs": ()}
-    return Item("Module", name, properties, member=path, reason=UNCALLED)
+    if (layer := described(value)) is not None and not obstacle(value):
+        return Item(layer[0], name, layer[1], member=path, called=False)
+    kept: dict[str, object] = {"target": class_name(value), "inputs": (), "outputs": ()}
+    return Item("Module", name, kept, member=path, reason=UNCALLED)
 
 
 def stored(holder: nn.Module, path: tuple[str, ...]) -> Item:
@@ -129,7 +122,7 @@ def stored(holder: nn.Module, path: tuple[str, ...]) -> Item:
 
 
 def _keep_start(tensor: torch.Tensor, properties: dict[str, object]) -> bool:
-    """Have a Parameter begin as the original is, or with numbers of the same distribution; False if it has other values."""
+    """Set the initial values of a Parameter: equal ones, or some of the same distribution; return whether they are equal."""
     if tensor.layout != torch.strided or tensor.is_meta or tensor.numel() == 0:
         return tensor.is_meta or tensor.numel() == 0
     found = tensor.detach()
@@ -139,15 +132,12 @@ def _keep_start(tensor: torch.Tensor, properties: dict[str, object]) -> bool:
         properties.update({"init": "ones"} if first == 1 else {})
     elif found.is_floating_point():
         std, mean = map(float, torch.std_mean(found.double(), correction=0))
-        if is_one_value:
-            std, mean = (
-                0.0,
-                float(str(decimals(found.flatten()[0].cpu()))),
-            )  # 0.1, and not all digits of the nearest float32
         if not math.isfinite(mean + std):
             return False
-        if not is_one_value:
-            # A mean as near to 0 as chance would have it is 0.
+        if is_one_value:
+            std, mean = 0.0, float(str(decimals(found.flatten()[0].cpu())))  # 0.1 instead of the digits of a float32
+        else:
+            # A mean that differs from 0 no more than by chance is 0.
             mean = 0.0 if abs(mean) < 3 * std / math.sqrt(found.numel()) else float(f"{mean:.2g}")
             std = float(f"{std:.2g}")
         properties.update({"init": "normal", "mean": mean, "std": std})
@@ -157,7 +147,7 @@ def _keep_start(tensor: torch.Tensor, properties: dict[str, object]) -> bool:
 
 
 def _keep_values(tensor: torch.Tensor, properties: dict[str, object]) -> bool:
-    """Have a Buffer begin as the original is; False if that takes more values than a document keeps."""
+    """Set the initial values of a Buffer; return False if they are more than a document keeps."""
     if tensor.layout != torch.strided:
         return False
     if tensor.is_meta or tensor.numel() == 0 or not tensor.any():
@@ -202,72 +192,56 @@ def class_title(module: nn.Module) -> str:
 
 
 def likeness(ops: Sequence[Op]) -> tuple[str, ...]:
-    """Return what equal definitions have in common: all but how widely each draws the values of its parameters."""
-    return tuple(repr(_drawn_anyhow(op)) for op in ops)
+    """Return a key that equal definitions share; they may differ in the distribution of initial values."""
+
+    def plain(op: Op) -> Op:
+        if isinstance(op, AddNode) and op.type == "Parameter" and op.properties.get("std"):
+            kept = {name: value for name, value in op.properties.items() if name not in ("mean", "std")}
+            return msgspec.structs.replace(op, properties=kept)
+        return op
+
+    return tuple(repr(plain(op)) for op in ops)
 
 
-def _drawn_anyhow(op: Op) -> Op:
-    if isinstance(op, AddNode) and op.type == "Parameter" and op.properties.get("std"):
-        kept = {name: value for name, value in op.properties.items() if name not in ("mean", "std")}
-        return msgspec.structs.replace(op, properties=kept)
-    return op
-
-
-@final
-class Assembly:
-    """Collects definitions, equal ones once, and the ops that create them.
+def assemble(level: Level, failure: str = "") -> list[Op]:
+    """Return the ops that create a graph, those of its definitions first; equal definitions are created once.
 
     Args:
+        level: The outermost graph.
         failure: Why the original fails, if it does: nothing can be compared with it then.
-
-    Attributes:
-        ops: In an order in which they can be applied.
     """
+    ops: list[Op] = []
+    known: dict[tuple[str, ...], str] = {}
+    ids: dict[Level, str] = {}
 
-    def __init__(self, failure: str = "") -> None:
-        self._failure = failure
-        self.ops: list[Op] = []
-        self._known: dict[tuple[str, ...], str] = {}
-        self._taken: set[str] = set()
-        self._ids: dict[Level, str] = {}
+    def definition(level: Level) -> str:
+        if level not in ids:
+            key = likeness(drafted(level, ""))
+            if key not in known:
+                known[key] = free_name(level.title, {*known.values()})
+                ops.append(AddGraph(known[key]))
+                ops.extend(drafted(level, known[key]))
+            ids[level] = known[key]
+        return ids[level]
 
-    def definition(self, level: Level) -> str:
-        """Return the id of a definition that equals a level, which is added if there is none."""
-        if level in self._ids:
-            return self._ids[level]
-        draft = self._draft(level, "")
-        key = likeness(draft)
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = free_name(level.title, self._taken)
-            self._taken.add(found)
-            self.ops.append(AddGraph(found))
-            self.ops += self._draft(level, found)
-        self._ids[level] = found
-        return found
-
-    def root(self, level: Level) -> list[Op]:
-        """Return all ops, with `level` as the outermost graph."""
-        inside = self._draft(level, "")
-        return [*self.ops, *inside]
-
-    def _draft(self, level: Level, graph: str) -> list[Op]:
+    def drafted(level: Level, graph: str) -> list[Op]:
         nodes: list[Op] = []
         edges: list[Op] = []
         for item in level.items:
             properties = dict(item.properties)
             if item.inner is not None:
-                properties["definition"] = self.definition(item.inner)
+                properties["definition"] = definition(item.inner)
             if item.owner is not None:
                 properties["shares"] = item.owner.name
-            nodes.append(
-                AddNode(item.name, item.type, properties, None, graph, None, _origin(item, level, self._failure))
-            )
+            nodes.append(AddNode(item.name, item.type, properties, None, graph, None, _origin(item, level, failure)))
             edges += [
                 Connect(f"{source.name}.{port}", f"{item.name}.{target}", graph)
                 for target, (source, port) in item.inputs.items()
             ]
         return [*nodes, *edges]
+
+    inside = drafted(level, "")  # which adds definitions
+    return [*ops, *inside]
 
 
 def _origin(item: Item, level: Level, failure: str) -> Origin:

@@ -24,7 +24,7 @@ from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec, Property
 
 _ALIASES = {"axis": "dim", "keepdims": "keepdim", "self": "input", "x": "input"}
-"""Names that torch takes for NumPy's sake."""
+"""NumPy's names of arguments, which torch takes too."""
 
 _TENSOR_OPERATORS: Mapping[Callable[..., Any], str] = {
     operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.truediv: "div",
@@ -33,7 +33,7 @@ _TENSOR_OPERATORS: Mapping[Callable[..., Any], str] = {
     operator.ge: "ge", operator.and_: "bitwise_and", operator.or_: "bitwise_or", operator.xor: "bitwise_xor",
     operator.abs: "abs", operator.neg: "neg", operator.invert: "bitwise_not",
 }  # fmt: skip
-"""What an operator means between tensors."""
+"""Functions of operators between tensors."""
 
 _IN_PLACE: Mapping[Callable[..., Any], tuple[str, Callable[..., Any]]] = {
     operator.iadd: ("add_", operator.add),
@@ -42,7 +42,7 @@ _IN_PLACE: Mapping[Callable[..., Any], tuple[str, Callable[..., Any]]] = {
     operator.itruediv: ("div_", operator.truediv),
     operator.ipow: ("pow_", operator.pow),
 }
-"""What ``x += y`` does to a tensor, and to anything else."""
+"""Methods of ``x += y`` for a tensor, and its operators for anything else."""
 
 _ORDERS: Mapping[str, tuple[str, ...]] = {
     "view": ("input", "size"),
@@ -58,10 +58,10 @@ _ORDERS: Mapping[str, tuple[str, ...]] = {
     "log_softmax": ("input", "dim"),
     "size": ("input", "dim"),
 }
-"""Orders of arguments that signatures merged from several overloads do not tell."""
+"""Orders of arguments that the merged signature of several overloads does not have."""
 
 _OF_TWO = {"min": "minimum", "max": "maximum"}
-"""What a reduction is called when it compares two tensors."""
+"""Functions that reductions become if they are given two tensors."""
 
 _METHOD_TYPES = {method: name for name, method in METHOD_NAMES.items()}
 
@@ -82,9 +82,8 @@ def method_call(node: fx.Node, kind: Callable[[Any], str]) -> tuple[NodeSpec, di
     if name in _OF_TWO and len(node.args) == 2 and kind(node.args[1]) == "tensor":
         name = _OF_TWO[name]
     spec = registry.get(_METHOD_TYPES.get(name, name))
-    if spec is None or spec.kind not in ("method", "function") or not hasattr(Tensor, name):
-        raise UntranslatableError(f"there is no node type for the method {name!r} of a tensor")
-    if not spec.positional and not spec.inputs:
+    is_method = spec is not None and spec.kind in ("method", "function") and hasattr(Tensor, name)
+    if spec is None or not is_method or not (spec.positional or spec.inputs):
         raise UntranslatableError(f"there is no node type for the method {name!r} of a tensor")
     return spec, _by_name(spec, name, node.args, node.kwargs, kind)
 
@@ -135,8 +134,6 @@ def _find(target: Any, keywords: tuple[str, ...]) -> NodeSpec:
         candidates = [name, f"operator_{name.strip('_')}"]
     elif module == "math":
         candidates = [f"math_{name}"]
-    elif module.startswith("torch._C._linalg"):
-        candidates = [name]
     for candidate in candidates:
         spec = registry.get(candidate)
         if spec is not None and spec.kind in ("function", "method"):
@@ -162,12 +159,8 @@ def _with_order(spec: NodeSpec, name: str) -> NodeSpec:
         return spec
     same = all(one == two for one, two in zip(other.positional, spec.positional, strict=False))
     same &= len(other.outputs) == len(spec.present_outputs({}))
-    return spec if same and all(_agree(prop, spec) for prop in other.properties) else other
-
-
-def _agree(prop: Property, spec: NodeSpec) -> bool:
-    other = spec.property_named(prop.name)
-    return other is None or prop.default == other.default
+    shared = [(prop, spec.property_named(prop.name)) for prop in other.properties]
+    return spec if same and all(two is None or one.default == two.default for one, two in shared) else other
 
 
 def _by_name(
@@ -208,12 +201,10 @@ def _by_name(
     if rest:
         found = _by_overload(spec, name, args, kind)
     for key, value in kwargs.items():
-        known = (
-            key if spec.property_named(key) or spec.input_named(key) or _variadic(spec, key) else _ALIASES.get(key, key)
-        )
-        if not (spec.property_named(known) or spec.input_named(known) or _variadic(spec, known)):
+        known = key if _takes(spec, key) else _ALIASES.get(key, key)
+        if not _takes(spec, known):
             if value is None or value is False or value is torch.strided or known.startswith("_"):
-                continue  # what it is without being said
+                continue  # the default
             raise UntranslatableError(f"the node type of {name} has no argument {key!r}")
         found[known] = value
     training = spec.property_named("training")
@@ -223,21 +214,19 @@ def _by_name(
 
 
 def _by_overload(spec: NodeSpec, name: str, args: tuple[Any, ...], kind: Callable[[Any], str]) -> dict[str, Any]:
-    """Name arguments whose order depends on what they are: ``split(x, 2)`` and ``split(x, (1, 2))``."""
-    kinds = ["Tensor" if kind(value) == "tensor" else _example(value) for value in args]
+    """Name arguments whose order depends on their types: ``split(x, 2)`` and ``split(x, (1, 2))``."""
+    # Computed numbers are 1 in the example of the call.
+    given = fx.node.map_arg(args, lambda node: 1 if _is_number(node) else (1,))
+    kinds = ["Tensor" if kind(value) == "tensor" else each for value, each in zip(args, given, strict=True)]
     names = positions(name.removeprefix(FROM_TORCH), kinds, method=spec.kind == "method")
     if names is None or not all(spec.property_named(each) or spec.input_named(each) for each in names):
         raise UntranslatableError(f"{name} is called with more arguments than its node type has")
     return dict(zip(names, args, strict=True))
 
 
-def _example(value: Any) -> Any:
-    """Return an argument with ones for the numbers that are computed."""
-    return fx.node.map_arg(value, lambda node: 1 if _is_number(node) else (1,))
-
-
-def _variadic(spec: NodeSpec, name: str) -> bool:
-    return any(port.variadic and port.name == name for port in spec.inputs)
+def _takes(spec: NodeSpec, name: str) -> bool:
+    is_variadic = any(port.variadic and port.name == name for port in spec.inputs)
+    return is_variadic or spec.property_named(name) is not None or spec.input_named(name) is not None
 
 
 def _is_number(node: fx.Node) -> bool:

@@ -13,53 +13,51 @@ from torch import fx, nn
 from pnne_nb.catalog.operators import RESULT, RESULTS
 from pnne_nb.compiler.importing.draft.draft import DifferingCallsError, Item, Kind, Level, Source, UntranslatableError
 from pnne_nb.compiler.importing.draft.source_lines import line_of, with_line
-from pnne_nb.compiler.importing.tracing.call_effects import TYPE, changes, only_looks
-from pnne_nb.compiler.importing.tracing.calls import Arguments, Slot, parameter_names, port_names
-from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCalls, fields_of
-from pnne_nb.compiler.importing.tracing.tracer import AGAIN, FRAMES, MODE, SPOT, VARIABLE, WITHIN
+from pnne_nb.compiler.importing.tracing.call_effects import TYPE, changes, holds_nodes, only_looks
+from pnne_nb.compiler.importing.tracing.calls import Slot, named_arguments, parameter_names, port_names
+from pnne_nb.compiler.importing.tracing.observed_calls import fields_of
+from pnne_nb.compiler.importing.tracing.tracer import AGAIN, FRAMES, MODE, SPOT, VARIABLE, WITHIN, ForwardCall
 from pnne_nb.compiler.importing.tracing.train_eval import trace_modes
 from pnne_nb.compiler.importing.translation.emit_ops import MAX_STORED, class_title, stored, values_of
 from pnne_nb.compiler.importing.translation.functions import function_call, method_call
 from pnne_nb.compiler.ir.program import Inside
 from pnne_nb.graph.schema.property_types import EnumType, PropertyType, UnionType, check
 from pnne_nb.graph.schema.registry import registry
-from pnne_nb.graph.schema.spec import NodeSpec, Port, Required, Returns
+from pnne_nb.graph.schema.spec import NodeSpec, Port, Returns
 from pnne_nb.graph.schema.structural import INSIDE
 from pnne_nb.graph.schema.values import TorchConstant, Value, from_json, to_json
 
-Child = Callable[[nn.Module, tuple[str, ...], Arguments, ObservedCalls], Item]
-"""Makes the item of a called submodule, without its inputs, from the module, its path and how it is called."""
+Child = Callable[[tuple[str, ...], ForwardCall], Item]
+"""Makes the item of a called submodule, without its inputs, from its path and the call."""
 
 
-def translate(module: nn.Module, arguments: Arguments, frames: ObservedCalls, child: Child) -> Level:
-    """Trace a module and translate the recording.
+def translate(call: ForwardCall, child: Child) -> Level:
+    """Trace a call of a module and translate the recording.
 
     Args:
-        module: A module that may be changed for the time of the call.
-        arguments: What it is called with.
-        frames: What was observed of that call.
-        child: Makes the items of the submodules that it calls.
+        call: The call, without submodules to follow.
+        child: Makes the items of the submodules that the module calls.
 
     Raises:
         UntranslatableError: If a part of it cannot be imported.
     """
     followed: set[str] = set()
-    literals: list[Any] | None = []
+    call = call._replace(followed=followed, literals=[])
     failure: DifferingCallsError | None = None
     while True:
         try:
-            recording = trace_modes(module, arguments, frames, followed, literals)
-            level = _Translation(module, recording.slots, child).run(recording.graph)
+            recording = trace_modes(call)
+            level = _Translation(call.module, recording.slots, child).run(recording.graph)
         except DifferingCallsError as error:
             if error.path in followed:
                 raise
-            # What it does is then drawn among what its caller does.
+            # Its calls are then drawn among those of its caller.
             followed.add(error.path)
             failure = error
         except UntranslatableError as error:
-            if not literals:
+            if not call.literals:
                 raise failure or error from error
-            literals = None  # the code may ask for the numbers, which a constant has
+            call = call._replace(literals=None)  # the code may ask for the numbers, which a constant has
         else:
             break
     level.assumed = recording.assumed
@@ -69,10 +67,7 @@ def translate(module: nn.Module, arguments: Arguments, frames: ObservedCalls, ch
     return level
 
 
-def constant_tensor(tensor: torch.Tensor) -> dict[str, object]:
-    """Return the properties of a Buffer with the values of a tensor `[*]` of any shape."""
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    return {"shape": tuple(tensor.shape), "dtype": dtype, "persistent": False, **values_of(tensor)}
+_TENSOR_ATTRIBUTES = frozenset(("T", "mT", "H", "mH", "real", "imag", "data"))
 
 
 @final
@@ -127,7 +122,7 @@ class _Translation:
 
     @staticmethod
     def _put(items: list[Item], within: Inside) -> None:
-        """Have items run inside contexts."""
+        """Set the contexts of items."""
         for item in items:
             if INSIDE in registry[item.type].properties:
                 item.properties[INSIDE.name] = within
@@ -161,20 +156,21 @@ class _Translation:
                 raise UntranslatableError(f"it uses a {type(tensor).__name__}, {target}, which no node stands for")
             if tensor.numel() > MAX_STORED:
                 raise UntranslatableError(f"it uses a constant tensor of {tensor.numel()} elements, {target}")
-            name = path[-1].lstrip("_") or "constant"
+            name, dtype = path[-1].lstrip("_") or "constant", str(tensor.dtype).removeprefix("torch.")
             if tensor.is_floating_point() and not tensor.is_meta and not _is_changed(node):
-                item = self._fixed_tensor(name, tensor)
+                item = self._fixed_tensor(name, dtype, tensor)
             else:
-                item = Item("Buffer", name, constant_tensor(tensor))
+                kept = {"shape": tuple(tensor.shape), "dtype": dtype, "persistent": False, **values_of(tensor)}
+                item = Item("Buffer", name, kept)
         self._attributes[target] = item
         self._sources[node] = (self._level.add(item), "output")
 
-    def _fixed_tensor(self, name: str, tensor: torch.Tensor) -> Item:
+    def _fixed_tensor(self, name: str, dtype: str, tensor: torch.Tensor) -> Item:
         """Return the item of a tensor that keeps its element type when the module changes that of its buffers."""
         values = self._level.add(
             Item("Constant", f"{name}_values", {"value": values_of(tensor)["values"]}, kinds={"output": "value"})
         )
-        properties: dict[str, object] = {"dtype": str(tensor.dtype).removeprefix("torch.")}
+        properties: dict[str, object] = {"dtype": dtype}
         if tensor.device.type != "cpu":
             properties["device"] = str(tensor.device)
         return Item("as_tensor", name, properties, {"data": (values, "output")})
@@ -184,9 +180,12 @@ class _Translation:
         if path == ("",):
             raise UntranslatableError("its forward calls itself")
         called = self._module.get_submodule(str(node.target))
-        item = self._child(called, path, self._passed(called, node), node.meta.get(FRAMES, {}))
+        names = parameter_names(called)
+        args = tuple(self._slotted(value, names(index)) for index, value in enumerate(node.args))
+        kwargs = {name: self._slotted(value, name) for name, value in node.kwargs.items()}
+        item = self._child(path, ForwardCall(called, (args, kwargs), node.meta.get(FRAMES, {})))
         item.reason = with_line(item.reason, line_of(node.meta.get(SPOT))) if item.reason else ""
-        # To compute one layer again saves nothing.
+        # Computing a single layer again saves nothing.
         item.again = bool(node.meta.get(AGAIN)) and any(True for _ in called.children())
         if item.type == "Module":
             item.properties["inputs"] = port_names(called, len(node.args), list(node.kwargs))
@@ -196,11 +195,6 @@ class _Translation:
                 raise DifferingCallsError(str(node.target))
             item.owner = owner
         self._place(node, called, item)
-
-    def _passed(self, called: nn.Module, node: fx.Node) -> Arguments:
-        names = parameter_names(called)
-        args = [self._slotted(value, names(index)) for index, value in enumerate(node.args)]
-        return tuple(args), {name: self._slotted(value, name) for name, value in node.kwargs.items()}
 
     def _slotted(self, argument: Any, name: str) -> Any:
         count = 0
@@ -215,11 +209,10 @@ class _Translation:
         return fx.node.map_arg(argument, slot)
 
     def _place(self, node: fx.Node, called: nn.Module, item: Item) -> None:
-        """Wire a submodule's item and tell its outputs."""
+        """Wire a submodule's item, and note its outputs."""
         spec = registry[item.type]
         if item.type == "Module":
-            named = parameter_names(called)
-            given = {**{named(index): value for index, value in enumerate(node.args)}, **node.kwargs}
+            given = dict(named_arguments(called, node.args, node.kwargs))
             sources = {name: self._source(value) for name, value in given.items()}
             self._level.add(item)
             item.inputs.update(sources)
@@ -281,23 +274,19 @@ class _Translation:
             item.part = found.part
 
     def _result_kind(self, spec: NodeSpec, item: Item) -> Kind:
-        """Say what a result is that the catalogue calls any value."""
+        """Return the kind of a result of which the catalogue only says that it is a value."""
         if spec.type in ("getitem", "chunk", "split", "tensor_split", "unbind", "meshgrid", "broadcast_tensors"):
             source = next(iter(item.inputs.values()), None)
             return source[0].kinds.get(source[1], "tensor") if source is not None else "value"
         if spec.type == "getattr":
-            return (
-                "tensor" if item.properties.get("name") in ("T", "mT", "H", "mH", "real", "imag", "data") else "value"
-            )
+            return "tensor" if item.properties.get("name") in _TENSOR_ATTRIBUTES else "value"
         if spec.type.startswith("operator_"):
-            tensors = [
-                source for source in item.inputs.values() if source[0].kinds.get(source[1], "tensor") == "tensor"
-            ]
-            return "tensor" if tensors else "value"
+            kinds = [source.kinds.get(port, "tensor") for source, port in item.inputs.values()]
+            return "tensor" if "tensor" in kinds else "value"
         return "value"
 
     def _unpacked(self, node: fx.Node) -> bool:
-        """Take one of several outputs of a call, without a node for that."""
+        """Take one of several outputs of a call without a node; return whether that is possible."""
         source, index = node.args
         if isinstance(source, fx.Node) and source in self._fields and type(index) is int:
             node.args = (source, self._fields[source][index])
@@ -330,24 +319,19 @@ class _Translation:
         for prop in spec.properties:
             if prop.required and prop.role == "call" and prop.name not in given:
                 raise UntranslatableError(f"it calls {spec.type} without {prop.name}, which its node type needs")
-        sources = [(name, self._source(value)) for name, value in placed]
+        sources = {name: self._source(value) for name, value in placed}
         self._level.add(item)
-        for name, source in sources:
-            item.inputs[name] = source
+        item.inputs.update(sources)
 
     def _typed(self, item: Item, spec: NodeSpec, name: str, port: Port | None, value: Any) -> bool:
-        """Keep a constant argument as a property, if it can be one."""
+        """Keep a constant argument as a property; return whether it can be one."""
         prop = spec.property_named(name)
         if isinstance(value, fx.Node) and value.op == "get_attr" and value.target == MODE:
             return prop is not None and _admits_mode(prop.type)
-        if _holds_nodes(value) or isinstance(value, torch.Tensor):
+        if holds_nodes(value) or isinstance(value, torch.Tensor):
             return False
-        if value is None and (prop is None or not isinstance(prop.default, Required)):
-            if prop is None:
-                if port is not None and port.optional:
-                    return True
-            elif prop.default is None:
-                return True
+        if value is None and (prop.default is None if prop is not None else port is not None and port.optional):
+            return True
         if prop is None or prop.role != "call":
             return False
         constant = stored_constant(value)
@@ -361,23 +345,22 @@ class _Translation:
             item.properties[name] = stored
         return True
 
-    def _wire(self, item: Item, port: str, value: Any) -> None:
-        item.inputs[port] = self._source(value)
-
     def _source(self, value: Any) -> Source:
-        """Return where an argument comes from: what it refers to, or new nodes that build it."""
+        """Return the source of an argument: the output that it refers to, or that of new nodes that build it."""
         if isinstance(value, fx.Node):
             if value.op == "get_attr" and value.target == MODE:
-                return self._mode(), "output"
+                mode = Item("choose", "training", {"train": True, "eval": False}, kinds={"output": "value"})
+                return self._level.add(mode), "output"
             if value in self._several:
                 return self._packed(*self._several[value], result=_result_name(value))
             return self._sources[value]
-        if not _holds_nodes(value):
-            return self._constant(value), "output"
+        if not holds_nodes(value):
+            item = Item("Constant", "constant", {"value": stored_constant(value)}, kinds={"output": "value"})
+            return self._level.add(item), "output"
         if isinstance(value, slice):
             parts = {"start": value.start, "stop": value.stop, "step": value.step}
             item = Item("slice", "slice", kinds={"output": "value"})
-            wired = {name: self._source(part) for name, part in parts.items() if _holds_nodes(part)}
+            wired = {name: self._source(part) for name, part in parts.items() if holds_nodes(part)}
             item.properties = {name: stored_constant(part) for name, part in parts.items() if name not in wired}
             item.inputs.update(wired)
             return self._level.add(item), "output"
@@ -397,20 +380,13 @@ class _Translation:
         item.inputs.update({f"items_{index}": part for index, part in enumerate(parts)})
         return self._level.add(item), "output"
 
-    def _mode(self) -> Item:
-        item = Item("choose", "training", {"train": True, "eval": False}, kinds={"output": "value"})
-        return self._level.add(item)
-
-    def _constant(self, value: Any) -> Item:
-        item = Item("Constant", "constant", {"value": stored_constant(value)}, kinds={"output": "value"})
-        return self._level.add(item)
-
     def _results(self, value: Any) -> None:
-        several = self._several.get(value) if isinstance(value, fx.Node) else None
+        item, outputs = self._several.get(value, (None, ())) if isinstance(value, fx.Node) else (None, ())
+        is_flat = all(isinstance(each, str) for each in outputs)
         if type(value) is tuple and len(value) > 1:
             sources = [self._source(each) for each in value]
-        elif several is not None and len(several[1]) > 1 and _is_plain_tuple(value, several[1]):
-            sources = [(several[0], str(each)) for each in several[1]]
+        elif item is not None and len(outputs) > 1 and is_flat and not _result_name(value):
+            sources = [(item, str(each)) for each in outputs]
         else:
             sources = [self._source(value)]
         for index, source in enumerate(sources):
@@ -420,21 +396,17 @@ class _Translation:
 
 
 def _result_name(node: fx.Node) -> str:
-    """Return of which function of torch's a call returns the named results, or an empty string."""
+    """Return the name of the torch function whose named tuple a call returns; empty if it returns none."""
     kind = node.meta.get(TYPE)
     name = str(getattr(kind, "__name__", ""))
     return name if name in RESULTS and getattr(torch.return_types, name) is kind else ""
-
-
-def _is_plain_tuple(node: fx.Node, outputs: Returns) -> bool:
-    return not _result_name(node) and all(isinstance(each, str) for each in outputs)
 
 
 def stored_constant(value: Any) -> Value:
     """Return a constant in the form of a document.
 
     Raises:
-        UntranslatableError: If it is none of those that a document can hold.
+        UntranslatableError: If a document cannot hold it.
     """
     try:
         return from_json(to_json(_plain(value)))
@@ -457,19 +429,13 @@ def _plain(value: Any) -> Any:
 
 
 def _made_of(item: Item) -> dict[str, object]:
-    """Return the properties that make a submodule, without those of its call, which may be others each time."""
+    """Return the properties of a submodule's constructor; those of its calls may differ."""
     called = {prop.name for prop in registry[item.type].properties if prop.role == "call"} | {INSIDE.name}
     return {name: value for name, value in item.properties.items() if name not in called}
 
 
-def _holds_nodes(value: Any) -> bool:
-    found: list[fx.Node] = []
-    fx.node.map_arg(value, found.append)
-    return bool(found)
-
-
 def _is_changed(tensor: fx.Node) -> bool:
-    """Return whether something changes a stored tensor, or a view of it, in place."""
+    """Return whether a call changes a stored tensor, or a view of it, in place."""
     for node in tensor.graph.nodes:
         if not (node.target is operator.setitem or changes(node.op, node.target, node.kwargs)):
             continue

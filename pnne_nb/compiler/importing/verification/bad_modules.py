@@ -1,4 +1,4 @@
-"""Modules that cannot be imported for what they are or do: they contain themselves, end the program, never return."""
+"""Refuses modules that cannot be imported at all: they contain themselves, end the program, or never return."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from pnne_nb.compiler.importing.tracing.call_site import failed_at
 from pnne_nb.errors import ArgumentError, CompileError, expect, shown
 
 IMPORTER = "pnne_nb.compiler.importing.importer"
-"""What calls that code: beyond it is the code of whoever imports."""
+"""The module that calls the imported code: frames beyond it belong to the caller of the import."""
 
 AGAIN = 1.0
-"""Seconds after which code is interrupted again that has caught an interrupt and goes on."""
+"""Seconds after which code that has caught an interrupt is interrupted again."""
 
 
 def refuse_cycles(net: nn.Module) -> None:
@@ -65,13 +65,13 @@ def refuse_lazy(net: nn.Module) -> None:
 
 @contextmanager
 def told_if_it_ends_or_hangs(net: nn.Module, seconds: float | None) -> Iterator[None]:
-    """Say in words that code of a module ends the program in this block, or runs longer than `seconds`.
+    """Raise an error if code of a module ends the program in this block, or runs longer than `seconds`.
 
     An interrupt by a person goes through.
 
     Raises:
-        ArgumentError: If `seconds` are none.
-        CompileError: In place of what the code raises.
+        ArgumentError: If `seconds` is no time.
+        CompileError: If the code ends the program or runs too long.
     """
     expect(seconds, (int, float, NoneType), "timeout", "a number of seconds, or None")
     if seconds is not None and not seconds > 0:
@@ -130,7 +130,7 @@ class _Limit:
             if not self.is_over:
                 self.is_over, self.place = True, place
             elif not place:
-                continue  # what unwinds puts things back, and is left to it
+                continue  # the stack unwinds, and clean-up code must not be interrupted
             interrupt(self._thread)
 
     def _whereabouts(self) -> str:
@@ -143,7 +143,7 @@ class _Limit:
 
 
 def ended_within(seconds: float, ended: threading.Event) -> bool:
-    """Wait so long at most, and return whether it has ended."""
+    """Wait at most that long, and return whether the event has come."""
     return ended.wait(seconds)
 
 

@@ -1,13 +1,13 @@
 """Tries an import on inputs of other sizes: it must do what the module does, or refuse them.
 
-Only this finds sizes that Python has used unseen, such as a size that selects an item of a list.
+Nothing else finds sizes that Python has used unseen, such as a size that selects an item of a list.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -26,19 +26,19 @@ from pnne_nb.graph.document import NodeGraph
 from pnne_nb.process.random_state import private_random_state
 
 MAX_SIZES = 4
-"""Sizes of the example that are tried with other numbers, the largest first."""
+"""Sizes of the example that are replaced, the largest first."""
 
 
 MIN_LESS = 2
-"""A first size up to this one is not tried with one less: that is none, or its half."""
+"""A first size up to this one is not tried with one less, which would be 0 or its half."""
 
 
 def resized(inputs: Any) -> Iterator[Any]:
     """Yield inputs with one size changed everywhere: halved, or increased by one if odd; the first also to its neighbours, and 1.
 
-    Half of a size leaves many of the remainders that code may choose by (``self.layers[len(x) % 2]``), a neighbour none.
-    What is given a part such as ``x[:2]`` has another size with one example alone.
-    Where the first dimension has the size of another one by chance, the first is also changed alone.
+    Half of a size has many of the remainders by which code may choose (``self.layers[len(x) % 2]``); a neighbour has none.
+    A part such as ``x[:2]`` changes its size only if there is a single example.
+    Where the first dimension has the size of another one by chance, it is also changed alone.
     """
     shapes = [tensor.shape for tensor in tensors_in(inputs)]
     sizes = sorted({size for shape in shapes for size in shape if size > 1}, reverse=True)
@@ -55,8 +55,8 @@ def resized(inputs: Any) -> Iterator[Any]:
 def with_size(inputs: Any, size: int, new: int, *, first: bool = False) -> Any:
     """Return inputs whose dimensions of `size` elements, or only `first` ones, have `new` elements.
 
-    More than there are repeat the last: what is in order stays so, as the offsets of bags must be. With others some of
-    torch's kernels leave parts of the result unwritten.
+    Additional elements repeat the last one, so that sorted values such as the offsets of bags stay sorted. With others,
+    some of torch's kernels leave parts of the result unwritten.
     """
 
     def other(leaf: Any) -> Any:
@@ -73,7 +73,7 @@ def with_size(inputs: Any, size: int, new: int, *, first: bool = False) -> Any:
 def batch_of(net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
     """Return the first size of the inputs if it counts examples: one example changes one row of the results.
 
-    None if it counts something else, such as steps of a sequence, or if that is unknown.
+    It is None if the size counts something else, such as steps of a sequence, or if that is unknown.
     """
     inputs = args, kwargs
     size = next((len(tensor) for tensor in tensors_in(inputs) if tensor.dim()), 0)
@@ -99,18 +99,6 @@ def batch_of(net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> i
     return size if told and not any(difference(one[1:], other[1:]) for one, other in pairs) else None
 
 
-class Unlike(NamedTuple):
-    """Inputs of other sizes.
-
-    Attributes:
-        inputs: Arguments by position and by name.
-        differs: Whether an import silently differs from the module for them.
-    """
-
-    inputs: tuple[tuple[Any, ...], dict[str, Any]]
-    differs: bool
-
-
 def unlike(
     graph: NodeGraph,
     copies: tuple[Copies, Copies],
@@ -119,32 +107,34 @@ def unlike(
     digests: Digests | None = None,
     *,
     by_mode: bool = False,
-) -> Unlike:
-    """Return inputs of other sizes for which an import silently differs from the module, or the smallest that fit.
+) -> tuple[tuple[tuple[Any, ...], dict[str, Any]], bool]:
+    """Return inputs of other sizes, and whether an import silently differs from the module for them.
+
+    If it differs for none, they are the smallest that fit.
 
     Args:
         graph: The import.
-        copies: Of the module, and of the model that the import compiles to.
-        args: Of the call, by position.
-        kwargs: By name.
-        digests: Of operands, where large products need not be computed.
-        by_mode: Whether the module's code goes by the training mode: it may use a size in training alone.
+        copies: Copies of the module, and of the model that the import compiles to.
+        args: Arguments by position.
+        kwargs: Arguments by name.
+        digests: Digests of operands, where large products need not be computed.
+        by_mode: Whether the module's code depends on the training mode: it may use a size in training alone.
     """
     one, other = (each.next() for each in copies)
     if digests is not None:
         digests.share(one, other)
     smallest = args, kwargs
     if any("_orig_mod" in module._modules for module in one.modules()):
-        return Unlike(smallest, differs=False)  # it compiles for each size, and says aloud where that fails
+        return smallest, False  # it compiles for each size, and raises an error where that fails
     for index, given in enumerate(resized((args, kwargs))):
         context = torch.inference_mode if index else torch.no_grad
         for training in (False, True) if by_mode else (False,):
             answer = tried(graph, one.train(training), other.train(training), given, context, digests)
             if answer is False:
-                return Unlike(given, differs=True)
+                return given, True
             if answer and not training and _size(given) < _size(smallest):
                 smallest = given
-    return Unlike(smallest, differs=False)
+    return smallest, False
 
 
 def _size(inputs: Any) -> int:
@@ -166,11 +156,11 @@ def tried(
     Args:
         graph: The import.
         one: The module.
-        other: What the import compiles to; its checks may refuse what the module takes.
+        other: The model that the import compiles to; its checks may refuse what the module takes.
         given: Arguments by position and by name.
-        context: In which both are called.
-        digests: Of operands, where large products need not be computed.
-        must_refuse: Whether the import computes something else where it takes what the module refuses.
+        context: Makes the context in which both are called.
+        digests: Digests of operands, where large products need not be computed.
+        must_refuse: Whether inputs that the import takes and the module refuses count as a difference.
     """
     prefix = key_prefix(graph)
     if digests is not None:
@@ -196,7 +186,7 @@ def tried(
 
 
 def _differ(expected: Any, found: Any) -> str:
-    """Compare results and the buffers of both; the import has others besides, for the constants that it draws."""
+    """Compare results and buffers; the import has additional buffers for the constants that it draws."""
     (mine, kept), (theirs, others) = expected, found
     return difference(mine, theirs) or difference(kept, {name: others.get(name) for name in kept})
 
@@ -213,9 +203,9 @@ def _result(
         copy = duplicate(module, _shared)
         with _trial(), context(), products or nullcontext():
             result = copy(*args, **kwargs)
-            # What it keeps for the next call counts too.
+            # Its buffers, which the next call reads, count too.
             return (result, {name.removeprefix(prefix): buffer.detach() for name, buffer in copy.named_buffers()}), None
-    except Exception as error:  # noqa: BLE001  # whatever it says
+    except Exception as error:  # noqa: BLE001  # a module may refuse with any error
         return None, error
 
 
@@ -223,7 +213,7 @@ def _result(
 def _trial() -> Iterator[None]:
     """Run a module on generated inputs, which it may refuse.
 
-    Indices of a sparse tensor that lie outside of it are such, and torch would read where they point to.
+    Such inputs can be indices outside a sparse tensor, and torch would read the memory that they point to.
     """
     checking = torch.sparse.check_sparse_tensor_invariants()  # type: ignore[no-untyped-call]  # torch does not say
     with private_random_state(), torch.no_grad(), checking, unlogged():  # torch.cond compiles what it calls
@@ -236,6 +226,6 @@ def _shared(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _is_check(graph: NodeGraph, error: ExecutionError) -> bool:
-    """Return whether a check has failed of what the import alone refuses."""
+    """Return whether a check has failed that only the import has."""
     failed = [graph[found.node] for found in error.diagnostics if found.node is not None]
     return any(node.type == CHECK and BECAUSE not in str(node.properties.get("message")) for node in failed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import torch
@@ -28,9 +29,9 @@ class ImportFault(NamedTuple):
     """A module whose import differs from it.
 
     Attributes:
-        path: Of the module.
-        reason: What differs.
-        again: Whether it is computing something again for the backward pass that fails.
+        path: The path of the module.
+        reason: The difference, in words.
+        again: Whether recomputing for the backward pass is what fails.
     """
 
     path: str
@@ -67,12 +68,10 @@ def find_fault(
                 check for check in compare(net, model, args, kwargs, prefix, copies, digests=digests) if not check.equal
             ]
             if failed == before:
-                break  # what is wrong is wrong in the same way again
+                break  # it failed in the same way again
             before = failed
-    except Exception as error:  # noqa: BLE001  # whatever the drawn model raises is what is wrong with it
-        place = f"{blame(error) or ''}.".removeprefix(whole_prefix(graph)).rstrip(".")
-        while place and place not in modules:
-            place = place.rpartition(".")[0]
+    except Exception as error:  # noqa: BLE001  # whatever the drawn model raises is its fault
+        place = innermost(f"{blame(error) or ''}.".removeprefix(whole_prefix(graph)).rstrip("."), modules)
         return ImportFault(place, f"the imported graph fails: {str(error).splitlines()[0] if str(error) else error!r}")
     if not failed:
         return None
@@ -81,7 +80,15 @@ def find_fault(
             found = _first_difference(net, drawn, args, kwargs, mode, gradients=gradients)
             if found is not None:
                 return found
-    return ImportFault(_around(net, failed[0]), f"the imported graph has other {failed[0]}")
+    around = innermost(failed[0].detail.partition(":")[0], dict(net.named_modules()))
+    return ImportFault(around, f"the imported graph has other {failed[0]}")
+
+
+def innermost(path: str, modules: Collection[str]) -> str:
+    """Return the path of the innermost one of `modules` around a node or tensor; empty if it is the outermost module."""
+    while path and path not in modules:
+        path = path.rpartition(".")[0]
+    return path
 
 
 def _first_difference(
@@ -102,7 +109,7 @@ def _first_difference(
         if detail:
             given = difference([each.args for each in results], [each.args for each in others])
             if given and layer_spec(net.get_submodule(name)) is not None:
-                name = name.rpartition(".")[0]  # a layer is given something else: by the code that calls it
+                name = name.rpartition(".")[0]  # the code that calls the layer gives it something else
             where = f"in {mode} mode{'' if gradients else ' without gradients'}"
             return ImportFault(name, f"the imported graph computes something else {where}: {detail}")
     return None
@@ -135,12 +142,3 @@ def _results(
     with FillEmptyTensors(), private_random_state(), contextlib.suppress(Exception), torch.set_grad_enabled(gradients):
         module(*given[0], **given[1])
     return found
-
-
-def _around(net: nn.Module, check: Check) -> str:
-    """Return the innermost module around the tensor that a failed check names."""
-    path = check.detail.partition(":")[0]
-    modules = dict(net.named_modules())
-    while path and path not in modules:
-        path = path.rpartition(".")[0]
-    return path

@@ -1,6 +1,6 @@
 """Tries an import after ``.bfloat16()`` and ``.double()``: it must compute what the module then computes.
 
-Only this finds tensors whose element type the module's code fixes, and which the import would convert with the weights.
+Nothing else finds tensors whose element type the module's code fixes, and which the import would convert with the weights.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ DTYPES = (torch.bfloat16, torch.float64)
 """Element types that are tried."""
 
 MAX_DOUBLED = 2**26
-"""Elements of all parameters beyond which float64 is not tried, for its memory."""
+"""Elements of all parameters beyond which float64 is not tried, to save memory."""
 
 MAX_CONVERTED = 2**22
-"""Elements of all parameters beyond which large ones are made of few numbers at first, for their memory."""
+"""Elements of all parameters beyond which large ones have few different numbers at first, to save memory."""
 
 LARGE = 2**16
 """Elements from which on a parameter is large."""
@@ -34,9 +34,9 @@ class Converted(NamedTuple):
     Attributes:
         dtype: The element type, as in ``torch.bfloat16``.
         net: A copy of the module.
-        model: A copy of what the import compiles to, which shares the converted parameters.
+        model: A copy of the model that the import compiles to, which shares the converted parameters.
         inputs: Arguments by position and by name.
-        whole: Makes the same with all numbers of large parameters, if these have but few here.
+        whole: Makes the same with all numbers of large parameters, if these have only few here.
     """
 
     dtype: torch.dtype
@@ -53,9 +53,9 @@ def converted(
 
     Args:
         net: The module.
-        model: What its import compiles to.
-        inputs: Of a call.
-        originals: Parameters of `net` that those of `model` are equal to, by identity.
+        model: The model that its import compiles to.
+        inputs: The inputs of a call.
+        originals: The parameters of `net` by the identity of the equal ones of `model`.
     """
     tensors = [*net.parameters(), *net.buffers()]
     if any(isinstance(part, torch.jit.ScriptModule) or "_orig_mod" in part._modules for part in net.modules()):
@@ -69,7 +69,7 @@ def converted(
 
         def made(least: int, dtype: torch.dtype = dtype) -> Converted:
             share = _sharing(dtype, originals, least)
-            # What a module does besides converting its tensors, in a method of its own, is done too.
+            # A module may have a method of its own that does more than convert its tensors.
             copies = duplicate(net, share), duplicate(model, share)
             one, other = (each.double() if dtype is torch.float64 else each.bfloat16() for each in copies)
             return Converted(dtype, one, other, pytree.tree_map(lambda leaf: _cast(leaf, dtype), inputs))
@@ -83,7 +83,7 @@ def converted(
 def _sharing(
     dtype: torch.dtype, originals: Mapping[int, torch.Tensor], least: int
 ) -> Callable[[torch.Tensor], torch.Tensor | None]:
-    """Return a function that converts parameters, each once for all modules that have it; from `least` elements on to few."""
+    """Return a function that converts parameters, each once for all modules; those of `least` elements or more become few."""
     known: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def convert(tensor: torch.Tensor) -> torch.Tensor | None:
@@ -99,7 +99,7 @@ def _sharing(
 
 
 def _few(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Return a tensor of the same shape in which each index begins one number later: it takes the memory of a few rows.
+    """Return a tensor of the same shape in which each row begins one number later, in the memory of a few rows.
 
     Shape:
         - tensor: `[*]`, any shape with at least one dimension; the result has the same.

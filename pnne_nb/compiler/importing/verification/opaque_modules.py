@@ -21,21 +21,22 @@ from torch.utils import _pytree as pytree
 from pnne_nb.catalog.operators import CHECK
 from pnne_nb.compiler.importing.draft.describe import BECAUSE
 from pnne_nb.compiler.importing.draft.draft import Item, Level, UntranslatableError
-from pnne_nb.compiler.importing.draft.layers import layer_spec, obstacle, read_properties
+from pnne_nb.compiler.importing.draft.layers import described, obstacle
 from pnne_nb.compiler.importing.draft.source_lines import module_at, with_line
 from pnne_nb.compiler.importing.draft.variable_names import is_possible
-from pnne_nb.compiler.importing.tracing.calls import argument_names, parameter_names
+from pnne_nb.compiler.importing.tracing.calls import argument_names, named_arguments
+from pnne_nb.compiler.importing.tracing.interception import MODULES_OWN
 from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCall, ObservedCalls
 from pnne_nb.compiler.importing.translation.emit_ops import (
     UNCALLED,
-    Assembly,
+    assemble,
     class_name,
     class_title,
     legal,
     likeness,
     stored,
 )
-from pnne_nb.compiler.importing.verification.usage import MODULES_OWN, mentioned_by, used_of
+from pnne_nb.compiler.importing.verification.usage import mentioned_by, used_of
 from pnne_nb.compiler.ir.identifiers import is_attribute
 from pnne_nb.graph.schema.names import free_name
 
@@ -72,11 +73,11 @@ class OpaqueModules:
         net: The whole module.
         opaque: Why modules must stay as they are, by path.
         failed: How often a module differed with its content imported, by path.
-        frames: What was observed of a call of `net`.
-        draw: Imports a module that is called in that form.
+        frames: An observed call of `net`.
+        draw: Imports a module that is called in one form.
 
     Attributes:
-        open: Paths of those with imported content.
+        open: Paths of the opaque modules with imported content.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class OpaqueModules:
             self._collect(mode, frame, frame.path)
         self._draw = draw
         self._levels: dict[str, Level] = {}
-        self._boxes: dict[str, Level | None] = {}
+        self._inside: dict[str, Level | None] = {}
         self._drafts: dict[str, str] = {}
         self.open: set[str] = set()
 
@@ -105,7 +106,7 @@ class OpaqueModules:
         calls = self._calls.setdefault(frame.path, _Calls({}, []))
         calls.first.setdefault(mode, frame)
         calls.every.append(frame)
-        # What calls `block.layer` without calling `block` first reaches into it.
+        # A caller of `block.layer` that has not called `block` reaches into it.
         above = frame.path.rpartition(".")[0]
         while above and above != caller and not caller.startswith(f"{above}."):
             self._entered.add(above)
@@ -116,28 +117,26 @@ class OpaqueModules:
     def inside(
         self, module: nn.Module, path: str, mentioned: frozenset[str] = frozenset(), around: str = ""
     ) -> Level | None:
-        """Return the draft of what an opaque module contains; None if nothing can be imported.
+        """Return the draft of the content of an opaque module; None if nothing can be imported.
 
         Args:
             module: The module.
-            path: Where it is.
+            path: The path of the module.
             mentioned: Names in the code of the opaque modules around it.
-            around: Where that code is.
+            around: The place of that code.
         """
-        if path not in self._boxes:
+        if path not in self._inside:
             level = None
             within = [each for each in module.modules() if each is not module]
-            # Of what is held at several places, a drawing would have several.
-            closed = obstacle(module) or any(map(self._is_shared, within)) or _keeps_functions(module)
+            # A drawing would have several copies of a module that is held at several places.
+            is_shared = any(self._places[id(each)] > 1 for each in within)
+            closed = obstacle(module) or is_shared or _keeps_functions(module)
             if within and self._failed[path] < TRIES and not closed:
                 level = self._holding(module, path, mentioned | mentioned_by(type(module)), around)
-            self._boxes[path] = level if level is not None and _has_open(level) else None
-            if self._boxes[path] is not None:
+            self._inside[path] = level if level is not None and _has_open(level) else None
+            if self._inside[path] is not None:
                 self.open.add(path)
-        return self._boxes[path]
-
-    def _is_shared(self, module: nn.Module) -> bool:
-        return self._places[id(module)] > 1
+        return self._inside[path]
 
     def _holding(self, module: nn.Module, path: str, mentioned: frozenset[str], around: str) -> Level | None:
         around = module_at(module) or around
@@ -166,10 +165,8 @@ class OpaqueModules:
         called, entered = path in self._calls, path in self._entered or self._failed[path.rpartition(".")[0]] > 0
         kept: dict[str, object] = {"target": class_name(module), "inputs": (), "outputs": ()}
         if not reason:
-            spec = layer_spec(module)
-            properties = read_properties(module, spec) if spec is not None else None
-            if spec is not None and properties is not None:
-                return Item(spec.type, name, properties, member=(name,), called=called)
+            if (layer := described(module)) is not None:
+                return Item(layer[0], name, layer[1], member=(name,), called=called)
             if type(module) in _CONTAINERS and (entered or not called):
                 inner = self._holding(module, path, mentioned, around)
                 if inner is not None and inner.items:
@@ -187,11 +184,7 @@ class OpaqueModules:
         )
 
     def _called(self, module: nn.Module, path: str, mentioned: frozenset[str], *, entered: bool) -> Level:
-        """Import a module that the code of an opaque module calls.
-
-        Raises:
-            UntranslatableError: If it must stay as it is.
-        """
+        """Import a module that the code of an opaque module calls."""
         used = used_of(module, mentioned)
         if used:
             raise UntranslatableError(f"the code around it uses more than its results ({used})")
@@ -212,14 +205,14 @@ class OpaqueModules:
     @staticmethod
     def _refuse_unseen(module: nn.Module, calls: _Calls, mentioned: frozenset[str]) -> None:
         """Raise if the code around a module names an argument of it that no call has passed yet."""
-        passed = {name for name, _ in _named(module, calls.every[0])}
+        passed = {name for name, _ in named_arguments(module, calls.every[0].args, calls.every[0].kwargs)}
         unseen = [name for name in argument_names(module) if name not in passed and f"{name}=" in mentioned]
         if unseen:
             raise UntranslatableError(f"the code around it passes {unseen[0]} in other cases")
 
     def _draft(self, path: str, level: Level) -> str:
         if path not in self._drafts:
-            self._drafts[path] = "".join(likeness(Assembly().root(level)))
+            self._drafts[path] = "".join(likeness(assemble(level)))
         return self._drafts[path]
 
     def _alone(self, module: nn.Module, path: str, calls: _Calls) -> Level:
@@ -228,26 +221,17 @@ class OpaqueModules:
                 raise UntranslatableError(self._opaque[path])
             if any(is_dataclass(frame.result) for frame in calls.every):
                 raise UntranslatableError("it returns an object of a data class to code that is not imported")
-            ways = {_way(module, frame) for frame in calls.every}
+            named = (named_arguments(module, frame.args, frame.kwargs) for frame in calls.every)
+            ways = {repr(sorted((name, _kind(value)) for name, value in given)) for given in named}
             if len(ways) > 1:
                 raise UntranslatableError("the code around it calls it in different ways")
             frame = calls.every[0]
-            level = self._draw(module, path, calls.first, (_named(module, frame), len(frame.args)))
+            given = named_arguments(module, frame.args, frame.kwargs)
+            level = self._draw(module, path, calls.first, (given, len(frame.args)))
             if _goes_by_sizes(level):
                 raise UntranslatableError("it depends on sizes, which the code around it may change from call to call")
             self._levels[path] = level
         return self._levels[path]
-
-
-def _named(module: nn.Module, frame: ObservedCall) -> list[tuple[str, Any]]:
-    names = parameter_names(module)
-    return [(names(index), value) for index, value in enumerate(frame.args)] + list(frame.kwargs.items())
-
-
-def _way(module: nn.Module, frame: ObservedCall) -> str:
-    """Return the names of a call's arguments, and what they are."""
-    kinds = ((name, _kind(value)) for name, value in _named(module, frame))
-    return repr(sorted(kinds))
 
 
 def _kind(value: Any) -> str:
@@ -261,7 +245,7 @@ def _kind(value: Any) -> str:
 
 
 def _keeps_functions(module: nn.Module) -> bool:
-    """Return whether a module has functions as attributes that call modules: those of the original, in a copy too."""
+    """Return whether attributes of a module are functions that call modules; a copy would still call the original's."""
     kept = {name: value for name, value in vars(module).items() if name not in MODULES_OWN}
     functions = [leaf for leaf in pytree.tree_leaves(kept) if isinstance(leaf, FunctionType)]
     around = [value for function in functions for value in getclosurevars(function).nonlocals.values()]
@@ -278,7 +262,7 @@ def _goes_by_sizes(level: Level) -> bool:
                 continue  # the module itself stops there
             condition, port = item.inputs["condition"]
             if condition.kinds.get(port, "tensor") == "tensor":
-                continue  # it asks for data, as the module itself does
+                continue  # it depends on data, as the module itself does
             asked = [source for source, _ in item.inputs["condition"][0].inputs.values()]
             if any(
                 each.type not in ("Input", "Constant") and each.properties.get("name") not in _NO_SIZES

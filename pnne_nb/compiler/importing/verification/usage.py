@@ -1,7 +1,7 @@
-"""Finds what the code of a module uses of its submodules: only calls, or other attributes too.
+"""Finds whether the code of a module only calls its submodules, or uses other attributes of them.
 
-An imported submodule does the same when it is called, under the same name and with the same parts. Its class is another
-one, without the original's attributes and methods: code that uses these needs the original.
+An imported submodule has the same name and the same parts, and does the same when it is called. Its class lacks the
+original's attributes and methods: code that uses these needs the original.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 from torch import nn
 
-MODULES_OWN = frozenset(vars(nn.Module()))
-"""Attributes that every module has."""
+from pnne_nb.compiler.importing.tracing.interception import MODULES_OWN
+from pnne_nb.compiler.importing.tracing.patched_functions import is_torchs
 
 _READS = ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR", "LOAD_SUPER_ATTR")
 _VARIABLES = ("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE")
@@ -25,7 +25,7 @@ def used_of(module: nn.Module, mentioned: frozenset[str]) -> str:
     """Return the attributes of a module, or of one inside it, that code uses and an import lacks."""
     for each in module.modules():
         kind = type(each)
-        if _is_torchs(kind):
+        if is_torchs(kind):
             continue
         own = {name for name in vars(each) if name not in MODULES_OWN}
         for base in _own_bases(kind):
@@ -75,7 +75,7 @@ def _methods(kind: type, name: str) -> Iterator[types.FunctionType]:
 
 
 def _read(code: types.CodeType, me: str = "") -> tuple[set[str], set[str]]:
-    """Return the names and texts in some code, and the names of what it reads of the object whose method it is."""
+    """Return the names and texts in the code of a method, and the names of the attributes that it reads of its object."""
     names: set[str] = set()
     own: set[str] = set()
     me = me or (code.co_varnames[0] if code.co_argcount else "")
@@ -84,7 +84,8 @@ def _read(code: types.CodeType, me: str = "") -> tuple[set[str], set[str]]:
         if step.opname == "STORE_ATTR" and before is not None and before.opname == "SWAP":
             pass  # of `self.count += 1`, which has read it
         elif step.opname in _READS:
-            is_own = before is not None and before.opname.startswith(_VARIABLES) and _last(before.argval) == me
+            loaded = before.argval if before is not None and before.opname.startswith(_VARIABLES) else None
+            is_own = me == (loaded[-1] if isinstance(loaded, tuple) else loaded)  # an instruction may load two
             (own if is_own or step.opname == "LOAD_SUPER_ATTR" else names).add(str(step.argval))
         elif step.opname in _NAMES or (step.opname == "LOAD_CONST" and isinstance(step.argval, str)):
             names.add(str(step.argval))
@@ -99,17 +100,8 @@ def _read(code: types.CodeType, me: str = "") -> tuple[set[str], set[str]]:
     return names, own
 
 
-def _last(names: Any) -> Any:
-    """Return the variable on top of the stack after an instruction, which may load two."""
-    return names[-1] if isinstance(names, tuple) else names
-
-
 def _own_bases(kind: type) -> Iterator[type]:
-    return (base for base in kind.__mro__ if not _is_torchs(base))
-
-
-def _is_torchs(kind: type) -> bool:
-    return kind.__module__.partition(".")[0] in ("torch", "builtins")
+    return (base for base in kind.__mro__ if not is_torchs(base))
 
 
 def _package(function: types.FunctionType) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.export.subject.results import plain_result
+from pnne_nb.export.subject.subject import plain_result
 
 
 @dataclass

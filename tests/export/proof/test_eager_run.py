@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pnne_nb.export.proof.moved_coordinates import MovedCoordinates
+from pnne_nb.export.proof.eager_run import MovedCoordinates
 
 IMAGE = torch.linspace(-1, 1, 2 * 3 * 11 * 13).reshape(2, 3, 11, 13).sin()
 GRID = torch.linspace(-0.9, 0.9, 2 * 5 * 7 * 2).reshape(2, 5, 7, 2)
