@@ -79,7 +79,7 @@ from pnne_nb.compiler.importing.tracing.proxies import (
     is_traced,
     wrap,
 )
-from pnne_nb.compiler.ir.node_settings import Inside
+from pnne_nb.compiler.ir.program import Inside
 
 MODE = "training"
 """Target of the node of ``self.training``."""
