@@ -17,6 +17,7 @@ import { toggleCollapsed } from "../commands/framing";
 import { togglePeek } from "../commands/gestures";
 import { editableOn, editInline, renameOnCard } from "../commands/inline";
 import { toggleOpened } from "../commands/opened";
+import { Icon } from "../fields/Action";
 import { NameField } from "../fields/NameField";
 import { OriginBadge } from "../fields/OriginBadge";
 import { isWider, widthOf } from "../host/letters";
@@ -330,9 +331,7 @@ function CardButton({ name, hint, icon, pressed, onClick }: CardButtonProps) {
       onClick={onClick}
       onDoubleClick={(event) => event.stopPropagation()}
     >
-      <svg viewBox="0 0 16 16" aria-hidden="true">
-        <path d={icon} />
-      </svg>
+      <Icon path={icon} />
     </button>
   );
 }

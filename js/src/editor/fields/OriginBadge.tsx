@@ -1,4 +1,5 @@
 import type { Provenance } from "../document/origin";
+import { Icon } from "./Action";
 
 const ICONS: Record<Provenance["proof"], string> = {
   equal: "M4 6.2h8M4 9.8h8",
@@ -10,9 +11,7 @@ const ICONS: Record<Provenance["proof"], string> = {
 export function OriginBadge({ origin }: { origin: Provenance }) {
   return (
     <span className={`pnne-origin pnne-origin-${origin.proof}`} role="img" aria-label={origin.text} title={origin.text}>
-      <svg viewBox="0 0 16 16" aria-hidden="true">
-        <path d={ICONS[origin.proof]} />
-      </svg>
+      <Icon path={ICONS[origin.proof]} />
     </span>
   );
 }
