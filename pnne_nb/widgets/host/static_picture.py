@@ -40,7 +40,7 @@ _STYLE: Final = f"""
 .pnne-kept img{{max-width:100%}}
 [data-jp-theme-light=true] .pnne-kept img{{color-scheme:light}}
 [data-jp-theme-light=false] .pnne-kept img{{color-scheme:dark}}
-"""
+""".replace("\n", "")  # as in notebooks that are saved already
 
 
 class Still(NamedTuple):
