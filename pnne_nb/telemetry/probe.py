@@ -139,6 +139,7 @@ class Cadence:
         self.hz = hz
         self.budget = budget
         self._next = self._began = float("-inf")
+        self._cost = 0.0
         self._since: float | None = None
 
     @property
@@ -157,6 +158,7 @@ class Cadence:
 
     def spent(self, cost: float) -> None:
         """Record that observing the step that was last due took `cost` seconds more than a bare step."""
+        self._cost += cost
         period = 1.0 / self.hz if self.hz > 0 else 0.0
         # The planned start counts, since the observation may have waited for the step before; missed ones are not made up.
         planned = self._next if self._began - self._next < period else self._began
@@ -167,6 +169,13 @@ class Cadence:
         """Observations a second at the cost of the last one; 0 before the first."""
         pause = self._next - self._began
         return 1.0 / pause if 0 < pause < float("inf") else 0.0
+
+    def share(self, now: float) -> float:
+        """Return the share of the time since the first step that observing took, 0 to 1.
+
+        This is the sum of the costs given to `spent`; `PairedOverhead` estimates the true share.
+        """
+        return min(1.0, self._cost / self.elapsed(now)) if self._cost else 0.0
 
     def elapsed(self, now: float) -> float:
         """Return the seconds since the first step, including the pause after the last observation in full.
