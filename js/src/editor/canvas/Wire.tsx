@@ -13,8 +13,7 @@ const RIGHT = { dx: 7, dy: 3.5, textAnchor: "start" } as const;
 const ABOVE = { dx: 0, dy: -6, textAnchor: "middle" } as const;
 const BELOW = { dx: 0, dy: 14, style: { textAnchor: "middle" } } as const;
 
-function labelAt(points: readonly Point[], across: boolean) {
-  const { at, side } = labelPlace(points);
+function labelAt({ at, side }: ReturnType<typeof labelPlace>, across: boolean) {
   return { x: at[0], y: at[1], ...(across ? ABOVE : side < 0 ? LEFT : RIGHT) };
 }
 
@@ -28,10 +27,8 @@ export const Wire = memo(function Wire(props: EdgeProps<WireEdge>) {
   );
   const around = moving ? [] : (props.data?.route.slice(1, -1) ?? []);
   const points: Point[] = [[props.sourceX, props.sourceY], ...around, [props.targetX, props.targetY]];
-  const {
-    at: [x, y],
-    side,
-  } = labelPlace(points);
+  const place = labelPlace(points);
+  const [x, y] = place.at;
   const across = props.sourcePosition === Position.Right;
   const isDropTarget = useView((view) => view.dropEdge === own && isHere(view.path));
   const isCrossed = useView((view) => view.crossed.has(own) && isHere(view.path));
@@ -41,12 +38,12 @@ export const Wire = memo(function Wire(props: EdgeProps<WireEdge>) {
     <g data-edge={own ? props.data?.address : undefined} className={`pnne-wire${state}`} style={flow?.style}>
       <BaseEdge path={pathThrough(points, across)} interactionWidth={WIRE_REACH} />
       {props.data?.label && (
-        <text className={`pnne-wire-label${props.data.again ? " pnne-again" : ""}`} {...labelAt(points, across)}>
+        <text className={`pnne-wire-label${props.data.again ? " pnne-again" : ""}`} {...labelAt(place, across)}>
           {props.data.label}
         </text>
       )}
       {flow && (
-        <text className="pnne-wire-flow" x={x} y={y} {...(across ? BELOW : { dx: -7, dy: side < 0 ? 17 : 3.5 })}>
+        <text className="pnne-wire-flow" x={x} y={y} {...(across ? BELOW : { dx: -7, dy: place.side < 0 ? 17 : 3.5 })}>
           {flow.text}
         </text>
       )}
@@ -58,7 +55,7 @@ export const Wire = memo(function Wire(props: EdgeProps<WireEdge>) {
  * Which edges of a large graph are React Flow's, and which are drawn on one sheet.
  *
  * React Flow makes a layer of each edge and asks each for its place in every frame, so that hundreds of them cannot move
- * smoothly. It has those alone that somebody is busy with: what is selected, under the pointer, dragged or cut.
+ * smoothly. It keeps only the edges that are selected, under the pointer, dragged or cut.
  */
 export function useSheet(edges: WireEdge[], wanted: boolean) {
   const editor = useEditor();
@@ -135,7 +132,7 @@ const SheetWire = memo(function SheetWire({ edge: { id, data } }: { edge: WireEd
     <>
       <path className="react-flow__edge-path" data-edge={address} d={pathThrough(points, across)} />
       {label && !again && (
-        <text className="pnne-wire-label" data-id={id} {...labelAt(points, across)}>
+        <text className="pnne-wire-label" data-id={id} {...labelAt(labelPlace(points), across)}>
           {label}
         </text>
       )}

@@ -42,7 +42,7 @@ export function useDrawnZoom(): number {
   return useKept(stretched);
 }
 
-/** What follows the view, from where that rested last. */
+/** A value that `follow` computes from the view and from its value before; it is computed afresh when the view rests. */
 function useKept<T>(follow: (kept: T | null, state: ReactFlowState) => T): T {
   const flow = useStoreApi();
   const kept = useRef<T>(null);
