@@ -143,7 +143,11 @@ class Expressions:
         """Return a node's call."""
         match call.kind:
             case "member":
-                arguments = tuple(self._arguments(call.arguments, call))
+                first = call.arguments[0] if len(call.arguments) == 1 and not call.keywords else None
+                if type(first) is Ref:  # what most calls of layers have
+                    arguments: tuple[Text, ...] = (self.variables.name(first),)
+                else:
+                    arguments = tuple(self._arguments(call.arguments, call))
                 if call.target == self.whole:  # the forward of its own class, and not the one that is being written
                     return Bracketed(f"{ITSELF}(self)(", arguments)
                 member = self.held(call.target)

@@ -127,8 +127,10 @@ def passed(
         wires: What arrives at its input ports.
     """
     names = spec.wired_inputs
-    if names is not None and all(map(wires.__contains__, names)):  # what most calls of layers are
-        return tuple([wires[name] for name in names]), ()
+    if names is not None:  # what most calls of layers are
+        found = tuple([wires[name] for name in names if name in wires])
+        if len(found) == len(names):
+            return found, ()
     given = _given(spec, values, wires)
     arguments: list[Argument] = []
     keywords: list[tuple[str, Argument]] = []

@@ -44,6 +44,16 @@ class GraphSnapshot(msgspec.Struct, frozen=True, dict=True):  # dict: for what i
     edges: tuple[Edge, ...]
 
     @functools.cached_property
+    def types(self) -> frozenset[str]:
+        """The types of the nodes."""
+        return frozenset([node.type for node in self.nodes.values()])
+
+    @functools.cached_property
+    def properties(self) -> frozenset[str]:
+        """Names of the properties that some node sets; what none sets need not be looked for in each."""
+        return frozenset[str]().union(*[node.properties for node in self.nodes.values()])
+
+    @functools.cached_property
     def inputs(self) -> tuple[str, ...]:
         """Names of the Input nodes."""
         return tuple([name for name, node in self.nodes.items() if node.type == "Input"])
@@ -56,13 +66,15 @@ class GraphSnapshot(msgspec.Struct, frozen=True, dict=True):  # dict: for what i
     @functools.cached_property
     def blocks(self) -> tuple[tuple[Node, str], ...]:
         """The nodes that show or hold a graph, with its id."""
+        if self.types.isdisjoint(OWN_PORTS):
+            return ()
         some = [node for node in self.nodes.values() if node.type in OWN_PORTS]
         return tuple([(node, node.definition) for node in some if node.definition is not None])
 
     @functools.cached_property
     def automatic(self) -> dict[str, list[str]]:
         """The properties that are left to shape inference, by node."""
-        some = {type: registry.get(type) for type in {node.type for node in self.nodes.values()}}
+        some = {type: registry.get(type) for type in self.types}
         inferable = {type: spec.inferable for type, spec in some.items() if spec is not None and spec.kind == "module"}
         found: dict[str, list[str]] = {}
         for name, node in self.nodes.items():

@@ -93,9 +93,11 @@ def transfers(unit: Unit) -> Iterator[Transfer]:
 
 def _devices(snapshot: GraphSnapshot) -> dict[str, str]:
     """Return which submodules have a device, by the attribute that holds them."""
+    if DEVICE.name not in snapshot.properties:
+        return {}
     found = {}
     for name, node in snapshot.nodes.items():
-        device = node.properties.get("device")
+        device = node.properties.get(DEVICE.name)
         if isinstance(device, str) and DEVICE in node.spec.properties:
             found[name] = device
     paths = member_paths(snapshot) if found else {}

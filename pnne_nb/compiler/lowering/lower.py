@@ -48,6 +48,9 @@ CONTAINERS: Mapping[str, Holder] = {
 }
 """Targets of Module nodes that are nothing but what they hold, and the classes that do."""
 
+_IN_PLACE = ("Constant", "Parameter", "Buffer")
+"""Types of nodes whose value is written where it is used."""
+
 
 class LoweredNode(msgspec.Struct, frozen=True, gc=False):  # a tree, and one for each node
     """A node with its member and call, and what they were made from.
@@ -119,15 +122,14 @@ class _Lowering:
         self._paths = paths_of(snapshots)
         self._resolved = resolved
         self.diagnostics: list[Diagnostic] = []
-        self._constructions: dict[str, Construction] = {}
+        self._constructions: dict[tuple[object, ...], Construction] = {}
         self._holders = {
             definition: _holder(node, snapshot)
             for snapshot in snapshots.values()
             for node, definition in snapshot.blocks
             if node.is_box
         }
-        types = {node.type for snapshot in snapshots.values() for node in snapshot.nodes.values()}
-        self._specs = {type: registry[type] for type in types}
+        self._specs = {type: registry[type] for snapshot in snapshots.values() for type in snapshot.types}
         self._annotations = Annotations(snapshots, self._specs)
         self.objects: dict[str, object] = {
             spec.target: spec.torch.kind if isinstance(spec.torch, ObjectMaker) else spec.torch
@@ -205,12 +207,13 @@ class _Lowering:
         ignored: set[str] = set()
         if any(spec.kind == "training" for spec in self._specs.values()):
             ignored = {name for name, node in snapshot.nodes.items() if self._specs[node.type].kind == "training"}
+        wires_of, automatic, shared = snapshot.wires, snapshot.automatic, SHARES.name in snapshot.properties
         for name, node in snapshot.nodes.items():
             if node.type in ("Input", "Output", "Constant") or name in ignored:
                 continue
             spec = self._specs[node.type]
-            drawn = snapshot.wires.get(name, NO_WIRES)
-            if spec.kind == "structural" or name in snapshot.automatic or SHARES.name in node.properties:
+            drawn = wires_of.get(name, NO_WIRES)
+            if spec.kind == "structural" or name in automatic or (shared and SHARES.name in node.properties):
                 context = self._context(snapshot, node, paths)
             else:  # what most are
                 context = LoweringContext(paths[name], paths[name])
@@ -248,7 +251,7 @@ class _Lowering:
         return {
             name: (id(node), repr(snapshot.wires.get(name, NO_WIRES)) if ablated(node) else "")
             for name, node in snapshot.nodes.items()
-            if node.type in ("Constant", "Parameter", "Buffer")
+            if node.type in _IN_PLACE
             or ablated(node)
             or registry[node.type].kind == "training"
         }
@@ -291,6 +294,8 @@ def _values(
 ) -> dict[Ref, Argument]:
     """Return the values that are written where they are used; `paths` are the attributes of all nodes."""
     values: dict[Ref, Argument] = {}
+    if snapshot.types.isdisjoint((*_IN_PLACE, REROUTE)) and ABLATE.name not in snapshot.properties:
+        return values
     bypassed: set[str] = set()
     for name, node in snapshot.nodes.items():
         if node.type == "Constant":

@@ -49,7 +49,7 @@ def lower_node(
     spec: NodeSpec,
     wires: Mapping[str, Argument],
     context: LoweringContext,
-    constructions: dict[str, Construction],
+    constructions: dict[tuple[object, ...], Construction],
 ) -> tuple[Member | None, Call | None]:
     """Return the member of a node in its class, and its call in ``forward``; add a new construction to `constructions`.
 
@@ -109,14 +109,20 @@ def _call(
 
 
 def _construction(
-    spec: NodeSpec, node: Node, sizes: Mapping[str, Value], constructions: dict[str, Construction]
+    spec: NodeSpec, node: Node, sizes: Mapping[str, Value], constructions: dict[tuple[object, ...], Construction]
 ) -> Construction:
-    # Equal layers, of which a network has many, are bound once. repr tells 1 from 1.0 and True.
-    properties = with_element_type(node) if node.origin is not None else node.properties
-    key = f"{node.type} {properties!r} {sizes!r}" if sizes else f"{node.type} {properties!r}"
-    found = constructions.get(key)
+    # Equal layers, of which a network has many, are bound once. repr tells 1 from 1.0 and True; so does identity, in
+    # less time, where the values are the same objects, as small numbers are. The nodes keep them alive meanwhile.
+    if sizes or node.origin is not None:
+        values: Mapping[str, Value] = {**with_element_type(node), **sizes}
+        same: tuple[object, ...] = (node.type, repr(values))
+    else:
+        values = node.properties
+        same = (node.type, *values, *map(id, values.values()))
+    found = constructions.get(same)
     if found is None:
-        found = constructions[key] = construct(spec, {**properties, **sizes})
+        key = (node.type, repr(values))
+        found = constructions[same] = constructions[key] = constructions.get(key) or construct(spec, values)
     return found
 
 

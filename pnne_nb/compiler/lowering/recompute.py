@@ -65,10 +65,12 @@ def recompute(unit: Unit, snapshots: Mapping[str, GraphSnapshot]) -> Unit:
 
 
 def _checkpointed(snapshot: GraphSnapshot) -> set[str]:
+    if CHECKPOINT.name not in snapshot.properties:
+        return set()
     return {
         name
         for name, node in snapshot.nodes.items()
-        if node.properties.get("checkpoint") is True and CHECKPOINT in node.spec.properties
+        if node.properties.get(CHECKPOINT.name) is True and CHECKPOINT in node.spec.properties
     }
 
 

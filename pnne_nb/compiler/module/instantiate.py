@@ -58,8 +58,8 @@ def make(graph: NodeGraph, lowered: Lowered, loaded: Loaded, reuse: nn.Module | 
     absent = [path for path, device in loaded.generated.devices.items() if device == "meta"]
     # The opaque module that the model itself is: its tensors may overlap.
     pairs = zip(loaded.generated.opaque, opaque, strict=True)
-    whole = next((module for path, module in pairs if not path and path not in loaded.generated.boxes), nn.Module())
-    ready = {id(tensor) for tensor in (*whole.parameters(), *whole.buffers())}
+    whole = next((module for path, module in pairs if not path and path not in loaded.generated.boxes), None)
+    ready = {id(tensor) for tensor in (*whole.parameters(), *whole.buffers())} if whole is not None else set()
     require_room(lowered.unit, lambda: loaded.cls(*opaque), absent)
     with _Undrawn() if proof else nullcontext():  # type: ignore[no-untyped-call]  # torch does not say
         model = constructed(loaded, opaque, expected)

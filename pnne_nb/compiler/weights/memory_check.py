@@ -99,13 +99,13 @@ def bound(unit: Unit) -> int:
 
 def _bound_of(member: Member, inside: Mapping[str, int], layers: dict[int, int]) -> int:
     if type(member) is Layer:
-        construction = member.construction
-        key = id(construction)
-        if key not in layers:
-            sizes = list(_numbers(construction))
+        key = id(member.construction)
+        found = layers.get(key)
+        if found is None:
+            sizes = list(_numbers(member.construction))
             # A kernel counts once for each dimension, the state of a recurrent layer twice.
-            layers[key] = 16 * prod(sizes) * max(sizes, default=0)
-        return layers[key]
+            found = layers[key] = 16 * prod(sizes) * max(sizes, default=0)
+        return found
     match member:
         case Weight(shape=shape):
             return 8 * prod(shape)

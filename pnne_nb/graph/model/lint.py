@@ -219,8 +219,9 @@ class _Linter:
             giver, _, output = source.partition(".")
             origin = graph.nodes[giver]
             joint = name, origin.type, output
-            if joint in approved.joints:
-                fed.add(approved.joints[joint])
+            known = approved.joints.get(joint)
+            if known is not None:
+                fed.add(known)
                 continue
             start = find_output(self._content, origin, output, self._types)
             end = find_input(self._content, node, name, self._types)

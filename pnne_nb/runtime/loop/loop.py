@@ -273,10 +273,12 @@ class TrainingLoop:
         self._doing = "opening the data of epoch {epoch}"
         # One that was opened and left before its first step has drawn its order: it draws the same one again.
         now = self._epoch_randomness if self._is_untouched else self._randomness.state_dict()
-        if self.position == 0:
+        is_new = self.position == 0 and not self._is_untouched
+        if is_new:
             self._epoch_randomness = now
-        # A loader that draws its order from the global generator draws the same one again.
-        self._randomness.load_state_dict(self._epoch_randomness)
+        else:
+            # A loader that draws its order from the global generator draws the same one again.
+            self._randomness.load_state_dict(self._epoch_randomness)
         opened = self.foreign_calls.around(self._randomness, after=lambda: self._randomness.load_state_dict(now))
         with self.turn, opened, self.foreign_calls:
             batches = self.recipe.train.batches(self.epoch, self.position)

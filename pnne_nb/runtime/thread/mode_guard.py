@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import final
 
 import torch
@@ -29,22 +30,28 @@ class BufferSnapshot:
             torch._foreach_copy_(live, kept)
 
 
+_mode_of = attrgetter("training")
+"""In C: it is asked for every layer before every batch."""
+
+
 @final
 class Modes:
     """Holds a model in train or eval mode, and its buffers as they were before the step under way."""
 
     def __init__(self) -> None:
         self.buffers = BufferSnapshot(())
-        self._modes: list[tuple[nn.Module, bool]] = []
+        self._modules: list[nn.Module] = []
+        self._modes: list[bool] = []
 
     def set(self, model: nn.Module, *, training: bool) -> None:
         """Set every layer of `model` to train or eval mode, and keep it there."""
         model.train(training)
-        self._modes = [(module, module.training) for module in model.modules()]
+        self._modules = list(model.modules())
+        self._modes = list(map(_mode_of, self._modules))
         self.buffers = BufferSnapshot(model.buffers())
 
     def restore(self) -> None:
         """Undo what a cell's ``model.eval()`` did since the last batch."""
-        for module, training in self._modes:
-            if module.training is not training:
+        if list(map(_mode_of, self._modules)) != self._modes:
+            for module, training in zip(self._modules, self._modes, strict=True):
                 module.training = training
