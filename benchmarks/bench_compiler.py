@@ -190,7 +190,12 @@ def cold_compile(rounds: int = 25) -> None:
     budgets.report("compile, 100 nodes, cold / the same class by hand", ratio, 1.6, "x")
     layers = statistics.median(one / other for one, other in zip(cold, bare, strict=True))
     budgets.report("compile, 100 nodes, cold / torch's constructors alone", layers, 2.0, "x")
-    timed = {"compile": cold, "by hand": hand, "torch's constructors alone": bare, "the same after a graph was drawn": cool}
+    timed = {
+        "compile": cold,
+        "by hand": hand,
+        "torch's constructors alone": bare,
+        "the same after a graph was drawn": cool,
+    }
     for what, times in timed.items():
         print(f"    {what + ', CPU, best':<62} {min(times):9.3f} ms (median {statistics.median(times):.3f})")
 

@@ -251,9 +251,7 @@ class _Lowering:
         return {
             name: (id(node), repr(snapshot.wires.get(name, NO_WIRES)) if ablated(node) else "")
             for name, node in snapshot.nodes.items()
-            if node.type in _IN_PLACE
-            or ablated(node)
-            or registry[node.type].kind == "training"
+            if node.type in _IN_PLACE or ablated(node) or registry[node.type].kind == "training"
         }
 
     def _context(self, snapshot: GraphSnapshot, node: Node, paths: Mapping[str, str]) -> LoweringContext:
