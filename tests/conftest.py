@@ -68,6 +68,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         notebook.skip_compare = (*notebook.skip_compare, "stderr")  # type: ignore[union-attr]  # nbval's
 
 
+_cells: set[str] = set()
+"""Cells of notebooks that were run, also in other processes."""
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if ".ipynb::" in report.nodeid:
+        _cells.add(report.nodeid)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    # A cell that fails can only be run again after the cells before it: ``--last-failed`` takes its whole notebook.
+    cache = getattr(session.config, "cache", None)
+    if cache is not None and not hasattr(session.config, "workerinput"):
+        failed = cache.get("cache/lastfailed", {})
+        notebooks = {nodeid.partition("::")[0] for nodeid in failed if ".ipynb::" in nodeid}
+        cells = {cell: True for cell in _cells if cell.partition("::")[0] in notebooks}
+        cache.set("cache/lastfailed", {**failed, **cells})
+
+
 def pytest_collection_finish() -> None:
     # Thousands of tests and their libraries stay to the end: whoever collects garbage need not walk through them.
     gc.collect()

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from pnne_nb.catalog.custom import HOME
 from pnne_nb.compiler.analysis.nested_values import tensors_in
+from pnne_nb.compiler.ir.snapshot import paths_of, read
 from pnne_nb.errors import CompileError, Diagnostic, ExportError, GraphFileError
 from pnne_nb.export.formats.base import METADATA_PREFIX, ExportRequest, WholeProgram, in_memory
 from pnne_nb.export.formats.model_state import ModelState, make_model, read_state, require_closed
@@ -39,17 +40,20 @@ def write(request: ExportRequest, path: Path, format: str) -> None:
             "weights with torch.save(model.state_dict(), path), or import it: pn.from_module(net, args=...)."
         )
     require_closed(graph)
-    custom = [node for node in graph.nodes.values() if registry[node.type].target.startswith(f"{HOME}.")]
-    if custom:
-        found = [
-            Diagnostic(
-                code="custom-type",
-                message=f"The type {node.type!r} is code of yours, which weights do not hold.",
-                node=node.path,
-                hint="pn.save keeps such a graph, and tells whoever loads it which types to register.",
-            )
-            for node in custom
-        ]
+    snapshots = read(graph)
+    paths = paths_of(snapshots)
+    found = [
+        Diagnostic(
+            code="custom-type",
+            message=f"The type {node.type!r} is code of yours, which weights do not hold.",
+            node=f"{paths[id][0]}{name}",
+            hint="pn.save keeps such a graph, and tells whoever loads it which types to register.",
+        )
+        for id, snapshot in snapshots.items()
+        for name, node in snapshot.nodes.items()
+        if registry[node.type].target.startswith(f"{HOME}.")
+    ]
+    if found:
         raise ExportError("\n".join(map(str, found)), found)
     tensors, state = read_state(request.model)
     state = msgspec.structs.replace(state, frozen=())  # the export has frozen its copy; nobody asked for that

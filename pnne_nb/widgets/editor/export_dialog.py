@@ -33,7 +33,7 @@ from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.storage import json_format
 from pnne_nb.process.fork import fork_safe
 from pnne_nb.protocol.export_messages import ExportCheck, ExportFormatState, ExportState
-from pnne_nb.widgets.editor.export_process import Answer, Task, carry_out
+from pnne_nb.widgets.editor.export_process import Task, TaskResult, carry_out
 
 PAUSE: Final = 0.4
 """Seconds without an edit before the graph is checked again."""
@@ -208,9 +208,9 @@ class ExportDialog:
                 with self._lend() as lent:
                     answer = carry_out(task, self._document_of(lent.model)[1], lent.data)
         except PnneError as error:
-            answer = Answer(error.diagnostics, error=error.message)
+            answer = TaskResult(error.diagnostics, error=error.message)
         except Exception as error:  # noqa: BLE001  # a thread of ours must not print under a cell
-            answer = Answer(error=f"The export failed with {type(error).__name__}: {error}")
+            answer = TaskResult(error=f"The export failed with {type(error).__name__}: {error}")
         with self._changed:
             self._process = None
             ended = "done" if answer.result is not None else "cancelled" if self._cancelled else "failed"
@@ -226,7 +226,7 @@ class ExportDialog:
             state = self._state
         self._tell(state, answer.html)
 
-    def _exported_apart(self, task: Task) -> Answer:
+    def _exported_apart(self, task: Task) -> TaskResult:
         with tempfile.TemporaryDirectory(prefix="pnne-weights-") as folder:
             batch: Sequence[Tensor] = ()
             with self._lend() as lent:
@@ -244,7 +244,7 @@ class ExportDialog:
                 with self._changed:
                     self._process = process
                     if self._cancelled:
-                        return Answer()
+                        return TaskResult()
                 return process.ask(task)
 
     def _document_of(self, model: nn.Module | None) -> tuple[str, nn.Module]:
@@ -319,7 +319,7 @@ class _Process:
         self.end()
         self._said.close()
 
-    def ask(self, task: Task) -> Answer:
+    def ask(self, task: Task) -> TaskResult:
         """Carry out a task and return its answer.
 
         Raises:
@@ -336,7 +336,7 @@ class _Process:
         except OSError:
             line = b""
         if line:
-            return msgspec.json.decode(line, type=Answer)
+            return msgspec.json.decode(line, type=TaskResult)
         status = process.wait()
         with self._lock:
             self._running = None

@@ -49,7 +49,7 @@ class Task(msgspec.Struct, frozen=True):
     data: str | None = None
 
 
-class Answer(msgspec.Struct, frozen=True):
+class TaskResult(msgspec.Struct, frozen=True):
     """The answer to a task: the findings of a check, the result of an export, or an error.
 
     Attributes:
@@ -62,7 +62,7 @@ class Answer(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-def carry_out(task: Task, model: nn.Module | None = None, data: object = None) -> Answer:
+def carry_out(task: Task, model: nn.Module | None = None, data: object = None) -> TaskResult:
     """Check or export.
 
     Args:
@@ -72,7 +72,7 @@ def carry_out(task: Task, model: nn.Module | None = None, data: object = None) -
     """
     try:
         if task.path is None:
-            return Answer(tuple(check_export(NodeGraph.from_json(task.graph), task.format)))
+            return TaskResult(tuple(check_export(NodeGraph.from_json(task.graph), task.format)))
         if task.data is not None:
             data = tuple(tensor for _, tensor in sorted(safetensors.torch.load_file(task.data).items()))
         if model is None:
@@ -80,11 +80,11 @@ def carry_out(task: Task, model: nn.Module | None = None, data: object = None) -
             state = ModelState.from_json(task.state, "export")
             model = make_model(NodeGraph.from_json(task.graph), tensors, state, "export")
         report = export_model(model, task.path, task.format, data=data, overwrite=task.overwrite)
-        return Answer(result=_result(report), html=report._repr_html_())
+        return TaskResult(result=_result(report), html=report._repr_html_())
     except PnneError as error:
-        return Answer(error.diagnostics, error=error.message)
+        return TaskResult(error.diagnostics, error=error.message)
     except Exception as error:  # noqa: BLE001  # whoever asked must hear of it
-        return Answer(error=f"The export failed with {type(error).__name__}: {error}")
+        return TaskResult(error=f"The export failed with {type(error).__name__}: {error}")
 
 
 def _result(report: ExportReport) -> ExportResult:

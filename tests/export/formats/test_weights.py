@@ -110,4 +110,7 @@ def test_a_model_without_a_graph_and_custom_types_are_refused(tmp_path: Path) ->
     with pytest.raises(ExportError, match=r"own: The type 'Own' is code of yours") as caught:
         write(pn.compile(graph), tmp_path / "net.pt")
     assert [each.node for each in caught.value.diagnostics] == ["own"]
+    graph.group(["own"], "block")
+    with pytest.raises(ExportError, match=r"block\.own: The type 'Own' is code of yours"):
+        write(pn.compile(graph), tmp_path / "net.pt")
     assert not list(tmp_path.iterdir())

@@ -15,7 +15,7 @@ from torch import nn
 import pnne_nb as pn
 from pnne_nb.protocol.export_messages import ExportResult
 from pnne_nb.widgets.editor import export_dialog, export_process
-from pnne_nb.widgets.editor.export_process import Answer, Task, carry_out
+from pnne_nb.widgets.editor.export_process import Task, TaskResult, carry_out
 from tests.widgets.editor.test_editor import View
 
 
@@ -134,10 +134,10 @@ def test_a_graph_with_problems_is_not_exported(tmp_path: Path) -> None:
 def test_types_of_the_notebook_are_exported_by_the_kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     exported: list[nn.Module | None] = []
 
-    def carry_out(_: Task, model: nn.Module | None, data: object) -> Answer:
+    def carry_out(_: Task, model: nn.Module | None, data: object) -> TaskResult:
         assert data is None
         exported.append(model)
-        return Answer(result=ExportResult(ok=True, headline="It agrees.", facts=(), nodes=()))
+        return TaskResult(result=ExportResult(ok=True, headline="It agrees.", facts=(), nodes=()))
 
     monkeypatch.setattr(export_dialog, "carry_out", carry_out)
     monkeypatch.setattr(export_dialog, "HOME", "torch.nn")  # as if somebody had registered torch's own layers
@@ -160,9 +160,9 @@ class Played:
     def close(self) -> None:
         self.end()
 
-    def ask(self, task: Task) -> Answer:
+    def ask(self, task: Task) -> TaskResult:
         self.asked.append(task)
-        return Answer((pn.Diagnostic("size-fixed", f"Check {len(self.asked)}.", "linear1", severity="warning"),))
+        return TaskResult((pn.Diagnostic("size-fixed", f"Check {len(self.asked)}.", "linear1", severity="warning"),))
 
     def end(self) -> None:
         """Nothing runs."""
