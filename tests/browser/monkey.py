@@ -17,7 +17,7 @@ ALSO_IN_PYTHON = """
 import random, threading
 enough = threading.Event()
 
-def edit_along(seed, most=40):
+def edit_along(seed, most):
     chance, count = random.Random(seed), 0
     while not enough.wait(0.03):
         names = list(graph.nodes)
@@ -45,7 +45,7 @@ def edit_along(seed, most=40):
     return count
 
 edits = []
-editing = threading.Thread(target=lambda: edits.append(edit_along({seed})), daemon=True)
+editing = threading.Thread(target=lambda: edits.append(edit_along({seed}, {most})), daemon=True)
 editing.start()
 """
 
@@ -186,7 +186,7 @@ class Monkey:
         view.root.get_by_role("button", name=name, exact=True).first.click(timeout=500)
 
 
-def play(workbench: Workbench, known: frozenset[str], folder: Path, gestures: int, seed: int) -> None:
+def play(workbench: Workbench, known: frozenset[str], folder: Path, gestures: int, seed: int, layers: int = 3) -> None:
     """Play in two views while code edits the same graph; fail where something is not as it should be at the end.
 
     Args:
@@ -195,10 +195,12 @@ def play(workbench: Workbench, known: frozenset[str], folder: Path, gestures: in
         folder: For the documents as the views have them.
         gestures: How many.
         seed: Of the gestures and of the edits.
+        layers: With which the graph begins; where there are many, it draws its edges otherwise.
     """
-    views = workbench.open_views(2, "chain('Linear', 'ReLU', 'Linear', out_features=4)", "height=430")
+    types = [("Linear", "ReLU")[place % 2] for place in range(layers)]
+    views = workbench.open_views(2, f"chain(*{types}, out_features=4)", "height=430")
     before, seen = workbench.state(), len(workbench.notebook.console_errors)
-    workbench.execute(ALSO_IN_PYTHON.replace("{seed}", str(seed)))
+    workbench.execute(ALSO_IN_PYTHON.replace("{seed}", str(seed)).replace("{most}", str(layers + 37)))
     monkey = Monkey(workbench, views, seed)
     try:
         monkey.play(gestures)

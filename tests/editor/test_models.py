@@ -112,6 +112,16 @@ def test_a_model_fills_the_cell_and_can_be_read(open_editor: OpenEditor, model: 
         assert down >= 1 - EMPTY
 
 
+@pytest.mark.parametrize(("model", "seen"), [("unet", True), ("whisper", False)])
+def test_shapes_are_seen_at_fit_where_there_is_room_between_the_cards(
+    open_editor: OpenEditor, model: str, seen: bool
+) -> None:
+    editor = at_fit(open_editor, MODELS[model](), "light")
+    labels = editor.root.locator(".pnne-wire-label:not(.pnne-again)")
+    assert labels.count() > 20
+    assert [label.is_visible() for label in labels.all()] == [seen] * labels.count()
+
+
 def test_every_name_of_sixty_cards_is_seen_at_fit(open_editor: OpenEditor) -> None:
     graph = pn.NodeGraph("sixty")
     graph.add("Input", name="x", shape=("N", 8))

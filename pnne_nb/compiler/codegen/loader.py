@@ -224,7 +224,8 @@ def _moved(code: types.CodeType, filename: str, lines: int) -> types.CodeType:
 
 
 def _forget() -> None:
-    if len(_loaded) <= KEPT:
+    # A few more stay meanwhile: a look at all of them takes as long as it takes to lower a document.
+    if len(_loaded) <= KEPT + KEPT // 8:
         return
     idle = [key for key, loaded in _loaded.items() if not loaded.instances and not loaded.parts]
     for key in idle[: max(0, len(idle) - KEPT)]:

@@ -355,7 +355,7 @@ export function Canvas() {
   return (
     <DetailContext value={detail}>
       <ReactFlow<CanvasNode, WireEdge>
-        className={`pnne-tell-${detail.told}`}
+        className={`pnne-tell-${detail.told}${whole && detail.shapes ? " pnne-tell-shapes" : ""}`}
         style={{ "--pn-scale": detail.scale } as CSSProperties}
         nodes={nodes}
         edges={lifted}

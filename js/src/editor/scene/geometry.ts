@@ -87,6 +87,8 @@ const LEGIBLE = [0.82, 0.7, 0.6, 0.5, 0.42, 0.36, 0.3, 0.25, 0.22];
 export const READABLE_ZOOM = 0.82;
 /** From here on, all of a card can be read in larger letters; further away, its name alone. */
 const ALL_FROM = 0.7;
+/** From here on, the shapes beside edges that run down have room between the cards. */
+const SHAPES_FROM = 0.5;
 /** The least font size on the screen, as in `detail.css`, and the largest on the canvas of what cards say beside their names. */
 export const LEAST_LETTERS = 9.2;
 export const MOST_LETTERS = LEAST_LETTERS / ALL_FROM;
@@ -94,6 +96,8 @@ export const MOST_LETTERS = LEAST_LETTERS / ALL_FROM;
 /** How much of cards is told at a zoom, and how many times larger than nine pixels its letters are. */
 export interface Detail {
   readonly told: "all" | "larger" | "names" | "colours";
+  /** Whether shapes stand beside edges that run down. */
+  readonly shapes: boolean;
   readonly scale: number;
 }
 
@@ -104,7 +108,7 @@ export function legibleFrom(zoom: number): number {
 
 export function detailFrom(step: number): Detail {
   const told = step >= READABLE_ZOOM ? "all" : step >= ALL_FROM ? "larger" : step > 0 ? "names" : "colours";
-  return { told, scale: 1 / (step || (LEGIBLE.at(-1) as number)) };
+  return { told, shapes: step >= SHAPES_FROM, scale: 1 / (step || (LEGIBLE.at(-1) as number)) };
 }
 
 /** Whether more edges lead clearly to the right than clearly down, by the centres that they join. */
