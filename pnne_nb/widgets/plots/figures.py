@@ -32,6 +32,9 @@ FILLED: Final = 0.6
 TRAINING: Final = ("training", PALETTE[0])
 VALIDATION: Final = ("validation", PALETTE[1])
 
+TEXT_COLOUR: Final = "var(--jp-ui-font-color1, #767676)"
+"""The colour of labels and titles: the page's own, where bqplot would take orange on a dark page."""
+
 MAX_MARKED: Final = 60
 """Most points of a line that are marked with dots, which must not touch each other."""
 
@@ -64,6 +67,7 @@ class NumberAxis:
         self.axis = bqplot.Axis(
             scale=self.scale,
             label=label,
+            label_color=TEXT_COLOUR,
             side="left" if vertical else "bottom",
             tick_values=self._shown,
             tick_format="~s" if whole else "~g",
@@ -124,6 +128,7 @@ class Figure(bqplot.Figure):
             axes=list(axes),
             fig_margin={"top": top, "bottom": 42, "left": left, "right": 16},
             background_style={"fill": "transparent"},
+            title_style={"fill": TEXT_COLOUR, "font-size": "15px"},
             padding_y=0.0,
             display_toolbar=False,
             layout=ipywidgets.Layout(width="100%", min_width="0", height=f"{height}px", margin="0"),
