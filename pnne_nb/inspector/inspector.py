@@ -33,7 +33,7 @@ from pnne_nb.telemetry.probe import Cadence
 _ELSEWHERE = {
     **dict.fromkeys(("forward", "inspect", "run"), "inspector.run_inspection(x)"),
     **dict.fromkeys(("activations", "gradients"), "inspector.captured_data, after run_inspection(x)"),
-    "register_hook": 'inspector.watch("*", what=("activations", "gradients"))',
+    **dict.fromkeys(("hook", "register_hook"), 'inspector.watch("*", what=("activations", "gradients"))'),
     "show": 'inspector.plot("name of a layer"), or inspector.summary()',
 }
 """What to call instead of methods that inspectors of other libraries have."""
@@ -69,6 +69,16 @@ class Inspector:
 
         def __getattr__(self, name: str) -> NoReturn:
             raise no_attribute(self, name, _ELSEWHERE)
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError(
+                'An inspector needs no with block. Write inspector.watch("*"); inspector.run_inspection(x).'
+            )
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def __getitem__(self, name: str) -> NoReturn:
+            raise TypeError(f"Write inspector.captured_data[{name!r}], after run_inspection(x).")
 
     # Watch list
 
