@@ -49,7 +49,7 @@ class GraphSnapshot(msgspec.Struct, frozen=True, dict=True):  # dict: for what i
         return frozenset([node.type for node in self.nodes.values()])
 
     @functools.cached_property
-    def properties(self) -> frozenset[str]:
+    def property_names(self) -> frozenset[str]:
         """Names of the properties that some node sets; what none sets need not be looked for in each."""
         return frozenset[str]().union(*[node.properties for node in self.nodes.values()])
 

@@ -93,7 +93,7 @@ def transfers(unit: Unit) -> Iterator[Transfer]:
 
 def _devices(snapshot: GraphSnapshot) -> dict[str, str]:
     """Return which submodules have a device, by the attribute that holds them."""
-    if DEVICE.name not in snapshot.properties:
+    if DEVICE.name not in snapshot.property_names:
         return {}
     found = {}
     for name, node in snapshot.nodes.items():

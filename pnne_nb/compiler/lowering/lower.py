@@ -207,7 +207,7 @@ class _Lowering:
         ignored: set[str] = set()
         if any(spec.kind == "training" for spec in self._specs.values()):
             ignored = {name for name, node in snapshot.nodes.items() if self._specs[node.type].kind == "training"}
-        wires_of, automatic, shared = snapshot.wires, snapshot.automatic, SHARES.name in snapshot.properties
+        wires_of, automatic, shared = snapshot.wires, snapshot.automatic, SHARES.name in snapshot.property_names
         for name, node in snapshot.nodes.items():
             if node.type in ("Input", "Output", "Constant") or name in ignored:
                 continue
@@ -292,7 +292,7 @@ def _values(
 ) -> dict[Ref, Argument]:
     """Return the values that are written where they are used; `paths` are the attributes of all nodes."""
     values: dict[Ref, Argument] = {}
-    if snapshot.types.isdisjoint((*_IN_PLACE, REROUTE)) and ABLATE.name not in snapshot.properties:
+    if snapshot.types.isdisjoint((*_IN_PLACE, REROUTE)) and ABLATE.name not in snapshot.property_names:
         return values
     bypassed: set[str] = set()
     for name, node in snapshot.nodes.items():

@@ -65,7 +65,7 @@ def recompute(unit: Unit, snapshots: Mapping[str, GraphSnapshot]) -> Unit:
 
 
 def _checkpointed(snapshot: GraphSnapshot) -> set[str]:
-    if CHECKPOINT.name not in snapshot.properties:
+    if CHECKPOINT.name not in snapshot.property_names:
         return set()
     return {
         name
