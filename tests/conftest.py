@@ -6,6 +6,7 @@ import gc
 import os
 import random
 import shutil
+import signal
 import tempfile
 from collections.abc import Generator, Iterator
 
@@ -31,6 +32,11 @@ SEED = int(os.environ.get("PNNE_SEED", "0"))
 
 # Of every page, whichever files of tests are run: Playwright's own five seconds are too few for a busy machine.
 expect.set_options(timeout=PAGE_SECONDS * 1000)
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As in the background of a script: tests that interrupt cells, and the kernels that they start, would never be.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _seed() -> None:
