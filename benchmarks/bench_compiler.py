@@ -189,7 +189,7 @@ def cold_compile(rounds: int = 25) -> None:
     for what, others, budget in (
         ("the same class by hand", hand, 1.6),
         ("torch's constructors, as cold", bare, 2.0),
-        ("torch's constructors right after others", warm, 2.1),
+        ("torch's constructors right after others", warm, 2.0),
     ):
         ratio = statistics.median(one / other for one, other in zip(cold, others, strict=True))
         budgets.report(f"compile, 100 nodes, cold / {what}", ratio, budget, "x")
