@@ -29,7 +29,7 @@ from pnne_nb.compiler.ir.program import (
     Weight,
 )
 from pnne_nb.compiler.ir.python_operators import SET_ATTRIBUTES
-from pnne_nb.compiler.ir.text import Bracketed, Text, before, display, literal
+from pnne_nb.compiler.ir.text import WIDTH, Bracketed, Text, before, display, literal
 from pnne_nb.compiler.ir.variables import Variables
 from pnne_nb.errors import CompileError
 
@@ -144,13 +144,14 @@ class Expressions:
         match call.kind:
             case "member":
                 first = call.arguments[0] if len(call.arguments) == 1 and not call.keywords else None
-                if type(first) is Ref:  # what most calls of layers have
-                    arguments: tuple[Text, ...] = (self.variables.name(first),)
-                else:
-                    arguments = tuple(self._arguments(call.arguments, call))
                 if call.target == self.whole:  # the forward of its own class, and not the one that is being written
-                    return Bracketed(f"{ITSELF}(self)(", arguments)
+                    return Bracketed(f"{ITSELF}(self)(", tuple(self._arguments(call.arguments, call)))
                 member = self.held(call.target)
+                if type(first) is Ref and not call.again:  # what most calls of layers have
+                    plain = f"{member}({self.variables.name(first)})"
+                    if len(plain) <= WIDTH // 2:
+                        return plain  # it need not be broken anywhere
+                arguments = tuple(self._arguments(call.arguments, call))
                 return self._again(call, member, arguments) if call.again else Bracketed(f"{member}(", arguments)
             case "function" if call.target == ORDERED:
                 return Bracketed(f"{self._target(ORDERED)}(", (dictionary(call, self.argument),))

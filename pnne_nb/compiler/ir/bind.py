@@ -128,9 +128,10 @@ def passed(
     """
     names = spec.wired_inputs
     if names is not None:  # what most calls of layers are
-        found = tuple([wires[name] for name in names if name in wires])
-        if len(found) == len(names):
-            return found, ()
+        try:
+            return tuple([wires[name] for name in names]), ()
+        except KeyError:  # some are left out
+            pass
     given = _given(spec, values, wires)
     arguments: list[Argument] = []
     keywords: list[tuple[str, Argument]] = []

@@ -30,7 +30,6 @@ class GraphSnapshot(msgspec.Struct, frozen=True, dict=True):  # dict: for what i
         id: Its id, ``""`` for the outermost graph.
         nodes: By name, in their order.
         wires: By node and input port, where the value comes from.
-        followers: By node, the nodes that it feeds.
         order: Names of the nodes, each after those that feed it, otherwise in the order of `nodes`; in-place
             functions therefore run in the order in which they were added.
         edges: What the wires were made of.
@@ -39,9 +38,13 @@ class GraphSnapshot(msgspec.Struct, frozen=True, dict=True):  # dict: for what i
     id: str
     nodes: dict[str, Node]
     wires: dict[str, dict[str, Ref]]
-    followers: dict[str, list[str]]
     order: tuple[str, ...]
     edges: tuple[Edge, ...]
+
+    @functools.cached_property
+    def followers(self) -> dict[str, list[str]]:
+        """The nodes that each node feeds."""
+        return _followers(self.wires)
 
     @functools.cached_property
     def types(self) -> frozenset[str]:
@@ -121,7 +124,9 @@ def read_one(graph: NodeGraph, id: str, before: GraphSnapshot | None = None) -> 
         if all(map(operator.is_, before.nodes.values(), nodes.values())):
             return before
         if tuple(before.nodes) == tuple(nodes):
-            return GraphSnapshot(id, nodes, before.wires, before.followers, before.order, edges)
+            found = GraphSnapshot(id, nodes, before.wires, before.order, edges)
+            vars(found)["followers"] = before.followers
+            return found
     wires: dict[str, dict[str, Ref]] = {}
     for source, target in edges:
         giver, _, output = source.partition(".")
@@ -131,7 +136,7 @@ def read_one(graph: NodeGraph, id: str, before: GraphSnapshot | None = None) -> 
             wires[node] = {port: Ref(giver, output)}
         else:
             incoming[port] = Ref(giver, output)
-    return GraphSnapshot(id, nodes, wires, *_order(nodes, wires), edges)
+    return GraphSnapshot(id, nodes, wires, _order(nodes, wires), edges)
 
 
 def paths_of(snapshots: Mapping[str, GraphSnapshot]) -> dict[str, list[str]]:
@@ -166,24 +171,20 @@ def _read(
     snapshots[id] = snapshot
 
 
-def _order(
-    nodes: Mapping[str, Node], wires: Mapping[str, Mapping[str, Ref]]
-) -> tuple[dict[str, list[str]], tuple[str, ...]]:
-    rank = {name: index for index, name in enumerate(nodes)}
-    names = list(nodes)
+def _followers(wires: Mapping[str, Mapping[str, Ref]]) -> dict[str, list[str]]:
     followers: dict[str, list[str]] = {}
-    as_drawn = True
     for name, incoming in wires.items():
-        here = rank[name]
-        sources = [ref.node for ref in incoming.values()]
-        for source in sources if len(sources) == 1 else dict.fromkeys(sources):
-            if source in followers:
-                followers[source].append(name)
-            else:
-                followers[source] = [name]
-            as_drawn = as_drawn and rank[source] < here
-    if as_drawn:
-        return followers, tuple(names)
+        for source in dict.fromkeys([ref.node for ref in incoming.values()]):
+            followers.setdefault(source, []).append(name)
+    return followers
+
+
+def _order(nodes: Mapping[str, Node], wires: Mapping[str, Mapping[str, Ref]]) -> tuple[str, ...]:
+    names = tuple(nodes)
+    rank = dict(zip(names, range(len(names)), strict=True))
+    if all(rank[ref.node] < rank[name] for name, incoming in wires.items() for ref in incoming.values()):
+        return names  # as they were drawn
+    followers = _followers(wires)
     waiting = {name: len({ref.node for ref in incoming.values()}) for name, incoming in wires.items()}
     ready = [index for index, name in enumerate(names) if not waiting.get(name)]
     order = []
@@ -194,7 +195,7 @@ def _order(
             waiting[follower] -= 1
             if not waiting[follower]:
                 heapq.heappush(ready, rank[follower])
-    return followers, tuple(order)
+    return tuple(order)
 
 
 def passed_on(snapshot: GraphSnapshot, snapshots: Mapping[str, GraphSnapshot], name: str) -> Ref | None:

@@ -141,10 +141,11 @@ class _Lowering:
         paths = member_paths(snapshot)
         values = _values(snapshot, self._snapshots, paths)
         nodes = self.nodes[snapshot.id] = self._unchanged(snapshot) or self._nodes(snapshot, paths, values)
+        shared = SHARES.name in snapshot.property_names
         held = [
             (bound.node, bound.member)
             for bound in nodes.values()
-            if bound.member is not None and (SHARES.name not in bound.node.properties or bound.node.shares is None)
+            if bound.member is not None and not (shared and bound.node.shares is not None)
         ]
         holds = self._holders.get(snapshot.id, "")
         # The own code of what a graph only holds decides what is called.
@@ -161,7 +162,7 @@ class _Lowering:
             entries=tuple(
                 Entry(name, tensor=self._annotations.takes_tensor(snapshot, name)) for name in snapshot.inputs
             ),
-            calls=tuple([calls[name] for name in snapshot.order if name in calls]),
+            calls=tuple([call for name in snapshot.order if (call := calls.get(name)) is not None]),
             results=tuple(
                 Result(
                     name,

@@ -91,7 +91,9 @@ class _Draft:
     def snapshot(self, graph: NodeGraph) -> GraphSnapshot:
         """Return the snapshot as it is now."""
         edges = graph.graphs[self._id].edges
-        return GraphSnapshot(self._id, self._nodes, self._wires, self._followers, self._order, edges)
+        found = GraphSnapshot(self._id, self._nodes, self._wires, self._order, edges)
+        vars(found)["followers"] = self._followers  # known already
+        return found
 
     def _replace(self, name: str, now: Mapping[str, Node]) -> bool:
         if name not in now or name not in self._nodes:

@@ -68,7 +68,8 @@ class _Track:
     """The changes of one document, in order."""
 
     def __init__(self, graph: NodeGraph) -> None:
-        self.graph = weakref.ref(graph)
+        identity = id(graph)
+        self.graph = weakref.ref(graph, lambda _: _tracks.pop(identity, None))
         self.changes: list[_Change] = []
         self._steps = graph.steps
         self._shown = {
@@ -238,9 +239,7 @@ def _without_taken(found: Former) -> Former:
 def _track(graph: NodeGraph) -> _Track:
     track = _tracks.get(id(graph))
     if track is None or track.graph() is not graph:
-        identity = id(graph)
-        track = _tracks[identity] = _Track(graph)
-        weakref.finalize(graph, _tracks.pop, identity, None)
+        track = _tracks[id(graph)] = _Track(graph)
     return track
 
 

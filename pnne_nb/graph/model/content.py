@@ -227,7 +227,7 @@ class Content:
     def parts(self) -> Parts:
         """Return the nodes, edges and frames of each graph as they are now: they never change, they are only replaced."""
         return {
-            id: ([graph.nodes[name] for name in graph.order], list(graph.edges.values()), graph.frames.copy())
+            id: ([*map(graph.nodes.__getitem__, graph.order)], list(graph.edges.values()), graph.frames.copy())
             for id, graph in self.graphs.items()
         }
 

@@ -213,14 +213,17 @@ class _Linter:
                 self._report("missing-property", message, path, hint)
 
     def _inputs(self, graph: GraphIndex, node: Node, approved: _Approved, path: str) -> None:
+        incoming = graph.incoming[node.name]
         fed: set[str] = set()
-        for name, key in graph.incoming[node.name].items():
+        for name, key in incoming.items():
             source = graph.edges[key].source
             giver, _, output = source.partition(".")
             origin = graph.nodes[giver]
             joint = name, origin.type, output
             known = approved.joints.get(joint)
             if known is not None:
+                if len(incoming) == 1 and approved.needed == (known,):  # what most nodes need
+                    return
                 fed.add(known)
                 continue
             start = find_output(self._content, origin, output, self._types)

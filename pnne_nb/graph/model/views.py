@@ -44,7 +44,7 @@ class Nodes(Mapping[str, Node]):
         """Return the current nodes; later changes do not affect the result."""
         with self._lock:
             graph = self._graph()
-            return {name: graph.nodes[name] for name in graph.order}
+            return dict(zip(graph.order, map(graph.nodes.__getitem__, graph.order), strict=True))
 
     def __repr__(self) -> str:
         return f"Nodes({', '.join(self)})"
