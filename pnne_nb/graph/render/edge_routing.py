@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 Point = tuple[float, float]
@@ -16,6 +16,8 @@ BETWEEN = 36.0
 """Pixels between nodes and a rising edge, if there is room: in the middle between two columns."""
 BESIDE = 8.0
 """The least distance between a rising edge and a node."""
+LANES = 32
+"""How many lanes are tried, the nearest first: each looks at all nodes."""
 DETOUR = 4
 """Most points of a curved edge; one with more points is straight from point to point."""
 _SAMPLES = 12
@@ -60,13 +62,25 @@ def routed(
             for box in boxes
         )
 
-    ways = {lane: blocked(lane) for lane in lanes}
-    if all(ways.values()):
+    lane, count = _freest(lanes, start, end, blocked)
+    if count:
         # Lanes farther away, between other nodes: the one with the fewest nodes in the way.
         beside = [box for box in boxes if box[1] < bottom and top < box[3]]
-        ways |= {x: blocked(x) for box in beside for x in (box[0] - CLEARANCE, box[2] + CLEARANCE)}
-    lane = min(ways, key=lambda x: (ways[x], abs(x - start[0]) + abs(x - end[0])))
+        lanes += [x for box in beside for x in (box[0] - CLEARANCE, box[2] + CLEARANCE)]
+        lane, _ = _freest(lanes, start, end, blocked)
     return start, (lane, top), (lane, bottom), end
+
+
+def _freest(lanes: Iterable[float], start: Point, end: Point, blocked: Callable[[float], int]) -> tuple[float, int]:
+    """Return the lane with the fewest nodes in the way, with their number; of several, the one with the least detour."""
+    nearest = sorted(set(lanes), key=lambda x: (abs(x - start[0]) + abs(x - end[0]), x))[:LANES]
+    best, fewest = nearest[0], blocked(nearest[0])
+    for lane in nearest[1:] if fewest else ():
+        if (count := blocked(lane)) < fewest:
+            best, fewest = lane, count
+        if not fewest:
+            break
+    return best, fewest
 
 
 def _rising(start: Point, end: Point, boxes: Sequence[Box], own: Sequence[Box]) -> tuple[Point, ...]:
@@ -85,16 +99,16 @@ def _rising(start: Point, end: Point, boxes: Sequence[Box], own: Sequence[Box]) 
         )
         return sum(_meet(piece, box) for piece in pieces for box in obstacles)
 
-    best, fewest = left - BETWEEN, len(obstacles) * 3 + 1
+    lane, fewest = left - BETWEEN, len(obstacles) * 3 + 1
     # Other edges go around a node closer to it.
-    for room in (BETWEEN, CLEARANCE):
-        lanes = {x for box in obstacles for x in (box[0] - room, box[2] + room)}
-        for lane in sorted(lanes, key=lambda x: (abs(x - start[0]) + abs(x - end[0]), x)):
-            if (count := blocked(lane)) < fewest:
-                best, fewest = lane, count
-            if not fewest:
-                break
-    return start, (start[0], low), (best, low), (best, high), (end[0], high), end
+    for room in (BETWEEN, CLEARANCE) if obstacles else ():
+        lanes = [x for box in obstacles for x in (box[0] - room, box[2] + room)]
+        other, count = _freest(lanes, start, end, blocked)
+        if count < fewest:
+            lane, fewest = other, count
+        if not fewest:
+            break
+    return start, (start[0], low), (lane, low), (lane, high), (end[0], high), end
 
 
 def _meet(piece: Box, box: Box) -> bool:
@@ -138,6 +152,11 @@ def _bend(top: float, bottom: float) -> float:
 
 def _crosses(start: Point, end: Point, box: Box) -> bool:
     bend = _bend(start[1], end[1])
+    # Most nodes are beside the points that a curve lies between.
+    if max(start[0], end[0]) <= box[0] or box[2] <= min(start[0], end[0]):
+        return False
+    if max(start[1] + bend, end[1]) <= box[1] or box[3] <= min(start[1], end[1] - bend):
+        return False
     for step in range(1, _SAMPLES):
         t = step / _SAMPLES
         a, b, c, d = (1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3

@@ -13,6 +13,8 @@ const TURN = 20;
 const BETWEEN = 36;
 /** The least between what rises and a node. */
 const BESIDE = 8;
+/** How many lanes are tried, the nearest first: each looks at all nodes. */
+const LANES = 32;
 /** Points of an edge that is bent; one with more runs straight from point to point. */
 const DETOUR = 4;
 
@@ -51,16 +53,32 @@ export function routed(
     const ways = [curveBetween(start, [lane, top]), curveBetween([lane, bottom], end)];
     return boxes.filter((box) => standsIn(lane, top, bottom, box) || ways.some((way) => crosses(way, box))).length;
   };
-  const ways = lanes.map((at) => [at, blocked(at)]);
-  if (ways.every(([, count]) => count)) {
+  let [lane, count] = freest(lanes, start, end, blocked);
+  if (count > 0) {
     // Farther away, between other nodes: where the fewest of them are in the way.
     const beside = boxes.filter((box) => box.top < bottom && top < box.top + box.height);
-    for (const box of beside)
-      for (const at of [box.left - CLEARANCE, box.left + box.width + CLEARANCE]) ways.push([at, blocked(at)]);
+    lanes.push(...beside.flatMap((box) => [box.left - CLEARANCE, box.left + box.width + CLEARANCE]));
+    [lane] = freest(lanes, start, end, blocked);
   }
-  const detour = (at: number) => Math.abs(at - start[0]) + Math.abs(at - end[0]);
-  const [[lane = 0] = []] = ways.sort(([a = 0, m = 0], [b = 0, n = 0]) => m - n || detour(a) - detour(b));
   return [start, [lane, top], [lane, bottom], end];
+}
+
+/** The lane with the fewest nodes in its way, and their number; of several, the one with the least detour. */
+function freest(
+  lanes: readonly number[],
+  start: Point,
+  end: Point,
+  blocked: (lane: number) => number,
+): readonly [number, number] {
+  const detour = (lane: number) => Math.abs(lane - start[0]) + Math.abs(lane - end[0]);
+  const nearest = [...new Set(lanes)].sort((a, b) => detour(a) - detour(b) || a - b).slice(0, LANES);
+  let [best, fewest] = [nearest[0] ?? start[0], Number.POSITIVE_INFINITY];
+  for (const lane of nearest) {
+    const count = blocked(lane);
+    if (count < fewest) [best, fewest] = [lane, count];
+    if (fewest === 0) break;
+  }
+  return [best, fewest];
 }
 
 function rising(start: Point, end: Point, boxes: readonly Box[], own: readonly Box[]): readonly Point[] {
@@ -76,18 +94,15 @@ function rising(start: Point, end: Point, boxes: readonly Box[], own: readonly B
     ];
     return pieces.reduce((sum, piece) => sum + obstacles.filter((box) => meet(piece, box)).length, 0);
   };
-  const length = (lane: number) => Math.abs(lane - start[0]) + Math.abs(lane - end[0]);
-  let [best, fewest] = [Math.min(start[0], end[0]) - BETWEEN, Number.POSITIVE_INFINITY];
+  let [lane, fewest] = [Math.min(start[0], end[0]) - BETWEEN, Number.POSITIVE_INFINITY];
   // Nearer to a node, other edges run that go around it.
-  for (const room of [BETWEEN, CLEARANCE]) {
-    const lanes = new Set(obstacles.flatMap((box) => [box.left - room, box.left + box.width + room]));
-    for (const lane of [...lanes].sort((a, b) => length(a) - length(b) || a - b)) {
-      const count = blocked(lane);
-      if (count < fewest) [best, fewest] = [lane, count];
-      if (fewest === 0) break;
-    }
+  for (const room of obstacles.length > 0 ? [BETWEEN, CLEARANCE] : []) {
+    const lanes = obstacles.flatMap((box) => [box.left - room, box.left + box.width + room]);
+    const [other, count] = freest(lanes, start, end, blocked);
+    if (count < fewest) [lane, fewest] = [other, count];
+    if (fewest === 0) break;
   }
-  return [start, [start[0], low], [best, low], [best, high], [end[0], high], end];
+  return [start, [start[0], low], [lane, low], [lane, high], [end[0], high], end];
 }
 
 function pieceBetween([x1, y1]: Point, [x2, y2]: Point): Box {
@@ -157,6 +172,10 @@ export function pointOn([a, b, c, d]: Curve, t: number): Point {
 }
 
 function crosses(curve: Curve, { left, top, width, height }: Box): boolean {
+  const [a, b, c, d] = curve;
+  // Most nodes are beside the four points, between which the curve lies.
+  if (Math.max(a[0], d[0]) <= left || left + width <= Math.min(a[0], d[0])) return false;
+  if (Math.max(b[1], d[1]) <= top || top + height <= Math.min(a[1], c[1])) return false;
   for (let step = 1; step < SAMPLES; step += 1) {
     const [x, y] = pointOn(curve, step / SAMPLES);
     if (left < x && x < left + width && top < y && y < top + height) return true;
