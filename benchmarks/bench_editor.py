@@ -4,13 +4,15 @@ CPU milliseconds from the browser's message to the encoded answer, the analysis 
 the slowest kind of gesture counts, each by its median. Then, for a property that changes no shape, what the analysis
 after it takes and sends, and what drawing the picture that stays in the notebook takes and how large that is: both are
 done in pieces, when nobody edits. Budgets at 10,000 nodes: 20 ms and 4 kB for an answer, and for the analysis; a
-megabyte for the picture; a snapshot in 500 ms. An answer's bytes may not depend on the graph.
+megabyte for the picture; a snapshot in 500 ms. An answer's bytes may not depend on the graph. Last, the picture of a
+tangle, whose every edge looks for a way around nodes, beside that of a chain of as many nodes.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import random
 import statistics
 import time
 from typing import Any
@@ -113,6 +115,27 @@ def measure(length: int) -> dict[str, float]:
     return dict(zip(BUDGETS, figures, strict=True))
 
 
+def tangle(length: int) -> pn.NodeGraph:
+    """Return a graph whose nodes stand anywhere, each fed by two of those before it."""
+    chance = random.Random(1)
+    graph = pn.NodeGraph("tangle")
+    with graph.transaction():
+        names = [graph.add("Input", name="x", shape=("N", 8)).name]
+        for _ in range(length):
+            node = graph.add("add").name
+            for port in ("input", "other"):
+                graph.connect(chance.choice(names), f"{node}.{port}")
+            graph.move(node, chance.uniform(-1500, 1500), chance.uniform(0, 4000))
+            names.append(node)
+    return graph
+
+
+def drawing_ms(graph: pn.NodeGraph) -> float:
+    start = time.thread_time()
+    graph.to_svg()
+    return 1000 * (time.thread_time() - start)
+
+
 def main() -> None:
     print("  nodes", *BUDGETS, sep="   ")
     found = {}
@@ -126,6 +149,9 @@ def main() -> None:
     growth = found[LARGE]["answer bytes"] / found[100]["answer bytes"]
     if growth > 1.2:
         budgets.fail(f"an answer's bytes, of those at 100 nodes ({growth:.1f} > 1.2)")
+    straight, tangled = drawing_ms(chain(240)), drawing_ms(tangle(240))
+    budgets.report("picture, 240 nodes, tangled / in a row", tangled / straight, 60, "x")
+    print(f"    tangled {tangled:.0f} ms, in a row {straight:.0f} ms")
     budgets.end()
 
 
