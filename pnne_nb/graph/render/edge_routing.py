@@ -44,9 +44,9 @@ def routed(
     if end[1] < start[1]:
         return _rising(start, end, boxes, own)
     left, right = sorted((start[0], end[0]))
-    between = [
-        box for box in boxes if start[1] < box[3] and box[1] < end[1] and left < box[2] and box[0] < right + 1e-6
-    ]
+    # The edge stays between the heights of its ends.
+    boxes = [box for box in boxes if start[1] < box[3] and box[1] < end[1]]
+    between = [box for box in boxes if left < box[2] and box[0] < right + 1e-6]
     if not any(_crosses(start, end, box) for box in between):
         return start, end
     # Nodes beside the blocking ones must be passed as well.

@@ -34,10 +34,9 @@ export function routed(
   if (across) return routed(turned(start), turned(end), boxes.map(turnedBox), false, own.map(turnedBox)).map(turned);
   if (end[1] < start[1]) return rising(start, end, boxes, own);
   const [left, right] = [Math.min(start[0], end[0]), Math.max(start[0], end[0])];
-  const between = boxes.filter(
-    (box) =>
-      start[1] < box.top + box.height && box.top < end[1] && left < box.left + box.width && box.left < right + 1e-6,
-  );
+  // The edge stays between the heights of its ends.
+  const beside = boxes.filter((box) => start[1] < box.top + box.height && box.top < end[1]);
+  const between = beside.filter((box) => left < box.left + box.width && box.left < right + 1e-6);
   const direct = curveBetween(start, end);
   if (!between.some((box) => crosses(direct, box))) return [start, end];
   // What stands beside the blocking nodes must be passed as well.
@@ -51,13 +50,13 @@ export function routed(
   ];
   const blocked = (lane: number) => {
     const ways = [curveBetween(start, [lane, top]), curveBetween([lane, bottom], end)];
-    return boxes.filter((box) => standsIn(lane, top, bottom, box) || ways.some((way) => crosses(way, box))).length;
+    return beside.filter((box) => standsIn(lane, top, bottom, box) || ways.some((way) => crosses(way, box))).length;
   };
   let [lane, count] = freest(lanes, start, end, blocked);
   if (count > 0) {
     // Farther away, between other nodes: where the fewest of them are in the way.
-    const beside = boxes.filter((box) => box.top < bottom && top < box.top + box.height);
-    lanes.push(...beside.flatMap((box) => [box.left - CLEARANCE, box.left + box.width + CLEARANCE]));
+    const others = beside.filter((box) => box.top < bottom && top < box.top + box.height);
+    lanes.push(...others.flatMap((box) => [box.left - CLEARANCE, box.left + box.width + CLEARANCE]));
     [lane] = freest(lanes, start, end, blocked);
   }
   return [start, [lane, top], [lane, bottom], end];
