@@ -37,7 +37,6 @@ _PLAIN = (bool, int, float, str)
 HOME = "registered"
 """First part of the targets of registered types: they are no names that anything could be imported by."""
 
-
 MADE = f"{HOME}.remade"
 """First part of the targets of classes whose objects are made of attributes."""
 
@@ -99,6 +98,11 @@ def register_node(
         return target
 
     return decorate if target is None else decorate(target)
+
+
+def is_custom(spec: NodeSpec) -> bool:
+    """Return whether a type was registered in this process: others do not know it until they register it too."""
+    return spec.target.startswith(f"{HOME}.")
 
 
 def describe(
@@ -164,7 +168,7 @@ def result_class(cls: type) -> NodeSpec:
     """
     label = cls.__name__
     found = registry.listed(label)
-    if found is not None and found.torch is not cls and not found.target.startswith(f"{HOME}."):
+    if found is not None and found.torch is not cls and not is_custom(found):
         label = f"{label}Result"  # a class called Output, or Linear
     names = getattr(cls, "_fields", None) or tuple(field.name for field in dataclasses.fields(cls))
     return _listed(

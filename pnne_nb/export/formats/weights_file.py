@@ -13,7 +13,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from pnne_nb.catalog.custom import HOME
+from pnne_nb.catalog.custom import is_custom
 from pnne_nb.compiler.analysis.nested_values import tensors_in
 from pnne_nb.compiler.ir.snapshot import paths_of, read
 from pnne_nb.errors import CompileError, Diagnostic, ExportError, GraphFileError
@@ -51,7 +51,7 @@ def write(request: ExportRequest, path: Path, format: str) -> None:
         )
         for id, snapshot in snapshots.items()
         for name, node in snapshot.nodes.items()
-        if registry[node.type].target.startswith(f"{HOME}.")
+        if is_custom(registry[node.type])
     ]
     if found:
         raise ExportError("\n".join(map(str, found)), found)

@@ -19,7 +19,7 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from pnne_nb.catalog.custom import HOME
+from pnne_nb.catalog.custom import is_custom
 from pnne_nb.compiler import infer_shapes, to_source
 from pnne_nb.compiler.analysis.nested_values import difference
 from pnne_nb.errors import CompileError, ExportError, GraphFileError, PnneError, answers_misuse, expect, shown
@@ -250,9 +250,7 @@ def _custom_types(graph: NodeGraph) -> tuple[str, ...]:
     """Return the user-registered node types of a graph, in order."""
     used = {node.type for inner in graph.state().graphs.values() for node in inner.nodes}
     specs = {name: registry.listed(name) for name in used}
-    return tuple(
-        sorted(name for name, spec in specs.items() if spec is not None and spec.target.startswith(f"{HOME}."))
-    )
+    return tuple(sorted(name for name, spec in specs.items() if spec is not None and is_custom(spec)))
 
 
 def _packed(tensors: Mapping[str, torch.Tensor]) -> bytes:

@@ -17,7 +17,7 @@ import cloudpickle  # type: ignore[import-untyped]  # it has no types
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
-from pnne_nb.catalog.custom import HOME
+from pnne_nb.catalog.custom import is_custom
 from pnne_nb.errors import Diagnostic, ExecutionError, TrainingError
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
@@ -86,7 +86,7 @@ def packed_nodes() -> list[bytes]:
 
 
 def _node(spec: NodeSpec) -> bytes | None:
-    if not spec.target.startswith(f"{HOME}."):
+    if not is_custom(spec):
         return None
     try:
         return bytes(cloudpickle.dumps(spec))

@@ -18,7 +18,7 @@ import msgspec
 import safetensors.torch
 from torch import Tensor, nn
 
-from pnne_nb.catalog.custom import HOME
+from pnne_nb.catalog.custom import is_custom
 from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.errors import CompileError, ExportError, PnneError
@@ -294,7 +294,7 @@ def _is_portable(graph: NodeGraph) -> bool:
     for drawn in graph.state().graphs.values():
         for node in drawn.nodes:
             spec = registry.get(node.type)
-            if spec is None or (spec.target or "").startswith(f"{HOME}."):
+            if spec is None or is_custom(spec):
                 return False
     try:
         require_closed(graph)

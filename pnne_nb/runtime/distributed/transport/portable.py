@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from pnne_nb.catalog.custom import HOME
+from pnne_nb.catalog.custom import is_custom
 from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.compiler import from_module
 from pnne_nb.errors import CompileError, TrainingError
@@ -57,7 +57,7 @@ def _is_registered(node: Mapping[str, Any]) -> bool:
     spec = registry.get(node["type"])
     if spec is None:
         return False
-    return spec.target.startswith(f"{HOME}.") or node.get("properties", {}).get("source") == "registered"
+    return is_custom(spec) or node.get("properties", {}).get("source") == "registered"
 
 
 def require_one_device(recipe: Recipe, document: str | None) -> None:
