@@ -7,6 +7,7 @@ are CPU milliseconds, printed beside the ratio; those of single edits have budge
 from __future__ import annotations
 
 import gc
+import itertools
 import random
 import statistics
 import time
@@ -19,8 +20,12 @@ from torch import nn
 import pnne_nb as pn
 from benchmarks.budgets import Budgets
 from benchmarks.models import resnet50
+from benchmarks.paired import Cost, compare
 from pnne_nb.compiler import Analysis
 from pnne_nb.compiler.pipeline.compile import forget, load
+
+SECONDS = 25.0
+"""For each comparison of a cold compile, at most."""
 
 
 class HandWrittenMLP(nn.Module):
@@ -173,28 +178,28 @@ def by_hand(text: str, name: str) -> None:
     namespace[name]()
 
 
-def cold_compile(rounds: int = 25) -> None:
-    """Compare a cold compile of 100 nodes with the same class written by hand, in pairs of one run."""
-    cold, hand, bare, warm = [], [], [], []
-    for number in range(rounds):
-        graph = chain(100, f"chain{number}")
+def cold_compile() -> None:
+    """Compare a cold compile of 100 nodes with the same class written by hand, and with torch's constructors alone."""
+    numbers = itertools.count()
+
+    def compiled() -> Cost:
+        graph = chain(100, f"chain{next(numbers)}")
         forget()
-        cold.append(cpu_ms(lambda graph=graph: pn.compile(graph)))
-        generated = load(graph).generated
-        hand.append(cpu_ms(lambda generated=generated: by_hand(generated.text, generated.name)))
-        warm.append(cpu_ms(constructors))
-        # Before these too, a graph is drawn: right after other constructors, they take a tenth less.
-        chain(100)
-        bare.append(cpu_ms(constructors))
+        return {"cpu": cpu_ms(lambda: pn.compile(graph))}
+
+    generated = load(chain(100, "written")).generated
     for what, others, budget in (
-        ("the same class by hand", hand, 1.6),
-        ("torch's constructors, as cold", bare, 2.0),
-        ("torch's constructors right after others", warm, 2.0),
+        ("the same class by hand", lambda: by_hand(generated.text, generated.name), 1.6),
+        ("torch's constructors", constructors, 2.0),
     ):
-        ratio = statistics.median(one / other for one, other in zip(cold, others, strict=True))
-        budgets.report(f"compile, 100 nodes, cold / {what}", ratio, budget, "x")
-    for what, times in (("compile", cold), ("by hand", hand), ("constructors, as cold", bare), ("after others", warm)):
-        print(f"    {what + ', CPU, best':<62} {min(times):9.3f} ms (median {statistics.median(times):.3f})")
+
+        def block(others: Callable[[], object] = others) -> Cost:
+            return {"cpu": cpu_ms(others)}
+
+        found = compare(lambda block=block: (block, block, compiled), seconds=SECONDS, precision=0.01)["cpu"]
+        name = f"compile, 100 nodes, cold / {what}"
+        print(f"{name} {found}, {found.rounds} rounds: {budgets.judge(name, found, budget)} (≤ {budget})")
+        print(f"    {what + ', CPU, median':<62} {found.bare:9.3f} ms", flush=True)
 
 
 def import_resnet(rounds: int = 3) -> None:
