@@ -340,6 +340,31 @@ def no_attribute(owner: object, name: str, elsewhere: Mapping[str, str]) -> Attr
     return AttributeError(message)
 
 
+def require_settable(owner: object, name: str, elsewhere: Mapping[str, str]) -> None:
+    """Refuse to set an attribute where nobody would read it: ``engine.lr = 0.1`` would change nothing.
+
+    What a class declares may be set once, by its constructor.
+
+    Args:
+        owner: The object whose attribute is set.
+        name: The attribute; private ones are the object's own.
+        elsewhere: The line to write, by name.
+
+    Raises:
+        AttributeError: If it is neither declared nor a property that can be set.
+    """
+    known = getattr(type(owner), name, None)
+    if name.startswith("_") or (isinstance(known, property) and known.fset is not None):
+        return
+    declared = any(name in getattr(cls, "__annotations__", {}) for cls in type(owner).__mro__)
+    if declared and name not in vars(owner):
+        return
+    message = f"{name!r} of a {type(owner).__name__} cannot be set"
+    if not declared and known is None:
+        message = f"{type(owner).__name__!r} object has no attribute {name!r}, so setting it would change nothing"
+    raise AttributeError(f"{message}.{f' Write {elsewhere[name]}.' if name in elsewhere else ''}")
+
+
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -75,6 +75,8 @@ class NodeGraph(ReadableGraph):
         IllegalNameError: If `name` is not a printable text of 1 to 100 characters.
     """
 
+    frames: Frames
+
     def __init__(self, name: str = "Model", *, types: Types = registry) -> None:
         content = Content(name)
         apply_op(content, RenameDocument(name))

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 import msgspec
 
-from pnne_nb.errors import ArgumentError, Diagnostic, GraphError, answers_misuse, expect, no_attribute, shown
+from pnne_nb.errors import (
+    ArgumentError,
+    Diagnostic,
+    GraphError,
+    answers_misuse,
+    expect,
+    no_attribute,
+    require_settable,
+    shown,
+)
 from pnne_nb.graph.edits.notify import Observer
 from pnne_nb.graph.edits.transactions import Ledger, Step
 from pnne_nb.graph.layout.arrange_graph import arranged as with_places
@@ -43,6 +52,9 @@ class ReadableGraph:
         ledger: The content of the document, and its changes.
         types: The catalogue.
     """
+
+    graphs: Graphs
+    nodes: Nodes
 
     def __init__(self, ledger: Ledger, types: Types) -> None:
         self._ledger = ledger
@@ -96,6 +108,12 @@ class ReadableGraph:
         def __getattr__(self, name: str) -> NoReturn:
             own = {} if name.startswith("_") or name not in self else {name: f'graph["{name}"]'}
             raise no_attribute(self, name, METHODS | own)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        require_settable(
+            self, name, dict.fromkeys(("nodes", "edges", "graphs"), "graph.add, graph.remove or graph.connect")
+        )
+        super().__setattr__(name, value)
 
     def __call__(self, *_args: object, **_kwargs: object) -> NoReturn:
         """Refuse ``graph(x)``: a document is no module."""

@@ -8,21 +8,27 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 from torch import nn
 
-from pnne_nb.errors import no_attribute
+from pnne_nb.errors import no_attribute, require_settable
 from pnne_nb.runtime.data.sources import DatasetSource, TensorSource
 from pnne_nb.runtime.faults.error_messages import in_brief
 from pnne_nb.runtime.faults.fault import Fault
+from pnne_nb.runtime.monitoring.history import History
 from pnne_nb.runtime.monitoring.memory_estimate import MemoryNeeds, needs_of
 from pnne_nb.runtime.objective.losses import LossChoice
 from pnne_nb.runtime.session.session import Session
-from pnne_nb.runtime.setup.argument_names import METHODS
+from pnne_nb.runtime.setup.argument_names import METHODS, SETTINGS
 from pnne_nb.runtime.setup.config import Config
 from pnne_nb.runtime.setup.recipe import Recipe
+from pnne_nb.telemetry.channel import Channel
 from pnne_nb.telemetry.frames import ProgressFrame, TrainingState
 
 
 class EngineState:
     """The half of a `TrainingEngine` that gives no commands."""
+
+    device: torch.device
+    channel: Channel
+    history: History
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -36,6 +42,10 @@ class EngineState:
 
         def __getattr__(self, name: str) -> NoReturn:
             raise no_attribute(self, name, METHODS)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        require_settable(self, name, SETTINGS)
+        super().__setattr__(name, value)
 
     def __repr__(self) -> str:
         return f"TrainingEngine({type(self._session.model).__name__}, loss={self.loss_choice}, state={self.state!r})"

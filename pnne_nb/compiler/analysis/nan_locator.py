@@ -21,12 +21,13 @@ from pnne_nb.compiler.analysis.nan_origin import NanOrigin, OriginTrace, describ
 from pnne_nb.compiler.analysis.nested_values import tensor_leaves
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.compiler.module.call_errors import NOT_FINITE, describe
-from pnne_nb.errors import CompileError, Diagnostic, ExecutionError, expect
+from pnne_nb.errors import CompileError, Diagnostic, ExecutionError, answers_misuse, expect
 
 _ATTRIBUTE = re.compile(r'\bself\.([A-Za-z_][A-Za-z0-9_.]*)|getattr\(self, "([A-Za-z0-9_]+)"\)')
 _INFINITE = re.compile(r'float\("-?inf"\)')
 
 
+@answers_misuse("with pn.detect_anomaly(model): ...")
 @contextmanager
 def detect_anomaly(model: nn.Module) -> Iterator[None]:
     """Raise where a model makes the first NaN or infinity, in the forward or backward pass.

@@ -10,7 +10,7 @@ import msgspec
 from pnne_nb.compiler.ir.snapshot import GraphSnapshot, read
 from pnne_nb.compiler.shapes.scope import Scope, Symbols
 from pnne_nb.compiler.shapes.trial import Outcome, trials
-from pnne_nb.errors import CompileError, Diagnostic, ShapeError
+from pnne_nb.errors import CompileError, Diagnostic, ShapeError, answers_misuse
 from pnne_nb.graph.document import NodeGraph, expect_graph
 from pnne_nb.graph.schema.values import Value
 
@@ -50,6 +50,7 @@ class Shapes(msgspec.Struct, frozen=True):
     diagnostics: list[Diagnostic]
 
 
+@answers_misuse("pn.infer_shapes(graph); the Input nodes have the shapes")
 def infer_shapes(graph: NodeGraph) -> dict[str, TensorSpec]:
     """Return the shape and element type at every output port, by path (``"block.conv1.output"``).
 

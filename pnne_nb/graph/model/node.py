@@ -104,7 +104,9 @@ class Node(msgspec.Struct, frozen=True):
 
 
 def _refuse_change(node: Node, name: str, value: object) -> None:
-    raise AttributeError(f'A node is read only: graph.set("{node.path}", {name}={shown(value)}) changes the graph.')
+    others = {"name": f'rename("{node.path}", {shown(value)})', "position": f'move("{node.path}", 120.0, 40.0)'}
+    change = others.get(name, f'set("{node.path}", {name}={shown(value)})')
+    raise AttributeError(f"A node is read only: graph.{change} changes the graph.")
 
 
 # The error of a frozen struct does not say what to do. A method in the class body would not replace it.

@@ -78,3 +78,18 @@ METHODS: Final = {
     "summary": "pn.summary(engine.model, x), or engine.history.summary()",
 }
 """What to write instead of methods that trainers of other libraries have."""
+
+SETTINGS: Final = METHODS | {
+    **{
+        name: f"{name}=... when the engine is made"
+        for name in """
+        accumulate batch_size checkpoint_dir device early_stopping epochs grad_clip loss metrics precision scheduler seed
+        shuffle train_data val_data
+        """.split()
+    },
+    **dict.fromkeys(
+        ("learning_rate", "lr", "optimizer"), "engine.set_optimizer(lr=1e-4), or optimizer=... when it is made"
+    ),
+    "model": "pn.TrainingEngine(model, (X, y)): an engine keeps its model, which may be changed in place",
+}
+"""What to write instead of setting an attribute."""

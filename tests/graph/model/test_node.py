@@ -10,8 +10,10 @@ from pnne_nb.graph.model.origin import Origin
 
 def test_a_node_is_read_only_and_names_the_call_that_changes_it() -> None:
     node = Node("fc", "Linear", {"bias": False}, path="block.fc")
-    with pytest.raises(AttributeError, match=r'A node is read only: graph\.set\("block\.fc", name=.new.\) changes'):
+    with pytest.raises(AttributeError, match=r'A node is read only: graph\.rename\("block\.fc", .new.\) changes'):
         node.name = "new"  # type: ignore[misc]  # which is the point
+    with pytest.raises(AttributeError, match=r'A node is read only: graph\.set\("block\.fc", bias=True\) changes'):
+        node.bias = True  # type: ignore[attr-defined]  # which is the point
     with pytest.raises(AttributeError, match=r'A property is read by node\.properties\["bias"\]'):
         _ = node.bias
     with pytest.raises(AttributeError, match=r"A node has no attribute 'weight'"):
