@@ -42,8 +42,11 @@ export function MiniMap() {
   const isNeeded = useStore((state) => extent !== null && !isInView(extent, state));
 
   useEffect(() => {
-    if (canvas.current && frame) draw(canvas.current, layers, here, selected, frame);
-  }, [layers, here, selected, frame]);
+    if (!isNeeded || !frame) return;
+    // Colours are asked for when the browser has them anyway, and once a frame however many edits come.
+    const next = requestAnimationFrame(() => canvas.current && draw(canvas.current, layers, here, selected, frame));
+    return () => cancelAnimationFrame(next);
+  }, [layers, here, selected, frame, isNeeded]);
 
   if (!frame) return null;
   const go = (event: PointerEvent<HTMLElement>) => {

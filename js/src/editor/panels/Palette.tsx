@@ -1,6 +1,7 @@
 import {
   type CSSProperties,
   type KeyboardEvent,
+  memo,
   type PointerEvent,
   type RefObject,
   useDeferredValue,
@@ -43,8 +44,8 @@ const OPEN_AT_FIRST = 6;
 export const NOT_OFFERED = new Set(["Subgraph", "Module"]);
 const DRAG_STARTS_AFTER = 4;
 
-/** Every node type, to search, click, or drag onto the canvas. */
-export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement | null> }) {
+/** Every node type, to search, click, or drag onto the canvas. Edits of the graph leave it as it is. */
+export const Palette = memo(function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement | null> }) {
   const editor = useEditor();
   const catalog = useSession((state) => state.catalog);
   const library = useSession((state) => state.blocks);
@@ -167,7 +168,7 @@ export function Palette({ searchBox }: { searchBox: RefObject<HTMLInputElement |
       </div>
     </aside>
   );
-}
+});
 
 type Group = { category: string; types: readonly NodeTypeState[] };
 
@@ -190,7 +191,13 @@ function byCategory(types: readonly NodeTypeState[]): { category: string; types:
     .sort((a, b) => rank(a.category) - rank(b.category));
 }
 
-function Option({ type, isChosen, showCategory }: { type: NodeTypeState; isChosen: boolean; showCategory: boolean }) {
+interface OptionProps {
+  type: NodeTypeState;
+  isChosen: boolean;
+  showCategory: boolean;
+}
+
+const Option = memo(function Option({ type, isChosen, showCategory }: OptionProps) {
   const editor = useEditor();
   const look = type.category;
   const ghost = useRef<HTMLElement | null>(null);
@@ -248,7 +255,7 @@ function Option({ type, isChosen, showCategory }: { type: NodeTypeState; isChose
       {showCategory && <span className="pnne-option-category">{type.category.name}</span>}
     </div>
   );
-}
+});
 
 function makeGhost(option: HTMLElement): HTMLElement {
   const ghost = option.cloneNode(true) as HTMLElement;
