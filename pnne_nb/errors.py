@@ -343,7 +343,8 @@ def no_attribute(owner: object, name: str, elsewhere: Mapping[str, str]) -> Attr
 def require_settable(owner: object, name: str, elsewhere: Mapping[str, str]) -> None:
     """Refuse to set an attribute where nobody would read it: ``engine.lr = 0.1`` would change nothing.
 
-    What a class declares may be set once, by its constructor.
+    What a class declares may be set once, by its constructor. A class derived from one that is final has attributes of
+    its own.
 
     Args:
         owner: The object whose attribute is set.
@@ -354,7 +355,8 @@ def require_settable(owner: object, name: str, elsewhere: Mapping[str, str]) -> 
         AttributeError: If it is neither declared nor a property that can be set.
     """
     known = getattr(type(owner), name, None)
-    if name.startswith("_") or (isinstance(known, property) and known.fset is not None):
+    settable = isinstance(known, property) and known.fset is not None
+    if settable or name.startswith("_") or "__final__" not in vars(type(owner)):
         return
     declared = any(name in getattr(cls, "__annotations__", {}) for cls in type(owner).__mro__)
     if declared and name not in vars(owner):

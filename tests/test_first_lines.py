@@ -314,3 +314,9 @@ def test_a_function_that_has_no_weight_of_its_own_is_added_with_the_name_of_its_
     # Whoever gives the function itself means it.
     graph.add(getattr(nn.functional, name))
     graph.add("relu")
+
+
+def test_a_class_derived_from_a_graph_has_attributes_of_its_own() -> None:
+    derived: Any = type("Mine", (pn.NodeGraph,), {})("net")
+    derived.notes = "tried with three layers"
+    assert derived.notes == "tried with three layers"
