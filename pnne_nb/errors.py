@@ -354,9 +354,10 @@ def require_settable(owner: object, name: str, elsewhere: Mapping[str, str]) -> 
     Raises:
         AttributeError: If it is neither declared nor a property that can be set.
     """
+    if name.startswith("_") or "__final__" not in vars(type(owner)):
+        return
     known = getattr(type(owner), name, None)
-    settable = isinstance(known, property) and known.fset is not None
-    if settable or name.startswith("_") or "__final__" not in vars(type(owner)):
+    if isinstance(known, property) and known.fset is not None:
         return
     declared = any(name in getattr(cls, "__annotations__", {}) for cls in type(owner).__mro__)
     if declared and name not in vars(owner):

@@ -36,7 +36,7 @@ from pnne_nb.graph.render.scene import NO_SHAPES, Scene, Shapes
 from pnne_nb.graph.render.scene import scene as scene_of
 from pnne_nb.graph.render.svg import ThemeName, svg
 from pnne_nb.graph.schema.analysis_hook import installed
-from pnne_nb.graph.schema.habits import METHODS
+from pnne_nb.graph.schema.habits import METHODS, SETTINGS
 from pnne_nb.graph.storage import json_format
 from pnne_nb.graph.storage.json_format import DocumentState, replace_file
 
@@ -110,9 +110,7 @@ class ReadableGraph:
             raise no_attribute(self, name, METHODS | own)
 
     def __setattr__(self, name: str, value: object) -> None:
-        require_settable(
-            self, name, dict.fromkeys(("nodes", "edges", "graphs"), "graph.add, graph.remove or graph.connect")
-        )
+        require_settable(self, name, SETTINGS)
         super().__setattr__(name, value)
 
     def __call__(self, *_args: object, **_kwargs: object) -> NoReturn:

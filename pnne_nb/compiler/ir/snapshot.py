@@ -6,7 +6,7 @@ import functools
 import heapq
 import operator
 from collections.abc import Mapping
-from typing import final
+from typing import Self, final
 
 import msgspec
 
@@ -45,6 +45,11 @@ class GraphSnapshot(msgspec.Struct, frozen=True, dict=True):  # dict: for what i
     def followers(self) -> dict[str, list[str]]:
         """The nodes that each node feeds."""
         return _followers(self.wires)
+
+    def with_followers(self, followers: dict[str, list[str]]) -> Self:
+        """Return this snapshot with its followers, which are known already and need not be looked for."""
+        vars(self)["followers"] = followers
+        return self
 
     @functools.cached_property
     def types(self) -> frozenset[str]:
@@ -124,9 +129,7 @@ def read_one(graph: NodeGraph, id: str, before: GraphSnapshot | None = None) -> 
         if all(map(operator.is_, before.nodes.values(), nodes.values())):
             return before
         if tuple(before.nodes) == tuple(nodes):
-            found = GraphSnapshot(id, nodes, before.wires, before.order, edges)
-            vars(found)["followers"] = before.followers
-            return found
+            return GraphSnapshot(id, nodes, before.wires, before.order, edges).with_followers(before.followers)
     wires: dict[str, dict[str, Ref]] = {}
     for source, target in edges:
         giver, _, output = source.partition(".")

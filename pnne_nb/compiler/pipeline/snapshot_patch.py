@@ -91,9 +91,7 @@ class _Draft:
     def snapshot(self, graph: NodeGraph) -> GraphSnapshot:
         """Return the snapshot as it is now."""
         edges = graph.graphs[self._id].edges
-        found = GraphSnapshot(self._id, self._nodes, self._wires, self._order, edges)
-        vars(found)["followers"] = self._followers  # known already
-        return found
+        return GraphSnapshot(self._id, self._nodes, self._wires, self._order, edges).with_followers(self._followers)
 
     def _replace(self, name: str, now: Mapping[str, Node]) -> bool:
         if name not in now or name not in self._nodes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
@@ -74,8 +75,8 @@ def routed(
 def _freest(lanes: Iterable[float], start: Point, end: Point, blocked: Callable[[float], int]) -> tuple[float, int]:
     """Return the lane with the fewest nodes in the way, with their number; of several, the one with the least detour."""
     nearest = sorted(set(lanes), key=lambda x: (abs(x - start[0]) + abs(x - end[0]), x))[:LANES]
-    best, fewest = nearest[0], blocked(nearest[0])
-    for lane in nearest[1:] if fewest else ():
+    best, fewest = nearest[0], sys.maxsize
+    for lane in nearest:
         if (count := blocked(lane)) < fewest:
             best, fewest = lane, count
         if not fewest:
@@ -99,7 +100,7 @@ def _rising(start: Point, end: Point, boxes: Sequence[Box], own: Sequence[Box]) 
         )
         return sum(_meet(piece, box) for piece in pieces for box in obstacles)
 
-    lane, fewest = left - BETWEEN, len(obstacles) * 3 + 1
+    lane, fewest = left - BETWEEN, sys.maxsize
     # Other edges go around a node closer to it.
     for room in (BETWEEN, CLEARANCE) if obstacles else ():
         lanes = [x for box in obstacles for x in (box[0] - room, box[2] + room)]

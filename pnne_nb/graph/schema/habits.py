@@ -104,6 +104,9 @@ METHODS: Final = {
 }
 """Replacements of methods that models and graphs of other libraries have."""
 
+SETTINGS: Final = METHODS | dict.fromkeys(("nodes", "edges", "graphs"), "graph.add, graph.remove or graph.connect")
+"""What to write instead of setting an attribute of a graph."""
+
 _CONTAINERS: Final = {
     "sequential": (
         'A graph is drawn layer by layer: pn.sequential(*net, input=("N", 3)) draws those of a Sequential, graph.chain(...) '
