@@ -107,11 +107,17 @@ class PrivateRandomness:
         self._set(self._mine)
         self._states.__enter__()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         self._states.__exit__()
-        self._mine = [*map(_state_of, self._generators)]
-        self._set(self._theirs)
-        self._theirs = []
+        theirs, self._theirs = self._theirs, []
+        for number, (generator, state) in enumerate(zip(self._generators, theirs, strict=True)):
+            try:
+                self._mine[number] = _state_of(generator)
+                generator.set_state(state)
+            except RuntimeError:
+                # A device whose kernel has failed refuses everything after it; the first error is the one that explains.
+                if error is None:
+                    raise
 
     def reseed(self, seed: int) -> None:
         """Seed torch's generators with `seed`, between two blocks."""

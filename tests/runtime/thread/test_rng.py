@@ -3,8 +3,10 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pytest
 import torch
 
+from pnne_nb.runtime.thread import rng
 from pnne_nb.runtime.thread.rng import PrivateRandomness, key_of, seeded_globals
 
 CPU = torch.device("cpu")
@@ -59,6 +61,30 @@ def test_others_do_not_notice_an_exception_either() -> None:
     except KeyError:
         pass
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_lost_device_does_not_hide_what_failed_in_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a failed assertion in a kernel, a GPU refuses to tell even the state of its generator."""
+    device = torch.Generator()
+    monkeypatch.setattr(rng, "_device_generators", lambda found: [device] if found.type == "cpu" else [])
+    randomness = PrivateRandomness(1, CPU)
+    first, read = private_draws(randomness, 1), rng._state_of
+
+    def refuse(generator: torch.Generator) -> torch.Tensor:
+        if generator is device:
+            raise RuntimeError("CUDA error: device-side assert triggered")
+        return read(generator)
+
+    before = torch.get_rng_state()
+    with pytest.raises(KeyError, match="explanation"), randomness:
+        draw()
+        monkeypatch.setattr(rng, "_state_of", refuse)
+        raise KeyError("explanation")
+    assert torch.equal(torch.get_rng_state(), before)
+    with pytest.raises(RuntimeError, match="device-side assert"), randomness:
+        pass
+    monkeypatch.undo()
+    assert private_draws(randomness, 1) != first
 
 
 def test_rewinding_begins_the_block_again() -> None:
