@@ -4,13 +4,16 @@
 from number `first` on. Every fault is put into every model; it counts as found if its kind is among what
 ``pn.diagnose(engine)`` says, and as named if it comes first. A healthy run that is accused of anything is a false alarm. The
 healthy runs are made twice: with an inspector that watches everything, and with the dashboard in its default settings.
+``--write`` keeps the counts in the file that findings quote.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime as dt
 import itertools
+import json
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -19,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 import pnne_nb as pn
+from pnne_nb.inspector.diagnosis.causes import CAUSES, MEASURED
 
 CLASSES: Final = 4
 WIDTH: Final = 16
@@ -368,8 +372,9 @@ def findings(setup: Setup, *, watched: bool = True) -> list[str]:
     return [finding.kind for finding in pn.diagnose(engine)]
 
 
-def main(count: int, begin: int, only: str | None) -> None:
+def main(count: int, begin: int, only: str | None, *, write: bool) -> None:
     """Print recall, how often the first is right, and false alarms; or one of the three parts alone."""
+    alarms, runs = Counter[str](), 0
     if only == "faults" or (only is None and begin == 0):
         faults()
     for part, what in (("watched", "everything watched"), ("default", "the dashboard's default settings")):
@@ -383,7 +388,13 @@ def main(count: int, begin: int, only: str | None) -> None:
                 print(f"accused: number {number} of {kinds}", flush=True)
             wrong += bool(kinds)
             accused.update(kinds)
+        alarms, runs = alarms + accused, runs + count
         print(f"{what}: {wrong} of {count} healthy runs accused: {dict(accused)}", flush=True)
+    if write:
+        today = dt.datetime.now(dt.UTC).date().isoformat()
+        rows = {kind: alarms[kind] for kind in CAUSES}
+        kept = {"measured": today, "torch": torch.__version__, "healthy": runs, "false_alarms": rows}
+        MEASURED.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
 
 
 def faults() -> None:
@@ -414,6 +425,9 @@ if __name__ == "__main__":
     asked.add_argument("healthy", nargs="?", type=int, default=300, help="number of healthy runs")
     asked.add_argument("first", nargs="?", type=int, default=0, help="number of the first healthy run")
     asked.add_argument("--only", choices=("faults", "watched", "default"), help="one part alone")
+    asked.add_argument("--write", action="store_true", help="keep the counts of false alarms where findings quote them")
     given = asked.parse_args()
+    if given.write and (given.only is not None or given.first):
+        asked.error("--write needs both kinds of healthy runs, from the first on")
     torch.set_num_threads(1)
-    main(given.healthy, given.first, given.only)
+    main(given.healthy, given.first, given.only, write=given.write)

@@ -27,6 +27,9 @@ hypothesis.settings.register_profile("dev", max_examples=25, deadline=None, dera
 hypothesis.settings.register_profile("thorough", max_examples=1000, deadline=None)
 hypothesis.settings.load_profile(os.environ.get("PNNE_HYPOTHESIS", "dev"))
 
+FAILED_FIRST = "pnne/failed_first"
+"""Where pytest's cache has the tests that failed in the last run that was no repetition."""
+
 SEED = int(os.environ.get("PNNE_SEED", "0"))
 """Of what tests draw; another one is for looking for tests that hang on their numbers."""
 
@@ -77,10 +80,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 _cells: set[str] = set()
 """Cells of notebooks that were run, also in other processes."""
 
+_failed: set[str] = set()
+"""Tests that failed in this run, also in other processes."""
+
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if ".ipynb::" in report.nodeid:
         _cells.add(report.nodeid)
+    if report.failed:
+        _failed.add(report.nodeid)
 
 
 @pytest.hookimpl(trylast=True)
@@ -92,6 +100,18 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         notebooks = {nodeid.partition("::")[0] for nodeid in failed if ".ipynb::" in nodeid}
         cells = {cell: True for cell in _cells if cell.partition("::")[0] in notebooks}
         cache.set("cache/lastfailed", {**failed, **cells})
+        if not session.config.option.lf:
+            cache.set(FAILED_FIRST, sorted(_failed))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    # `make test` runs what failed once more. What passes then must not look like any other pass.
+    flaky = sorted(set(config.cache.get(FAILED_FIRST, [])) - _failed) if config.option.lf and config.cache else []
+    if flaky:
+        terminalreporter.section("flaky: failed beside other tests, passed alone", yellow=True)
+        for nodeid in flaky:
+            terminalreporter.write_line(f"FLAKY {nodeid}", yellow=True)
 
 
 def pytest_collection_finish() -> None:

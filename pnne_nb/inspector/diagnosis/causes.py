@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+import functools
+import json
+from pathlib import Path
+from typing import Any, Final
 
 CAUSES: Final = (
     # Data and loss.
@@ -52,10 +54,9 @@ CAUSES: Final = (
 )
 """Kinds of findings, causes before consequences. `scripts/fault_rules.py` measures how often the order is right."""
 
-HEALTHY: Final = 600
-"""Healthy trainings of `scripts/fault_rules.py`: half with everything watched, half with the dashboard's default settings."""
-FALSE_ALARMS: Final[Mapping[str, int]] = {}
-"""Number of healthy trainings with a finding, by its kind; 0 for other kinds."""
+MEASURED: Final = Path(__file__).with_name("false_alarms.json")
+"""Counts of false alarms by kind, in how many healthy trainings, with which version and when.
+``scripts/fault_rules.py --write`` makes the file. A kind without a row was not measured."""
 
 _RANKS: Final = {kind: rank for rank, kind in enumerate(CAUSES)}
 
@@ -74,4 +75,13 @@ def false_alarms(kind: str) -> str | None:
     """Return a sentence with the measured false alarms of a kind of finding; None for an event."""
     if not is_finding(kind):
         return None
-    return f"False alarms: {FALSE_ALARMS.get(kind, 0)} in {HEALTHY} healthy trainings."
+    measured = _measured()
+    count = measured["false_alarms"].get(kind)
+    if count is None:
+        return "False alarms: not measured yet."
+    return f"False alarms: {count} in {measured['healthy']} healthy trainings."
+
+
+@functools.cache
+def _measured() -> Any:
+    return json.loads(MEASURED.read_text(encoding="utf-8"))
