@@ -107,7 +107,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     # `make test` runs what failed once more. What passes then must not look like any other pass.
-    flaky = sorted(set(config.cache.get(FAILED_FIRST, [])) - _failed) if config.option.lf and config.cache else []
+    cache = getattr(config, "cache", None)
+    flaky = sorted(set(cache.get(FAILED_FIRST, [])) - _failed) if cache is not None and config.option.lf else []
     if flaky:
         terminalreporter.section("flaky: failed beside other tests, passed alone", yellow=True)
         for nodeid in flaky:
