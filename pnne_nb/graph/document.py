@@ -355,6 +355,8 @@ class NodeGraph(ReadableGraph):
     ) -> Transaction:
         """Place every node of one graph automatically, as one undoable change.
 
+        Other threads can edit meanwhile; if they add or remove nodes of this graph, it is arranged again.
+
         Args:
             graph: ``""`` for the root, or the id of a definition.
             direction: ``"down"``, ``"right"``, ``"columns"`` (edges run down, in several columns unless there are frames),
@@ -368,10 +370,16 @@ class NodeGraph(ReadableGraph):
             GraphError: If there is no such graph or node.
         """
         choose(direction, get_args(Direction), "direction")
-        with self._ledger.editing():
-            some = [self._content.require(graph).require(name).name for name in nodes]
-            moves = arrangement(self._content, graph, self._types, direction, nodes=some, values=values, view=view)
-            return self._ledger.apply(moves, "Arrange", undoable=undoable)
+        nodes = tuple(nodes)
+        while True:
+            with self._ledger.lock:
+                content = self._content.copy()
+            some = [content.require(graph).require(name).name for name in nodes]
+            moves = arrangement(content, graph, self._types, direction, nodes=some, values=values, view=view)
+            with self._ledger.editing():
+                now, before = self._content.require(graph), content.require(graph)
+                if (now.nodes.keys(), now.frames.keys()) == (before.nodes.keys(), before.frames.keys()):
+                    return self._ledger.apply(moves, "Arrange", undoable=undoable)
 
     # Committing
 
@@ -425,9 +433,7 @@ class NodeGraph(ReadableGraph):
 
     @contextmanager
     def asked_by(self, client: str | None, request: int | None) -> Iterator[Self]:
-        """Tell observers which client requested the changes in the ``with`` block, and the number of the request.
-
-        They are notified when the block ends; other threads wait meanwhile.
+        """Tell observers which client requested this thread's changes in the ``with`` block, and the number of the request.
 
         Args:
             client: The client, e.g. one view of an editor.

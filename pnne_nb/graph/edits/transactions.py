@@ -34,6 +34,12 @@ class Step(msgspec.Struct, frozen=True):
     inverse: tuple[Op, ...]
 
 
+class _Asker(threading.local):
+    """The client and the request for which a thread changes a document."""
+
+    who: tuple[str | None, int | None] = (None, None)
+
+
 @final
 class Ledger:
     """The changes of one document.
@@ -63,7 +69,7 @@ class Ledger:
         self._staged: list[Step] | None = None  # the changes of the open transaction
         self._owner: int | None = None  # the thread whose transaction is open
         self._depth = 0
-        self._asker: tuple[str | None, int | None] = (None, None)
+        self._asker = _Asker()
 
     @property
     def in_transaction(self) -> bool:
@@ -101,12 +107,11 @@ class Ledger:
     @contextmanager
     def asked_by(self, client: str | None, request: int | None) -> Iterator[None]:
         """Note the client and the request in the transactions of the ``with`` block. See `NodeGraph.asked_by`."""
-        with self.editing():
-            outer, self._asker = self._asker, (client, request)
-            try:
-                yield
-            finally:
-                self._asker = outer
+        outer, self._asker.who = self._asker.who, (client, request)
+        try:
+            yield
+        finally:
+            self._asker.who = outer
 
     def apply(
         self,
@@ -131,7 +136,7 @@ class Ledger:
         step = self._stage(ops, label, keeps_proofs=keeps_proofs)
         if self._staged is not None:
             self._staged.append(step)
-            return Transaction(self.version + 1, step.ops, step.label, *self._asker)
+            return Transaction(self.version + 1, step.ops, step.label, *self._asker.who)
         if not step.ops:
             return self._transaction(step.ops, step.label)
         if undoable:
@@ -228,7 +233,7 @@ class Ledger:
         return done
 
     def _transaction(self, ops: tuple[Op, ...], label: str) -> Transaction:
-        return Transaction(self.version, ops, label, *self._asker, self.undo_label, self.redo_label)
+        return Transaction(self.version, ops, label, *self._asker.who, self.undo_label, self.redo_label)
 
     def _take_back(self, ops: Iterable[Op]) -> None:
         for op in ops:

@@ -56,11 +56,18 @@ CELL_OF_A_NOTEBOOK = View(CELL)
 
 
 class _Drawing(NamedTuple):
-    """The cards of a graph, arranged in one direction."""
+    """The cards of a graph, arranged in one direction, and the edges between them."""
 
     places: Mapping[str, Point]
     boxes: Mapping[str, Box]
     sizes: Mapping[str, Size]
+    links: Sequence[LayeredEdge]
+
+    def in_columns(self, cell: Cell) -> _Drawing:
+        """Return a drawing that runs down in columns that fill a cell, unless it has frames."""
+        if self.boxes or not self.places:
+            return self
+        return self._replace(places=columns(self.places, self.sizes, self.links, cell))
 
 
 def arrangement(
@@ -76,7 +83,7 @@ def arrangement(
     """Return the ops that arrange a graph; none for a node that is already in its place.
 
     Args:
-        content: The document; its lock is held.
+        content: The document, which does not change meanwhile.
         graph: Id of the graph.
         types: The catalogue.
         direction: The direction of edges.
@@ -90,15 +97,17 @@ def arrangement(
     """
     index = content.require(graph)
     inlined = Inlining() if values else inlining(index)
-    draw = partial(_drawing, content, index, types, inlined, view.cell)
+    draw = partial(_drawing, content, index, types, inlined)
     if nodes:
         chosen = frozenset(inlined.heads.get(name, name) for name in nodes)
         if direction == "auto":
             direction = "right" if drawn_right(index, chosen) else "down"
         drawing = draw(direction, chosen)
+        drawing = drawing.in_columns(view.cell) if direction == "columns" else drawing
         places, boxes = _where_they_stood(drawing.places, index.places(drawing.places)), dict[str, Box]()
     else:
         drawing = _largest(draw, index, view) if direction == "auto" else draw(direction)
+        drawing = drawing.in_columns(view.cell) if direction == "columns" else drawing
         places, boxes = dict(drawing.places), dict(drawing.boxes)
         places |= _beside(index, places, drawing.sizes, inlined)
     moves = [
@@ -131,9 +140,10 @@ def _largest(draw: Callable[[Direction], _Drawing], index: GraphIndex, view: Vie
     if scale >= READABLE:
         return best
     largest = scale * _WORTH
-    others: Sequence[Direction] = ("right", "columns") if len(best.places) <= _MANY else ("columns",)
-    for other in others:
-        tried = draw(other)
+    others = [best.in_columns(view.cell)]
+    if len(best.places) <= _MANY:
+        others.insert(0, draw("right"))
+    for tried in others:
         scale = _seen_scale(tried, runs, view.cell)
         if scale > largest:
             best, largest = tried, scale
@@ -152,7 +162,6 @@ def _drawing(
     index: GraphIndex,
     types: Mapping[str, NodeSpec],
     inlined: Inlining,
-    cell: Cell,
     direction: Direction,
     only: Collection[str] = (),
 ) -> _Drawing:
@@ -172,9 +181,7 @@ def _drawing(
     framed = {} if only else index.frames
     direct: Direction = "right" if direction == "right" else "down"
     places, boxes = _arranged(sizes, links, index.places(sizes), framed, direct)
-    if direction == "columns" and not framed and places:
-        places = columns(places, sizes, links, cell)
-    return _Drawing(places, boxes, sizes)
+    return _Drawing(places, boxes, sizes, links)
 
 
 def _beside(

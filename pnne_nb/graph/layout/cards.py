@@ -78,8 +78,9 @@ def faces(
             steps = [" ".join((index.nodes[step].type, BETWEEN.join(told(step)))).rstrip() for step in chain]
             text, shown = BETWEEN.join(steps), [line for step in steps for line in lines([step])]
         else:
-            text = BETWEEN.join(told(name))
-            shown = lines(_shown_of(content, node, types) if node.type == "Subgraph" else told(name))
+            pieces = told(name)
+            text = BETWEEN.join(pieces)
+            shown = lines(_shown_of(content, node, types) if node.type == "Subgraph" else pieces)
         last = index.nodes[chain[-1]] if chain else node
         inputs = shown_inputs(
             [port for port in input_ports(content, node, types) or () if port.name not in written.get(name, {})],

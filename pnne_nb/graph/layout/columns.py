@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
-from typing import TypeAlias
+from itertools import accumulate, pairwise
+from typing import NamedTuple, TypeAlias
 
 from pnne_nb.graph.layout.geometry import Point
 from pnne_nb.graph.layout.layered import LayeredEdge, Size
@@ -27,6 +28,16 @@ SPREAD = 1.4
 """Largest factor of the distance of the nodes of a row, if there is room."""
 
 
+class _Row(NamedTuple):
+    """Nodes that horizontal lines separate from those above and below, and the box around them."""
+
+    names: Sequence[str]
+    west: float
+    north: float
+    east: float
+    south: float
+
+
 def columns(
     places: Mapping[str, Point], sizes: Mapping[str, Size], links: Sequence[LayeredEdge], cell: Cell = CELL
 ) -> dict[str, Point]:
@@ -42,35 +53,42 @@ def columns(
         cell: The view that the drawing should fit into.
     """
     rows = _rows(places, sizes)
-    crossing = _crossing(rows, links)
-    best, largest = [list(places)], fitting_scale(places, sizes, cell)
+    continuing = _continuing(rows, links)
+    best, largest = [rows], _scale(_extent([rows]), cell)
     for count in range(2, min(MOST, len(rows)) + 1):
-        parts = _parts(rows, crossing, count, sizes, places)
-        if (scale := fitting_scale(_side_by_side(parts, places, sizes), sizes, cell)) > largest:
+        parts = _parts(rows, continuing, count)
+        if (scale := _scale(_extent(parts), cell)) > largest:
             best, largest = parts, scale
     return _filling(best, places, sizes, cell) if len(best) > 1 else dict(places)
 
 
 def _filling(
-    parts: Sequence[Sequence[str]], places: Mapping[str, Point], sizes: Mapping[str, Size], cell: Cell
+    parts: Sequence[Sequence[_Row]], places: Mapping[str, Point], sizes: Mapping[str, Size], cell: Cell
 ) -> dict[str, Point]:
     """Place columns side by side, with distances that fill the cell at their scale."""
-    west, north, east, south = _box(list(places), _side_by_side(parts, places, sizes), sizes)
-    scale = min(1.0, cell[0] / (east - west), cell[1] / (south - north))
-    stretch = max(1.0, min(STRETCH, cell[1] / scale / (south - north)))
-    spare = max(0.0, cell[0] / scale - (east - west))
+    width, height = _extent(parts)
+    scale = _scale((width, height), cell)
+    stretch = max(1.0, min(STRETCH, cell[1] / scale / height))
+    spare = max(0.0, cell[0] / scale - width)
     gaps = len(parts) - 1
     gap = min(EASY_GAP, GAP + spare / gaps)
     spare -= gaps * (gap - GAP)
-    across = sum(max(xs) - min(xs) for xs in ([places[name][0] for name in names] for names in parts))
+    columns_of = [[name for row in part for name in row.names] for part in parts]
+    across = sum(max(xs) - min(xs) for xs in ([places[name][0] for name in names] for names in columns_of))
     spread = min(SPREAD, 1 + spare / across) if across else 1.0
-    spare -= across * (spread - 1)
-    apart = {name: (x * spread, y) for name, (x, y) in places.items()}
-    return _side_by_side(parts, apart, sizes, min(WIDEST_GAP, gap + spare / gaps), stretch)
+    gap = min(WIDEST_GAP, gap + (spare - across * (spread - 1)) / gaps)
+    made: dict[str, Point] = {}
+    left = 0.0
+    for names in columns_of:
+        apart = {name: (places[name][0] * spread, places[name][1]) for name in names}
+        west, north, east, _ = _box(names, apart, sizes)
+        for name, (x, y) in apart.items():
+            made[name] = (float(round(x - west + left)), float(round((y - north) * stretch)))
+        left += east - west + gap
+    return made
 
 
-def _rows(places: Mapping[str, Point], sizes: Mapping[str, Size]) -> list[list[str]]:
-    """Return the nodes in rows that a horizontal line can separate."""
+def _rows(places: Mapping[str, Point], sizes: Mapping[str, Size]) -> list[_Row]:
     rows: list[list[str]] = []
     end = 0.0
     for name in sorted(places, key=lambda name: places[name][1] - sizes[name].height / 2):
@@ -79,7 +97,7 @@ def _rows(places: Mapping[str, Point], sizes: Mapping[str, Size]) -> list[list[s
             rows.append([])
         rows[-1].append(name)
         end = bottom if len(rows[-1]) == 1 else max(end, bottom)
-    return rows
+    return [_Row(names, *_box(names, places, sizes)) for names in rows]
 
 
 def _span(name: str, places: Mapping[str, Point], sizes: Mapping[str, Size]) -> tuple[float, float]:
@@ -87,53 +105,48 @@ def _span(name: str, places: Mapping[str, Point], sizes: Mapping[str, Size]) -> 
     return places[name][1] - half, places[name][1] + half
 
 
-def _crossing(rows: Sequence[Sequence[str]], links: Sequence[LayeredEdge]) -> list[int]:
+def _continuing(rows: Sequence[_Row], links: Sequence[LayeredEdge]) -> list[int]:
     """Return the number of edges that continue below each row."""
-    row_of = {name: row for row, names in enumerate(rows) for name in names}
-    return [
-        sum(row_of[link.source] <= row < row_of[link.target] for link in links) for row in range(max(0, len(rows) - 1))
-    ]
+    row_of = {name: number for number, row in enumerate(rows) for name in row.names}
+    changes = [0] * len(rows)
+    for link in links:
+        source, target = row_of[link.source], row_of[link.target]
+        if source < target:
+            changes[source] += 1
+            changes[target] -= 1
+    return list(accumulate(changes))
 
 
-def _parts(
-    rows: Sequence[Sequence[str]],
-    crossing: Sequence[int],
-    count: int,
-    sizes: Mapping[str, Size],
-    places: Mapping[str, Point],
-) -> list[list[str]]:
+def _parts(rows: list[_Row], continuing: Sequence[int], count: int) -> list[list[_Row]]:
     """Return the rows in `count` parts of about the same height."""
-    bottoms = [max(_span(name, places, sizes)[1] for name in names) for names in rows]
-    start = min(_span(name, places, sizes)[0] for name in rows[0])
-    height = (bottoms[-1] - start) / count
+    start = rows[0].north
+    height = (rows[-1].south - start) / count
     cuts: list[int] = []
     for part in range(1, count):
         wanted = start + part * height
-        free = range(cuts[-1] + 1 if cuts else 0, len(rows) - 1)
-        near = [row for row in free if abs(bottoms[row] - wanted) <= height / 4] or list(free)
+        first = cuts[-1] + 1 if cuts else 0
+        free = range(first, len(rows) - 1)
+        begin, end = (
+            bisect(rows, wanted + side * height / 4, first, len(rows) - 1, key=lambda row: row.south)
+            for bisect, side in ((bisect_left, -1), (bisect_right, 1))
+        )
+        near = range(begin, end) or free
         if not near:
             break
-        cuts.append(min(near, key=lambda row: (crossing[row], abs(bottoms[row] - wanted))))
+        cuts.append(min(near, key=lambda row: (continuing[row], abs(rows[row].south - wanted))))
     edges = [0, *(cut + 1 for cut in cuts), len(rows)]
-    return [[name for names in rows[begin:end] for name in names] for begin, end in pairwise(edges)]
+    return [rows[begin:end] for begin, end in pairwise(edges)]
 
 
-def _side_by_side(
-    parts: Sequence[Sequence[str]],
-    places: Mapping[str, Point],
-    sizes: Mapping[str, Size],
-    gap: float = GAP,
-    stretch: float = 1.0,
-) -> dict[str, Point]:
-    made: dict[str, Point] = {}
-    left = 0.0
-    for names in parts:
-        west, north, east, _ = _box(names, places, sizes)
-        for name in names:
-            x, y = places[name]
-            made[name] = (float(round(x - west + left)), float(round((y - north) * stretch)))
-        left += east - west + gap
-    return made
+def _extent(parts: Sequence[Sequence[_Row]]) -> tuple[float, float]:
+    """Return the width and the height of parts side by side."""
+    widths = [max(row.east for row in part) - min(row.west for row in part) for part in parts]
+    return sum(widths) + GAP * (len(parts) - 1), max(part[-1].south - part[0].north for part in parts)
+
+
+def _scale(extent: tuple[float, float], cell: Cell) -> float:
+    """Return the scale at which something fits into a cell, at most 1."""
+    return min(1.0, cell[0] / extent[0], cell[1] / extent[1])
 
 
 def fitting_scale(places: Mapping[str, Point], sizes: Mapping[str, Size], cell: Cell = CELL) -> float:
@@ -141,7 +154,7 @@ def fitting_scale(places: Mapping[str, Point], sizes: Mapping[str, Size], cell: 
     if not places:
         return 1.0
     west, north, east, south = _box(list(places), places, sizes)
-    return min(1.0, cell[0] / (east - west), cell[1] / (south - north))
+    return _scale((east - west, south - north), cell)
 
 
 def _box(

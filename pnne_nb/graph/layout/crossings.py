@@ -6,6 +6,7 @@ from bisect import bisect_right, insort
 from itertools import pairwise
 
 from pnne_nb.graph.layout.ranks import Arc, Layering
+from pnne_nb.process.idle import breathe
 
 SWEEPS = 6
 PORT_WEIGHT = 1e-3
@@ -49,6 +50,7 @@ def _depth_first(layering: Layering) -> list[list[int]]:
 def _sweep(rows: list[list[int]], arcs: list[list[Arc]], indices: range, *, source: bool) -> None:
     """Order each rank by the places of neighbours in the rank before; vertices without any keep their place."""
     for index in indices:
+        breathe()
         neighbours = rows[index - 1] if source else rows[index + 1]
         place = {vertex: position for position, vertex in enumerate(neighbours)}
         row = rows[index]
@@ -68,6 +70,7 @@ def _crossings(layering: Layering, rows: list[list[int]]) -> int:
     """Return the number of pairs of arcs that cross, in O(arcs · log arcs)."""
     total = 0
     for row, following in pairwise(rows):
+        breathe()
         if len(row) == len(following) == 1:
             continue
         place = {vertex: position for position, vertex in enumerate(following)}

@@ -1,4 +1,4 @@
-"""Long-running tasks of an editor: exports, export checks, and runs up to a port.
+"""Long-running tasks of an editor: exports, export checks, runs up to a port, and arrangements of large graphs.
 
 Their imports wait for the first request, because most editors never need them.
 """
@@ -17,6 +17,7 @@ from torch import nn
 
 from pnne_nb.errors import ArgumentError, PnneError
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.process.idle import OutOfDateError, idle_work
 from pnne_nb.protocol.export_messages import (
     CancelExport,
     ExportCheck,
@@ -96,6 +97,8 @@ class BackgroundTasks:
         self._lend = lend
         self._tell = tell
         self._run: threading.Thread | None = None
+        self._arranging: tuple[threading.Thread, ...] = ()
+        self._is_closed = False
         self._exports: ExportDialog | None = None
 
     def run_to_here(
@@ -126,6 +129,30 @@ class BackgroundTasks:
 
         self._run = threading.Thread(target=work, name="pnne-run-to-here", daemon=True)
         self._run.start()
+
+    def arrange(self, arrange: Callable[[], object], fail: Callable[[PnneError], None]) -> None:
+        """Call `arrange` in pieces in a thread, and `fail` with its error."""
+
+        def work() -> None:
+            try:
+                with idle_work(lambda: self._is_closed):
+                    arrange()
+            except OutOfDateError:
+                pass  # the editor was closed
+            except PnneError as error:
+                fail(error)
+            except Exception as error:  # noqa: BLE001  # a thread of ours must not print under a cell
+                fail(PnneError(f"The graph could not be arranged: {type(error).__name__}: {error}"))
+
+        self._is_closed = False
+        thread = threading.Thread(target=work, name="pnne-arrange", daemon=True)
+        self._arranging = (*(each for each in self._arranging if each.is_alive()), thread)
+        thread.start()
+
+    def finish_arranging(self) -> None:
+        """Wait for the arrangements that have begun: what is undone next may be one of them."""
+        for thread in self._arranging:
+            thread.join()
 
     def answer(self, request: ExportRequest, weights: str) -> Callable[[], Event]:
         """Carry out a request about exports; return a function that makes the answer when it is sent.
@@ -171,9 +198,11 @@ class BackgroundTasks:
             self._exports.edited()
 
     def close(self) -> None:
-        """Cancel a running export, and wait for a run."""
+        """Cancel a running export and arrangements, and wait for a run."""
         if self._exports is not None:
             self._exports.close()
             self._exports = None
+        self._is_closed = True
+        self.finish_arranging()
         if self._run is not None and self._run is not threading.current_thread():
             self._run.join(GRACE)

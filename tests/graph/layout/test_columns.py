@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
+from types import FrameType
 
 import pytest
 
@@ -38,6 +40,29 @@ def test_nothing_moves_where_one_column_is_best() -> None:
     sizes, links = chain(3)
     down = arrange(sizes, links, "down")
     assert columns(down, sizes, links) == down
+
+
+def calls_for(count: int) -> int:
+    """Return how many functions and steps of generators are called to arrange a row of `count` nodes in columns."""
+    sizes, links = chain(count)
+    down = arrange(sizes, links, "down")
+    calls = 0
+
+    def note(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        columns(down, sizes, links)
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def test_ten_times_as_many_nodes_are_ten_times_the_work() -> None:
+    assert calls_for(4000) < 12 * calls_for(400)
 
 
 def test_a_document_is_arranged_in_columns_in_one_step() -> None:

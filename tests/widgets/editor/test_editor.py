@@ -13,10 +13,13 @@ import pytest
 import torch
 
 import pnne_nb as pn
+from pnne_nb.graph import document
+from pnne_nb.graph.layout import arrange_graph
 from pnne_nb.graph.model.ops import AddNode
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
-from pnne_nb.widgets.editor.editor import GraphEditor
+from pnne_nb.process.idle import breathe
+from pnne_nb.widgets.editor.editor import QUICKLY_ARRANGED, GraphEditor
 from pnne_nb.widgets.host import bundle
 
 
@@ -225,6 +228,69 @@ def test_a_page_is_not_sent_the_version_that_it_has_once_more(view: View, graph:
     assert view.ask("sync", version=known)["document"] is not None
     assert view.ask("sync", version=None)["document"] is not None
     assert view.ask("sync")["document"] is not None, "a page that was loaded by an older version names none"
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Arrangements wait for it."""
+    held, arrangement = threading.Event(), arrange_graph.arrangement
+
+    def wait_and_arrange(*args: Any, **kwargs: Any) -> Any:
+        found = arrangement(*args, **kwargs)
+        assert held.wait(60)
+        return found
+
+    monkeypatch.setattr(document, "arrangement", wait_and_arrange)
+    return held
+
+
+def add_many(graph: pn.NodeGraph) -> None:
+    with graph.transaction("Add many"):
+        for number in range(QUICKLY_ARRANGED):
+            graph.add("ReLU", name=f"relu{number}")
+
+
+def test_an_edit_does_not_wait_for_the_arrangement_of_a_large_graph(
+    view: View, graph: pn.NodeGraph, held: threading.Event
+) -> None:
+    add_many(graph)
+    version = graph.version
+    answer = view.ask("arrange")
+    assert (answer["message"], answer["ops"], answer["version"]) == ("committed", [], version)
+    assert view.edit({"op": "moveNode", "name": "fc1", "position": [1, 2]}, base=version)["version"] == version + 1
+    assert view.edit({"op": "addNode", "name": "late", "type": "ReLU"}, base=version)["version"] == version + 2
+    held.set()
+    undone = view.ask("undo")
+    assert undone["label"] == "Undo: Arrange", "what follows in order waits for it"
+    arranged = next(event for event in view.events if event.get("label") == "Arrange")
+    assert (arranged["client"], arranged["id"]) == (view.client, None)
+    assert {op["name"] for op in arranged["ops"]} >= {"x", "fc1", "late"}, "and what was added meanwhile has its place"
+
+
+def test_what_went_meanwhile_is_told(view: View, graph: pn.NodeGraph, held: threading.Event) -> None:
+    add_many(graph)
+    view.ask("arrange", nodes=["relu0", "relu1"])
+    graph.remove("relu1")
+    held.set()
+    assert "There is no node 'relu1'" in view.wait_for("rejected")["error"]
+
+
+def test_a_closed_editor_arranges_no_more(
+    editor: GraphEditor, view: View, graph: pn.NodeGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = threading.Event()
+
+    def arrange_for_ever(*_: Any, **__: Any) -> None:
+        began.set()
+        while True:
+            breathe()
+
+    monkeypatch.setattr(document, "arrangement", arrange_for_ever)
+    add_many(graph)
+    view.ask("arrange")
+    assert began.wait(60)
+    editor.close()
+    assert "pnne-arrange" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_what_was_arranged_for_looking_only_is_never_taken_for_the_document(view: View, graph: pn.NodeGraph) -> None:
