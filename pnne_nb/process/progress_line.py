@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Final, TextIO, final
+import uuid
+from typing import Any, Final, TextIO, final
 
 from pnne_nb.process.background_import import ipython
 
@@ -16,8 +17,11 @@ _CELLS: Final = 24
 
 def is_watched(stream: object) -> bool:
     """Return whether `stream` is a terminal or a notebook, not a file or a test's."""
-    in_notebook = type(stream).__module__.startswith("ipykernel.")
-    return in_notebook or bool(getattr(stream, "isatty", lambda: False)())
+    return _is_notebook(stream) or bool(getattr(stream, "isatty", lambda: False)())
+
+
+def _is_notebook(stream: object) -> bool:
+    return type(stream).__module__.startswith("ipykernel.")
 
 
 def runs_unattended() -> bool:
@@ -38,12 +42,18 @@ def bar(done: float) -> str:
 class ProgressLine:
     """Rewrites one line of text.
 
+    In a notebook the line is an output of its own, which is empty in the end: what is written to a stream stays in the
+    cell, even blanks.
+
     Args:
         stream: Where to.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        shell = ipython() if _is_notebook(stream) else None
+        self._publisher: Any = getattr(shell, "display_pub", None)
+        self._id = uuid.uuid4().hex
         self._width = 0
         self._said = ""
         self._next = time.monotonic() + FIRST
@@ -53,8 +63,11 @@ class ProgressLine:
         if text == self._said:
             return
         self._said = text
-        self._stream.write(f"\r{text.ljust(self._width)}")
-        self._stream.flush()
+        if self._publisher is not None:
+            self._publish({"text/plain": text}, update=self._width > 0)
+        else:
+            self._stream.write(f"\r{text.ljust(self._width)}")
+            self._stream.flush()
         self._width = max(self._width, len(text))
 
     def is_due(self) -> bool:
@@ -66,7 +79,7 @@ class ProgressLine:
         return True
 
     def keep(self) -> None:
-        """Keep the last line, if there is one, and continue below it."""
+        """Keep the last line in a terminal, if there is one, and continue below it; remove it from a notebook."""
         self._end("\n")
 
     def clear(self) -> None:
@@ -74,7 +87,14 @@ class ProgressLine:
         self._end(f"\r{' ' * self._width}\r")
 
     def _end(self, text: str) -> None:
-        if self._width:
+        if not self._width:
+            return
+        if self._publisher is not None:
+            self._publish({}, update=True)
+        else:
             self._stream.write(text)
             self._stream.flush()
-            self._width, self._said = 0, ""
+        self._width, self._said = 0, ""
+
+    def _publish(self, data: dict[str, str], *, update: bool) -> None:
+        self._publisher.publish(data, transient={"display_id": self._id}, update=update)

@@ -52,6 +52,33 @@ def test_a_shorter_line_covers_a_longer_one() -> None:
     assert stream.getvalue().endswith(f"\r{' ' * 7}\r")
 
 
+class Publisher:
+    """A notebook's outputs, by their identities."""
+
+    def __init__(self) -> None:
+        self.outputs: dict[str, dict[str, str]] = {}
+
+    def publish(self, data: dict[str, str], transient: dict[str, str], update: bool) -> None:
+        assert update is (transient["display_id"] in self.outputs)
+        self.outputs[transient["display_id"]] = data
+
+
+@pytest.mark.parametrize("end", ["clear", "keep"])
+def test_a_notebook_keeps_no_line(monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+    publisher = Publisher()
+    shell = SimpleNamespace(display_pub=publisher)
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    stream = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})()
+    line = ProgressLine(stream)
+    line.write("drawing")
+    line.write("all")
+    assert [*publisher.outputs.values()] == [{"text/plain": "all"}]
+    getattr(line, end)()
+    getattr(line, end)()
+    assert [*publisher.outputs.values()] == [{}]
+    assert stream.getvalue() == ""
+
+
 def test_it_appears_after_a_second_and_then_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])

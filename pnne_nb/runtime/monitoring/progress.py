@@ -59,7 +59,7 @@ class Progress:
 
 @final
 class ProgressBar:
-    """Rewrites one line of text on `stream`, and leaves the last one; shows the latest loss once there has been a step."""
+    """Rewrites one line of text on `stream`, and leaves the last one in a terminal; shows the latest loss after a step."""
 
     def __init__(self, stream: TextIO, progress: Callable[[], ProgressFrame], loss: Callable[[], float]) -> None:
         self._line = ProgressLine(stream)
