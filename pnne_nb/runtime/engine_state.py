@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -66,6 +67,11 @@ class EngineState:
     def state(self) -> TrainingState:
         """``"idle"``, ``"running"``, ``"paused"``, ``"finished"``, ``"stopped"`` or ``"failed"``."""
         return self._control.state
+
+    @property
+    def checkpoint_dir(self) -> Path | None:
+        """Where checkpoints are written, or None."""
+        return self._session.checkpoint_dir
 
     @property
     def error(self) -> BaseException | None:

@@ -23,5 +23,11 @@ class Shown:
         monkeypatch.setattr(DisplayHandle, "update", lambda _, data, **__: self.updates.append(data))
         monkeypatch.setattr("pnne_nb.widgets.host.static_picture.threading.Timer", self._timer)
 
+    def run_waiting(self) -> None:
+        """Let the time pass for which each timer waits."""
+        waiting, self.waiting = self.waiting, []
+        for action in waiting:
+            action()
+
     def _timer(self, _seconds: float, action: Callable[[], None]) -> SimpleNamespace:
         return SimpleNamespace(start=lambda: self.waiting.append(action), cancel=self.waiting.clear)

@@ -256,7 +256,7 @@ _WORTH = 0.9
 every output, and which of two equally fast forms is ahead is chance."""
 
 _WIDE = 2.0
-"""From the least to the largest time that may be true: the middle of a wider interval would promise too much."""
+"""From the least to the largest time that may be true: no figure of a wider interval can be promised, not even its end."""
 
 
 def _recommend(rows: Mapping[str, TargetRow], criterion: Criterion) -> tuple[str, str]:
@@ -272,11 +272,10 @@ def _recommend(rows: Mapping[str, TargetRow], criterion: Criterion) -> tuple[str
         best = min(float32, key=_ratio)
     assert best.latency is not None, "chosen above"
     ratio = best.latency.ratio
-    low, high = _times(ratio.high), _times(ratio.low)
     if ratio.high > _WIDE * ratio.low:
-        said = f"Ship {best.name}: at least {low} times as fast as eager (up to {high}: something else kept the machine busy)"
+        said = f"Ship {best.name}: faster than eager, and how much is unknown, because other programs kept the machine busy"
     else:
-        said = f"Ship {best.name}: {_times(ratio.value)} times as fast as eager ({low} to {high})"
+        said = f"Ship {best.name}: {_times(ratio.value)} times as fast as eager ({_times(ratio.high)} to {_times(ratio.low)})"
     if best.metric is not None and eager.metric is not None:
         said += f", {criterion.name} {best.metric:.4g} against {eager.metric:.4g}"
     return best.name, f"{said}; it needs {best.needs}."

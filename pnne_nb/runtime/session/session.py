@@ -101,6 +101,7 @@ class Session:
         determinism = Determinism(recipe.device, wanted=config.deterministic)
         self.executor = Executor(self.loop, self.control, determinism, self.state_dict)
         self._notices = Notices(self.executor, self.reports)
+        self.checkpoint_dir = None if checkpoint_dir is None else Path(checkpoint_dir)
         self._checkpoints = CheckpointSchedule(
             None if checkpoint_dir is None else CheckpointDirectory(checkpoint_dir, config.max_to_keep),
             as_every("checkpoint_every", config.checkpoint_every),

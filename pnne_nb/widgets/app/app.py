@@ -120,7 +120,7 @@ class ModelApp(ipywidgets.VBox):
         self._now = {name: tensor[place : place + 1].clone() for name, tensor in self._examples.items()}
         self._filling = True
         for name, fields in self._fields.items():
-            for field, number in zip(fields, self._now[name].flatten().tolist(), strict=False):
+            for field, number in zip(fields, _written(self._now[name].flatten()), strict=False):
                 field.value = number
         self._filling = False
         self._show()
@@ -225,6 +225,14 @@ def _fields(examples: Tensor, features: Sequence[str] | None) -> list[ipywidgets
     names = features if features is not None and len(features) == count else [f"[{place}]" for place in range(count)]
     kind = ipywidgets.FloatText if examples.is_floating_point() else ipywidgets.IntText
     return [kind(description=name, style={"description_width": "120px"}) for name in names]
+
+
+def _written(numbers: Tensor) -> list[float]:
+    """Return numbers as a person writes them: the float32 of 5.1 is 5.1, and as a Python float 5.099999904632568."""
+    if not numbers.is_floating_point():
+        return numbers.tolist()
+    exact = numbers.cpu().numpy() if numbers.dtype != torch.bfloat16 else numbers.cpu().float().numpy()
+    return [float(str(number)) for number in exact]
 
 
 def _drawn(name: str, example: Tensor) -> str:

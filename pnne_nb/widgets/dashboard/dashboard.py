@@ -6,6 +6,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from time import monotonic
 from typing import Any, ClassVar, Final, assert_never, final
 
 import ipywidgets
@@ -60,6 +61,8 @@ WATCHED_HZ: Final = 10.0
 """Observed steps a second while a browser shows them."""
 UNWATCHED_HZ: Final = 1.0
 """Observed steps a second without a browser, so that a page that opens later is up to date."""
+KEPT_EVERY: Final = 60.0
+"""Seconds between two static pictures of a running training."""
 MAX_OFFERED: Final = 500
 """Most histograms to choose from."""
 BACK: Final = 20
@@ -158,6 +161,7 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
         metrics.view.observe(self._include_new, "children")
         self._pump = Pump(engine.channel, self)
         self._kept = KeptPicture(lambda: "the training", self.to_html)
+        self._kept_at = float("-inf")
         self._writing = fork_safe(threading.Lock())  # two threads must not write to one widget
         self._draw_status(0)
         for plot in self._plots:
@@ -251,6 +255,10 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
     def draw(self, tick: int, *, watched: bool) -> None:
         """Send the changes as frame number `tick`; the control bar comes last, so that its ack covers all of them."""
         self._cadence.hz = WATCHED_HZ if watched or tick <= IN_FLIGHT else UNWATCHED_HZ
+        if self._status.state == "running" and monotonic() >= self._kept_at + KEPT_EVERY:
+            # What a lost kernel leaves in the notebook.
+            self._kept_at = monotonic()
+            self._kept.changed()
         # A browser that acknowledges frames can unpack a batch of updates.
         with self._picture.drawn() if watched else nullcontext():
             # Without a running training or a browser, all points are drawn.

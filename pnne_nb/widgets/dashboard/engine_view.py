@@ -40,6 +40,10 @@ def training_still(engine: TrainingEngine, *, log: bool) -> Still:
     said = [f"Loss: {engine.loss_choice}."]
     if engine.error is not None:
         said.append(in_brief(engine.error))
+    if engine.checkpoint_dir is not None and engine.state != "finished":
+        said.append(
+            f"Should the kernel be lost: pn.TrainingEngine.resume_from({str(engine.checkpoint_dir)!r}, train_data=...)"
+        )
     title = f"Training {engine.state}: epoch {min(progress.epoch, progress.epochs)} of {progress.epochs}"
     return history_chart(engine.history, log=log, title=title, said=said).still()
 

@@ -87,5 +87,6 @@ def _facts(history: History, names: Sequence[str]) -> list[str]:
     for name in names:
         if name in summary:
             best = summary.get(f"best_{name}")
-            facts.append(f"{name}: {summary[name]:.4g} at the end{'' if best is None else f', least {best:.4g}'}.")
+            where = "at the end" if name in history.over_epochs else "in the last batch"
+            facts.append(f"{name}: {summary[name]:.4g} {where}{'' if best is None else f', least {best:.4g}'}.")
     return [*facts, *(f"{found}" for found in summary["anomalies"])]

@@ -37,6 +37,13 @@ def test_an_example_is_chosen_and_its_numbers_typed() -> None:
     shown.close()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+def test_a_number_reads_as_it_was_written(dtype: torch.dtype) -> None:
+    shown = pn.app(nn.Identity(), torch.tensor([[5.1, -0.2]], dtype=dtype), labels=["a", "b"])
+    assert [field.value for field in shown._fields["input"]] == [5.1, -0.2]
+    shown.close()
+
+
 def test_only_chosen_inputs_and_outputs_are_shown() -> None:
     examples = {"left": torch.tensor([[3.0]]), "right": torch.tensor([[1.0]])}
     shown = pn.app(Two(), examples, inputs=["left"], outputs=["sum", "difference"])

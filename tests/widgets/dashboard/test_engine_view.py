@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +12,7 @@ from torch import nn
 
 import pnne_nb as pn
 from pnne_nb.telemetry.frames import StateFrame
+from pnne_nb.widgets.dashboard import dashboard
 from pnne_nb.widgets.dashboard.engine_view import keep_picture
 from pnne_nb.widgets.host.static_picture import KeptPicture
 from tests.widgets.shown import Shown
@@ -38,7 +41,7 @@ def test_the_picture_of_a_training_has_its_last_numbers_and_what_failed(shown: S
     [*_, last] = shown.updates
     loss = engine.history.summary()["loss"]
     assert "Training finished: epoch 2 of 2" in last["text/html"]
-    assert f"loss: {loss:.4g} at the end" in last["text/html"]
+    assert f"loss: {loss:.4g} in the last batch" in last["text/html"]
     widget.close()
     x, y = data()
     failing = pn.TrainingEngine(net(), (x, y + 7), epochs=2, loss="CrossEntropyLoss")
@@ -48,6 +51,25 @@ def test_the_picture_of_a_training_has_its_last_numbers_and_what_failed(shown: S
     with pytest.raises(pn.PnneError):
         failing.wait()
     assert "Training failed" in shown.updates[-1]["text/html"]
+    widget.close()
+
+
+def test_the_picture_of_a_training_that_is_left_alone_is_renewed_and_says_how_to_go_on(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(dashboard, "monotonic", lambda: now[0])
+    engine = pn.TrainingEngine(net(), data(), epochs=3, loss="CrossEntropyLoss", checkpoint_dir=tmp_path)
+    widget = pn.TrainingDashboard(engine)
+    widget._ipython_display_()
+    widget.take([StateFrame("running")])
+    for seconds in (0.0, 30.0, 61.0):
+        now[0] += seconds
+        widget.draw(0, watched=False)
+        shown.run_waiting()
+    assert len(shown.updates) == 2, "one as it starts, and one a minute later"
+    said = shown.updates[-1]["text/html"]
+    assert f"pn.TrainingEngine.resume_from({str(tmp_path)!r}, train_data=...)" in html.unescape(said)
     widget.close()
 
 
