@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import inspect
 import os
 import threading
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, TypeAlias, fi
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
 
 from pnne_nb.errors import ArgumentError, TrainingError, expect, no_attribute
 from pnne_nb.export.formats import FORMATS
@@ -30,7 +28,7 @@ from pnne_nb.inference.exported import (
     require_inputs,
 )
 from pnne_nb.process.fork import fork_safe
-from pnne_nb.runtime.data.batches import TARGET_KEYS, as_batch, tensors_in, to_device
+from pnne_nb.runtime.data.batches import TARGET_KEYS, as_batch, join_outputs, tensors_in, to_device
 from pnne_nb.runtime.data.open_data import (
     Array,
     Data,
@@ -259,7 +257,7 @@ class InferenceEngine:
 
         Of a model that gives a single number for a batch, the numbers of the batches.
         """
-        return _joined(list(self.stream(data, progress=progress)))
+        return join_outputs(list(self.stream(data, progress=progress)))
 
     def probabilities(self, data: Data | Array | Iterator[Any], *, progress: Progress | None = None) -> Tensor:
         """Softmax over dimension 1 of the outputs, ``[examples, classes, ...]``; of one column, the sigmoid.
@@ -376,35 +374,3 @@ def _most_inputs(model: nn.Module) -> int | None:
     ]
     options = [isinstance(one.default, bool | int | float | str) for one in by_position]
     return [*options, True].index(True)
-
-
-def _joined(outputs: list[Any]) -> Any:
-    if not outputs:
-        raise TrainingError("data is empty: there was no batch in it.")
-    match outputs[0]:
-        case Tensor() as first if first.dim() == 0:
-            return torch.stack(outputs)
-        case Tensor() as first if len(outputs) > 1 and len({one.shape[1:] for one in outputs}) > 1:
-            raise TrainingError(
-                f"The model's outputs of different batches have shapes such as {tuple(first.shape)} and "
-                f"{tuple(outputs[-1].shape)}, which cannot be joined along the first dimension: take them one by one, "
-                "with stream()."
-            )
-        case Tensor():
-            return torch.cat(outputs)
-        case dict() as first:
-            return {name: _joined([output[name] for output in outputs]) for name in first}
-        case PackedSequence():
-            return outputs
-        case tuple() | list() as first:
-            parts = [_joined([output[index] for output in outputs]) for index in range(len(first))]
-            return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
-        case first if dataclasses.is_dataclass(first):
-            joined = copy.copy(first)
-            for field in dataclasses.fields(first):
-                object.__setattr__(joined, field.name, _joined([getattr(output, field.name) for output in outputs]))
-            return joined
-        case None:
-            return None
-        case _:
-            return outputs

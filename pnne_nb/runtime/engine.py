@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import NoneType
-from typing import Any, Self, final
+from typing import Any, Self, TypeVar, final, overload
 
 import torch
 from torch import nn
@@ -38,6 +38,8 @@ from pnne_nb.runtime.setup.argument_names import ARGUMENTS
 from pnne_nb.runtime.setup.cadence import EveryChoice
 from pnne_nb.runtime.setup.config import Config
 from pnne_nb.telemetry.probe import Cadence, Probe
+
+_Function = TypeVar("_Function", bound=Callable[[Any], object])
 
 
 @final
@@ -441,8 +443,14 @@ class TrainingEngine(EngineState):
 
     # Observers
 
-    def on(self, event: str, function: Callable[[Any], object], *, waits: bool = True) -> Callable[[], None]:
-        """Call `function` with the frame of each event of one kind.
+    @overload
+    def on(self, event: str, function: Callable[[Any], object], *, waits: bool = True) -> Callable[[], None]: ...
+
+    @overload
+    def on(self, event: str, *, waits: bool = True) -> Callable[[_Function], _Function]: ...
+
+    def on(self, event: str, function: Callable[[Any], object] | None = None, *, waits: bool = True) -> Any:
+        """Call `function` with the frame of each event of one kind; ``@engine.on("epoch")`` does so with what follows it.
 
         The kinds are ``"step"``, ``"epoch_start"``, ``"epoch"``, ``"state"``, ``"anomaly"`` and ``"checkpoint"``. The
         function runs in the training thread, between two steps; what it raises fails the training. (A stall is told by
@@ -455,12 +463,19 @@ class TrainingEngine(EngineState):
                 checkpoint. Otherwise it goes on, and the function is called a moment later.
 
         Returns:
-            A function that ends this.
+            A function that ends this; as a decorator, the decorated function.
 
         Raises:
             TrainingError: There is no such event.
         """
-        return self._reports.listeners.add(event, function, waits=waits)
+        if function is not None:
+            return self._reports.listeners.add(event, function, waits=waits)
+
+        def added(function: _Function) -> _Function:
+            self._reports.listeners.add(event, function, waits=waits)
+            return function
+
+        return added
 
     def add_probe(self, probe: Probe, cadence: Cadence | None = None) -> Callable[[], None]:
         """Let `probe` observe steps at `cadence` (ten a second unless told otherwise).

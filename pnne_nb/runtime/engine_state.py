@@ -10,12 +10,15 @@ import torch
 from torch import nn
 
 from pnne_nb.errors import no_attribute, require_settable
+from pnne_nb.runtime.data.open_data import Data
 from pnne_nb.runtime.data.sources import DatasetSource, TensorSource
 from pnne_nb.runtime.faults.error_messages import in_brief
 from pnne_nb.runtime.faults.fault import Fault
 from pnne_nb.runtime.monitoring.history import History
 from pnne_nb.runtime.monitoring.memory_estimate import MemoryNeeds, needs_of
 from pnne_nb.runtime.objective.losses import LossChoice
+from pnne_nb.runtime.session.evaluate import Evaluation, evaluate, predict
+from pnne_nb.runtime.session.next_steps import NextSteps
 from pnne_nb.runtime.session.session import Session
 from pnne_nb.runtime.setup.argument_names import METHODS, SETTINGS
 from pnne_nb.runtime.setup.config import Config
@@ -139,6 +142,36 @@ class EngineState:
     def recipe(self) -> Recipe:
         """What the training works with, made of the arguments; it belongs to the training."""
         return self._loop.recipe
+
+    def evaluate(self, data: Data | None = None) -> Evaluation:
+        """Return loss and metrics of the model on `data`; a running training waits meanwhile, and goes on as if nothing was.
+
+        Beside the metrics of the training there are, for targets that are quantities, R² and the mean absolute error, and
+        what always answering the most frequent class, or the mean, would give.
+
+        Args:
+            data: In any form that `TrainingEngine` takes; None for its validation data, or without any its training data.
+
+        Raises:
+            TrainingError: Only the model or a step function knows how to compare, or the data cannot be read.
+        """
+        return evaluate(self._session, data)
+
+    def predict(self, data: Any) -> Any:
+        """Return the outputs of the model in evaluation mode, joined on the CPU; a running training waits meanwhile.
+
+        Args:
+            data: The inputs `[N, ...]` as an array, several of them in a tuple, or by the names of ``forward``'s
+                parameters; a Dataset or a DataLoader may have the target beside them, which is left out.
+
+        Raises:
+            TrainingError: The data is empty or cannot be read.
+        """
+        return predict(self._session, data)
+
+    def next_steps(self) -> NextSteps:
+        """Return what can be done now, as lines to type: look, try, go on, shrink, ship."""
+        return NextSteps(self.state)
 
     def examples(self, count: int) -> Any:
         """Return the first `count` examples of the validation data, else of the training data, as one batch; None of a stream."""

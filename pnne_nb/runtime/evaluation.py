@@ -15,15 +15,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pnne_nb.errors import TrainingError, answers_misuse, expect, shown
-from pnne_nb.runtime.data.batches import Batch, as_batch, to_device
-from pnne_nb.runtime.data.open_data import Data, open_source, require_count
-from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, StreamSource, TensorSource
+from pnne_nb.errors import TrainingError, answers_misuse, expect
+from pnne_nb.runtime.data.batches import Batch
+from pnne_nb.runtime.data.open_data import Data, require_count
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.faults.oom_recovery import cut
-from pnne_nb.runtime.objective.losses import target_for_loss
 from pnne_nb.runtime.objective.metrics import chosen_classes
-from pnne_nb.runtime.setup.models import evaluating
+from pnne_nb.runtime.session.evaluate import outputs
 from pnne_nb.telemetry.plot_hook import installed_plots
 
 _MOST: Final = 40
@@ -216,39 +214,7 @@ def _named(engine: TrainingEngine, data: Data | None) -> str:
 
 def _outputs(engine: TrainingEngine, data: Data | None) -> Generator[tuple[Batch, Any]]:
     expect(engine, TrainingEngine, "engine", "a TrainingEngine", "pn.TrainingEngine(model, data) makes one.")
-    recipe = engine._loop.recipe
-    if not recipe.compares:
-        raise TrainingError(
-            "Output and target are compared by the model itself or by a step function, so nothing else can compare them."
-        )
-    if data is None:
-        source = in_order(recipe.val or recipe.train)
-    else:
-        source = open_source(data, "data", batch_size=engine.config.batch_size, seed=engine.config.seed)
-    try:
-        with engine.paused() as model, evaluating(model), torch.no_grad(), recipe.precision.autocast():
-            for raw in source.batches(1):
-                given = as_batch(raw, wants_target=True)
-                inputs, named, target = (
-                    to_device(part, recipe.device) for part in (given.inputs, given.named, given.target)
-                )
-                output = model(*inputs, **named)
-                yield Batch(inputs, named, target_for_loss(recipe.loss, output, target), given.examples), output
-    finally:
-        source.close()
-
-
-def in_order(source: BatchSource) -> BatchSource:
-    """Return the data in its own order, for reading it independently of the training."""
-    match source:
-        case TensorSource():
-            return TensorSource(source.tensors, batch_size=source.batch_size, shuffle=False, seed=0)
-        case DatasetSource():
-            return DatasetSource(source.template, shuffle=False, seed=0)
-        case StreamSource():
-            return StreamSource(source.loader)
-        case _:
-            raise TrainingError(f"{shown(source)} cannot be read beside the training: give data=(X, y).")
+    return outputs(engine._session, data)
 
 
 def _loss_of_each(loss: Callable[[Any, Any], Tensor], output: Any, batch: Batch) -> Tensor:

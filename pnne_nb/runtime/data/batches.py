@@ -157,6 +157,45 @@ def to_device(value: Any, device: torch.device) -> Any:
             return value
 
 
+def join_outputs(outputs: list[Any]) -> Any:
+    """Return the outputs of several batches joined along the first dimension; single numbers become a tensor of them.
+
+    Raises:
+        TrainingError: There is none, or they cannot be joined.
+    """
+    if not outputs:
+        raise TrainingError("data is empty: there was no batch in it.")
+    match outputs[0]:
+        case Tensor() as first if first.dim() == 0:
+            return torch.stack(outputs)
+        case Tensor() as first if len(outputs) > 1 and len({one.shape[1:] for one in outputs}) > 1:
+            raise TrainingError(
+                f"The model's outputs of different batches have shapes such as {tuple(first.shape)} and "
+                f"{tuple(outputs[-1].shape)}, which cannot be joined along the first dimension: take them one by one, "
+                "with stream()."
+            )
+        case Tensor():
+            return torch.cat(outputs)
+        case dict() as first:
+            return {name: join_outputs([output[name] for output in outputs]) for name in first}
+        case PackedSequence():
+            return outputs
+        case tuple() | list() as first:
+            parts = [join_outputs([output[index] for output in outputs]) for index in range(len(first))]
+            return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
+        case first if dataclasses.is_dataclass(first):
+            joined = copy.copy(first)
+            for field in dataclasses.fields(first):
+                object.__setattr__(
+                    joined, field.name, join_outputs([getattr(output, field.name) for output in outputs])
+                )
+            return joined
+        case None:
+            return None
+        case _:
+            return outputs
+
+
 def expect_shapes(batch: Batch, expected: InputShapes) -> None:
     """Compare a batch, before the model sees it, with the graph's Input nodes in the model's order.
 

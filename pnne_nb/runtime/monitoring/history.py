@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, final
@@ -295,11 +295,11 @@ class History(Mapping[str, NDArray[np.float64]]):
         columns = {name: values[~values.index.duplicated()] for name, values in series.items()}
         return pd.DataFrame(columns).rename_axis(index="step")
 
-    def plot(self, *names: str, log: bool = False) -> object:
+    def plot(self, *names: str | Sequence[str], log: bool = False) -> object:
         """Draw the loss and the metrics as a picture, which stays in a saved notebook.
 
         Args:
-            names: Of the series to draw; the loss and every metric unless told otherwise. Training and validation of one
+            names: Of the series to draw, also in a list; the loss and every metric by default. Training and validation of one
                 metric share a panel.
             log: Whether the vertical axes are logarithmic.
 
@@ -309,7 +309,8 @@ class History(Mapping[str, NDArray[np.float64]]):
         Raises:
             UnknownSeriesError: There is no such name.
         """
-        return installed_plots().history(self, names, log=log)
+        listed = [[name] if isinstance(name, str) else name for name in names]
+        return installed_plots().history(self, tuple(name for part in listed for name in part), log=log)
 
     def _repr_html_(self) -> str:
         with self._lock:

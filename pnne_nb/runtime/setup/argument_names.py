@@ -49,8 +49,13 @@ ARGUMENTS: Final = {
 
 METHODS: Final = {
     **dict.fromkeys(("fit", "run", "train", "train_model"), "engine.start(); engine.wait() waits for the end"),
-    **dict.fromkeys(("evaluate", "score", "test"), "engine.validate(), which needs val_data=(X, y)"),
-    **dict.fromkeys(("predict", "predict_proba"), "pn.InferenceEngine(engine.model).predict(X)"),
+    **dict.fromkeys(("score", "test"), "engine.evaluate((X_test, y_test)), or engine.validate() for the val_data"),
+    "predict_proba": "engine.predict(X).softmax(1)",
+    **dict.fromkeys(("export", "to_onnx"), 'pn.export(engine, "net.onnx")'),
+    **dict.fromkeys(
+        ("freeze", "unfreeze"),
+        "with engine.paused() as model: model.get_submodule(name).requires_grad_(False), or graph.freeze(name) before",
+    ),
     **dict.fromkeys(("cancel", "interrupt", "abort"), "engine.stop()"),
     **dict.fromkeys(("is_running", "running", "status"), "engine.state"),
     **dict.fromkeys(
