@@ -101,9 +101,10 @@ class Session:
         determinism = Determinism(recipe.device, wanted=config.deterministic)
         self.executor = Executor(self.loop, self.control, determinism, self.state_dict)
         self._notices = Notices(self.executor, self.reports)
-        self.checkpoint_dir = None if checkpoint_dir is None else Path(checkpoint_dir)
+        kept = None if checkpoint_dir is None else CheckpointDirectory(checkpoint_dir, config.max_to_keep)
+        self.checkpoint_dir = None if kept is None else kept.directory
         self._checkpoints = CheckpointSchedule(
-            None if checkpoint_dir is None else CheckpointDirectory(checkpoint_dir, config.max_to_keep),
+            kept,
             as_every("checkpoint_every", config.checkpoint_every),
             self.state_dict,
             self.executor,
