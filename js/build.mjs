@@ -30,6 +30,19 @@ const scopeReactFlow = {
   },
 };
 
+/** Tells esbuild that the components of React Flow that we do not use need not be made. */
+const dropUnused = {
+  name: "drop-unused",
+  setup(build) {
+    build.onLoad({ filter: /@xyflow[\\/]react[\\/]dist[\\/]esm[\\/]index\.m?js$/ }, ({ path }) => ({
+      contents: readFileSync(path, "utf8")
+        .replace(/^const (\w+) = (memo|forwardRef|fixedForwardRef)\(/gm, "const $1 = /* @__PURE__ */ $2(")
+        .replace(/^\w+\.displayName = .*$/gm, ""),
+      loader: "js",
+    }));
+  },
+};
+
 const dev = process.argv.includes("--dev");
 const options = {
   entryPoints: Object.fromEntries(Object.entries(entries).filter(([, path]) => existsSync(path))),
@@ -42,9 +55,10 @@ const options = {
   define: { "process.env.NODE_ENV": dev ? '"development"' : '"production"' },
   jsx: "automatic",
   legalComments: "none",
+  charset: "utf8",
   alias: { "d3-color": join(here, "src", "editor", "host", "noColours.ts") },
   logLevel: "warning",
-  plugins: [scopeReactFlow],
+  plugins: [scopeReactFlow, dropUnused],
 };
 
 if (process.argv.includes("--watch")) {

@@ -71,6 +71,33 @@ test("a node that goes into an edge gets room: what stands beyond moves on, and 
   expect(grown?.box?.[3]).toBe(300 + (moved[0]?.position?.[1] ?? 0) - 240);
 });
 
+test("no card is over another after nodes have gone into edges, and the other columns stay", () => {
+  let state = 5;
+  const random = (below: number) => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return Math.floor((state / 2 ** 32) * below);
+  };
+  for (let turn = 0; turn < 40; turn += 1) {
+    const cards = Array.from({ length: 12 }, (_, place) =>
+      node(`n${place}`, "ReLU", [260 * Math.floor(place / 4) + (turn % 2) * random(80), 90 * (place % 4)]),
+    );
+    const links = cards.slice(1).map(({ name }, place) => {
+      const from = turn % 3 === 0 ? random(place + 1) : place;
+      return { source: `n${from}.output`, target: `${name}.input` };
+    });
+    const { editor } = openEditor({ nodes: cards, edges: links });
+    for (let time = 0; time < 5; time += 1) {
+      const edges = [...(editor.scene()?.graph.edges.values() ?? [])];
+      const at = [random(700), random(400)] as const;
+      editor.add("GELU", { at, into: edges[random(edges.length)] as (typeof edges)[number] });
+      const boxes = boxesOf(editor.scene() as ShownScene, STILL);
+      for (const [place, box] of boxes.entries())
+        for (const other of boxes.slice(place + 1))
+          expect(overlaps(box, other), `${turn}: ${box.name} ${other.name}`).toBe(false);
+    }
+  }
+});
+
 test("where there is room, nothing moves", () => {
   const { editor, edits } = openEditor({
     nodes: [node("a", "ReLU", [0, 0]), node("b", "ReLU", [0, 400])],

@@ -60,9 +60,10 @@ test("a card that is dropped in room that only an open block makes goes to the n
   const closed = { width: 100, height: 40 };
   const cards: Placed[] = [{ name: "block", centre: [0, 0], closed, open: { width: 300, height: 400 } }];
   const pushed = pushedBy(cards, false);
-  // It is drawn from -20 to 380; beside its lower end there is no place of the document.
-  expect(unpushed(pushed, [300, 500], closed)).toEqual([200, 140]);
-  expect(unpushed(pushed, [300, 370], closed)).toEqual([200, 40]);
+  // It is drawn from -20 to 380; beside its lower end there is no place of the document in its column.
+  expect(unpushed(pushed, [0, 500], closed)).toEqual([0, 140]);
+  expect(unpushed(pushed, [0, 370], closed)).toEqual([0, 40]);
+  expect(unpushed(pushed, [300, 500], closed)).toEqual([200, 500]);
   expect(unpushed(pushed, [300, 20], closed)).toEqual([200, 20]);
   expect(unpushed(pushed, [300, -50], closed)).toEqual([200, -50]);
 });

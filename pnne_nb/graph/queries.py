@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Self
 
 import msgspec
+from msgspec.structs import replace
 
 from pnne_nb.errors import (
     ArgumentError,
@@ -22,11 +23,12 @@ from pnne_nb.errors import (
 )
 from pnne_nb.graph.edits.notify import Observer
 from pnne_nb.graph.edits.transactions import Ledger, Step
-from pnne_nb.graph.layout.arrange_graph import arranged as with_places
+from pnne_nb.graph.layout.arrange_graph import arrangement
 from pnne_nb.graph.layout.cards import NONE_RESOLVED, Resolved
 from pnne_nb.graph.model.content import Content
 from pnne_nb.graph.model.lint import lint, lint_at
 from pnne_nb.graph.model.node import Edge, Node
+from pnne_nb.graph.model.ops import ChangeFrame, MoveNode
 from pnne_nb.graph.model.paths import find_node, paths_in
 from pnne_nb.graph.model.validate import Types
 from pnne_nb.graph.model.views import Graphs, Nodes
@@ -265,7 +267,7 @@ class ReadableGraph:
         """
         with self._ledger.lock:
             state = self.frozen()()
-            return with_places(state, self._content, self._types) if arranged else state
+            return _arranged(state, self._content, self._types) if arranged else state
 
     def frozen(self) -> Callable[[], DocumentState]:
         """Return a function that returns the present `state` at any later time."""
@@ -322,3 +324,19 @@ class ReadableGraph:
     @property
     def _content(self) -> Content:
         return self._ledger.content
+
+
+def _arranged(state: DocumentState, content: Content, types: Types) -> DocumentState:
+    """Return a document's plain data, with graphs without any places arranged."""
+    graphs = {}
+    for id, graph in state.graphs.items():
+        if any(node.position is not None for node in graph.nodes):
+            graphs[id] = graph
+            continue
+        ops = arrangement(content, id, types)
+        places = {op.name: op.position for op in ops if isinstance(op, MoveNode)}
+        boxes = {op.name: op.box for op in ops if isinstance(op, ChangeFrame)}
+        nodes = (replace(node, position=places[node.name]) for node in graph.nodes)
+        frames = (replace(frame, box=boxes.get(frame.name) or frame.box) for frame in graph.frames)
+        graphs[id] = replace(graph, nodes=tuple(nodes), frames=tuple(frames))
+    return replace(state, graphs=graphs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -319,3 +320,41 @@ def test_a_module_that_runs_its_own_code_is_entered_and_says_so(open_editor: Ope
     editor.field("moe.gate", "out_features").press("Enter")
     editor.settle()
     assert graph["moe.gate"].properties["out_features"] == 5
+
+
+def test_a_group_of_blocks_takes_their_room_and_is_selected_and_its_end_gives_the_room_back(
+    open_editor: OpenEditor,
+) -> None:
+    graph = NodeGraph("net")
+    graph.add("Input", name="x", shape=("N", 8))
+    before = "x"
+    for number in range(14):
+        graph.add("ReLU", name=f"relu{number}")
+        graph.connect(before, f"relu{number}")
+        before = f"relu{number}"
+        if number in (6, 7):
+            graph.group([before], name=f"block{number}")
+            before = f"block{number}"
+    graph.arrange(direction="columns")
+    places = {name: node.position for name, node in graph.nodes.items()}
+    assert len({place[0] for place in places.values() if place}) > 1
+    editor = open_editor(graph)
+    editor.node("block6").click()
+    editor.node("block7").click(modifiers=["Shift"])
+    editor.page.keyboard.press("Control+g")
+    expect(editor.root.get_by_role("textbox", name="Name", exact=True)).to_have_value("subgraph1")
+    cards = [card for card in editor.root.first.locator(".pnne-card").all() if card.is_visible()]
+    boxes = [box for card in cards if (box := card.bounding_box()) is not None]
+    assert len(boxes) == 14
+    for one, other in combinations(boxes, 2):
+        beside = one["x"] + one["width"] <= other["x"] or other["x"] + other["width"] <= one["x"]
+        below = one["y"] + one["height"] <= other["y"] or other["y"] + other["height"] <= one["y"]
+        assert beside or below, (one, other)
+    column = graph["subgraph1"].position
+    assert column is not None
+    stayed = [name for name, place in places.items() if name in graph and place and abs(place[0] - column[0]) > 100]
+    assert stayed
+    assert all(graph[name].position == places[name] for name in stayed), "the other columns are where they were"
+    editor.page.keyboard.press("Control+Shift+g")
+    editor.settle()
+    assert {name: node.position for name, node in graph.nodes.items()} == places

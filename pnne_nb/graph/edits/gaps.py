@@ -1,115 +1,241 @@
-"""Closes the gap of nodes that become one card, and opens one for the nodes that replace a card."""
+"""Closes the gap of nodes that become one card, and opens one for the nodes that replace a card.
+
+Along the edges, only the column moves that the change is in: the cards that overlap each other across the edges, directly or
+through others, and the frames around them. No two cards overlap afterwards that did not before. ``js/src/editor/scene/room.ts``
+has the same rule.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias, final
 
-from pnne_nb.graph.model.annotation import Box, Frame
-from pnne_nb.graph.model.content import GraphIndex
-from pnne_nb.graph.model.node import Node
+from pnne_nb.graph.layout.cards import faces
+from pnne_nb.graph.layout.geometry import HEADER_HEIGHT, SUMMARY_HEIGHT, WIDTH, geometry
+from pnne_nb.graph.layout.inlining import inlining
+from pnne_nb.graph.layout.layered import NODE_GAP, Size
+from pnne_nb.graph.model.annotation import Frame
+from pnne_nb.graph.model.content import Content, GraphIndex
 from pnne_nb.graph.model.ops import ChangeFrame, MoveNode
+from pnne_nb.graph.schema.registry import registry
 
 Position = tuple[float, float]
 Moves = list[MoveNode | ChangeFrame]
+Span: TypeAlias = tuple[float, float]
 
-_BESIDE = 200.0
-"""Pixels between the centres of cards that stand beside each other."""
-
-_CLEAR = 60.0
-"""The least distance between the centres of cards that follow each other."""
+_TOUCH = 1.0
+"""Places are rounded to pixels: cards that touch are clear of each other."""
 
 
-def closed_gap(
-    graph: GraphIndex, nodes: Collection[Node], frames: Iterable[Frame], *, across: bool
-) -> tuple[Position | None, Moves]:
-    """Return the place of the card that replaces nodes, and the moves of what follows them.
+class Area(NamedTuple):
+    """The spans of a card in the direction of edges, and across."""
 
-    The card stands at the place of the first node. What follows moves up to it, or to the last node that stands beside the
-    nodes. Frames move with what follows, and those around the gap shrink. If a frame has an edge in the gap, nothing moves.
+    along: Span
+    across: Span
+
+    def covers(self, other: Area) -> bool:
+        """Return whether two cards overlap."""
+        return _overlap(self.along, other.along) and _overlap(self.across, other.across)
+
+
+def areas(content: Content, graph: GraphIndex, *, across: bool) -> dict[str, Area]:
+    """Return the areas of all nodes of a graph that have a place, those without their own card included.
 
     Args:
-        graph: Their graph.
-        nodes: The nodes that go.
+        content: The document.
+        graph: The graph.
+        across: Whether edges run right.
+    """
+    shown = faces(content, graph, registry, inlining(graph), across=across)
+    plain = Size(WIDTH, HEADER_HEIGHT + SUMMARY_HEIGHT)
+    sizes = {name: Size(face.geometry.width, face.geometry.height) for name, face in shown.items()}
+    return {name: area(place, sizes.get(name, plain), across=across) for name, place in graph.places().items()}
+
+
+def area(centre: Position, size: Size, *, across: bool) -> Area:
+    """Return the area of a card."""
+    spans = [(middle - length / 2, middle + length / 2) for middle, length in zip(centre, size, strict=True)]
+    return Area(*spans) if across else Area(*reversed(spans))
+
+
+def block_size(inputs: Collection[str], outputs: Collection[str], *, across: bool) -> Size:
+    """Return the size of the card of a block with these ports."""
+    shape = geometry(list(inputs), list(outputs), lines=0, across=across)
+    return Size(shape.width, shape.height)
+
+
+@final
+class Room:
+    """The cards and frames of one graph, beside nodes that are removed or replaced.
+
+    Args:
+        graph: The graph.
+        cards: The areas of its nodes.
         frames: The frames that stay.
         across: Whether edges run right.
     """
-    along = 0 if across else 1
-    extent = _extent(nodes, along)
-    if extent is None:
-        return None, []
-    start, end, aside = extent
-    others = _places_without(graph, nodes)
-    last = max((place[along] for place in others.values() if start < place[along] <= end), default=start)
-    is_cut = any(last < edge <= end for frame in frames for edge in _edges(frame, along))
-    moves = [] if is_cut else _moves(graph, others, frames, along, end, last - end)
-    return _point(start, aside, along), moves
+
+    def __init__(self, graph: GraphIndex, cards: Mapping[str, Area], frames: Iterable[Frame], *, across: bool) -> None:
+        self._graph = graph
+        self._cards = cards
+        self._frames = {frame.name: _frame_area(frame, across=across) for frame in frames}
+        self._across = across
+
+    def closed(self, nodes: Collection[str], size: Size) -> tuple[Position | None, Moves]:
+        """Return the place of the card that replaces nodes, and the moves of what follows them.
+
+        The card stands where the first node begins, or after what stands there. In each column, what follows the nodes moves
+        up, and keeps its distance. Frames move with what follows, and those around the gap shrink. If a frame has an edge in
+        the gap, nothing moves up.
+
+        Args:
+            nodes: Their names, the first one of the graph first.
+            size: The size of the card.
+        """
+        gone = [self._cards[name] for name in nodes if name in self._cards]
+        if not gone:
+            return None, []
+        kept = {name: card for name, card in self._cards.items() if name not in nodes}
+        length, width = size if self._across else reversed(size)
+        own = [card for card in gone if _overlap(card.across, _column(self._spans(), gone[0].across))]
+        start = min(card.along[0] for card in own)
+
+        def in_the_way(aside: float, start: float) -> list[Area]:
+            across = (aside - width / 2, aside + width / 2)
+            column = _column((*self._spans(), across), gone[0].across)
+            end = max(card.along[1] for card in gone if _overlap(card.across, column))
+            found = [card for card in kept.values() if card.covers(Area((start, start + length), across))]
+            # What overlapped before may do so still.
+            return [card for card in found if card.along[0] < end and not any(card.covers(each) for each in gone)]
+
+        first = min(own)
+        asides = sum(sum(card.across) for card in own) / len(own) / 2, sum(first.across) / 2
+        aside = next((aside for aside in asides if not in_the_way(aside, start)), asides[0])
+        while blocking := in_the_way(aside, start):
+            start = max(card.along[1] for card in blocking) + NODE_GAP
+        across = (aside - width / 2, aside + width / 2)
+        block = Area((start, start + length), across)
+        moves: Moves = []
+        remaining = gone
+        while remaining:
+            column = _column((*self._spans(), across), remaining[0].across)
+            here = [card for card in remaining if _overlap(card.across, column)]
+            remaining = [card for card in remaining if card not in here]
+            moves += self._follow(column, kept, here, block if _overlap(across, column) else None)
+        return self._point(start + length / 2, aside), moves
+
+    def opened(self, block: str, inside: Sequence[Area]) -> tuple[Position, Moves]:
+        """Return the shift of cards that replace a block, and the moves of what they would cover.
+
+        Args:
+            block: The name of the block.
+            inside: The areas of the cards, where they are inside the block, the first one of its graph first.
+        """
+        if block not in self._cards or not inside:
+            return (0.0, 0.0), []
+        card = self._cards[block]
+        kept = {name: other for name, other in self._cards.items() if name != block}
+        first = _column([area.across for area in inside], inside[0].across)
+        own = [sum(area.across) / 2 for area in inside if _overlap(area.across, first)]
+        middle = sum(own) / len(own)
+        by = card.along[0] - min(area.along[0] for area in inside), sum(card.across) / 2 - middle
+        along = card.along[0], max(area.along[1] for area in inside) + by[0]
+        across = min(area.across[0] for area in inside) + by[1], max(area.across[1] for area in inside) + by[1]
+        column = _column(self._spans(), card.across)
+        growth = max(0.0, along[1] - card.along[1])
+
+        def moved_along(place: float, span: Span) -> float:
+            return place + growth if _overlap(span, column) and place >= card.along[1] - _TOUCH else place
+
+        beside = [
+            other.across
+            for other in kept.values()
+            if _overlap((moved_along(other.along[0], other.across), moved_along(other.along[1], other.across)), along)
+        ]
+        lefts = [span[1] for span in beside if span[1] <= card.across[0] + _TOUCH]
+        rights = [span[0] for span in beside if span[0] >= card.across[1] - _TOUCH]
+        back = max(0.0, max(lefts, default=across[0] - NODE_GAP) + NODE_GAP - across[0])
+        on = max(0.0, across[1] + NODE_GAP - min(rights, default=across[1] + NODE_GAP))
+
+        def moved_across(place: float) -> float:
+            if place >= card.across[1] - _TOUCH:
+                return place + on
+            return place - back if place <= card.across[0] + _TOUCH else place
+
+        def shifted(other: Area) -> Position:
+            start = moved_along(other.along[0], other.across) - other.along[0]
+            left, right = (moved_across(place) - place for place in other.across)
+            # A card that begins before the block and ends beyond it stays.
+            return start, left if left > 0 else min(right, 0.0)
+
+        moves: Moves = [*self._moved({name: shifted(other) for name, other in kept.items()})]
+        moves += self._framed(moved_along, moved_across)
+        return self._point(*by), moves
+
+    def _follow(
+        self, column: Span, kept: Mapping[str, Area], gone: Collection[Area], block: Area | None
+    ) -> Iterator[MoveNode | ChangeFrame]:
+        """Yield the moves of what follows nodes in a column, in which the block may stand instead."""
+        end = max(card.along[1] for card in gone)
+        here = {name: card for name, card in kept.items() if _overlap(card.across, column)}
+        after = {name: card for name, card in here.items() if card.along[0] >= end - _TOUCH}
+        ends = [card.along[1] for name, card in here.items() if name not in after]
+        if block is not None:
+            ends.append(block.along[1])
+        gap = min((card.along[0] for card in after.values()), default=end) - end
+        begin = max((*(place + max(gap, 0.0) for place in ends), min(card.along[0] for card in gone)))
+        by = begin - gap - end
+        edges = [edge for frame in self._frames.values() if _overlap(frame.across, column) for edge in frame.along]
+        if by < 0 and any(end + by < edge <= end for edge in edges):
+            return
+
+        def moved(place: float, span: Span) -> float:
+            return place + by if _overlap(span, column) and place > end - _TOUCH else place
+
+        yield from self._moved(dict.fromkeys(after, (by, 0.0)))
+        yield from self._framed(moved, float)
+
+    def _moved(self, shifts: Mapping[str, Position]) -> Iterator[MoveNode]:
+        for name, by in shifts.items():
+            place = self._graph.nodes[name].position
+            if place is not None and any(by):
+                x, y = self._point(*by)
+                yield MoveNode(name, (float(round(place[0] + x)), float(round(place[1] + y))), self._graph.id)
+
+    def _framed(self, along: Callable[[float, Span], float], across: Callable[[float], float]) -> Iterator[ChangeFrame]:
+        """Yield the changes of frames, of which each edge moves as a card there would."""
+        for name, frame in self._frames.items():
+            start, end = (along(edge, frame.across) for edge in frame.along)
+            near, far = (across(edge) for edge in frame.across)
+            (left, top), (width, height) = self._point(start, near), self._point(end - start, far - near)
+            if (box := (left, top, width, height)) != self._graph.frames[name].box and width > 0 and height > 0:
+                yield ChangeFrame(name, box=box, graph=self._graph.id)
+
+    def _spans(self) -> tuple[Span, ...]:
+        return tuple(area.across for area in (*self._cards.values(), *self._frames.values()))
+
+    def _point(self, along: float, across: float) -> Position:
+        return (along, across) if self._across else (across, along)
 
 
-def opened_gap(graph: GraphIndex, block: Node, nodes: Collection[Node], *, across: bool) -> tuple[Position, Moves]:
-    """Return the shift of nodes that replace a card, and the moves of what they would cover.
-
-    Args:
-        graph: The graph of the card.
-        block: The node of the card.
-        nodes: The nodes, at their places inside the block.
-        across: Whether edges run right.
-    """
-    along = 0 if across else 1
-    extent = _extent(nodes, along)
-    if block.position is None or extent is None:
-        return (0.0, 0.0), []
-    first = _point(extent[0], extent[2], along)
-    shift = block.position[0] - first[0], block.position[1] - first[1]
-    size = extent[1] - extent[0]
-    others = _places_without(graph, [block])
-    start, aside = block.position[along], block.position[1 - along]
-    in_the_way = size > 0 and any(
-        start < place[along] <= start + size + _CLEAR and abs(place[1 - along] - aside) < _BESIDE
-        for place in others.values()
-    )
-    return shift, _moves(graph, others, graph.frames.values(), along, start, size) if in_the_way else []
-
-
-def _extent(nodes: Iterable[Node], along: int) -> tuple[float, float, float] | None:
-    """Return the first and the last place of nodes along the edges, and their mean across; None without any place."""
-    places = [node.position for node in nodes if node.position is not None]
-    if not places:
-        return None
-    line = [place[along] for place in places]
-    return min(line), max(line), sum(place[1 - along] for place in places) / len(places)
-
-
-def _places_without(graph: GraphIndex, nodes: Iterable[Node]) -> dict[str, Position]:
-    gone = {node.name for node in nodes}
-    return {name: place for name, place in graph.places().items() if name not in gone}
-
-
-def _moves(
-    graph: GraphIndex, places: dict[str, Position], frames: Iterable[Frame], along: int, beyond: float, by: float
-) -> Moves:
-    if by == 0:
-        return []
-    moves: Moves = [
-        MoveNode(name, _point(place[along] + by, place[1 - along], along), graph.id)
-        for name, place in places.items()
-        if place[along] > beyond
-    ]
-    for frame in frames:
-        near, far = _edges(frame, along)
-        if far > beyond:
-            box = _box(frame, along, near + by if near > beyond else near, far + by)
-            moves.append(ChangeFrame(frame.name, box, graph=graph.id))
-    return moves
-
-
-def _edges(frame: Frame, along: int) -> tuple[float, float]:
-    return frame.box[along], frame.box[along] + frame.box[2 + along]
-
-
-def _box(frame: Frame, along: int, near: float, far: float) -> Box:
+def _frame_area(frame: Frame, *, across: bool) -> Area:
     left, top, width, height = frame.box
-    return (near, top, far - near, height) if along == 0 else (left, near, width, far - near)
+    spans = (left, left + width), (top, top + height)
+    return Area(*spans) if across else Area(*reversed(spans))
 
 
-def _point(along: float, aside: float, axis: int) -> Position:
-    return (along, aside) if axis == 0 else (aside, along)
+def _overlap(one: Span, other: Span) -> bool:
+    return one[0] < other[1] - _TOUCH and other[0] < one[1] - _TOUCH
+
+
+def _column(spans: Iterable[Span], seed: Span) -> Span:
+    """Return the span of what overlaps `seed`, directly or through others."""
+    start, end = seed
+    spans = sorted(spans)
+    for left, right in spans:
+        if _overlap((start, end), (left, right)):
+            end = max(end, right)
+    for left, right in sorted(spans, key=lambda span: -span[1]):
+        if _overlap((start, end), (left, right)):
+            start = min(start, left)
+    return start, end

@@ -8,7 +8,8 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from pnne_nb.errors import CycleError, GraphError
-from pnne_nb.graph.edits.gaps import Position, closed_gap, opened_gap
+from pnne_nb.graph.edits.gaps import Position, Room, areas, block_size
+from pnne_nb.graph.layout.arrange_graph import drawn_right
 from pnne_nb.graph.model.annotation import Frame, held
 from pnne_nb.graph.model.content import Content, GraphIndex, detour, output_ports
 from pnne_nb.graph.model.node import Edge, Node, adding, split_port
@@ -64,7 +65,11 @@ def plan_group(content: Content, refs: Sequence[NodeRef], name: str | None, with
     ops += [RemoveNode(node.name, graph.id) for node in nodes]
     index = graph.index_of(nodes[0].name)
     others = [frame for frame in graph.frames.values() if frame not in framed]
-    position, moves = closed_gap(graph, nodes, others, across=_runs_right(graph, border.internal))
+    across = drawn_right(graph)
+    room = Room(graph, areas(content, graph, across=across), others, across=across)
+    position, moves = room.closed(
+        [node.name for node in nodes], block_size(border.inputs.values(), border.outputs.values(), across=across)
+    )
     ops.append(AddNode(block, "Subgraph", {"definition": definition}, position, graph.id, index))
     ops += moves
     ops += [Connect(source, f"{block}.{port}", graph.id) for source, port in border.inputs.items()]
@@ -97,11 +102,10 @@ def plan_ungroup(content: Content, ref: NodeRef, within: str = "") -> GroupPlan:
     nodes = [inner.nodes[name] for name in inner.order if inner.nodes[name].type not in ("Input", "Output")]
     names = _free_names(graph, block.name, nodes)
     index = graph.index_of(block.name)
-    moved = {node.name for node in nodes}
-    between = (
-        edge for edge in inner.edges.values() if {split_port(edge.source)[0], split_port(edge.target)[0]} <= moved
-    )
-    shift, moves = opened_gap(graph, block, nodes, across=_runs_right(inner, between))
+    across = drawn_right(graph if graph.edges else inner)
+    inside = areas(content, inner, across=across)
+    room = Room(graph, areas(content, graph, across=across), graph.frames.values(), across=across)
+    shift, moves = room.opened(block.name, [inside[node.name] for node in nodes if node.name in inside])
     ops: list[Op] = [*moves, RemoveNode(block.name, graph.id)]
     around = block.properties.get(INSIDE.name)  # the nodes still run inside these contexts
     for place, node in enumerate(nodes):
@@ -183,7 +187,7 @@ class _Border:
             ports = output_ports(content, node, registry)
             if ports and not any(graph.edges_out_of(node.name)):
                 self.outputs[f"{node.name}.{ports[0].name}"] = _claim("output", taken)
-        self._across = _runs_right(graph, graph.edges.values())
+        self._across = drawn_right(graph)
 
     def interior(self, definition: str, nodes: list[Node]) -> list[Op]:
         """Return the ops that fill the new definition."""
@@ -223,17 +227,6 @@ class _Border:
         for name in neighbours:
             aside = middle + (80.0 if self._across else _BESIDE) * (places[name] - (len(places) - 1) / 2)
             yield name, (end, aside) if self._across else (aside, end)
-
-
-def _runs_right(graph: GraphIndex, edges: Iterable[Edge]) -> bool:
-    """Return whether edges go further right than down."""
-    right = down = 0.0
-    for edge in edges:
-        start, end = (graph.nodes[split_port(port)[0]].position for port in (edge.source, edge.target))
-        if start is not None and end is not None:
-            right += abs(end[0] - start[0])
-            down += abs(end[1] - start[1])
-    return right > down
 
 
 def _frames_of(graph: GraphIndex, nodes: set[str]) -> list[Frame]:

@@ -10,8 +10,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from pnne_nb.graph.layout.cards import faces
 from pnne_nb.graph.layout.columns import CELL, Cell, columns, fitting_scale
 from pnne_nb.graph.layout.folds import closed
@@ -24,7 +22,6 @@ from pnne_nb.graph.model.node import split_port
 from pnne_nb.graph.model.ops import ChangeFrame, MoveNode
 from pnne_nb.graph.model.repeats import Run
 from pnne_nb.graph.schema.spec import NodeSpec
-from pnne_nb.graph.storage.json_format import DocumentState
 
 _ROW = HEADER_HEIGHT + SUMMARY_HEIGHT + 44.0
 """Pixels from one node beside the drawing to the next one below."""
@@ -225,22 +222,6 @@ def drawn_right(index: GraphIndex, nodes: Iterable[str] | None = None) -> bool:
 def _middle(shape: Geometry) -> float:
     """Return half of the length of the side with the ports."""
     return (shape.height if shape.across else shape.width) / 2
-
-
-def arranged(state: DocumentState, content: Content, types: Mapping[str, NodeSpec]) -> DocumentState:
-    """Return a document's plain data, with graphs without any places arranged."""
-    graphs = {}
-    for id, graph in state.graphs.items():
-        if any(node.position is not None for node in graph.nodes):
-            graphs[id] = graph
-            continue
-        ops = arrangement(content, id, types)
-        places = {op.name: op.position for op in ops if isinstance(op, MoveNode)}
-        boxes = {op.name: op.box for op in ops if isinstance(op, ChangeFrame)}
-        nodes = (replace(node, position=places[node.name]) for node in graph.nodes)
-        frames = (replace(frame, box=boxes.get(frame.name) or frame.box) for frame in graph.frames)
-        graphs[id] = replace(graph, nodes=tuple(nodes), frames=tuple(frames))
-    return replace(state, graphs=graphs)
 
 
 class _Whole(NamedTuple):

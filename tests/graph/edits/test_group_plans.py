@@ -19,7 +19,7 @@ from pnne_nb.graph.model.ops import AddGraph, AddNode, Connect
 def dag(count: int, pairs: list[tuple[int, int]]) -> Content:
     content = Content("net")
     for each in range(count):
-        apply_op(content, AddNode(f"n{each}", "cat", {}, (100.0 * each, 0.0)))
+        apply_op(content, AddNode(f"n{each}", "cat", {}, (250.0 * each, 0.0)))
     used = [0] * count
     for source, target in pairs:
         apply_op(content, Connect(f"n{source}.output", f"n{target}.tensors_{used[target]}"))

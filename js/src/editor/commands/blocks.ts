@@ -35,10 +35,12 @@ export function group(editor: Editor): void {
 
 /** Selects the block that a group has become, in the view that asked for it: the next key goes into it or names it. */
 export function selectBlock(editor: Editor, ops: readonly Op[]): void {
-  const made = ops.find((op) => op.op === "addNode" && op.type === "Subgraph");
-  if (!editor.groups || made?.op !== "addNode") return;
+  if (!editor.groups) return;
   editor.groups = false;
-  if ((made.graph ?? "") === editor.scene()?.graphId) editor.select([made.name]);
+  const here = editor.scene()?.graphId;
+  // What has gone into the block may have blocks of its own.
+  for (const op of ops)
+    if (op.op === "addNode" && op.type === "Subgraph" && (op.graph ?? "") === here) editor.select([op.name]);
 }
 
 /** Puts what the one selected Subgraph node shows in its place. */

@@ -57,6 +57,25 @@ export function union(boxes: readonly Box[]): Box {
   return { left, top, width: right - left, height: bottom - top };
 }
 
+/** From where to where something reaches on one axis. */
+export type Span = readonly [from: number, to: number];
+
+/** Places are rounded to pixels: cards that touch are clear of each other. */
+export const TOUCH = 1;
+
+export function touches(a: Span, b: Span): boolean {
+  return a[0] < b[1] - TOUCH && b[0] < a[1] - TOUCH;
+}
+
+/** What overlaps `seed`, directly or through others: the column of cards that it stands in. */
+export function columnOf(spans: readonly Span[], seed: Span): Span {
+  let [from, to] = seed;
+  for (const span of [...spans].sort((a, b) => a[0] - b[0])) if (touches([from, to], span)) to = Math.max(to, span[1]);
+  for (const span of [...spans].sort((a, b) => b[1] - a[1]))
+    if (touches([from, to], span)) from = Math.min(from, span[0]);
+  return [from, to];
+}
+
 export interface HandlePlace {
   readonly port: string;
   readonly side: "input" | "output";

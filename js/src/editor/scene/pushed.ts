@@ -1,12 +1,13 @@
 import type { Frame } from "../../protocol";
-import type { Size } from "./geometry";
+import { columnOf, type Size, type Span, TOUCH, touches } from "./geometry";
 import type { Point } from "./placement";
 
 /**
  * The room for blocks that are open in place: in the view, and not in the document, what stands beside them moves on.
  *
- * A card that stands clear of an open block, beyond one of its edges, moves on by what the block has grown there. So no
- * two cards overlap that did not before, and what stood in one column or row still does.
+ * A card that stands clear of an open block, beyond one of its edges, moves on by what the block has grown there; along
+ * the edges, only if it is in the block's column. So no two cards overlap that did not before, and what stood in one
+ * column or row still does.
  */
 export interface Pushed {
   readonly pushes: readonly Push[];
@@ -23,6 +24,9 @@ interface Push {
   /** How far all before it moves back, and all after it on: right and down. */
   readonly before: Point;
   readonly after: Point;
+  /** The axis of the edges, and what the block's column takes up on the other. */
+  readonly along: 0 | 1;
+  readonly column: Span;
 }
 
 export interface Placed {
@@ -35,12 +39,10 @@ export interface Placed {
 
 export const UNPUSHED: Pushed = { pushes: [], places: new Map() };
 
-/** Places are rounded to pixels: cards that touch are clear of each other. */
-const TOUCH = 1;
 const AXES = [0, 1] as const;
 
 /** Where cards are shown. An open block keeps its edge where edges enter, and grows on both sides across them. */
-export function pushedBy(cards: readonly Placed[], across: boolean): Pushed {
+export function pushedBy(cards: readonly Placed[], across: boolean, frames: readonly Frame[] = []): Pushed {
   if (cards.every(({ open }) => open === null)) return UNPUSHED;
   const boxes = cards.map(({ centre: [x, y], closed: { width, height }, ...card }) => ({
     ...card,
@@ -48,25 +50,37 @@ export function pushedBy(cards: readonly Placed[], across: boolean): Pushed {
     end: [x + width / 2, y + height / 2] as [number, number],
   }));
   const pushes: Push[] = [];
+  const [along, aside] = across ? ([0, 1] as const) : ([1, 0] as const);
   for (const block of boxes) {
     if (!block.open) continue;
     const { name, start, end, open } = block;
     const growth: Point = [open.width - end[0] + start[0], open.height - end[1] + start[1]];
     const before: Point = across ? [0, growth[1] / 2] : [growth[0] / 2, 0];
     const after: Point = [growth[0] - before[0], growth[1] - before[1]];
-    const push: Push = { name, start: [...start], end: [...end], before, after };
+    const framed = frames.map(({ box }): Span => (aside === 0 ? [box[0], box[0] + box[2]] : [box[1], box[1] + box[3]]));
+    const spans = [...boxes.map((box): Span => [box.start[aside], box.end[aside]]), ...framed];
+    const column = columnOf(spans, [start[aside], end[aside]]);
+    const push: Push = { name, start: [...start], end: [...end], before, after, along, column };
     pushes.push(push);
     for (const box of boxes) {
+      const isOwn = box === block;
+      const by = isOwn ? before : shiftsOf(push, box.start, box.end);
       for (const axis of AXES) {
-        const isOwn = box === block;
-        const by = isOwn ? 0 : shiftOf(push, axis, box.start[axis], box.end[axis]);
-        box.start[axis] += isOwn ? -before[axis] : by;
-        box.end[axis] += isOwn ? after[axis] : by;
+        box.start[axis] += isOwn ? -before[axis] : by[axis];
+        box.end[axis] += isOwn ? after[axis] : by[axis];
       }
     }
   }
   const middle = (a: Point, b: Point): Point => [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2];
   return { pushes, places: new Map(boxes.map(({ name, start, end }) => [name, middle(start, end)])) };
+}
+
+/** How far a push moves what reaches from one corner to another. */
+function shiftsOf(push: Push, from: Point, to: Point): Point {
+  const aside = push.along === 0 ? 1 : 0;
+  const isInColumn = touches(push.column, [from[aside], to[aside]]);
+  const shift = (axis: 0 | 1) => (axis === aside || isInColumn ? shiftOf(push, axis, from[axis], to[axis]) : 0);
+  return [shift(0), shift(1)];
 }
 
 function shiftOf({ start, end, before, after }: Push, axis: 0 | 1, from: number, to: number): number {
@@ -77,12 +91,18 @@ function shiftOf({ start, end, before, after }: Push, axis: 0 | 1, from: number,
 /** Frames as shown: each edge moves as a card there would, so that a frame grows around a block that opens in it. */
 export function pushedFrames(frames: ReadonlyMap<string, Frame>, { pushes }: Pushed): ReadonlyMap<string, Frame> {
   if (pushes.length === 0) return frames;
-  const moved = (at: number, axis: 0 | 1) => pushes.reduce((now, push) => now + shiftOf(push, axis, now, now), at);
   return new Map(
     [...frames].map(([name, frame]) => {
-      const [left, top, width, height] = frame.box;
-      const [x, y] = [moved(left, 0), moved(top, 1)];
-      return [name, { ...frame, box: [x, y, moved(left + width, 0) - x, moved(top + height, 1) - y] }];
+      let [left, top, width, height] = frame.box;
+      for (const push of pushes) {
+        const isInColumn = touches(push.column, push.along === 0 ? [top, top + height] : [left, left + width]);
+        const moved = (at: number, axis: 0 | 1) =>
+          axis !== push.along || isInColumn ? at + shiftOf(push, axis, at, at) : at;
+        const [right, bottom] = [moved(left + width, 0), moved(top + height, 1)];
+        [left, top] = [moved(left, 0), moved(top, 1)];
+        [width, height] = [right - left, bottom - top];
+      }
+      return [name, { ...frame, box: [left, top, width, height] }];
     }),
   );
 }
@@ -104,7 +124,15 @@ export function unpushed(
   const extent: [number, number] = [size.width, size.height];
   for (const push of [...pushes].reverse()) {
     const by = moved.get(push.name) ?? [0, 0];
-    for (const axis of AXES) {
+    const { along } = push;
+    const aside = along === 0 ? 1 : 0;
+    const half = extent[aside] / 2;
+    const column: Span = [
+      push.column[0] - push.before[aside] + by[aside],
+      push.column[1] + push.after[aside] + by[aside],
+    ];
+    const isInColumn = push.name === name || touches(column, [place[aside] - half, place[aside] + half]);
+    for (const axis of isInColumn ? AXES : ([aside] as const)) {
       const [start, end] = [push.start[axis] + by[axis], push.end[axis] + by[axis]];
       const [before, after] = [push.before[axis], push.after[axis]];
       const half = extent[axis] / 2;

@@ -2,7 +2,7 @@ import type { EdgeState, Op } from "../../protocol";
 import { nodeOf } from "../document/document";
 import { type FrameBox, held } from "../document/frame";
 import { boxesOf, endsOf, middleOf } from "./boxes";
-import { NODE_WIDTH, type Size } from "./geometry";
+import { type Box, columnOf, NODE_WIDTH, overlaps, type Size, type Span, touches } from "./geometry";
 import { type Point, STEP_RIGHT } from "./placement";
 import { centreOf, type ShownScene, settledAt } from "./scene";
 import { STILL } from "./view";
@@ -21,42 +21,74 @@ export interface Room {
 }
 
 /**
- * The room for a node between the two ends of an edge.
+ * The room for a node between the two ends of an edge, or before its target if there is none between them.
  *
- * Where there is too little of it, all that stands beyond the edge's target moves on by as much as is lacking, and
- * frames that begin before it grow. An edge that runs backwards is left as it is.
+ * Where there is too little of it, the node goes before the target, and in their column, all that stands beyond moves on
+ * by as much as is lacking, and frames that begin before it grow. `pnne_nb/graph/edits/gaps.py` has the same rule.
  */
 export function roomFor(scene: ShownScene, edge: EdgeState, at: Point, size: Size, name?: string): Room {
-  const [axis, start, length] = scene.across ? ([0, "left", "width"] as const) : ([1, "top", "height"] as const);
-  const boxes = boxesOf(scene, STILL);
-  const ends = endsOf(scene, boxes);
+  const axes = scene.across ? ALONG_RIGHT : ALONG_DOWN;
+  const { along, aside } = axes;
+  const cards = boxesOf(scene, STILL);
+  const ends = endsOf(scene, cards);
   const [source, target] = [ends.get(nodeOf(edge.source)), ends.get(nodeOf(edge.target))];
   const moves = new Map<string, Point>();
   const frames = new Map<string, FrameBox>();
-  if (!source || !target || target[start] < source[start] + source[length]) return { at, moves, frames };
-  const from = source[start] + source[length];
-  const half = size[length] / 2;
-  const onAxis = (place: number): Point => (scene.across ? [place, at[1]] : [at[0], place]);
-  if (target[start] - from >= size[length] + 2 * LEAST) {
-    const place = Math.min(target[start] - LEAST - half, Math.max(from + LEAST + half, at[axis]));
-    return { at: onAxis(place), moves, frames };
+  if (!source || !target) return { at, moves, frames };
+  const length = size[along.length];
+  const boxes = cards.filter((box) => box.name !== name);
+  const [from, to] = [source[along.start] + source[along.length], target[along.start]];
+  const boxAt = (begin: number, centre: number): Box => ({
+    ...size,
+    ...(scene.across ? { left: begin, top: centre - size.height / 2 } : { left: centre - size.width / 2, top: begin }),
+  });
+  const covered = (box: Box) => boxes.filter((other) => overlaps(box, other));
+  const found = (box: Box): Room => ({ at: middleOf(box), moves, frames });
+  if (to - from >= length + 2 * LEAST) {
+    const begin = Math.min(to - LEAST - length, Math.max(from + LEAST, at[along.axis] - length / 2));
+    const between = boxAt(begin, at[aside.axis]);
+    if (covered(between).length === 0) return found(between);
   }
+  const middle = middleOf(target)[aside.axis];
+  const isNear = Math.abs(at[aside.axis] - middle) < size[aside.length] / 2;
   const gap = scene.across ? MADE_ACROSS : MADE;
-  const lacking = from + size[length] + 2 * gap - target[start];
-  for (const box of boxes) {
-    if (box[start] < target[start] || box.name === name) continue;
-    const [x, y] = middleOf(box);
-    moves.set(box.name, scene.across ? [x + lacking, y] : [x, y + lacking]);
+  const isAhead = from <= to && touches(spanOf(source, aside), spanOf(target, aside));
+  let box = boxAt(isAhead ? from + gap : to, isNear ? at[aside.axis] : middle);
+  for (let others: Box[] = boxes; others.length > 0; ) {
+    others = covered(box).filter((other) => other[along.start] < to);
+    const end = Math.max(...others.map((other) => other[along.start] + other[along.length]));
+    if (others.length > 0) box = boxAt(end + gap, middleOf(box)[aside.axis]);
   }
-  for (const { name: frame, box } of scene.frames.values()) {
-    const [left, top, width, height] = box;
-    const [begin, end] = scene.across ? [left, left + width] : [top, top + height];
-    if (begin >= target[start])
-      frames.set(frame, scene.across ? [left + lacking, top, width, height] : [left, top + lacking, width, height]);
-    else if (end > target[start])
-      frames.set(frame, scene.across ? [left, top, width + lacking, height] : [left, top, width, height + lacking]);
+  const framed = [...scene.frames.values()].map((frame) => ({ frame, box: boxOfFrame(frame.box) }));
+  const spans = [...boxes, box, ...framed.map((each) => each.box)].map((each) => spanOf(each, aside));
+  const column = columnOf(spans, spanOf(target, aside));
+  const isBeyond = (other: Box) => touches(column, spanOf(other, aside)) && other[along.start] >= to;
+  const lacking = Math.max(0, box[along.start] + length + gap - to);
+  const [dx, dy] = scene.across ? [lacking, 0] : [0, lacking];
+  for (const other of boxes.filter(isBeyond)) {
+    const [x, y] = middleOf(other);
+    moves.set(other.name, [x + dx, y + dy]);
   }
-  return { at: onAxis(from + gap + half), moves, frames };
+  for (const { frame, box: around } of framed) {
+    const { left, top, width, height } = around;
+    if (isBeyond(around)) frames.set(frame.name, [left + dx, top + dy, width, height]);
+    else if (touches(column, spanOf(around, aside)) && around[along.start] + around[along.length] > to)
+      frames.set(frame.name, [left, top, width + dx, height + dy]);
+  }
+  return found(box);
+}
+
+const RIGHT = { axis: 0, start: "left", length: "width" } as const;
+const DOWN = { axis: 1, start: "top", length: "height" } as const;
+const ALONG_RIGHT = { along: RIGHT, aside: DOWN };
+const ALONG_DOWN = { along: DOWN, aside: RIGHT };
+
+function spanOf(box: Box, { start, length }: typeof RIGHT | typeof DOWN): Span {
+  return [box[start], box[start] + box[length]];
+}
+
+function boxOfFrame([left, top, width, height]: FrameBox): Box {
+  return { left, top, width, height };
 }
 
 /** The ops that bring nodes to centres as shown, and frames to boxes. */

@@ -218,6 +218,7 @@ export class SceneMaker {
             open: open.has(name) ? geometry : null,
           })),
       across,
+      [...graph.frames.values()],
     );
     const frames = pushedFrames(graph.frames, pushed);
     const absorbs = () => usual() !== NOTHING_INLINED;
