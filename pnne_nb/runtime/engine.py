@@ -17,7 +17,8 @@ from pnne_nb.graph.document import NodeGraph
 from pnne_nb.process.progress_line import is_watched
 from pnne_nb.runtime.checkpointing import files
 from pnne_nb.runtime.checkpointing.resume import read_resumption
-from pnne_nb.runtime.data.open_data import Data, require_count
+from pnne_nb.runtime.data.open_data import require_count
+from pnne_nb.runtime.data.tables import Given
 from pnne_nb.runtime.distributed.launch.plan import LaunchPlan
 from pnne_nb.runtime.distributed.training_group import TrainingGroup
 from pnne_nb.runtime.engine_state import EngineState
@@ -54,8 +55,10 @@ class TrainingEngine(EngineState):
         model: A graph, which is compiled, or any ``nn.Module``, which is trained in place.
         train_data: ``(X, y)`` tensors, numpy arrays or pandas tables, such arrays by name, a ``Dataset``, or a
             ``DataLoader``. Batches hold the inputs in the model's order and the target last, or are mappings by
-            parameter name.
-        val_data: The same for validation after each epoch.
+            parameter name. Targets may be names of classes. With `target`, a pandas ``DataFrame`` or the path of a
+            CSV or Parquet file: columns of numbers are inputs, columns of texts one input for each of their values.
+        val_data: The same for validation after each epoch; or a share of the training data, such as 0.2, that is taken
+            from it by `seed`, with each class in the same share.
         loss: A loss of ``torch.nn`` by name or class, alone or with arguments, a function of output and target; None
             if the model returns its own loss. Unless one is given, the target decides: ``CrossEntropyLoss`` for numbers of
             classes, ``BCEWithLogitsLoss`` for floats of 0 and 1, and for whole ones with one output, ``MSELoss`` for other
@@ -73,6 +76,7 @@ class TrainingEngine(EngineState):
         accumulate: Batches that make up one optimizer step.
         seed: Decides about order, initial weights of a graph, and every random number of the training.
         checkpoint_dir: Where to keep a checkpoint of each epoch and of the end, or None.
+        target: The column of a table that the model is to tell.
         num_workers: Processes that load a ``Dataset``.
         parameter_groups: Optimizer options by pattern of parameter names, e.g. ``{"*.bias": {"weight_decay": 0}}``.
         step_function: Replaces forward pass and loss: a function of model and batch that returns the loss, or a mapping
@@ -106,8 +110,8 @@ class TrainingEngine(EngineState):
     def __init__(  # noqa: PLR0913,PLR0917  names and order are the contract, and nearly all have defaults
         self,
         model: nn.Module | NodeGraph,
-        train_data: Data | None = None,
-        val_data: Data | None = None,
+        train_data: Given | None = None,
+        val_data: Given | float | None = None,
         loss: Loss = BY_TARGET,
         optimizer: OptimizerChoice = ("AdamW", {"lr": 1e-3}),
         scheduler: SchedulerChoice = None,
@@ -134,6 +138,7 @@ class TrainingEngine(EngineState):
         min_delta: float = 0.0,
         restore_best_weights: bool = False,
         max_to_keep: int | None = 3,
+        target: str | None = None,
     ) -> None:
         config = Config(
             loss=loss, optimizer=optimizer, scheduler=scheduler, metrics=metrics, epochs=epochs, batch_size=batch_size,
@@ -142,6 +147,7 @@ class TrainingEngine(EngineState):
             parameter_groups=parameter_groups, step_function=step_function, early_stopping=early_stopping,
             validate_every=validate_every, checkpoint_every=checkpoint_every, stateful=stateful,
             monitor=monitor, min_delta=min_delta, restore_best_weights=restore_best_weights, max_to_keep=max_to_keep,
+            target=target,
         )  # fmt: skip
         super().__init__(Session(model, train_data, val_data, config, checkpoint_dir))
         training_registry.add(self)
@@ -407,8 +413,8 @@ class TrainingEngine(EngineState):
         cls,
         path: str | Path,
         model: nn.Module | NodeGraph | None = None,
-        train_data: Data | None = None,
-        val_data: Data | None = None,
+        train_data: Given | None = None,
+        val_data: Given | float | None = None,
         *,
         data: Mapping[str, Any] | None = None,
         namespace: Mapping[str, Any] | None = None,

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from pnne_nb.errors import no_attribute, require_settable
-from pnne_nb.runtime.data.open_data import Data
 from pnne_nb.runtime.data.sources import DatasetSource, TensorSource
+from pnne_nb.runtime.data.tables import Given
 from pnne_nb.runtime.faults.error_messages import in_brief
 from pnne_nb.runtime.faults.fault import Fault
 from pnne_nb.runtime.monitoring.history import History
@@ -52,7 +52,11 @@ class EngineState:
         super().__setattr__(name, value)
 
     def __repr__(self) -> str:
-        return f"TrainingEngine({type(self._session.model).__name__}, loss={self.loss_choice}, state={self.state!r})"
+        read = self._session.reader
+        data = f", data={read}" if read.columns or read.classes else ""
+        return (
+            f"TrainingEngine({type(self._session.model).__name__}{data}, loss={self.loss_choice}, state={self.state!r})"
+        )
 
     def _repr_html_(self) -> str:
         progress = self.progress
@@ -70,6 +74,11 @@ class EngineState:
     def state(self) -> TrainingState:
         """``"idle"``, ``"running"``, ``"paused"``, ``"finished"``, ``"stopped"`` or ``"failed"``."""
         return self._control.state
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """The names of the classes in the order of their numbers, if the targets were given as names."""
+        return self._session.reader.classes
 
     @property
     def checkpoint_dir(self) -> Path | None:
@@ -143,7 +152,7 @@ class EngineState:
         """What the training works with, made of the arguments; it belongs to the training."""
         return self._loop.recipe
 
-    def evaluate(self, data: Data | None = None) -> Evaluation:
+    def evaluate(self, data: Given | None = None) -> Evaluation:
         """Return loss and metrics of the model on `data`; a running training waits meanwhile, and goes on as if nothing was.
 
         Beside the metrics of the training there are, for targets that are quantities, R² and the mean absolute error, and

@@ -160,6 +160,7 @@ def confusion(
                 )
             pairs.append((found[0].flatten().cpu(), found[1].flatten().cpu()))
     chosen, wanted = (torch.cat(parts).long() for parts in zip(*pairs, strict=True))
+    classes = engine.classes if classes is None else classes
     counted = wanted >= 0
     ignored = getattr(engine._loop.recipe.loss, "ignore_index", None)
     if ignored is not None:

@@ -15,8 +15,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from pnne_nb.errors import TrainingError, shown
 from pnne_nb.runtime.data.batches import Batch, as_batch, join_outputs, to_device
-from pnne_nb.runtime.data.open_data import Data, Table, open_source
+from pnne_nb.runtime.data.open_data import Table, open_source
 from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, StreamSource, TensorSource
+from pnne_nb.runtime.data.tables import Given
 from pnne_nb.runtime.loop.loss_weighting import weight_of
 from pnne_nb.runtime.objective.losses import target_for_loss
 from pnne_nb.runtime.objective.metrics import chosen_classes, reset, results
@@ -50,7 +51,7 @@ class Evaluation(dict[str, float]):
         return f"<p>{self.examples:,} examples</p><table><tbody>{rows}</tbody></table>"
 
 
-def evaluate(session: Session, data: Data | None) -> Evaluation:
+def evaluate(session: Session, data: Given | None) -> Evaluation:
     """Return loss and metrics; see `TrainingEngine.evaluate`."""
     recipe = session.loop.recipe
     metrics = copy.deepcopy(recipe.val_metrics)
@@ -86,6 +87,7 @@ def evaluate(session: Session, data: Data | None) -> Evaluation:
 def predict(session: Session, data: Any) -> Any:
     """Return the model's outputs; see `TrainingEngine.predict`."""
     recipe = session.loop.recipe
+    data = session.reader.inputs(data)
     given = (data,) if isinstance(data, Tensor | np.ndarray | Table) else data
     source = in_order(open_source(given, "data", batch_size=session.config.batch_size))
     has_target = recipe.compares and isinstance(given, Dataset | DataLoader)
@@ -101,7 +103,7 @@ def predict(session: Session, data: Any) -> Any:
     return join_outputs(found)
 
 
-def outputs(session: Session, data: Data | None) -> Generator[tuple[Batch, Any]]:
+def outputs(session: Session, data: Given | None) -> Generator[tuple[Batch, Any]]:
     """Yield each batch of `data`, ready for the loss, with the model's output for it; a running training waits.
 
     Args:
@@ -119,7 +121,8 @@ def outputs(session: Session, data: Data | None) -> Generator[tuple[Batch, Any]]
     if data is None:
         source = in_order(recipe.val or recipe.train)
     else:
-        source = open_source(data, "data", batch_size=session.config.batch_size, seed=session.config.seed)
+        given_data = session.reader.read(data, "data")
+        source = open_source(given_data, "data", batch_size=session.config.batch_size, seed=session.config.seed)
     try:
         with session.lent() as model, evaluating(model), torch.no_grad(), recipe.precision.autocast():
             for raw in source.batches(1):

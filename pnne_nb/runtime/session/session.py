@@ -17,7 +17,7 @@ from pnne_nb.graph.document import NodeGraph
 from pnne_nb.process.direct_buttons import nothing
 from pnne_nb.runtime.checkpointing.files import CheckpointDirectory
 from pnne_nb.runtime.checkpointing.state_codec import pack, unpack
-from pnne_nb.runtime.data.open_data import Data
+from pnne_nb.runtime.data.tables import Given, TableReader
 from pnne_nb.runtime.data.workers import WorkerDiedError
 from pnne_nb.runtime.distributed.training_group import TrainingGroup
 from pnne_nb.runtime.faults.error_messages import in_brief
@@ -75,13 +75,14 @@ class Session:
     def __init__(
         self,
         model: nn.Module | NodeGraph,
-        train_data: Data | None,
-        val_data: Data | None,
+        train_data: Given | None,
+        val_data: Given | float | None,
         config: Config,
         checkpoint_dir: str | Path | None,
     ) -> None:
         config.check()
-        train, val = config.open_data(train_data, val_data)
+        self.reader = TableReader(config.target)
+        train, val = config.open_data(*self.reader.parts(train_data, val_data, config.seed))
         self.model = as_module(model, config.seed)
         self.live_source: LiveSource | None = EditedGraph(model) if isinstance(model, NodeGraph) else None
         compares = config.loss is not None and config.step_function is None

@@ -81,6 +81,7 @@ class Config(msgspec.Struct, frozen=True):
     min_delta: float = 0.0
     restore_best_weights: bool = False
     max_to_keep: int | None = 3
+    target: str | None = None
 
     def __post_init__(self) -> None:
         # NumPy's numbers count as Python's, and a checkpoint can keep those.
@@ -113,6 +114,7 @@ class Config(msgspec.Struct, frozen=True):
                 raise TrainingError(
                     f"stateful[{name!r}] is a {type(kept).__name__}, which has no state_dict and load_state_dict."
                 )
+        expect(self.target, (str, NoneType), "target", "the name of a column of a table")
         as_goal(self.monitor, self.min_delta)
         as_every("validate_every", self.validate_every)
         as_every("checkpoint_every", self.checkpoint_every)
