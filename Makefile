@@ -4,6 +4,7 @@
 # make check-wheel  build the wheel, install it into an empty environment without Node, train there
 # make bench   benchmarks: ratios measured in one run
 # make test-trainers  the callbacks against Lightning and Hugging Face's Trainer, in an environment of their own
+# make test-processors  the tests that train, with each of PyTorch's kernels for a processor and one and two threads
 # make test-oldest    the Python tests on the oldest versions that pyproject.toml allows
 #
 # Needed beforehand: Python >= 3.11, git, make. See README.md.
@@ -32,11 +33,11 @@ IN_PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 AGAIN_ALONE := --last-failed --exitfirst
 FRONT_END_SOURCES := $(shell find js -name node_modules -prune -o -type f -print)
 
-.PHONY: help lab test test-python test-trainers test-oldest test-front-end check check-wheel check-python check-front-end bench front-end format \
+.PHONY: help lab test test-python test-processors test-trainers test-oldest test-front-end check check-wheel check-python check-front-end bench front-end format \
     types notebooks screenshots chromium clean with-trainers
 
 help:
-	@sed -n '1,10p' Makefile
+	@sed -n '1,11p' Makefile
 
 $(STAMPS)/venv: scripts/create_venv.sh
 	@scripts/create_venv.sh $(VENV)
@@ -102,6 +103,9 @@ test-python: front-end chromium
 # In an environment of their own, where everything that pyproject.toml names is as old as it allows.
 test-oldest:
 	@$(MAKE) --no-print-directory test-python VENV=$(OLDEST) CONSTRAINTS=$(OLDEST)/oldest.txt
+
+test-processors: front-end
+	PYTHON=$(PY) scripts/processor_settings.sh
 
 test-trainers:
 	@$(MAKE) --no-print-directory with-trainers VENV=$(TRAINERS)

@@ -33,6 +33,9 @@ FAILED_FIRST = "pnne/failed_first"
 SEED = int(os.environ.get("PNNE_SEED", "0"))
 """Of what tests draw; another one is for looking for tests that hang on their numbers."""
 
+THREADS = int(os.environ.get("PNNE_THREADS", "1"))
+"""Of torch's operators in this process; see ``scripts/processor_settings.sh``."""
+
 # Of every page, whichever files of tests are run: Playwright's own five seconds are too few for a busy machine.
 expect.set_options(timeout=PAGE_SECONDS * 1000)
 
@@ -130,7 +133,7 @@ def pytest_runtest_setup() -> None:
 @pytest.fixture(autouse=True, scope="session")
 def _one_torch_thread() -> None:
     # Results depend on the number of threads, and the machine is shared.
-    torch.set_num_threads(1)
+    torch.set_num_threads(THREADS)
 
 
 @pytest.fixture(autouse=True, scope="session")

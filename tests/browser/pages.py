@@ -221,6 +221,9 @@ class EditorPage:
         expect(field).to_have_value(name)
         field.press("Enter")
         expect(self.node(name)).to_be_visible()
+        # The page shows the name at once. Python has it when Undo names it: messages of a page and of a test go different
+        # ways to the kernel, so that what a test asks for next would overtake it.
+        expect(self.button("Undo")).to_have_attribute("title", re.compile(rf"^Undo (Add|Rename \w+ to) {name} "))
 
     def select(self, name: str) -> None:
         """Click a node."""

@@ -284,6 +284,14 @@ def diverging() -> Setup:
     return Setup(nn.Sequential(nn.Linear(10, 1)), x, x[:, :1], nn.MSELoss(), sgd(0.6), steps=40)
 
 
+def overshooting() -> Setup:
+    """One weight whose gradient is 1 on either side of the optimum: it swings about it, and no rounding error grows."""
+    net = nn.Linear(1, 1, bias=False)
+    nn.init.ones_(net.weight)
+    x = torch.ones(64, 1)
+    return Setup(net, x, torch.zeros(64, 1), nn.L1Loss(), sgd(2.0))
+
+
 BROKEN: dict[str, tuple[Callable[[], Setup], str, str | None]] = {
     "dead relu": (dead, "dead-relu", "3"),
     "exploding": (exploding, "exploding-gradients", "*"),
@@ -327,7 +335,7 @@ BROKEN: dict[str, tuple[Callable[[], Setup], str, str | None]] = {
         None,
     ),
     "learning rate too large, oscillating": (
-        lambda: Setup(Recurrent(), *sequences(), nn.CrossEntropyLoss(), sgd(2.0)),
+        overshooting,
         "oscillation",
         None,
     ),
