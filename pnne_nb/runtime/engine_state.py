@@ -209,6 +209,11 @@ class EngineState:
         return self._control.direct_buttons() if process is None else process.buttons
 
     @property
+    def failed_at(self) -> str | None:
+        """Path of the node, or of the layer, at which the training failed; None if it has not, or not at one."""
+        return None if self.error is None else self._session.failed_at
+
+    @property
     def fault(self) -> Fault | None:
         """Where the NaN or infinity was made that has ended the training, why, and what to do; None if none has."""
         return self._session.fault

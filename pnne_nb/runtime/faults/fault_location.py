@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -28,6 +29,27 @@ def node_of(error: BaseException, model: nn.Module) -> str | None:
             found = paths.get(id(module), found)
         trace = trace.tb_next
     return found
+
+
+def drop_locals(error: BaseException) -> None:
+    """Drop the local variables of the calls that failed, which would keep a step's tensors as long as the error.
+
+    The traceback stays as it is printed. Calls that still run keep their variables. What is read out of them
+    (`node_of`) must be read before.
+    """
+    seen: set[int] = set()
+    pending: list[BaseException | None] = [error]
+    while pending:
+        current = pending.pop()
+        if current is None or id(current) in seen:
+            continue
+        seen.add(id(current))
+        traceback.clear_frames(current.__traceback__)
+        for frame, _ in traceback.walk_tb(current.__traceback__):
+            # Before Python 3.13, a frame keeps the variables that were read, until they are read again.
+            _ = frame.f_locals
+        pending += [current.__cause__, current.__context__]
+        pending += current.exceptions if isinstance(current, BaseExceptionGroup) else ()
 
 
 def output_not_finite(model: nn.Module, inputs: Sequence[Any], named: Mapping[str, Any]) -> str | None:

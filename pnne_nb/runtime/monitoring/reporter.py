@@ -6,12 +6,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias, final
 
-from torch import nn
-
 from pnne_nb.errors import TrainingError, near, shown
 from pnne_nb.process.subscribers import Subscribers
 from pnne_nb.runtime.faults.divergence import Trends
-from pnne_nb.runtime.faults.fault_location import node_of
 from pnne_nb.runtime.monitoring.history import History
 from pnne_nb.telemetry.channel import Channel
 from pnne_nb.telemetry.frames import (
@@ -143,13 +140,9 @@ class Reports:
             else:
                 self.channel.put(frame)
 
-    def state_changed(self, state: TrainingState, error: BaseException | None, model: nn.Module) -> None:
-        """Publish a new state; `error` is the failure of a training of `model`."""
-        frame = StateFrame(
-            state=state,
-            error=None if error is None else _told(error),
-            node=None if error is None else node_of(error, model),
-        )
+    def state_changed(self, state: TrainingState, error: BaseException | None, node: str | None) -> None:
+        """Publish a new state; `error` is what made the training fail, at `node`."""
+        frame = StateFrame(state=state, error=None if error is None else _told(error), node=node)
         self.channel.put(frame)
         self.listeners.tell(frame)
 

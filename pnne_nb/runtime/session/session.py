@@ -22,6 +22,7 @@ from pnne_nb.runtime.data.workers import WorkerDiedError
 from pnne_nb.runtime.distributed.training_group import TrainingGroup
 from pnne_nb.runtime.faults.error_messages import in_brief
 from pnne_nb.runtime.faults.fault import Fault
+from pnne_nb.runtime.faults.fault_location import drop_locals, node_of
 from pnne_nb.runtime.loop.fault_replay import NotFiniteError
 from pnne_nb.runtime.loop.loop import TrainingLoop
 from pnne_nb.runtime.loop.step_ring import MEMORY
@@ -61,7 +62,8 @@ class Session:
 
     Attributes:
         live_source: What the model is made from, if that can be edited.
-        error: What made the training fail, or None.
+        error: What made the training fail, or None; the local variables of the calls that failed are gone.
+        failed_at: Path of the node that did, or None.
         executor: Knows whether the loop or other processes make the steps.
         control: Where commands and the training thread meet.
         shared: Guards the live model.
@@ -91,6 +93,7 @@ class Session:
         config = self.config
         recipe = config.recipe(self.model, train, val, input_shapes(model), placed_paths(model))
         self.error: BaseException | None = None
+        self.failed_at: str | None = None
         self.reports = Reports()
         self.reports.listeners.calling = self._calling
         self.observers = Observers(self.reports.publish)
@@ -472,6 +475,8 @@ class Session:
             self._notices.of_failure(error, told, in_step=in_step)
         except Exception as other:  # noqa: BLE001  whoever is told of a failure may fail, too
             self._keep(other)
+        self.failed_at = node_of(error, self.model)
+        drop_locals(error)
 
     def _calling(self, function: str) -> AbstractContextManager[None]:
         # Of the state, it is told when nothing can be cut short any more.
@@ -484,4 +489,5 @@ class Session:
 
     def _state_changed(self, state: TrainingState) -> None:
         self.announcer.rest()
-        self.reports.state_changed(state, self.error if state == "failed" else None, self.model)
+        failed = state == "failed"
+        self.reports.state_changed(state, self.error if failed else None, self.failed_at if failed else None)

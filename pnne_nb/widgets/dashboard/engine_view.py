@@ -16,7 +16,6 @@ from pnne_nb.inspector.statistics.patterns import leaf_layers
 from pnne_nb.protocol.control_messages import Command
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.faults.error_messages import in_brief
-from pnne_nb.runtime.faults.fault_location import node_of
 from pnne_nb.telemetry.frames import ALIVE, AnomalyFrame, Frame, MemoryFrame, Quantity, StateFrame, StepFrame
 from pnne_nb.widgets.editor.editor import GraphEditor
 from pnne_nb.widgets.editor.training_overlay import place_of
@@ -93,7 +92,7 @@ def past_frames(engine: TrainingEngine) -> list[Frame]:
         frames.append(engine.progress)
     if (failure := engine.error) is not None:
         said = f"{type(failure).__name__}: {failure}"
-        frames.append(StateFrame("failed", error=said, node=node_of(failure, engine.module)))
+        frames.append(StateFrame("failed", error=said, node=engine.failed_at))
     return frames
 
 

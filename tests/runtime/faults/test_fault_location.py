@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import math
 import re
+import traceback
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +19,7 @@ from pnne_nb.graph.document import NodeGraph
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.loop import fault_replay
 from pnne_nb.telemetry.frames import StateFrame
+from pnne_nb.widgets.dashboard.engine_view import past_frames
 
 X = torch.randn(32, 4, generator=torch.Generator().manual_seed(0))
 Y = torch.arange(32) % 3
@@ -113,3 +118,75 @@ def test_as_long_as_all_is_finite_nothing_is_looked_at(monkeypatch: pytest.Monke
     trained = TrainingEngine(chain(FIRST, LAST), (X, Y), epochs=2, device="cpu")
     trained.start()
     assert trained.wait(60)
+
+
+class Large(nn.Module):
+    """Makes a large tensor, and fails where it is told to."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__()
+        self.place = place
+        self.fc = nn.Linear(4, 3)
+        self.made: list[weakref.ref[Tensor]] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        large = torch.zeros(len(x), 1000)
+        self.made.append(weakref.ref(large))
+        if self.place == "model":
+            raise KeyError(self.place)
+        if self.place == "layer":
+            self.fc(large)
+        return self.fc(x) + large.sum() * (math.nan if self.place == "nan" else 0)
+
+
+def raising(output: Tensor, target: Tensor) -> Tensor:
+    try:
+        raise OSError("first")
+    except OSError as error:
+        del target
+        raise ExceptionGroup("several", [ValueError("second")]) from error
+
+
+@pytest.mark.parametrize(
+    ("place", "options"),
+    [
+        ("model", {}),
+        ("layer", {}),
+        ("nan", {}),
+        ("loss", {"loss": raising}),
+        ("step", {"loss": None, "step_function": lambda model, batch: raising(model(batch[0]), batch[1])}),
+    ],
+)
+def test_the_tensors_of_a_failed_step_go_with_it_and_the_traceback_stays(place: str, options: dict[str, Any]) -> None:
+    model = Large(place)
+    trained = TrainingEngine(
+        model, (X, Y), **{"loss": "CrossEntropyLoss", "epochs": 1, "batch_size": 8, "device": "cpu", **options}
+    )
+    trained.start()
+    with pytest.raises(Exception, match=".") as raised:
+        trained.wait(60)
+    shown = "".join(traceback.format_exception(raised.value))
+    del raised
+    gc.collect()
+    assert trained.error is not None
+    assert model.made
+    assert all(made() is None for made in model.made)
+    assert "in _differentiate" in shown
+    assert ("in raising" in shown) == (place in {"loss", "step"})
+
+
+def test_a_failed_training_knows_the_node_after_its_variables_are_gone() -> None:
+    class Fails(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            raise KeyError("nothing")
+
+    trained = TrainingEngine(nn.Sequential(nn.Linear(4, 3), Fails()), (X, Y), loss="CrossEntropyLoss", epochs=1)
+    told: list[StateFrame] = []
+    trained.on("state", told.append)
+    assert trained.failed_at is None
+    trained.start()
+    with pytest.raises(KeyError, match="nothing"):
+        trained.wait(60)
+    assert trained.failed_at == told[-1].node == "1"
+    [state] = [frame for frame in past_frames(trained) if isinstance(frame, StateFrame)]
+    assert state.node == "1"
