@@ -1,6 +1,6 @@
 """Saves and restores the process-wide random state of torch, Python and NumPy.
 
-Every block that must leave it as it was is made of these two. Only `runtime.thread.rng` does it otherwise: a training
+Every block that must leave it as it was is made of these. Only `runtime.thread.rng` does it otherwise: a training
 swaps its own state in and out around each step, which are two states and no block that ends where it began.
 """
 
@@ -10,6 +10,7 @@ import random
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -21,27 +22,48 @@ _seeded = fork_safe(threading.RLock())
 """Held while random numbers begin at a fixed seed: two comparisons at once would draw each other's."""
 
 
-@contextmanager
-def preserved_random_state(devices: Collection[torch.device] | None = None) -> Iterator[None]:
-    """Restore the global generators after this block, also after an error.
+@final
+class RandomState:
+    """The state of the global generators, to be put back.
 
     Args:
         devices: Accelerators of one type whose generators count too; None means every CUDA device, and what is no
             accelerator is left out.
     """
-    if devices is None:
-        kind, indices = "cuda", list(range(torch.cuda.device_count()))
-    else:
-        accelerators = {device for device in devices if device.type not in ("cpu", "meta")}
-        kind = next(iter(accelerators)).type if accelerators else "cuda"
-        indices = sorted({device.index or 0 for device in accelerators})
-    with torch.random.fork_rng(devices=indices, device_type=kind):
-        python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002  # the generator that models use
-        try:
-            yield
-        finally:
-            random.setstate(python)
-            np.random.set_state(numpy)  # noqa: NPY002  # as above
+
+    def __init__(self, devices: Collection[torch.device] | None = None) -> None:
+        if devices is None:
+            kind, indices = "cuda", list(range(torch.cuda.device_count()))
+        else:
+            accelerators = {device for device in devices if device.type not in ("cpu", "meta")}
+            kind = next(iter(accelerators)).type if accelerators else "cuda"
+            indices = sorted({device.index or 0 for device in accelerators})
+        self._module: Any = getattr(torch, kind)
+        self._torch = torch.get_rng_state()
+        self._accelerators = {index: self._module.get_rng_state(index) for index in indices}
+        self._python, self._numpy = random.getstate(), np.random.get_state()  # noqa: NPY002  the generator that models use
+
+    def restore(self) -> None:
+        """Let the generators draw what they would have drawn here."""
+        torch.set_rng_state(self._torch)
+        for index, state in self._accelerators.items():
+            self._module.set_rng_state(state, index)
+        random.setstate(self._python)
+        np.random.set_state(self._numpy)  # noqa: NPY002  as above
+
+
+@contextmanager
+def preserved_random_state(devices: Collection[torch.device] | None = None) -> Iterator[None]:
+    """Restore the global generators after this block, also after an error.
+
+    Args:
+        devices: As for `RandomState`.
+    """
+    state = RandomState(devices)
+    try:
+        yield
+    finally:
+        state.restore()
 
 
 @contextmanager

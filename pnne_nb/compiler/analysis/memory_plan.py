@@ -23,7 +23,7 @@ from pnne_nb.compiler.shapes.fake_tensors import imitation
 from pnne_nb.compiler.weights.deepcopy import duplicate
 from pnne_nb.errors import CompileError, Diagnostic, PnneError, expect
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.process.random_state import private_random_state
+from pnne_nb.process.random_state import preserved_random_state, private_random_state
 
 BACKWARD = "(backward)"
 """Stands behind the path of a node in the backward pass; alone where no node is known."""
@@ -161,7 +161,8 @@ def plan_memory(
     expect(training, bool, "training", "True or False")
     graph = model if isinstance(model, NodeGraph) else None
     if isinstance(model, NodeGraph):
-        model = compile_graph(model)
+        with preserved_random_state():
+            model = compile_graph(model)
     loader.require(model, "it has no nodes whose memory to plan")
     if graph is None and args is None and not kwargs:
         raise CompileError("Inputs are needed to run the model: pass args=(...), or the graph instead of the model.")

@@ -7,7 +7,7 @@ it would never be called.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any, final
 
@@ -34,6 +34,7 @@ from pnne_nb.compiler.weights.reuse import Former, carry_over, place_in, share_m
 from pnne_nb.errors import Diagnostic
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import whole_of
+from pnne_nb.process.random_state import RandomState
 
 
 def make(graph: NodeGraph, lowered: Lowered, loaded: Loaded, reuse: nn.Module | None, *, proof: bool) -> nn.Module:
@@ -51,6 +52,7 @@ def make(graph: NodeGraph, lowered: Lowered, loaded: Loaded, reuse: nn.Module | 
         CompileError: If `reuse` has not what the document only names, a layer cannot be built, or the weights do not
             fit into memory.
     """
+    drawn = RandomState(_devices_of(loaded)) if reuse is not None else None
     expected = inputs_of(lowered.snapshots[""])
     former = former_paths(graph, reuse) if reuse is not None else {}
     source = _around_whole(graph, reuse, former) if reuse is not None else None
@@ -75,6 +77,8 @@ def make(graph: NodeGraph, lowered: Lowered, loaded: Loaded, reuse: nn.Module | 
             afresh = [name for name, each in model.named_parameters() if name not in carried and id(each) not in closed]
             warn_of_lost(graph, model, afresh, source, set(carried.values()))
         share_modules(source, model, former)
+        if drawn is not None and (proof or not _keeps_fresh(model, _unchanged(model, source, carried), opaque)):
+            drawn.restore()  # what was drawn for the constructors is nowhere
     remember(model, graph)
     if loaded.generated.absent:
         require_values(graph, loaded, model, carried, warns=not proof)
@@ -82,6 +86,35 @@ def make(graph: NodeGraph, lowered: Lowered, loaded: Loaded, reuse: nn.Module | 
         for path, device in loaded.generated.devices.items():
             model.get_submodule(path).to(device)
     return model
+
+
+def _devices_of(loaded: Loaded) -> set[torch.device]:
+    """Return where constructors may draw."""
+    return {torch.get_default_device(), *map(torch.device, loaded.generated.devices.values())}
+
+
+def _unchanged(model: nn.Module, source: nn.Module, carried: Mapping[str, str]) -> set[str]:
+    """Return the names of tensors that came from `source` as they were; a layer that was made wider has new rows."""
+    shapes = {name: tensor.shape for name, tensor in source.named_parameters(remove_duplicate=False)}
+    now = {name: tensor.shape for name, tensor in model.named_parameters(remove_duplicate=False)}
+    return {name for name, before in carried.items() if now.get(name) == shapes.get(before)}
+
+
+def _keeps_fresh(model: nn.Module, carried: Collection[str], opaque: Iterable[nn.Module]) -> bool:
+    """Return whether a model has parameters, or buffers of other classes than torch's, that it did not get.
+
+    Its constructors may have drawn them.
+    """
+    known = {id(tensor) for module in opaque for tensor in (*module.parameters(), *module.buffers())}
+    for path, module in model.named_modules():
+        is_torch_s = type(module).__module__.startswith("torch.")
+        own = module._parameters if is_torch_s else {**module._parameters, **module._buffers}
+        prefix = f"{path}." if path else ""
+        if any(
+            each is not None and id(each) not in known and prefix + name not in carried for name, each in own.items()
+        ):
+            return True
+    return False
 
 
 @final

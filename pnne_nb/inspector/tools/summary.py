@@ -23,6 +23,7 @@ from pnne_nb.inspector.capture.hooks import tensors_in
 from pnne_nb.inspector.capture.preserve import hooked_run, uncompiled
 from pnne_nb.inspector.tools.profile import profile
 from pnne_nb.process.byte_units import format_bytes
+from pnne_nb.process.random_state import preserved_random_state
 
 Shape = tuple[int, ...]
 
@@ -200,7 +201,9 @@ def summary(
     if input_size is not None:
         args = normal_inputs(input_size, args)
     if isinstance(net, NodeGraph):
-        graph, net = net, compile_graph(net)
+        graph = net
+        with preserved_random_state():
+            net = compile_graph(graph)
         if isinstance(args, tuple) and not args and not kwargs:
             args = example_inputs(graph, net)
     expect(optimizer, torch.optim.Optimizer | None, "optimizer", "an optimizer, or None")

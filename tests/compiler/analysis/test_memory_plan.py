@@ -176,3 +176,21 @@ def test_two_names_of_the_cpu_are_one_device(training: bool) -> None:
     found = pn.plan_memory(graph, args=(torch.zeros(3, 4),), training=training)
     assert found.devices == expected.devices == {"cpu": expected.peak}
     assert "cpu" not in repr(found)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("look", ["plan", "plan of a model", "summary", "placement"])
+def test_looking_at_the_memory_draws_nothing(look: str, *, training: bool) -> None:
+    graph, x = convnet(1, dropout=0.5), torch.randn(2, 3, 8, 8)
+    model = pn.compile(graph)
+    before = torch.get_rng_state()
+    match look:
+        case "plan":
+            pn.plan_memory(graph, x, training=training)
+        case "plan of a model":
+            pn.plan_memory(model, x, training=training)
+        case "summary":
+            pn.summary(graph, x)
+        case _:
+            pn.passes.PlaceByMemory({"cpu": "1 GB"}, training=training).plan(graph, x)
+    assert torch.equal(torch.get_rng_state(), before)

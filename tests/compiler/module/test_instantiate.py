@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import copy
 import pickle
+import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 import pnne_nb as pn
+from pnne_nb.process.random_state import preserved_random_state
 from tests.compiler.graphs import wire
 
 
@@ -158,3 +162,73 @@ def test_code_that_stays_slices_a_list_of_the_document() -> None:
     net, x = Slicing(), torch.full((3, 4), 1e9)
     model = pn.compile(pn.from_module(net, torch.randn(3, 4)), reuse=net)
     assert torch.equal(model(x), net(x))
+
+
+def drawn() -> tuple[float, float, float]:
+    return torch.rand(()).item(), random.random(), float(np.random.rand())  # noqa: NPY002  what constructors draw with
+
+
+class Features(nn.Module):
+    """Draws a buffer, with three generators."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.scale: Tensor
+        self.register_buffer("scale", torch.randn(4) * random.random() + float(np.random.rand()))  # noqa: NPY002
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x) * self.scale
+
+
+def recurrent() -> tuple[pn.NodeGraph, nn.Module]:
+    graph = pn.sequential(nn.Linear(4, 8), nn.LSTM(8, 5, batch_first=True), input=("N", 3, 4))
+    return graph, pn.compile(graph)
+
+
+def imported() -> tuple[pn.NodeGraph, nn.Module]:
+    net = nn.Sequential(Features(), nn.BatchNorm1d(4), nn.Sequential(Odd(), nn.Linear(4, 4)))
+    return pn.from_module(net, inputs()), net
+
+
+def grouped_and_renamed() -> tuple[pn.NodeGraph, nn.Module]:
+    graph = pn.sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 4), input=("N", 4))
+    graph.group(["linear1", "dropout1"], name="block")
+    model = pn.compile(graph)
+    graph.rename("block", "first")
+    return graph, model
+
+
+@pytest.mark.parametrize("case", [recurrent, imported, grouped_and_renamed])
+def test_weights_that_all_come_from_another_model_are_not_drawn(
+    case: Callable[[], tuple[pn.NodeGraph, nn.Module]],
+) -> None:
+    graph, model = case()
+    with preserved_random_state():
+        expected = drawn()
+    with preserved_random_state():
+        pn.compile(graph, reuse=model)
+        assert drawn() == expected
+
+
+@pytest.mark.parametrize("edit", ["a new layer", "a wider layer"])
+def test_a_layer_that_is_fresh_draws_and_no_two_draw_the_same(edit: str) -> None:
+    graph = pn.sequential(nn.Linear(4, 8), input=("N", 4))
+    model = pn.compile(graph)
+    if edit == "a new layer":
+        graph.add("Linear", "fresh", in_features=8, out_features=8)
+        graph.disconnect("linear1", "y")
+        graph.connect("linear1", "fresh", "y")
+    else:
+        graph.set("linear1", out_features=16)
+    one, other = (pn.compile(graph, reuse=model).state_dict() for _ in range(2))
+    name = "fresh.weight" if edit == "a new layer" else "linear1.weight"
+    assert torch.equal(one["linear1.weight"][:8], other["linear1.weight"][:8])
+    assert not torch.equal(one[name], other[name])
+    first, second = (seeded(graph, model)[name] for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def seeded(graph: pn.NodeGraph, model: nn.Module) -> dict[str, Tensor]:
+    torch.manual_seed(3)
+    return pn.compile(graph, reuse=model).state_dict()

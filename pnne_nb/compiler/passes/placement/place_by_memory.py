@@ -19,6 +19,7 @@ from pnne_nb.compiler.pipeline.compile import compile as compile_graph
 from pnne_nb.errors import expect
 from pnne_nb.graph.document import NodeGraph, expect_graph
 from pnne_nb.graph.schema.structural import DEVICE
+from pnne_nb.process.random_state import preserved_random_state
 
 
 @final
@@ -65,7 +66,8 @@ class PlaceByMemory(Pass):
             PassError: If the model does not fit; the message names the node.
         """
         expect_graph(graph)
-        model = compile_graph(graph, reuse=reuse)
+        with preserved_random_state():
+            model = compile_graph(graph, reuse=reuse)
         args, kwargs = call_inputs(graph, model, args, kwargs)
         return plan_placement(PassSubject(graph, model, args, kwargs), self._memory, training=self._training)
 
