@@ -178,7 +178,8 @@ class Features(nn.Module):
         self.register_buffer("scale", torch.randn(4) * random.random() + float(np.random.rand()))  # noqa: NPY002
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.linear(x) * self.scale
+        scaled: Tensor = self.linear(x) * self.scale
+        return scaled
 
 
 def recurrent() -> tuple[pn.NodeGraph, nn.Module]:
