@@ -60,10 +60,12 @@ if TYPE_CHECKING:
         TensorSpec,
         TorchCompiler,
         VerificationReport,
+        WeightReport,
         detect_anomaly,
         explain,
         from_module,
         infer_shapes,
+        load_weights,
         optimize_for_inference,
         passes,
         plan_memory,
@@ -174,6 +176,7 @@ __all__ = [
     "UnknownSeriesError",
     "UnknownTypeError",
     "VerificationReport",
+    "WeightReport",
     "app",
     "benchmark",
     "blocks",
@@ -193,6 +196,7 @@ __all__ = [
     "infer_shapes",
     "lightning_callback",
     "load",
+    "load_weights",
     "optimize_for_inference",
     "passes",
     "plan_memory",
@@ -213,7 +217,7 @@ __all__ = [
 _MODULES = {
     "compiler": (
         "Explanation MemoryPlan TensorSpec TorchCompiler VerificationReport compile detect_anomaly explain from_module "
-        "infer_shapes optimize_for_inference passes plan_memory to_source transform verify"
+        "WeightReport infer_shapes load_weights optimize_for_inference passes plan_memory to_source transform verify"
     ),
     "catalog": "register_node",
     "export.preflight": "check_export",
@@ -304,6 +308,7 @@ _ELSEWHERE = {
     **dict.fromkeys(("Sequential", "chain"), 'pn.sequential("ReLU", nn.Linear(4, 3), input=("N", 4))'),
     **dict.fromkeys(("load_graph", "open", "read"), "pn.NodeGraph.load(path)"),
     "load_model": "pn.load(path)",
+    "load_state_dict": "pn.load_weights(graph, state_dict)",
     "save_model": "pn.save(graph, model, path)",
     **dict.fromkeys(("code", "source", "to_code", "to_python"), "pn.to_source(graph)"),
     **dict.fromkeys(("shapes", "shape"), "pn.infer_shapes(graph)"),

@@ -13,8 +13,10 @@ from pnne_nb.compiler.module.explain import explain as explain
 from pnne_nb.compiler.passes.optimize import optimize_for_inference as optimize_for_inference
 from pnne_nb.compiler.passes.pass_manager import transform as transform
 from pnne_nb.compiler.pipeline.compile import compile as compile  # the contract's name
+from pnne_nb.compiler.pipeline.compile import load_weights as load_weights
 from pnne_nb.compiler.pipeline.compile import to_source as to_source
 from pnne_nb.compiler.pipeline.incremental import Analysis as Analysis
 from pnne_nb.compiler.shapes.infer import TensorSpec as TensorSpec
 from pnne_nb.compiler.shapes.infer import infer_shapes as infer_shapes
 from pnne_nb.compiler.torch_compiler import TorchCompiler as TorchCompiler
+from pnne_nb.compiler.weights.weight_report import WeightReport as WeightReport

@@ -13,12 +13,14 @@ from torch import nn
 from pnne_nb.compiler.analysis.example_inputs import call_inputs
 from pnne_nb.compiler.passes.equivalence import Promise, compare, outputs_of
 from pnne_nb.compiler.passes.graph_pass import Pass
-from pnne_nb.compiler.passes.pass_manager import Transformed, checked_passes, transform
+from pnne_nb.compiler.passes.pass_manager import Transformed, checked_passes, transform, transformed
 from pnne_nb.compiler.passes.report import Change, Report, forward_gain
 from pnne_nb.compiler.pipeline.compile import compile as compile_graph
 from pnne_nb.compiler.pipeline.compile import to_source
+from pnne_nb.compiler.weights.weight_source import Reuse
 from pnne_nb.errors import PassError, choose, expect
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.model.annex import OWN
 from pnne_nb.process.random_state import private_random_state
 
 _PROMISE = Promise(modes=("eval",), outputs=1e-3, gradients=None)
@@ -50,7 +52,7 @@ class TorchCompiler:
     def compile(
         self,
         graph: NodeGraph,
-        reuse: nn.Module | None = None,
+        reuse: Reuse = OWN,
         args: Any = None,
         kwargs: Mapping[str, Any] | None = None,
     ) -> nn.Module:
@@ -58,7 +60,7 @@ class TorchCompiler:
 
         Args:
             graph: The document; it is not changed.
-            reuse: A model whose weights to take.
+            reuse: Other weights than those of the graph, as in ``pn.compile``.
             args: Positional example inputs.
             kwargs: Those by name.
         """
@@ -69,7 +71,7 @@ class TorchCompiler:
     def transform(
         self,
         graph: NodeGraph,
-        reuse: nn.Module | None = None,
+        reuse: Reuse = OWN,
         args: Any = None,
         kwargs: Mapping[str, Any] | None = None,
     ) -> Transformed:
@@ -77,7 +79,7 @@ class TorchCompiler:
 
         Args:
             graph: The document; it is not changed.
-            reuse: A model whose weights to take, as in ``pn.compile``.
+            reuse: Other weights than those of the graph, as in ``pn.compile``.
             args: Positional example inputs on which each pass is proved; from the shapes of the Input nodes if neither
                 these nor `kwargs` are given.
             kwargs: Those by name.
@@ -99,7 +101,9 @@ class TorchCompiler:
             CompileError: If the document cannot be compiled.
             PassError: If a pass cannot do what was asked of it.
         """
-        return to_source(transform(graph, self._passes).graph if self._passes else graph)
+        return to_source(
+            transformed(graph, self._passes, None, None, OWN, if_lost="fine").graph if self._passes else graph
+        )
 
 
 def _accelerated(done: Transformed, backend: str, args: Any, kwargs: Mapping[str, Any] | None) -> Transformed:

@@ -14,9 +14,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Literal, final
 
 from pnne_nb.errors import answers_misuse
+from pnne_nb.graph.model.annex import OWN
 from pnne_nb.process.background_import import imported_late
 
 if TYPE_CHECKING:
+    from pnne_nb.compiler.weights.weight_source import Reuse
     from pnne_nb.export.export_report import ExportReport
     from pnne_nb.export.subject.subject import Sizes
 
@@ -45,6 +47,7 @@ class _Export(ModuleType):
         opset: int | None = None,
         tolerance: float | Literal["auto"] = "auto",
         overwrite: bool = False,
+        reuse: Reuse = OWN,
     ) -> ExportReport:
         """Write a model to a file for another runtime, and prove that the file computes the same at every drawn node.
 
@@ -53,8 +56,9 @@ class _Export(ModuleType):
         process that holds nothing but its runtime, on real batches and at other sizes.
 
         Args:
-            graph_or_model_or_engine: A graph, of which the file gets initial weights; a module, compiled or any other; or
-                an engine, whose model is copied. None of them is changed.
+            graph_or_model_or_engine: A graph, with the weights that belong to it: the latest of a training, else those that
+                it came with; one that was drawn and not trained has initial ones, and the report says so. Or a module,
+                compiled or any other, or an engine, whose model is copied. None of them is changed.
             path: The file to write.
             format: ``"onnx"``, ``"pt2"``, ``"safetensors"``, ``"pt"``, ``"aoti"``, ``"executorch"`` or ``"torchscript"``;
                 ``"auto"``: what the end of `path` means.
@@ -67,13 +71,14 @@ class _Export(ModuleType):
             tolerance: What file and model may differ by: a distance, or ``"auto"`` for what rounding explains, found by
                 running the model on inputs and weights that are one rounding error off.
             overwrite: Whether to replace a file that is there.
+            reuse: Other weights than those of a graph, as in `pn.compile`.
 
         Returns:
             What was written and how it was proved; a warning is given if file and model differ.
 
         Raises:
-            ExportError: The graph is unfinished, the model has no form in the format, the path cannot be written, or a
-                package is missing; ``diagnostics`` names the nodes. No file is left behind.
+            ExportError: The graph is unfinished, its weights are gone, the model has no form in the format, the path cannot
+                be written, or a package is missing; ``diagnostics`` names the nodes. No file is left behind.
         """
         # Imports torch, which whoever only opens a file does not need.
         write = imported_late("pnne_nb.export.exporter").export_model
@@ -86,6 +91,7 @@ class _Export(ModuleType):
             opset=opset,
             tolerance=tolerance,
             overwrite=overwrite,
+            reuse=reuse,
         )
         return report
 

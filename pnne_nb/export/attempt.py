@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler import blame
 from pnne_nb.compiler.analysis.buffers import kept_buffers
+from pnne_nb.compiler.weights.weight_source import Reuse
 from pnne_nb.errors import Diagnostic, ExportError, PnneError, shown
 from pnne_nb.export.export_report import ExportReport
 from pnne_nb.export.formats.base import (
@@ -35,6 +36,7 @@ from pnne_nb.export.proof.prove import prove
 from pnne_nb.export.repairs import with_repairs
 from pnne_nb.export.subject.example_batches import SAMPLES, Maker, first_batch, is_whole
 from pnne_nb.export.subject.subject import HasExamples, Sizes, Subject, input_names, plain_result, subject_of
+from pnne_nb.graph.model.annex import OWN
 from pnne_nb.process.version import __version__
 
 
@@ -46,6 +48,7 @@ def attempt(
     sizes: Sizes | None = None,
     opset: int | None = None,
     tolerance: Tolerance = "auto",
+    reuse: Reuse = OWN,
 ) -> ExportReport:
     """Write a file and prove it. If it is wrong at a free size, write it again with that size fixed.
 
@@ -55,7 +58,7 @@ def attempt(
         ExportError: If the model has no form in the format, or the file does not run.
     """
     _check_arguments(format, sizes, opset, tolerance)
-    subject, batch, example = prepare(given, data, sizes)
+    subject, batch, example = prepare(given, data, sizes, reuse)
     declared = subject.inputs
     fixed: dict[str, FreeSize] = {}
     while True:
@@ -96,7 +99,7 @@ def attempt(
 
 
 def prepare(
-    given: object, data: object, sizes: Sizes | None
+    given: object, data: object, sizes: Sizes | None, reuse: Reuse = OWN
 ) -> tuple[Subject, tuple[Tensor, ...] | None, dict[str, int]]:
     """Return the subject of the export, a batch of the data if there is any, and the sizes of the example.
 
@@ -105,15 +108,15 @@ def prepare(
     """
     if data is None and isinstance(given, HasExamples):
         with suppress(ExportError):  # a batch may hold more than the inputs, in a form that only the training knows
-            return _prepare(given, given.examples(SAMPLES), sizes)
-    return _prepare(given, data, sizes)
+            return _prepare(given, given.examples(SAMPLES), sizes, reuse)
+    return _prepare(given, data, sizes, reuse)
 
 
 def _prepare(
-    given: object, data: object, sizes: Sizes | None
+    given: object, data: object, sizes: Sizes | None, reuse: Reuse
 ) -> tuple[Subject, tuple[Tensor, ...] | None, dict[str, int]]:
     batch = first_batch(data, input_names(given))
-    subject = subject_of(given, batch, sizes)
+    subject = subject_of(given, batch, sizes, reuse)
     if batch is not None:
         _check_data(subject.inputs, batch)
         whole = {

@@ -8,12 +8,14 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
+from pnne_nb.compiler.weights.weight_source import Reuse
 from pnne_nb.errors import ExportError, expect
 from pnne_nb.export.attempt import attempt
 from pnne_nb.export.export_report import ExportReport
 from pnne_nb.export.formats import find_format, require_packages
 from pnne_nb.export.proof.comparison import Tolerance
 from pnne_nb.export.subject.subject import Sizes
+from pnne_nb.graph.model.annex import OWN
 from pnne_nb.process.atomic_file import file_at, written_beside
 from pnne_nb.process.random_state import private_random_state
 
@@ -53,6 +55,7 @@ def export_model(
     opset: int | None = None,
     tolerance: Tolerance = "auto",
     overwrite: bool = False,
+    reuse: Reuse = OWN,
 ) -> ExportReport:
     """Write a model to a file; see `pnne_nb.export`."""
     hint = 'Write pn.export(model, "net.onnx", data=x).'
@@ -62,7 +65,7 @@ def export_model(
     target = check_destination(path, overwrite=overwrite)
     try:
         with private_random_state(), written_beside(target) as temporary:
-            report = attempt(graph_or_model_or_engine, found, temporary, data, sizes, opset, tolerance)
+            report = attempt(graph_or_model_or_engine, found, temporary, data, sizes, opset, tolerance, reuse)
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
             temporary.replace(target)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from pnne_nb.compiler.weights.weight_source import Reuse
 from pnne_nb.errors import Diagnostic, ExportError
 from pnne_nb.export.attempt import attempt, prepare, request_of
 from pnne_nb.export.formats import find_format, require_packages
@@ -12,6 +13,7 @@ from pnne_nb.export.formats.traced_program import size_findings, trace
 from pnne_nb.export.repairs import with_repairs
 from pnne_nb.export.subject.example_batches import Maker
 from pnne_nb.export.subject.subject import Sizes
+from pnne_nb.graph.model.annex import OWN
 from pnne_nb.process.random_state import private_random_state
 
 
@@ -22,6 +24,7 @@ def check_export(
     data: object = None,
     sizes: Sizes | None = None,
     opset: int | None = None,
+    reuse: Reuse = OWN,
 ) -> list[Diagnostic]:
     """Return the findings of an export: operations without a translation, fixed sizes, decomposed operations.
 
@@ -34,6 +37,7 @@ def check_export(
         data: As of `pn.export`.
         sizes: As of `pn.export`.
         opset: As of `pn.export`.
+        reuse: As of `pn.export`.
 
     Returns:
         Errors keep the model from being exported (``"no-translation"``, ``"data-dependent"``, ``"not-traceable"``, …).
@@ -48,12 +52,12 @@ def check_export(
     try:
         with private_random_state(), tempfile.TemporaryDirectory(prefix="pnne-check-") as folder:
             if found.slow:
-                subject, _, example = prepare(graph, data, sizes)
+                subject, _, example = prepare(graph, data, sizes, reuse)
                 tensors = Maker(subject.model, subject.inputs, subject.limits, subject.seen).tensors(example)
                 with with_repairs(subject.graph):
                     return size_findings(trace(request_of(subject, tensors)).sizes)
             path = Path(folder) / f"model{found.suffixes[0]}"
-            report = attempt(graph, found, path, data, sizes, opset)
+            report = attempt(graph, found, path, data, sizes, opset, reuse=reuse)
     except ExportError as error:
         return list(error.diagnostics) or [Diagnostic("not-exportable", error.message)]
     different = [

@@ -452,8 +452,19 @@ class NodeGraph(ReadableGraph):
     # Files
 
     def __reduce__(self) -> tuple[Callable[[str], NodeGraph], tuple[str]]:
-        """Copy and pickle only the content, as in a file."""
+        """Pickle only the content, as in a file."""
         return NodeGraph.from_json, (self.to_json(),)
+
+    def __copy__(self) -> Self:
+        """Copy the content, as in a file, and what is kept beside it, such as where the weights are."""
+        with self.reading():
+            copy = self.from_json(self.to_json(), types=self._types)
+            if self.annex is not None:
+                copy.annex = self.annex.for_copy(copy)
+        return copy
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self.__copy__()
 
     @classmethod
     def from_json(cls, text: str | bytes, *, types: Types = registry) -> Self:

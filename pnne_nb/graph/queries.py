@@ -25,6 +25,7 @@ from pnne_nb.graph.edits.notify import Observer
 from pnne_nb.graph.edits.transactions import Ledger, Step
 from pnne_nb.graph.layout.arrange_graph import arrangement
 from pnne_nb.graph.layout.cards import NONE_RESOLVED, Resolved
+from pnne_nb.graph.model.annex import Annex
 from pnne_nb.graph.model.content import Content
 from pnne_nb.graph.model.lint import lint, lint_at
 from pnne_nb.graph.model.node import Edge, Node
@@ -61,8 +62,18 @@ class ReadableGraph:
     def __init__(self, ledger: Ledger, types: Types) -> None:
         self._ledger = ledger
         self._types = types
+        self._annex: Annex | None = None
         self.graphs = Graphs(lambda: ledger.content, types, ledger.lock)
         self.nodes = Nodes(lambda: ledger.content.graphs[""], ledger.lock)
+
+    @property
+    def annex(self) -> Annex | None:
+        """What is kept beside the document; copies of the document get their own."""
+        return self._annex
+
+    @annex.setter
+    def annex(self, annex: Annex) -> None:
+        self._annex = annex
 
     @property
     def version(self) -> int:

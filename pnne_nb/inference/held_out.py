@@ -10,13 +10,12 @@ from typing import Any, TypeAlias, final
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from pnne_nb.compiler import compile as compile_graph
-from pnne_nb.errors import ArgumentError, ExportError, expect, shown
+from pnne_nb.compiler.weights.weight_source import Reuse
+from pnne_nb.errors import ArgumentError, ExportError, shown
 from pnne_nb.export.attempt import prepare
 from pnne_nb.export.subject.subject import Subject, input_names
-from pnne_nb.graph.document import NodeGraph
 from pnne_nb.runtime.data.batches import TARGET_KEYS, Batch, as_batch
 from pnne_nb.runtime.data.open_data import Array, Data, open_source
 from pnne_nb.runtime.data.sources import BatchSource
@@ -67,16 +66,14 @@ class Examples:
         return sum(batch.examples for batch in self.held_out)
 
 
-def read_examples(
-    given: object, data: Data | Array | None, val_data: Data | Array | None, reuse: nn.Module | None
-) -> Examples:
+def read_examples(given: object, data: Data | Array | None, val_data: Data | Array | None, reuse: Reuse) -> Examples:
     """Return a model with examples: `data` calibrates and `val_data` judges; without `val_data`, `data` is split.
 
     Args:
         given: A graph, a module, or a `TrainingEngine`, whose own data is taken if there is no other.
         data: Inputs and targets in any form that `TrainingEngine` takes; the targets may be missing.
         val_data: The same.
-        reuse: A model whose weights a graph takes.
+        reuse: Other weights than those of a graph.
 
     Raises:
         ArgumentError: If there is no data, or too little to divide.
@@ -92,17 +89,13 @@ def read_examples(
         )
     else:
         source, judging = _opened(data, "data"), None if val_data is None else _opened(val_data, "val_data")
-    if reuse is not None:
-        expect(given, NodeGraph, "graph", "a NodeGraph where reuse= is given", "A module has its weights already.")
-        expect(reuse, nn.Module, "reuse", "an nn.Module")
-        given = compile_graph(given, reuse=reuse)  # type: ignore[arg-type]  # looked at above
     names = input_names(given)
     if names is None:
         raise ArgumentError(f"Give a NodeGraph, an nn.Module or a TrainingEngine, not {shown(given)}.")
     with torch.no_grad():
         batches = list(_batches(source, names, CALIBRATION if judging is not None else HELD_OUT))
         held_out = [] if judging is None else list(_batches(judging, names, HELD_OUT))
-    subject, _, _ = prepare(given, batches[0].inputs, None)
+    subject, _, _ = prepare(given, batches[0].inputs, None, reuse)
     notes: tuple[str, ...] = ()
     if judging is None:
         batches, held_out = _divided(batches)

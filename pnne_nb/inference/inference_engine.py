@@ -14,11 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pnne_nb.compiler.weights.weight_source import Reuse
 from pnne_nb.errors import ArgumentError, TrainingError, expect, no_attribute
 from pnne_nb.export.formats import FORMATS
 from pnne_nb.export.formats.base import TensorInfo
 from pnne_nb.export.package.load import open_package
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.model.annex import OWN
 from pnne_nb.inference.cuda_graphs import CudaGraphs
 from pnne_nb.inference.exported import (
     ExportedModule,
@@ -42,7 +44,7 @@ from pnne_nb.runtime.data.sources import BatchSource, DatasetSource
 from pnne_nb.runtime.faults.error_messages import model_failed
 from pnne_nb.runtime.faults.oom_recovery import is_out_of_memory
 from pnne_nb.runtime.setup.devices import placed_paths, settle
-from pnne_nb.runtime.setup.models import as_module
+from pnne_nb.runtime.setup.models import as_module, require_own
 from pnne_nb.runtime.setup.precision import Precision, choose_device
 from pnne_nb.runtime.thread.model_guard import between_steps
 
@@ -67,20 +69,21 @@ class InferenceEngine:
     """Runs a copy of `model` in eval mode; the original may continue its training. It is thread-safe.
 
     Args:
-        model: A module, of which a copy is made, or a graph, which is compiled.
+        model: A module, of which a copy is made, or a graph, which is compiled with the weights that belong to it.
         device: ``"auto"`` (the accelerator if there is one), ``"cpu"``, ``"cuda:0"`` …; nodes with devices of their
             own, and a module that is on several, keep theirs.
         precision: ``"32"``, ``"bf16"`` or ``"16"``.
         batch_size: Examples that the model sees at once.
         cuda_graphs: Record the model as a CUDA graph for each size of batch, and replay it: much faster for small batches,
             whose kernels take less time than their launch. For CUDA devices, and models that do not look at their data.
+        reuse: Other weights than those of a graph, as in `pn.compile`.
 
     Attributes:
         classes: Names of the classes in the order of the model's scores, where a file says them.
         inputs: Names, element types and sizes of the inputs, where a file says them: data is compared with them.
 
     Raises:
-        CompileError: The graph is unfinished or wrong.
+        CompileError: The graph is unfinished or wrong, or its weights are gone.
         TrainingError: An argument cannot be; the message says which and why.
     """
 
@@ -92,6 +95,7 @@ class InferenceEngine:
         batch_size: int = 64,
         *,
         cuda_graphs: bool = False,
+        reuse: Reuse = OWN,
     ) -> None:
         require_count("batch_size", batch_size)
         self.device = choose_device(device)
@@ -106,7 +110,7 @@ class InferenceEngine:
         self.batch_size = batch_size
         self._precision = Precision(precision, self.device)
         self._lock = fork_safe(threading.Lock())
-        self._model = self._copied(model)
+        self._model = self._copied(model, reuse)
         self._graphs = CudaGraphs(self._model, self.device) if cuda_graphs else None
 
     @classmethod
@@ -179,8 +183,12 @@ class InferenceEngine:
             probabilities = "engine.top_k(X, 3), or engine.predict(X).softmax(1) for all classes"
             raise no_attribute(self, name, {"predict_proba": probabilities, "forward": "engine.predict(X)"})
 
-    def _copied(self, model: nn.Module | NodeGraph) -> nn.Module:
-        module = _copy(model) if isinstance(model, nn.Module) else as_module(model, 0)
+    def _copied(self, model: nn.Module | NodeGraph, reuse: Reuse = OWN) -> nn.Module:
+        if isinstance(model, nn.Module):
+            require_own(model, reuse)
+            module = _copy(model)
+        else:
+            module = as_module(model, 0, reuse, if_lost="refused", to_train=False).model
         settle(module, self.device, placed_paths(model))
         return module.eval()
 

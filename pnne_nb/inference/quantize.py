@@ -14,6 +14,7 @@ from pnne_nb.compiler.analysis.nested_values import difference
 from pnne_nb.compiler.passes import FuseBatchNorm, RemoveDeadNodes, RemoveIdentities, transform
 from pnne_nb.compiler.passes.graph_pass import PassSubject
 from pnne_nb.compiler.shapes.cost import state_bytes
+from pnne_nb.compiler.weights.weight_source import Reuse
 from pnne_nb.errors import ExportError, choose
 from pnne_nb.export.quantization.calibration import calibrate, correct_biases, require_calibration
 from pnne_nb.export.quantization.candidates import (
@@ -27,6 +28,7 @@ from pnne_nb.export.quantization.quantization_report import QuantizationReport, 
 from pnne_nb.export.quantization.rewrite import rewrite
 from pnne_nb.export.quantization.scheme import INT8, KINDS, ConvertedLayer, InputRange, convert
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.model.annex import OWN
 from pnne_nb.inference.held_out import Budget, Criterion, Examples, read_examples
 from pnne_nb.process.random_state import private_random_state
 from pnne_nb.runtime.data.batches import Batch
@@ -46,7 +48,7 @@ def quantize(
     *,
     kind: Kind = "static",
     val_data: Data | Array | None = None,
-    reuse: nn.Module | None = None,
+    reuse: Reuse = OWN,
     keep: Sequence[str] = (),
 ) -> QuantizationReport:
     """Convert layers to lower precision, and leave as few as possible in float32 to keep a metric within a budget.
@@ -70,7 +72,7 @@ def quantize(
             each batch (linear layers); ``"weight_only"``: int8 weights, float inputs; ``"bfloat16"``, ``"float16"``.
         val_data: Held-out examples with targets; without them, every fourth batch of `data` calibrates and the others
             judge.
-        reuse: A model whose weights to take, if `graph` is a graph.
+        reuse: Other weights than those of a graph, as in ``pn.compile``.
         keep: Paths of nodes to leave in float32.
 
     Returns:

@@ -12,8 +12,10 @@ from typing import Any, Self, TypeVar, final, overload
 import torch
 from torch import nn
 
+from pnne_nb.compiler.weights.weight_source import Reuse
 from pnne_nb.errors import answers_misuse, expect
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.model.annex import OWN
 from pnne_nb.process.progress_line import is_watched
 from pnne_nb.runtime.checkpointing import files
 from pnne_nb.runtime.checkpointing.resume import read_resumption
@@ -52,7 +54,8 @@ class TrainingEngine(EngineState):
     use ``with engine.paused():``.
 
     Args:
-        model: A graph, which is compiled, or any ``nn.Module``, which is trained in place.
+        model: A graph, which is compiled with the weights that it came with, by an import, a package or `pn.load_weights`,
+            or with fresh ones; or any ``nn.Module``, which is trained in place.
         train_data: ``(X, y)`` tensors, numpy arrays or pandas tables, such arrays by name, a ``Dataset``, or a
             ``DataLoader``. Batches hold the inputs in the model's order and the target last, or are mappings by
             parameter name. Targets may be names of classes. With `target`, a pandas ``DataFrame`` or the path of a
@@ -94,6 +97,8 @@ class TrainingEngine(EngineState):
         monitor: What an improvement is, and a plateau: a number of an epoch, as in ``("val_accuracy", "max")``; otherwise
             the validation loss, without validation data the training loss.
         min_delta: How much better is an improvement.
+        reuse: Other weights to start with than those of a graph, as in `pn.compile`: ``other_engine.model`` trains its
+            weights on, None starts afresh.
 
     Attributes:
         channel: Every frame that watchers want, bounded.
@@ -139,6 +144,7 @@ class TrainingEngine(EngineState):
         restore_best_weights: bool = False,
         max_to_keep: int | None = 3,
         target: str | None = None,
+        reuse: Reuse = OWN,
     ) -> None:
         config = Config(
             loss=loss, optimizer=optimizer, scheduler=scheduler, metrics=metrics, epochs=epochs, batch_size=batch_size,
@@ -149,7 +155,7 @@ class TrainingEngine(EngineState):
             monitor=monitor, min_delta=min_delta, restore_best_weights=restore_best_weights, max_to_keep=max_to_keep,
             target=target,
         )  # fmt: skip
-        super().__init__(Session(model, train_data, val_data, config, checkpoint_dir))
+        super().__init__(Session(model, train_data, val_data, config, checkpoint_dir, reuse))
         training_registry.add(self)
 
     @classmethod
@@ -159,6 +165,7 @@ class TrainingEngine(EngineState):
         data: Mapping[str, Any] | None = None,
         *,
         namespace: Mapping[str, Any] | None = None,
+        reuse: Reuse = OWN,
         **options: Any,
     ) -> Self:
         """Make an engine of a training graph: Dataset, DataLoader, model, loss, optimizer and so on.
@@ -170,6 +177,7 @@ class TrainingEngine(EngineState):
             graph: Its root holds the training nodes; it is not changed.
             data: What Dataset nodes with source ``"variable"`` find by name, e.g. ``{"mine": (X, y)}``.
             namespace: Where they look next, e.g. ``globals()``.
+            reuse: As for `TrainingEngine`.
             options: Arguments of `TrainingEngine` that no node stands for, such as ``epochs`` and ``device``.
 
         Raises:
@@ -178,7 +186,7 @@ class TrainingEngine(EngineState):
             CompileError: The model cannot be compiled.
         """
         source, arguments = EditedTraining.read(graph, data, namespace, options)
-        engine = cls(**arguments, **options)
+        engine = cls(**arguments, reuse=reuse, **options)
         engine._session.live_source = source
         return engine
 
@@ -439,11 +447,13 @@ class TrainingEngine(EngineState):
         """
         resumption = read_resumption(path, model, options, drawn=train_data is None)
         engine: TrainingEngine
+        # The checkpoint has the weights.
+        reuse: Reuse = None if isinstance(resumption.model, NodeGraph) else OWN
         if train_data is not None:
-            engine = cls(resumption.model, train_data, val_data, **resumption.arguments)
+            engine = cls(resumption.model, train_data, val_data, reuse=reuse, **resumption.arguments)
         else:
             assert isinstance(resumption.model, NodeGraph), "without data, it is the drawing that is read"
-            engine = cls.from_graph(resumption.model, data, namespace=namespace, **resumption.arguments)
+            engine = cls.from_graph(resumption.model, data, namespace=namespace, reuse=reuse, **resumption.arguments)
         engine._session.resume(resumption.state, resumption.notes, epochs_changed="epochs" in options)
         return engine
 

@@ -52,11 +52,11 @@ class EngineState:
         super().__setattr__(name, value)
 
     def __repr__(self) -> str:
-        read = self._session.reader
+        read, start = self._session.reader, self._session.start
+        weights = f", weights of {start}" if start else ", fresh weights" if self._session.live_source is not None else ""
         data = f", data={read}" if read.columns or read.classes else ""
-        return (
-            f"TrainingEngine({type(self._session.model).__name__}{data}, loss={self.loss_choice}, state={self.state!r})"
-        )
+        name = type(self._session.model).__name__
+        return f"TrainingEngine({name}{weights}{data}, loss={self.loss_choice}, state={self.state!r})"
 
     def _repr_html_(self) -> str:
         progress = self.progress

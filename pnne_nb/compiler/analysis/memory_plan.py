@@ -18,7 +18,7 @@ from pnne_nb.compiler.analysis.nested_values import copied, tensor_leaves
 from pnne_nb.compiler.analysis.observe import Observer
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.compiler.module.call_errors import blame
-from pnne_nb.compiler.pipeline.compile import compile as compile_graph
+from pnne_nb.compiler.pipeline.compile import made
 from pnne_nb.compiler.shapes.fake_tensors import imitation
 from pnne_nb.compiler.weights.deepcopy import duplicate
 from pnne_nb.errors import CompileError, Diagnostic, PnneError, expect
@@ -162,7 +162,7 @@ def plan_memory(
     graph = model if isinstance(model, NodeGraph) else None
     if isinstance(model, NodeGraph):
         with preserved_random_state():
-            model = compile_graph(model)
+            model = made(model, if_lost="fine").model
     loader.require(model, "it has no nodes whose memory to plan")
     if graph is None and args is None and not kwargs:
         raise CompileError("Inputs are needed to run the model: pass args=(...), or the graph instead of the model.")

@@ -37,7 +37,7 @@ from pnne_nb.compiler.ir.bind import element_type
 from pnne_nb.compiler.lowering.attributes import node_at
 from pnne_nb.compiler.pipeline.compile import compile_for_proof
 from pnne_nb.compiler.weights.deepcopy import Copies, Shared, duplicate, untouched
-from pnne_nb.compiler.weights.rename_log import follow
+from pnne_nb.compiler.weights.weight_source import keep_given
 from pnne_nb.errors import CompileError, answers_misuse
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.schema.structural import CHECKPOINT
@@ -130,7 +130,9 @@ def _proved(net: nn.Module, args: tuple[Any, ...], given: dict[str, Any], tell: 
     except CompileError as error:
         if not partial:
             raise
-        return _unproved(work, args, given, tell, error)
+        graph = _unproved(work, args, given, tell, error)
+        keep_given(graph, net, f"the imported {type(net).__name__}")
+        return graph
     batch = functools.cache(lambda: batch_of(work, args, given))
     opaque: dict[str, str] = {}
     failed: Counter[str] = Counter()
@@ -143,7 +145,7 @@ def _proved(net: nn.Module, args: tuple[Any, ...], given: dict[str, Any], tell: 
             again = False
             continue
         if fault is None:
-            follow(graph)
+            keep_given(graph, net, f"the imported {type(net).__name__}")
             return graph
         path = fault.path
         while path in opaque and path and path not in importing.open:

@@ -26,7 +26,7 @@ from pnne_nb.compiler.lowering.lower import Lowered
 from pnne_nb.compiler.module.call_errors import constructed
 from pnne_nb.compiler.shapes.infer import failure
 from pnne_nb.compiler.weights.deepcopy import duplicate
-from pnne_nb.compiler.weights.lost_weights import require_values, warn_of_lost
+from pnne_nb.compiler.weights.lost_weights import warn_of_lost
 from pnne_nb.compiler.weights.memory_check import require_room
 from pnne_nb.compiler.weights.opaque_copies import settle, shell
 from pnne_nb.compiler.weights.rename_log import former_paths, is_known, remember
@@ -37,14 +37,16 @@ from pnne_nb.graph.model.node import whole_of
 from pnne_nb.process.random_state import RandomState
 
 
-def make(graph: NodeGraph, lowered: Lowered, loaded: Loaded, reuse: nn.Module | None, *, proof: bool) -> nn.Module:
-    """Return a new model of a class.
+def make(
+    graph: NodeGraph, lowered: Lowered, loaded: Loaded, reuse: nn.Module | None, *, proof: bool
+) -> tuple[nn.Module, Collection[str]]:
+    """Return a new model of a class, with the names of its tensors that have the values of `reuse`.
 
     Args:
         graph: The document that the class comes from.
         lowered: What it was lowered to.
         loaded: Its class.
-        reuse: As `pipeline.compile.compile`.
+        reuse: A module whose tensors are taken, or None.
         proof: Whether it is only to be compared with `reuse`: then weights that it cannot take over have any values,
             and there is no warning of these.
 
@@ -80,12 +82,10 @@ def make(graph: NodeGraph, lowered: Lowered, loaded: Loaded, reuse: nn.Module | 
         if drawn is not None and (proof or not _keeps_fresh(model, _unchanged(model, source, carried), opaque)):
             drawn.restore()  # what was drawn for the constructors is nowhere
     remember(model, graph)
-    if loaded.generated.absent:
-        require_values(graph, loaded, model, carried, warns=not proof)
     if reuse is not None:
         for path, device in loaded.generated.devices.items():
             model.get_submodule(path).to(device)
-    return model
+    return model, carried
 
 
 def _devices_of(loaded: Loaded) -> set[torch.device]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Sequence
 from typing import final
 
@@ -13,7 +14,6 @@ from pnne_nb.compiler.passes.report import Change, Gain
 from pnne_nb.compiler.pipeline.compile import compile as compile_graph
 from pnne_nb.compiler.pipeline.compile import program_of
 from pnne_nb.errors import ArgumentError, CompileError, PassError, expect, shown
-from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import Node
 from pnne_nb.graph.schema.structural import CHECKPOINT
 
@@ -121,7 +121,7 @@ def _is_checkpointed(node: Node) -> bool:
 
 
 def _refusal(subject: PassSubject, path: str) -> str:
-    graph = NodeGraph.from_json(subject.graph.to_json())
+    graph = copy.copy(subject.graph)
     graph.set(path, checkpoint=True)
     try:
         program_of(graph)
@@ -131,7 +131,7 @@ def _refusal(subject: PassSubject, path: str) -> str:
 
 
 def _trial(subject: PassSubject, nodes: Iterable[str]) -> MemoryPlan:
-    graph = NodeGraph.from_json(subject.graph.to_json())
+    graph = copy.copy(subject.graph)
     for node in nodes:
         graph.set(node, checkpoint=True)
     return _measured(subject, compile_graph(graph, reuse=subject.model))

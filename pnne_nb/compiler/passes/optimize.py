@@ -6,22 +6,23 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from torch import nn
 
 from pnne_nb.compiler.passes.batchnorm_fusion import PAIRS, FuseBatchNorm
 from pnne_nb.compiler.passes.common_subexpressions import MergeEqualNodes
 from pnne_nb.compiler.passes.constant_folding import FoldConstants
 from pnne_nb.compiler.passes.dead_nodes import RemoveDeadNodes
-from pnne_nb.compiler.passes.pass_manager import Transformed, transform
+from pnne_nb.compiler.passes.pass_manager import Transformed, transform, transformed
 from pnne_nb.compiler.passes.remove_identities import RemoveIdentities
+from pnne_nb.compiler.weights.weight_source import Reuse
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.model.annex import OWN
 
 SLOWER = 1.03
 """A fusion whose model takes this many times as long is left out; less is within the noise of a measurement."""
 
 
 def optimize_for_inference(
-    graph: NodeGraph, args: Any = None, kwargs: Mapping[str, Any] | None = None, *, reuse: nn.Module | None = None
+    graph: NodeGraph, args: Any = None, kwargs: Mapping[str, Any] | None = None, *, reuse: Reuse = OWN
 ) -> Transformed:
     """Make a model for inference: nodes that do nothing are removed, constants folded, normalisation fused.
 
@@ -34,17 +35,18 @@ def optimize_for_inference(
         graph: The document; it is not changed.
         args: Positional example inputs; from the shapes of the Input nodes if neither these nor `kwargs` are given.
         kwargs: Those by name.
-        reuse: The trained model whose weights to take, as in ``pn.compile``; it is not changed.
+        reuse: Other weights than those of the graph, as in ``pn.compile``.
 
     Returns:
         The new document, its model, and a report of each step.
 
     Raises:
         ArgumentError: If an argument is of the wrong kind.
-        CompileError: If the document cannot be compiled as it is, or has no shapes to make examples from.
+        CompileError: If the document cannot be compiled as it is, its weights are gone, or it has no shapes to make
+            examples from.
     """
     steps = [RemoveDeadNodes(), FoldConstants(), MergeEqualNodes(), RemoveIdentities()]
-    done = transform(graph, steps, args, kwargs, reuse)
+    done = transformed(graph, steps, args, kwargs, reuse, if_lost="refused")
     for layers in (tuple(type for type in PAIRS if type != "Linear"), ("Linear",)):
         trial = transform(done.graph, [FuseBatchNorm(layers)], args, kwargs, done.model)
         (report,) = trial.reports

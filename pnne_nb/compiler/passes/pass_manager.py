@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -14,9 +15,12 @@ from pnne_nb.compiler.analysis.example_inputs import call_inputs
 from pnne_nb.compiler.passes.equivalence import prove
 from pnne_nb.compiler.passes.graph_pass import Pass, PassSubject, Rewrite
 from pnne_nb.compiler.passes.report import Report, forward_gain
+from pnne_nb.compiler.pipeline.compile import IfLost, made
 from pnne_nb.compiler.pipeline.compile import compile as compile_graph
+from pnne_nb.compiler.weights.weight_source import Reuse, keep_given, keep_latest
 from pnne_nb.errors import ArgumentError, expect, shown
 from pnne_nb.graph.document import NodeGraph, expect_graph
+from pnne_nb.graph.model.annex import OWN
 
 
 @final
@@ -46,7 +50,7 @@ def transform(
     passes: Iterable[Pass],
     args: Any = None,
     kwargs: Mapping[str, Any] | None = None,
-    reuse: nn.Module | None = None,
+    reuse: Reuse = OWN,
 ) -> Transformed:
     """Apply passes to a document, in order.
 
@@ -58,21 +62,34 @@ def transform(
         passes: From ``pn.passes``.
         args: Positional example inputs; from the shapes of the Input nodes if neither these nor `kwargs` are given.
         kwargs: Those by name.
-        reuse: A model whose weights to take, as in ``pn.compile``; it is not changed.
+        reuse: Other weights than those of the graph, as in ``pn.compile``.
 
     Raises:
         ArgumentError: If an argument is of the wrong kind.
         CompileError: If the document cannot be compiled as it is, or has no shapes to make examples from.
         PassError: If a pass cannot do what was asked of it.
     """
+    return transformed(graph, passes, args, kwargs, reuse, if_lost="told")
+
+
+def transformed(
+    graph: NodeGraph,
+    passes: Iterable[Pass],
+    args: Any,
+    kwargs: Mapping[str, Any] | None,
+    reuse: Reuse,
+    *,
+    if_lost: IfLost,
+) -> Transformed:
+    """Apply passes as `transform` does; for `if_lost`, see `pipeline.compile.made`."""
     expect_graph(graph)
     passes = checked_passes(passes)
-    graph = NodeGraph.from_json(graph.to_json())
-    model = compile_graph(graph, reuse=reuse)
+    graph = copy.copy(graph)
+    model, whose, _ = made(graph, reuse, if_lost=if_lost)
     args, kwargs = call_inputs(graph, model, args, kwargs)
     reports = []
     for each in passes:
-        subject = PassSubject(NodeGraph.from_json(graph.to_json()), model, args, kwargs)
+        subject = PassSubject(copy.copy(graph), model, args, kwargs)
         rewrite = each.rewrite(subject)
         if not rewrite.changes:
             reports.append(Report(each.name, skipped=rewrite.skipped))
@@ -89,6 +106,10 @@ def transform(
             after.eval()
         reports.append(Report(each.name, tuple(rewrite.changes), rewrite.skipped, tuple(gains), proof))
         graph, model = subject.graph, after
+    if whose:
+        keep_given(graph, model, whose, strongly=True)
+    else:
+        keep_latest(graph, "shown", "the model after the passes", lambda: nullcontext(model))
     return Transformed(graph, model, tuple(reports))
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
-from types import NoneType
-from typing import Final
+from itertools import accumulate
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
-from torch import nn
+from torch import Tensor, nn
 
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.compiler.codegen.loader import Loaded
@@ -27,8 +27,15 @@ from pnne_nb.compiler.module.instantiate import make, make_indexable
 from pnne_nb.compiler.module.pickled_model import PickledModel, empty, make_portable
 from pnne_nb.compiler.shapes import trial
 from pnne_nb.compiler.shapes.infer import failure, infer
-from pnne_nb.errors import Diagnostic, ShapeError, answers_misuse, expect
+from pnne_nb.compiler.weights.lost_weights import layers_of, lost_text, refused, require_values, tell
+from pnne_nb.compiler.weights.rename_log import former_paths, paths_among
+from pnne_nb.compiler.weights.stored_weights import said_of, tensors_in
+from pnne_nb.compiler.weights.weight_report import WeightReport, require_any
+from pnne_nb.compiler.weights.weight_report import place as place_weights
+from pnne_nb.compiler.weights.weight_source import Reuse, Weights, keep_given, own_weights
+from pnne_nb.errors import Diagnostic, ShapeError, answers_misuse
 from pnne_nb.graph.document import NodeGraph, expect_graph
+from pnne_nb.graph.model.annex import OWN, OwnWeights
 from pnne_nb.graph.model.lint import MAX_NODES
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.process.gc_pause import without_collections
@@ -82,29 +89,147 @@ _FASTER: Final = "torch.compile(pn.compile(graph), ...)"
         **dict.fromkeys(("backend", "dynamic", "fullgraph", "mode"), _FASTER),
     },
 )
-def compile(graph: NodeGraph, reuse: nn.Module | None = None) -> nn.Module:
-    """Return a new model of the class that `graph` describes.
+def compile(graph: NodeGraph, reuse: Reuse = OWN) -> nn.Module:
+    """Return a new model of the class that `graph` describes, with the weights that belong to the graph.
+
+    These are the latest of a training of the graph, else those that it came with: of the module that it was imported
+    from, of a package, of `pn.load_weights`. A graph that was drawn has fresh ones. Where the weights of imported layers
+    are gone, a warning names them.
 
     The class runs generated source with one statement for each node, so that errors and hooks name nodes.
     ``pn.explain(model)`` shows it with its nodes; `to_source` returns the same module in a form for reading.
 
     Args:
         graph: The document; it is not changed.
-        reuse: A model whose tensors are copied wherever name and shape still fit, together with their
-            device, element type and ``requires_grad``, and with the training mode of its modules. Linear,
-            convolution, norm and embedding layers that were made wider keep their old rows; in what reads them,
-            new columns start at zero. It is not changed and shares nothing with the result. Opaque nodes take a copy
-            of their module from it.
+        reuse: Other weights; None asks for fresh ones. A module's tensors are copied wherever name and shape still
+            fit, together with their device, element type and ``requires_grad``, and with the training mode of its
+            modules. Linear, convolution, norm and embedding layers that were made wider keep their old rows; in what
+            reads them, new columns start at zero. It is not changed and shares nothing with the result. Opaque nodes
+            take a copy of their module from it. Of a ``state_dict``, or the path of a file with one, the values are
+            copied; a warning says what does not fit.
 
     Raises:
         CompileError: If the document is unfinished or wrong; ``diagnostics`` lists every reason.
-        ArgumentError: If `graph` is no graph, or `reuse` no module.
+        ArgumentError: If `graph` is no graph, or `reuse` holds no weights, or none that fit.
         CompileError: If the weights do not fit into the free memory, before any is made.
         ShapeError: If shapes do not fit (graphs above `CHECKED_NODES` nodes: only where a size is ``"auto"``).
     """
+    return made(graph, reuse).model
+
+
+class Made(NamedTuple):
+    """A new model.
+
+    Attributes:
+        model: The model.
+        said: Whose weights it has, to follow "those of"; empty if they are fresh.
+        fresh: Paths of the nodes whose weights are fresh all the same, because they are new or have another size.
+    """
+
+    model: nn.Module
+    said: str
+    fresh: tuple[str, ...]
+
+
+IfLost: TypeAlias = Literal["told", "refused", "fine"]
+"""What is done where the weights of a graph are gone: a warning, an error, or nothing, because values do not matter."""
+
+
+def made(
+    graph: NodeGraph,
+    reuse: Reuse = OWN,
+    *,
+    if_lost: IfLost = "told",
+    to_train: bool = False,
+    instead: nn.Module | None = None,
+) -> Made:
+    """Compile a graph as `compile` does, and say whose weights the model has.
+
+    Args:
+        graph: The document; it is not changed.
+        reuse: As for `compile`.
+        if_lost: What is done where the weights that belong to the graph are gone.
+        to_train: Whether a training starts with the model: then earlier trainings of the graph do not count.
+        instead: Whose weights to take where the graph has none, or they are gone.
+
+    Raises:
+        ArgumentError, CompileError, ShapeError: As `compile`; also if weights are gone and `if_lost` refuses that.
+    """
     expect_graph(graph)
-    expect(reuse, (nn.Module, NoneType), "reuse", "a model")
-    return _made(graph, reuse, proof=False)
+    if reuse is None or isinstance(reuse, nn.Module):
+        return _made(graph, Weights(reuse, said_of(reuse) if reuse is not None else ""))
+    tensors = None if isinstance(reuse, OwnWeights) else tensors_in(reuse)
+    with own_weights(graph, to_train=to_train) as own:
+        if own.module is None and instead is not None:
+            own = Weights(instead, said_of(instead))
+        if tensors is None:
+            return _made(graph, own, if_lost, absent="fine" if if_lost == "fine" else "told")
+        model = _made(graph, own, absent="fine").model
+    report = _placed(graph, model, tensors, reuse)
+    if not report.complete:
+        tell(f"Not all weights fit. {report!r}")
+    return Made(model, report.source, tuple(report.new))
+
+
+def _made(graph: NodeGraph, weights: Weights, if_lost: IfLost = "fine", absent: IfLost = "told") -> Made:
+    with without_collections():
+        compiled = _compiled(graph)
+        lowered, loaded = compiled.lowered, compiled.loaded
+        model, carried = make(graph, lowered, loaded, weights.module, proof=False)
+    fresh: list[str] = []
+    if weights.module is not None:
+        fresh = layers_of(graph, [name for name, _ in model.named_parameters() if name not in carried])
+    elif if_lost != "fine":
+        every = weights.role == "trained"
+        fresh = layers_of(graph, [name for name, _ in model.named_parameters()], lowered.snapshots, every=every)
+        if fresh and if_lost == "refused":
+            raise refused(graph, fresh, weights.lost)
+        if fresh:
+            tell(lost_text(graph, fresh, weights.lost))
+            absent = "fine"  # they are among those
+    if loaded.generated.absent:
+        require_values(graph, loaded, model, carried, warns=absent == "told")
+    return Made(model, weights.said, tuple(fresh))
+
+
+def load_weights(graph_or_model: NodeGraph | nn.Module, source: object) -> WeightReport:
+    """Give a graph or a model the weights of a source.
+
+    A graph remembers them, so that every function that takes it uses them; its file still holds none. A model gets them
+    in place. Names that nodes had before they were renamed or grouped are found.
+
+    Args:
+        graph_or_model: The graph or the module.
+        source: A module, a ``state_dict``, or the path of a ``.safetensors`` or ``.pt`` file, of a package or of a
+            checkpoint. No code in a file is run.
+
+    Returns:
+        What was placed, moved and reshaped, what is new, and what is left over.
+
+    Raises:
+        ArgumentError: If the source holds no weights, or none that fit; or the target is neither graph nor module.
+        CompileError: If the graph cannot be compiled.
+    """
+    tensors = tensors_in(source)
+    if isinstance(graph_or_model, nn.Module):
+        name = f"the {type(graph_or_model).__name__}"
+        return require_any(place_weights(graph_or_model, tensors, source=said_of(source), target=name))
+    expect_graph(graph_or_model)
+    with own_weights(graph_or_model) as own:
+        model = _made(graph_or_model, own, absent="fine").model
+    report = _placed(graph_or_model, model, tensors, source)
+    keep_given(graph_or_model, model, said_of(source), strongly=True)
+    return report
+
+
+def _placed(graph: NodeGraph, model: nn.Module, tensors: Mapping[str, Tensor], source: object) -> WeightReport:
+    if isinstance(source, nn.Module):
+        former = former_paths(graph, source)
+    else:
+        former = paths_among(
+            graph, {above for name in tensors for above in accumulate(name.split("."), "{}.{}".format)}
+        )
+    return require_any(place_weights(model, tensors, former, source=said_of(source), target=graph.name))
 
 
 def compile_for_proof(graph: NodeGraph, net: nn.Module) -> nn.Module:
@@ -113,13 +238,12 @@ def compile_for_proof(graph: NodeGraph, net: nn.Module) -> nn.Module:
     Raises:
         CompileError: See `compile`.
     """
-    return _made(graph, net, proof=True)
-
-
-def _made(graph: NodeGraph, reuse: nn.Module | None, *, proof: bool) -> nn.Module:
     with without_collections():
         compiled = _compiled(graph)
-        return make(graph, compiled.lowered, compiled.loaded, reuse, proof=proof)
+        model, carried = make(graph, compiled.lowered, compiled.loaded, net, proof=True)
+    if compiled.loaded.generated.absent:
+        require_values(graph, compiled.loaded, model, carried, warns=False)
+    return model
 
 
 def to_source(graph: NodeGraph) -> str:

@@ -1,17 +1,23 @@
-"""Warns about weights and buffers that a newly compiled model could not take over."""
+"""Says which weights and buffers a newly compiled model could not take over."""
 
 from __future__ import annotations
 
+import sys
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
+from itertools import accumulate
+from pathlib import Path
 
 from torch import nn
 
 from pnne_nb.compiler.codegen.loader import Loaded
+from pnne_nb.compiler.ir.snapshot import GraphSnapshot
 from pnne_nb.compiler.shapes.infer import failure
 from pnne_nb.compiler.weights.rename_log import new_paths
-from pnne_nb.errors import Diagnostic
+from pnne_nb.errors import CompileError, Diagnostic
 from pnne_nb.graph.document import NodeGraph
+
+_PACKAGE = str(Path(__file__).parents[2])
 
 _BUFFER = "The document does not contain the values of this buffer: it keeps only those of small buffers."
 _DRAWN = (
@@ -60,7 +66,7 @@ def require_values(
     if any(diagnostic.severity == "error" for diagnostic in found):
         raise failure(graph.name, found)
     for diagnostic in found if warns else ():
-        warnings.warn(str(diagnostic), stacklevel=5)
+        tell(str(diagnostic))
 
 
 def _listed(paths: list[str]) -> str:
@@ -87,13 +93,51 @@ def warn_of_lost(
     lost = [pair for pair in pairs if not any(pair[0] == path or pair[0].startswith(f"{path}.") for path in new)]
     if lost:
         more = f" There are {len(lost) - 1} more such weights." if len(lost) > 1 else ""
-        warnings.warn(
+        tell(
             f"{graph.name}: {lost[0][0]} is newly initialised, although {lost[0][1]} of the reused model has the same "
             f"shape.{more} Renamed and moved nodes are tracked from the time when their graph was loaded or "
             "imported, not before. Give both the same names, or reuse a model that was "
-            "compiled from this graph.",
-            stacklevel=5,
+            "compiled from this graph."
         )
+
+
+def layers_of(
+    graph: NodeGraph, names: Iterable[str], snapshots: Mapping[str, GraphSnapshot] | None = None, *, every: bool = True
+) -> list[str]:
+    """Return the paths of the nodes that have weights of these names; unless `every` one is wanted, of imported nodes."""
+    if not every and not any(node.origin for each in (snapshots or {}).values() for node in each.nodes.values()):
+        return []
+    found: dict[str, None] = {}
+    for name in names:
+        around = [path for path in accumulate(name.split("."), "{}.{}".format) if path in graph]
+        if around and (every or any(graph[path].origin is not None for path in around)):
+            found[around[-1]] = None
+    return list(found)
+
+
+def lost_text(graph: NodeGraph, layers: list[str], because: str) -> str:
+    """Return the sentence that names layers whose weights are gone, and what to write."""
+    because = because or "a graph file holds none"
+    return (
+        f"{graph.name}: the weights of {_listed(layers)} are not there, because {because}. Give them: "
+        f'pn.compile(graph, reuse=net), or pn.load_weights(graph, "weights.safetensors"); reuse=None asks for fresh ones.'
+    )
+
+
+def refused(graph: NodeGraph, layers: list[str], because: str) -> CompileError:
+    """Return the error for a model that would be used with random weights in place of those that are gone."""
+    message = lost_text(graph, layers, because)
+    return CompileError(
+        message, [Diagnostic(code="lost-weights", message="Its weights are gone.", node=path) for path in layers]
+    )
+
+
+def tell(message: str) -> None:
+    """Warn whoever has called the package."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, stacklevel=level)
 
 
 def _owner(tensor: str) -> str:

@@ -11,14 +11,18 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Container, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias, final
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, final
 
 from torch import nn
 
-from pnne_nb.compiler.weights.reuse import Former
+from pnne_nb.compiler.weights.reuse import NOT_MOVED, Former, former_path
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import Transaction, whole_of
 from pnne_nb.graph.model.ops import AddNode, Op, RemoveNode, RenameNode, SetProperty
+from pnne_nb.graph.queries import ReadableGraph
+
+if TYPE_CHECKING:
+    from pnne_nb.compiler.weights.weight_source import Source
 
 
 class _Grouped(NamedTuple):
@@ -64,13 +68,19 @@ class _Step(NamedTuple):
 
 
 @final
-class _Track:
-    """The changes of one document, in order."""
+class Track:
+    """The changes of one document, in order. It is kept beside the document.
 
-    def __init__(self, graph: NodeGraph) -> None:
-        identity = id(graph)
-        self.graph = weakref.ref(graph, lambda _: _tracks.pop(identity, None))
+    Attributes:
+        changes: Since the document was observed; of a copy, with those of the original before.
+        sources: Where the weights of the document are; see `weight_source`.
+    """
+
+    def __init__(self, graph: ReadableGraph) -> None:
+        self.graph = weakref.ref(graph)
         self.changes: list[_Change] = []
+        self.sources: dict[str, Source] = {}
+        self._ancestors: dict[Track, int] = {}
         self._steps = graph.steps
         self._shown = {
             (id, name): node.definition
@@ -79,6 +89,28 @@ class _Track:
             if node.definition is not None
         }
         graph.observe(self.note)
+
+    def for_copy(self, copy: ReadableGraph) -> Track:
+        """Return the track of a copy, which knows what this one knows until now."""
+        track = Track(copy)
+        track.changes, track.sources = list(self.changes), dict(self.sources)
+        track._ancestors = {**self._ancestors, self: len(self.changes)}
+        track.earlier = self.earlier
+        return track
+
+    def since(self, model: nn.Module) -> tuple[int, Former] | None:
+        """Return how far the document had been changed when a model was made of it, or of what it is a copy of.
+
+        With it come the paths that modules have in the model, by those that they had then, where they differ. None if the
+        model was made of something else.
+        """
+        made = _made.get(model)
+        if made is None:
+            return None
+        if self in made:
+            return made[self]
+        known = [made[track] for track, until in self._ancestors.items() if track in made and made[track][0] <= until]
+        return known[-1] if known else None
 
     def note(self, transaction: Transaction) -> None:
         self.changes += self._changes(transaction.ops)
@@ -154,27 +186,26 @@ class _Track:
                 self._shown[graph, new_name] = self._shown.pop((graph, name))
 
 
-_tracks: dict[int, _Track] = {}
-"""By the identity of the document, for documents are not hashable."""
-
-_made: weakref.WeakKeyDictionary[nn.Module, tuple[_Track, int]] = weakref.WeakKeyDictionary()
-"""How far a document had been changed when a model was made of it."""
+_made: weakref.WeakKeyDictionary[nn.Module, weakref.WeakKeyDictionary[Track, tuple[int, Former]]]
+_made = weakref.WeakKeyDictionary()
+"""How far documents had been changed when a model was made of them, or they of it; see `Track.since`."""
 
 
-def follow(graph: NodeGraph) -> None:
-    """Keep track of the changes of a document from now on."""
-    _track(graph)
+def remember(model: nn.Module, graph: NodeGraph, former: Former = NOT_MOVED) -> None:
+    """Note that a model has just been made of a document, or the document of the model.
 
-
-def remember(model: nn.Module, graph: NodeGraph) -> None:
-    """Note that a model has just been made of a document."""
-    track = _track(graph)
-    _made[model] = track, len(track.changes)
+    Args:
+        model: Whose modules have the paths of the nodes.
+        graph: The document.
+        former: Paths that modules have in `model` all the same, by their paths in the document.
+    """
+    track = track_of(graph)
+    _made.setdefault(model, weakref.WeakKeyDictionary())[track] = len(track.changes), former
 
 
 def mark(graph: NodeGraph) -> int:
     """Return how far a document has been changed so far, for `paths_since`; it is observed from now on."""
-    return len(_track(graph).changes)
+    return len(track_of(graph).changes)
 
 
 def former_paths(graph: NodeGraph, model: nn.Module) -> Former:
@@ -182,15 +213,20 @@ def former_paths(graph: NodeGraph, model: nn.Module) -> Former:
 
     A model that was not made of the document may have names from before the document was changed.
     """
-    track = _track(graph)
-    known, since = _made.get(model, (None, 0))
-    if known is track:
-        return paths_since(graph, since)
+    track = track_of(graph)
+    if (known := track.since(model)) is not None:
+        since, former = known
+        return _joined(graph, paths_since(graph, since), former)
+    named = model.named_modules, model.named_parameters, model.named_buffers
+    return paths_among(graph, {name for each in named for name, _ in each(remove_duplicate=False)})
+
+
+def paths_among(graph: NodeGraph, names: Container[str]) -> Former:
+    """Return the paths that the modules of nodes have among the names of a model that the document does not know."""
+    track = track_of(graph)
     changes = [*track.earlier, *track.changes]
     if not changes:
         return {}
-    named = model.named_modules, model.named_parameters, model.named_buffers
-    names = {name for each in named for name, _ in each(remove_duplicate=False)}
     found: dict[str, str | None] = {}
     for path in _paths(graph, "", ()):
         now, before = _written(path), _before(path, changes)
@@ -202,15 +238,20 @@ def former_paths(graph: NodeGraph, model: nn.Module) -> Former:
     return _without_taken(found)
 
 
+def documents_of(model: nn.Module) -> list[NodeGraph]:
+    """Return the documents that a model was made of, or that were made of it, and still exist."""
+    found = [track.graph() for track in _made.get(model, ())]
+    return [graph for graph in found if isinstance(graph, NodeGraph)]
+
+
 def is_known(graph: NodeGraph, model: nn.Module) -> bool:
     """Return whether a model was made of a document, so that all that became of its nodes is known."""
-    known, _ = _made.get(model, (None, 0))
-    return known is _track(graph)
+    return track_of(graph).since(model) is not None
 
 
 def new_paths(graph: NodeGraph) -> set[str]:
     """Return the paths of the nodes that the document did not have when it was made, loaded or imported."""
-    track = _track(graph)
+    track = track_of(graph)
     changes = [*track.earlier, *track.changes]
     return {_written(path) for path in _paths(graph, "", ()) if _is_new(path, changes)}
 
@@ -220,7 +261,7 @@ def paths_since(graph: NodeGraph, since: int) -> Former:
 
     A path that meanwhile belongs to a new node is mapped to None.
     """
-    changes = _track(graph).changes[since:]
+    changes = track_of(graph).changes[since:]
     if not changes:
         return {}
     found: dict[str, str | None] = {}
@@ -236,11 +277,29 @@ def _without_taken(found: Former) -> Former:
     return {now: None if old == now and now in moved else old for now, old in found.items()}
 
 
-def _track(graph: NodeGraph) -> _Track:
-    track = _tracks.get(id(graph))
-    if track is None or track.graph() is not graph:
-        track = _tracks[id(graph)] = _Track(graph)
-    return track
+def all_paths(graph: NodeGraph) -> list[str]:
+    """Return the paths of the modules of all nodes, outer ones first."""
+    return [_written(path) for path in _paths(graph, "", ())]
+
+
+def _joined(graph: NodeGraph, later: Former, first: Former) -> Former:
+    """Return the paths before two changes of paths, of which `later` is the second one."""
+    if not first:
+        return later
+    found: dict[str, str | None] = {}
+    for path in all_paths(graph):
+        between = former_path(path, later)
+        found[path] = None if between is None else former_path(between, first)
+    return found
+
+
+def track_of(graph: NodeGraph) -> Track:
+    """Return the track of a document, which is observed from now on."""
+    with graph.reading():
+        track = graph.annex
+        if not isinstance(track, Track):
+            track = graph.annex = Track(graph)
+        return track
 
 
 def _inside(name: str, block: str, inside: Container[str]) -> str | None:

@@ -15,6 +15,7 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
+from pnne_nb.compiler.weights.weight_source import keep_given
 from pnne_nb.errors import CompileError, Diagnostic, GraphFileError, expect, shown
 from pnne_nb.export.formats.model_state import ModelState, make_model
 from pnne_nb.export.package import manifest as names
@@ -79,6 +80,7 @@ def open_package(path: str | Path, *, verify: bool = False) -> Package:
     model = make_model(
         graph, _unpacked(parts[names.WEIGHTS], f"{place}: {names.WEIGHTS}"), state, f"{place}: {names.WEIGHTS}"
     )
+    keep_given(graph, model, f"the package {Path(path).name}")
     batches = _batches(_unpacked(parts[names.BATCHES], f"{place}: {names.BATCHES}"), manifest)
     package = Package(graph, model, manifest, batches)
     if (verify or manifest.custom_types) and not manifest.record.random:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 
 from pnne_nb.catalog.quantized import Kind
@@ -57,7 +58,7 @@ def separate_uses(graph: NodeGraph) -> NodeGraph:
 
     A block that takes the weights of another one keeps its definition, because both compute with the same numbers.
     """
-    graph = NodeGraph.from_json(graph.to_json())
+    graph = copy.copy(graph)
     pending = [("", "")]
     while pending:
         id, prefix = pending.pop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -9,6 +10,7 @@ from torch import nn
 
 from pnne_nb.compiler.passes.graph_pass import PassSubject, consumers
 from pnne_nb.compiler.pipeline.compile import compile as compile_graph
+from pnne_nb.compiler.weights.weight_source import keep_given
 from pnne_nb.export.quantization.candidates import Candidate
 from pnne_nb.export.quantization.scheme import ConvertedLayer
 from pnne_nb.graph.document import NodeGraph
@@ -26,7 +28,7 @@ def rewrite(
         candidates: The nodes to convert.
         converted: What takes the place of their modules, by path of the module.
     """
-    graph = NodeGraph.from_json(subject.graph.to_json())
+    graph = copy.copy(subject.graph)
     for each in candidates:
         _replace(graph, subject, each, converted[each.module])
     model = compile_graph(graph, reuse=subject.model)
@@ -35,7 +37,9 @@ def rewrite(
         for each in candidates:
             for name, value in converted[each.module].tensors.items():
                 tensors[f"{each.module}.{name}"].copy_(value)
-    return graph, model.eval().requires_grad_(False)
+    model.eval().requires_grad_(False)
+    keep_given(graph, model, "the quantised model", strongly=True)
+    return graph, model
 
 
 def _replace(graph: NodeGraph, subject: PassSubject, candidate: Candidate, layer: ConvertedLayer) -> None:

@@ -12,12 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.compiler import from_module
 from pnne_nb.compiler.codegen import loader
-from pnne_nb.errors import CompileError, Diagnostic, ExportError, near, shown
+from pnne_nb.compiler.pipeline.compile import made
+from pnne_nb.compiler.weights.weight_source import Reuse
+from pnne_nb.errors import CompileError, Diagnostic, ExportError, expect, near, shown
 from pnne_nb.export.formats.base import TensorInfo, with_fixed
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.model.annex import OWN, OwnWeights
 from pnne_nb.graph.model.node import Node
 from pnne_nb.graph.storage import json_format
 
@@ -67,19 +69,25 @@ class Subject:
     imported: Mapping[str, int] = field(default_factory=dict)
 
 
-def subject_of(given: object, batch: Sequence[Tensor] | None, sizes: Sizes | None) -> Subject:
+def subject_of(given: object, batch: Sequence[Tensor] | None, sizes: Sizes | None, reuse: Reuse = OWN) -> Subject:
     """Return what is exported.
 
     Args:
         given: A graph, a module, or an engine.
         batch: One batch of inputs, if there is data.
         sizes: What the caller says of sizes.
+        reuse: Other weights than those of a graph.
 
     Raises:
-        ExportError: The graph is unfinished, nothing tells the inputs, or `sizes` says something that cannot be.
+        ArgumentError: `reuse` is given for something else than a graph, or nothing of it fits.
+        ExportError: The graph is unfinished, its weights are gone, nothing tells the inputs, or `sizes` says something that
+            cannot be.
     """
     if isinstance(given, NodeGraph):
-        return _of_graph(given, None, batch, sizes, ("The graph holds no trained weights: the file has initial ones.",))
+        graph = copy.copy(given)
+        return _of_graph(graph, reuse, batch, sizes, _without_nothing(graph))
+    if not isinstance(reuse, OwnWeights):
+        expect(given, NodeGraph, "graph", "a NodeGraph where reuse= is given", "A module has its weights already.")
     model = given if isinstance(given, nn.Module) else given.model if isinstance(given, HasModel) else None
     if isinstance(model, torch.jit.ScriptModule):
         raise ExportError("A scripted or traced module has no graph left to export: give the module it was made from.")
@@ -88,7 +96,7 @@ def subject_of(given: object, batch: Sequence[Tensor] | None, sizes: Sizes | Non
     loaded = loader.loaded_from(model)
     if loaded is not None and loaded.document is not None:
         graph = NodeGraph.from_json(json_format.write(loaded.document()))
-        return _of_graph(graph, model, batch, sizes, _without_nothing(graph))
+        return _of_graph(graph, model, batch, sizes, _without_nothing(graph), of_model=True)
     return _of_module(model, batch, sizes)
 
 
@@ -111,19 +119,27 @@ def input_names(given: object) -> tuple[str, ...] | None:
 
 def _of_graph(
     graph: NodeGraph,
-    weights: nn.Module | None,
+    weights: Reuse,
     batch: Sequence[Tensor] | None,
     sizes: Sizes | None,
     notes: Sequence[str],
+    *,
+    of_model: bool = False,
 ) -> Subject:
     nodes = [node for node in graph.nodes.values() if node.type == "Input"]
     outputs = tuple(node.name for node in graph.nodes.values() if node.type == "Output")
     try:
-        model = compile_graph(graph, weights)
+        model, whose, fresh = made(graph, weights, if_lost="refused")
     except CompileError as error:
         raise ExportError(f"The graph cannot be exported: {error.message}", error.diagnostics) from error
-    if weights is not None and list(model.state_dict()) != list(weights.state_dict()):
-        model = copy.deepcopy(weights)  # it has been changed since it was compiled: parametrised, pruned
+    if of_model and isinstance(weights, nn.Module):
+        if list(model.state_dict()) != list(weights.state_dict()):
+            model = copy.deepcopy(weights)  # it has been changed since it was compiled: parametrised, pruned
+    elif whose:
+        unknown = f" Those of {', '.join(fresh)} are initial ones: they are not there." if fresh else ""
+        notes = (*notes, f"The weights are those of {whose}.{unknown}")
+    else:
+        notes = (*notes, "The graph holds no trained weights: the file has initial ones.")
     if not outputs:
         raise ExportError("The graph has no Output node, so that a file would give nothing: add one.")
     inputs = tuple(_info(node, position, batch, sizes or {}) for position, node in enumerate(nodes))
@@ -179,7 +195,7 @@ def _of_module(net: nn.Module, batch: Sequence[Tensor] | None, sizes: Sizes | No
             for name, tensor in zip(names, batch, strict=False)
         )
         return _settled(copy.deepcopy(net), inputs, (), sizes or {}, None, (note,))
-    subject = _of_graph(graph, net, batch, sizes, _without_nothing(graph))
+    subject = _of_graph(graph, net, batch, sizes, _without_nothing(graph), of_model=True)
     imported = {
         size: found
         for info, tensor in zip(subject.inputs, batch, strict=False)

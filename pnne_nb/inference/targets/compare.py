@@ -13,12 +13,14 @@ from types import NoneType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from pnne_nb.compiler.weights.weight_source import Reuse
 from pnne_nb.errors import ArgumentError, expect, near, shown
 from pnne_nb.export.quantization.quantization_report import QuantizationReport
 from pnne_nb.export.quantization.scheme import INT8
+from pnne_nb.graph.model.annex import OWN
 from pnne_nb.inference.held_out import Budget, Criterion, Examples, joined, read_examples
 from pnne_nb.inference.quantize import quantize
 from pnne_nb.inference.targets.forms import FORMS, Built, Form, Run, largest_gap, largest_value, why_not, workshop
@@ -42,7 +44,7 @@ def compare_targets(
     data: Data | Array | None = None,
     *,
     val_data: Data | Array | None = None,
-    reuse: nn.Module | None = None,
+    reuse: Reuse = OWN,
     targets: Sequence[str] | None = None,
     batch_size: int = 32,
     budget: Budget | None = None,
@@ -62,7 +64,7 @@ def compare_targets(
         graph: A graph, a compiled or any other module, or a `TrainingEngine`. None of them is changed.
         data: Real examples with targets, in any form that `TrainingEngine` takes; an engine's own if None.
         val_data: Held-out examples; without them, every fourth batch of `data` calibrates int8 and the others judge.
-        reuse: A model whose weights to take, if `graph` is a graph.
+        reuse: Other weights than those of a graph, as in ``pn.compile``.
         targets: Names of the forms to compare; None: all.
         batch_size: Examples in the batch that is timed.
         budget: A metric and what a recommended form may lose of it, as in `pn.quantize`.

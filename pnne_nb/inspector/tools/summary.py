@@ -13,8 +13,8 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.compiler.analysis.example_inputs import EXAMPLES, example_inputs, normal_inputs, sizes_among
+from pnne_nb.compiler.pipeline.compile import made
 from pnne_nb.compiler.shapes.cost import MultiplyAdds
 from pnne_nb.errors import ArgumentError, InspectionError, answers_misuse, expect
 from pnne_nb.graph.document import NodeGraph
@@ -203,7 +203,7 @@ def summary(
     if isinstance(net, NodeGraph):
         graph = net
         with preserved_random_state():
-            net = compile_graph(graph)
+            net = made(graph, if_lost="fine").model
         if isinstance(args, tuple) and not args and not kwargs:
             args = example_inputs(graph, net)
     expect(optimizer, torch.optim.Optimizer | None, "optimizer", "an optimizer, or None")

@@ -116,7 +116,7 @@ class Worker:
         device = torch.device(f"cuda:{torch.cuda.current_device()}" if options.device == "cuda" else "cpu")
         train, val, drawing = unpack(options.directory, luggage)
         graph = None if state["graph"] is None else NodeGraph.from_json(state["graph"])
-        model = luggage.model if graph is None else as_module(graph, self._seed)
+        model = luggage.model if graph is None else as_module(graph, self._seed, reuse=None).model
         assert model is not None
         # That the data fits the model, the engine has seen; here are parts of its batches.
         expected = () if graph is None else tuple((name, None) for name, _ in input_shapes(graph))

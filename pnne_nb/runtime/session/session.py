@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import warnings
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -12,8 +13,11 @@ from typing import Any, final
 
 from torch import nn
 
+from pnne_nb.compiler.weights.rename_log import documents_of
+from pnne_nb.compiler.weights.weight_source import Reuse, keep_latest, weakly
 from pnne_nb.errors import CheckpointError, TrainingError
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.model.annex import OWN
 from pnne_nb.process.direct_buttons import nothing
 from pnne_nb.runtime.checkpointing.files import CheckpointDirectory
 from pnne_nb.runtime.checkpointing.state_codec import pack, unpack
@@ -44,7 +48,7 @@ from pnne_nb.runtime.setup.loss_choice import choose_loss
 from pnne_nb.runtime.setup.models import as_module, input_shapes, make_weights
 from pnne_nb.runtime.thread.control import Control
 from pnne_nb.runtime.thread.foreign_calls import is_left_behind
-from pnne_nb.runtime.thread.model_guard import SharedModel
+from pnne_nb.runtime.thread.model_guard import SharedModel, between_steps
 from pnne_nb.runtime.thread.step_lock import StopWantedError
 from pnne_nb.runtime.thread.thread import start_training_thread, threads_for_training
 from pnne_nb.runtime.thread.torch_switches import Determinism, switches
@@ -72,6 +76,7 @@ class Session:
         announcer: Tells what a step, or an epoch, has led to.
         requests: What is done between two steps.
         loss_choice: The name of the loss, and why it was chosen if none was given.
+        start: Whose weights the model of a graph starts with; empty if they were drawn.
     """
 
     def __init__(
@@ -81,11 +86,12 @@ class Session:
         val_data: Given | float | None,
         config: Config,
         checkpoint_dir: str | Path | None,
+        reuse: Reuse = OWN,
     ) -> None:
         config.check()
         self.reader = TableReader(config.target)
         train, val = config.open_data(*self.reader.parts(train_data, val_data, config.seed))
-        self.model = as_module(model, config.seed)
+        self.model, self.start, _ = as_module(model, config.seed, reuse)
         self.live_source: LiveSource | None = EditedGraph(model) if isinstance(model, NodeGraph) else None
         compares = config.loss is not None and config.step_function is None
         make_weights(self.model, train, config.seed, wants_target=compares, calls=config.step_function is None)
@@ -178,6 +184,7 @@ class Session:
             if not self.control.launch(steps):
                 return
             self.executor.processes = processes
+            self._keep_weights()
             self.renew()
             self.shared.guards = not isinstance(processes, TrainingProcess)
             self.shared.steps_here = processes is None
@@ -282,6 +289,26 @@ class Session:
             yield self.model
             self.loop.ring.touch()
 
+    @contextmanager
+    def at_rest(self) -> Iterator[nn.Module]:
+        """Lend the live model to this block, to be read between two steps."""
+        if self.executor.processes is not None:
+            with self.control.visit("a look at the model"), self.shared.edited():
+                self.executor.sync()
+        with between_steps(self.model):
+            yield self.model
+
+    def _keep_weights(self) -> None:
+        """Let the document of the model know that its latest weights are here."""
+        session, model = weakref.ref(self), weakly(self.model)
+
+        def hold() -> AbstractContextManager[nn.Module | None]:
+            found = session()
+            return model() if found is None else found.at_rest()
+
+        for graph in documents_of(self.model):
+            keep_latest(graph, "trained", "a training of this graph", hold)
+
     # The steps before
 
     @property
@@ -357,6 +384,7 @@ class Session:
             raise TrainingError(f"The training is {self.control.state}: stop() it before loading a checkpoint.")
         load(state, unpack(*pack(self.state_dict())), self.loop, self.reports.history, self.config)
         self.loop.ring.clear()
+        self._keep_weights()
         # The number of threads changes the last bits of a sum.
         self._threads = state["threads"]
         self._rest_only = True

@@ -11,19 +11,31 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from pnne_nb.compiler import compile as compile_graph
-from pnne_nb.errors import TrainingError
+from pnne_nb.compiler.pipeline.compile import IfLost, Made, made
+from pnne_nb.compiler.weights.weight_source import Reuse
+from pnne_nb.errors import TrainingError, expect
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.model.annex import OWN, OwnWeights
 from pnne_nb.graph.model.node import Node
 from pnne_nb.runtime.data.batches import Batch, InputShapes, as_batch, to_device
 from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, TensorSource
 from pnne_nb.runtime.thread.rng import seeded_globals
 
 
-def as_module(model: nn.Module | NodeGraph, seed: int) -> nn.Module:
-    """Return the module to train; a graph's initial weights depend on `seed` only.
+def as_module(
+    model: nn.Module | NodeGraph, seed: int, reuse: Reuse = OWN, *, if_lost: IfLost = "told", to_train: bool = True
+) -> Made:
+    """Return the module to train or to run; the initial weights of a graph depend on `seed` only.
+
+    Args:
+        model: A module, or a graph, which is compiled.
+        seed: For weights that are drawn.
+        reuse: Other weights than those of the graph.
+        if_lost: What is done where those are gone.
+        to_train: Whether trainings of the graph do not count, because another one starts.
 
     Raises:
+        ArgumentError: `reuse` is given for a module, or nothing of it fits.
         CompileError: The graph is unfinished or wrong.
         TrainingError: It is neither a module nor a graph, or a module that takes no hooks.
     """
@@ -34,12 +46,23 @@ def as_module(model: nn.Module | NodeGraph, seed: int) -> nn.Module:
                 "module that it was made from, and script that afterwards."
             )
         case nn.Module():
-            return model
+            require_own(model, reuse)
+            return Made(model, "", ())
         case NodeGraph():
             with seeded_globals(seed):
-                return compile_graph(model)
+                return made(model, reuse, if_lost=if_lost, to_train=to_train)
         case _:
             raise TrainingError(f"Give a NodeGraph or an nn.Module, not a {_said(model)}")
+
+
+def require_own(model: object, reuse: Reuse) -> None:
+    """Refuse other weights for a module, which has its own.
+
+    Raises:
+        ArgumentError: `reuse` is given, and `model` is no graph.
+    """
+    if not isinstance(reuse, OwnWeights):
+        expect(model, NodeGraph, "model", "a NodeGraph where reuse= is given", "A module has its weights already.")
 
 
 def _said(model: object) -> str:

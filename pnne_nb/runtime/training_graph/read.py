@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from pnne_nb.compiler import compile as compile_graph
+from pnne_nb.compiler.weights.weight_source import inherit
 from pnne_nb.errors import Diagnostic, TrainingError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import Node, split_port
@@ -116,6 +117,7 @@ class _Reading:
         if model is None:
             outer = {(parts.loader, port): port for port in parts.inputs}
             model = cut(self._graph, self._graph.name, parts.model, outer, parts.crossing)
+        inherit(model, self._graph, block)
         first = _first(data, collate, seed)
         if first is not None:
             _shape_inputs(model, first)
@@ -301,7 +303,7 @@ class _Reading:
                 inner.add(name)
                 pending += self._into[name].values()
         graph = cut(self._graph, "objective", inner, outer, ends)
-        module = compile_graph(graph).to(device)
+        module = compile_graph(graph, reuse=None).to(device)
         trainable = sorted({name.partition(".")[0] for name, _ in module.named_parameters()})
         if trainable:
             raise TrainingError(

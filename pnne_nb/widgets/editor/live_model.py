@@ -7,7 +7,8 @@ from typing import final
 
 from torch import nn
 
-from pnne_nb import compiler
+from pnne_nb.compiler.pipeline.compile import made
+from pnne_nb.compiler.weights.weight_source import keep_latest, weakly
 from pnne_nb.errors import CompileError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.schema.registry import registry
@@ -30,7 +31,7 @@ class LiveModel:
         self.is_imported = imported is not None
         self._graph = graph
         self._lock = fork_safe(threading.RLock())
-        self._latest = imported
+        self._imported, self._latest = imported, imported
         self._current: nn.Module | None = None
         self._compiled: tuple[int, int] | None = None
         self._edits = 0
@@ -55,12 +56,15 @@ class LiveModel:
             state = self._edits, registry.revision
             if state != self._compiled:
                 try:
-                    self._current = self._latest = compiler.compile(self._graph, reuse=self._latest)
+                    found = made(self._graph, instead=self._latest)
                 except CompileError:
                     self._current = None
+                else:
+                    self._current = self._latest = found.model
+                    keep_latest(self._graph, "shown", "the editor's model", weakly(found.model))
                 self._compiled = state
             return self._current
 
     def forget(self) -> None:
         """Release all modules."""
-        self._latest = self._current = self._compiled = None
+        self._imported = self._latest = self._current = self._compiled = None

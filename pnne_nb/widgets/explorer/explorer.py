@@ -11,7 +11,9 @@ from typing import Any, final
 import ipywidgets
 from torch import Tensor, nn
 
+from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.errors import InspectionError, LayerNotFoundError, expect, near
+from pnne_nb.graph.document import NodeGraph
 from pnne_nb.inspector.capture.preserve import uncompiled
 from pnne_nb.inspector.inspector import Inspector
 from pnne_nb.inspector.tools.dataflow import Flow
@@ -44,7 +46,7 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
     layers. The module is not changed.
 
     Args:
-        net: Any module.
+        net: Any module; a graph is compiled, with the weights that belong to it.
         inspector: An inspector whose last run is shown for the layers that it captured; its watch list is not changed.
         args: An example input: a tensor, a tuple of arguments, or a mapping of keyword arguments. With it the module runs
             without gradients, for shapes, times, data flow and the layers' outputs.
@@ -63,13 +65,15 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
 
     def __init__(
         self,
-        net: nn.Module,
+        net: nn.Module | NodeGraph,
         inspector: Inspector | None = None,
         args: object = None,
         *,
         target: object = None,
         loss_fn: Callable[..., Tensor] | None = None,
     ) -> None:
+        if isinstance(net, NodeGraph):
+            net = compile_graph(net)
         expect(inspector, Inspector | None, "inspector", "an Inspector, or None", "It was made by pn.Inspector(net).")
         if inspector is not None and uncompiled(inspector.net) is not uncompiled(net):
             raise InspectionError(

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 import html
 import threading
 from collections.abc import Collection, Mapping
 from typing import Final, final
 
 import ipywidgets
-from torch import nn
 
 from pnne_nb.catalog.quantized import Kind
 from pnne_nb.compiler.passes.report import amount
+from pnne_nb.compiler.weights.weight_source import Reuse
 from pnne_nb.errors import PnneError, choose, expect
 from pnne_nb.export.quantization.quantization_report import QuantizationReport, QuantizedNode
 from pnne_nb.export.quantization.scheme import INT8, KINDS
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.model.annex import OWN
 from pnne_nb.inference.held_out import Budget, Criterion, joined, read_examples
 from pnne_nb.inference.quantize import PrecisionSearch
 from pnne_nb.inference.targets.compare import compare_targets
@@ -68,7 +70,7 @@ class QuantizationEditor(ipywidgets.HBox):
         budget: As in `pn.quantize`.
         kind: As in `pn.quantize`.
         val_data: As in `pn.quantize`.
-        reuse: A model whose weights to take, if `graph` is a graph.
+        reuse: Other weights than those of a graph, as in ``pn.compile``.
 
     Raises:
         ArgumentError: As `pn.quantize` does.
@@ -84,7 +86,7 @@ class QuantizationEditor(ipywidgets.HBox):
         *,
         kind: Kind = "static",
         val_data: Data | Array | None = None,
-        reuse: nn.Module | None = None,
+        reuse: Reuse = OWN,
     ) -> None:
         self._kept = KeptPicture(lambda: "the quantised graph", self.to_html)
         self._changed = threading.Condition(fork_safe(threading.Lock()))  # guards what follows
@@ -106,7 +108,7 @@ class QuantizationEditor(ipywidgets.HBox):
         self._latency = ipywidgets.HTML()
         auto = ipywidgets.Layout(width="auto")
         reset = ipywidgets.Button(description="Fewest in float32", tooltip="What the budget allows", layout=auto)
-        self._editor = GraphEditor(NodeGraph.from_json(self._search.given.to_json()), height=_HEIGHT, read_only=True)
+        self._editor = GraphEditor(copy.copy(self._search.given), height=_HEIGHT, read_only=True)
         largest = max((node.damage or 0.0 for node in self._ranked), default=0.0)
         rows = [ipywidgets.HBox([self._switches[node.node], _facts(node, largest)]) for node in self._ranked[:MAX_ROWS]]
         more = len(self._ranked) - len(rows)

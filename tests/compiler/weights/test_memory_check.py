@@ -84,9 +84,9 @@ def test_a_tied_weight_counts_twice_while_it_is_made(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(memory_check, "HARMLESS", 0)
     monkeypatch.setattr(memory_check, "memory", lambda: Memory(7 * 2**20, 7 * 2**20))
     with pytest.raises(pn.CompileError, match=r"first: Its weights take 4\.0 MiB, those of the whole model 8\.0 MiB"):
-        pn.compile(graph)
+        pn.compile(graph, reuse=None)
     monkeypatch.setattr(memory_check, "memory", lambda: Memory(9 * 2**20, 9 * 2**20))
-    assert sum(weight.numel() for weight in pn.compile(graph).parameters()) == 1024**2
+    assert sum(weight.numel() for weight in pn.compile(graph, reuse=None).parameters()) == 1024**2
 
 
 def test_what_takes_no_memory_is_let_through() -> None:

@@ -50,8 +50,8 @@ def imported() -> pn.NodeGraph:
 def test_what_is_one_tensor_is_one_in_a_new_model_and_in_source(imported: pn.NodeGraph) -> None:
     net = Named()
     assert ["scale", "again"] in names(net)
-    assert names(pn.compile(imported)) == names(net)
-    assert list(pn.compile(imported).state_dict()) == list(net.state_dict())
+    assert names(pn.compile(imported, reuse=None)) == names(net)
+    assert list(pn.compile(imported, reuse=None).state_dict()) == list(net.state_dict())
     source = pn.to_source(imported)
     assert "        self.again = self.scale\n" in source
     assert '        self.register_buffer("kept", self.mean, persistent=False)\n' in source
@@ -61,4 +61,4 @@ def test_what_is_one_tensor_is_one_in_a_new_model_and_in_source(imported: pn.Nod
 def test_a_parameter_whose_other_name_is_gone_says_so(imported: pn.NodeGraph) -> None:
     imported.rename("scale", "factor")
     with pytest.raises(pn.CompileError, match=r"again: It is the same tensor as scale, which is no longer there\."):
-        pn.compile(imported)
+        pn.compile(imported, reuse=None)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, final
 
 import torch
-from torch import nn
 
 from pnne_nb.compiler.analysis.example_inputs import call_inputs
 from pnne_nb.compiler.passes.equivalence import Promise
@@ -15,9 +14,11 @@ from pnne_nb.compiler.passes.graph_pass import Pass, PassSubject, Rewrite
 from pnne_nb.compiler.passes.placement.place_nodes import check_device, moved
 from pnne_nb.compiler.passes.placement.placement_plan import Placement, plan_placement
 from pnne_nb.compiler.passes.report import Change, Gain
-from pnne_nb.compiler.pipeline.compile import compile as compile_graph
+from pnne_nb.compiler.pipeline.compile import made
+from pnne_nb.compiler.weights.weight_source import Reuse
 from pnne_nb.errors import expect
 from pnne_nb.graph.document import NodeGraph, expect_graph
+from pnne_nb.graph.model.annex import OWN
 from pnne_nb.graph.schema.structural import DEVICE
 from pnne_nb.process.random_state import preserved_random_state
 
@@ -50,7 +51,7 @@ class PlaceByMemory(Pass):
         args: Any = None,
         kwargs: Mapping[str, Any] | None = None,
         *,
-        reuse: nn.Module | None = None,
+        reuse: Reuse = OWN,
     ) -> Placement:
         """Return the placement alone, with what it moves and what each device needs; the document stays as it is.
 
@@ -58,7 +59,7 @@ class PlaceByMemory(Pass):
             graph: The document.
             args: Positional example inputs; from the shapes of the Input nodes if neither these nor `kwargs` are given.
             kwargs: Those by name.
-            reuse: A model of it, which saves the memory of another one.
+            reuse: As in ``pn.compile``; the values do not matter.
 
         Raises:
             ArgumentError: If a limit is no amount of memory, or another argument of the wrong kind.
@@ -67,7 +68,7 @@ class PlaceByMemory(Pass):
         """
         expect_graph(graph)
         with preserved_random_state():
-            model = compile_graph(graph, reuse=reuse)
+            model = made(graph, reuse, if_lost="fine").model
         args, kwargs = call_inputs(graph, model, args, kwargs)
         return plan_placement(PassSubject(graph, model, args, kwargs), self._memory, training=self._training)
 

@@ -122,7 +122,7 @@ def drawn(model: nn.Module, inputs: tuple[Any, ...], seed: int) -> str:
     try:
         with seeded_globals(seed):
             graph = from_module(model, inputs)
-            copy = compile_graph(graph)
+            copy = compile_graph(graph, reuse=None)
     except CompileError as error:
         raise TrainingError(
             f"The model is a {name}, whose code exists in this process only, and it cannot be drawn as a graph from "
