@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
-from pnne_nb.compiler.ir.snapshot import GraphSnapshot
+from pnne_nb.graph.model.node import Node
 
 
 class Expected(NamedTuple):
@@ -30,14 +30,14 @@ class Expected(NamedTuple):
         return f"{self.name} ({sizes}{',' if len(self.shape) == 1 else ''}) {self.dtype}"
 
 
-def inputs_of(snapshot: GraphSnapshot) -> tuple[Expected, ...]:
-    """Return what the outermost Input nodes of a document declare."""
+def inputs_of(nodes: Iterable[Node]) -> tuple[Expected, ...]:
+    """Return what the Input nodes among the outermost nodes of a document declare."""
     found = []
-    for name in snapshot.inputs:
-        properties = snapshot.nodes[name].properties
-        shape, dtype = properties.get("shape"), str(properties.get("dtype", "float32"))
-        sizes = tuple(size for size in shape if isinstance(size, (int, str))) if isinstance(shape, tuple) else None
-        found.append(Expected(name, sizes, dtype))
+    for node in nodes:
+        if node.type == "Input":
+            shape, dtype = node.properties.get("shape"), str(node.properties.get("dtype", "float32"))
+            sizes = tuple(size for size in shape if isinstance(size, (int, str))) if isinstance(shape, tuple) else None
+            found.append(Expected(node.name, sizes, dtype))
     return tuple(found)
 
 

@@ -15,7 +15,7 @@ import threading
 import types
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, final
 
 import torch
@@ -23,10 +23,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from pnne_nb.compiler import generated as parent
-from pnne_nb.compiler.codegen.input_check import Expected
+from pnne_nb.compiler.codegen.model_document import ModelDocument
 from pnne_nb.compiler.codegen.source_map import Generated, NodeLine
 from pnne_nb.errors import CompileError
-from pnne_nb.graph.storage.json_format import DocumentState
 from pnne_nb.process.fork import fork_safe
 
 KEPT = 128
@@ -43,9 +42,9 @@ class Loaded:
         module: Holds it, and the classes of nested graphs.
         cls: The root class.
         codes: Code objects of the text, class by class.
-        instances: Models that are alive, each with what its document's Input nodes say.
+        instances: Models that are alive, each with its document: shapes may differ where the source is the same.
         parts: Modules of nested graphs that are alive: one may be kept without its model.
-        document: Gives the document that the class comes from, if its models may be pickled by it.
+        document: The document whose source this was first, if there is one.
     """
 
     def __init__(
@@ -56,28 +55,28 @@ class Loaded:
         self.generated = generated
         self.module = module
         self.cls: type[nn.Module] = getattr(module, generated.name)
-        self.document: Callable[[], DocumentState] | None = None
-        self.instances: weakref.WeakKeyDictionary[nn.Module, tuple[Expected, ...]] = weakref.WeakKeyDictionary()
+        self.document: ModelDocument | None = None
+        self.instances: weakref.WeakKeyDictionary[nn.Module, ModelDocument | None] = weakref.WeakKeyDictionary()
         self.parts: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 
-    def new(self, *opaque: nn.Module, expected: tuple[Expected, ...] = ()) -> nn.Module:
-        """Return a new model with fresh weights and the given opaque modules."""
+    def new(self, *opaque: nn.Module, document: ModelDocument | None = None) -> nn.Module:
+        """Return a new model of a document, with fresh weights and the given opaque modules."""
         model = self.cls(*opaque)
-        self.instances[model] = expected
+        self.instances[model] = document
         if len(self.generated.classes) > 1:
             self.parts.update(part for part in model.modules() if type(part).__module__ == self.key)
         return model
 
-    def empty(self, own: type[nn.Module] | None = None) -> nn.Module:
-        """Return a model without parameters or submodules, for unpickling."""
+    def empty(self, document: ModelDocument, own: type[nn.Module] | None = None) -> nn.Module:
+        """Return a model of a document without parameters or submodules, for unpickling."""
         cls = self.cls if own is None else self.module.__dict__["joined"](self.cls, own)
         model: nn.Module = object.__new__(cls)
-        self.instances[model] = ()
+        self.instances[model] = document
         return model
 
-    def empty_part(self, definition: str) -> nn.Module:
-        """Return a module of a nested graph without parameters or submodules, for unpickling."""
-        cls: type[nn.Module] = getattr(self.module, self.generated.classes[definition])
+    def empty_part(self, name: str) -> nn.Module:
+        """Return a module of a nested graph, whose class has that name, without parameters or submodules, for unpickling."""
+        cls: type[nn.Module] = getattr(self.module, name)
         part = cls.__new__(cls)
         self.parts.add(part)
         return part
@@ -130,6 +129,22 @@ def loaded_from(model: nn.Module) -> Loaded | None:
     with _lock:
         found = _loaded.get(type(model).__module__)
     return found if found is not None and issubclass(type(model), found.cls) else None
+
+
+def document_of(model: nn.Module) -> ModelDocument | None:
+    """Return the document that a compiled model was made of, or None for other modules."""
+    loaded = loaded_from(model)
+    return None if loaded is None else loaded.instances.get(model)
+
+
+def take_place(old: nn.Module, new: nn.Module) -> None:
+    """Give a compiled model the class and the document of another one."""
+    before, loaded = loaded_from(old), loaded_from(new)
+    assert loaded is not None, "it was compiled"
+    if before is not None:
+        before.instances.pop(old, None)
+    object.__setattr__(old, "__class__", type(new))
+    loaded.instances[old] = loaded.instances.get(new)
 
 
 def own_class(model: nn.Module) -> type[nn.Module] | None:

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from pnne_nb.compiler.codegen import loader
-from pnne_nb.compiler.codegen.input_check import Expected, misfits
+from pnne_nb.compiler.codegen.input_check import misfits
 from pnne_nb.compiler.codegen.source_map import NodeLine
 from pnne_nb.compiler.shapes.available_devices import missing_device
 from pnne_nb.compiler.shapes.fake_tensors import imitation
@@ -196,8 +196,8 @@ def inside_box(box: object, part: object) -> list[str]:
     return path.split(".") if path else []
 
 
-def constructed(loaded: loader.Loaded, opaque: Sequence[nn.Module], expected: tuple[Expected, ...] = ()) -> nn.Module:
-    """Construct a model; errors name the node.
+def constructed(loaded: loader.Loaded, opaque: Sequence[nn.Module], document: ModelDocument) -> nn.Module:
+    """Construct a model of a document; errors name the node.
 
     Raises:
         CompileError: If a node is placed on a device that is not here, or the constructor of a layer refuses its
@@ -207,7 +207,7 @@ def constructed(loaded: loader.Loaded, opaque: Sequence[nn.Module], expected: tu
     if elsewhere := [finding.at(path) for path, finding in placed if finding is not None]:
         raise failure(loaded.generated.name, elsewhere)
     try:
-        return loaded.new(*opaque, expected=expected)
+        return loaded.new(*opaque, document=document)
     except Exception as error:
         lines = [loader.line_at(frame.f_code.co_filename, number) for frame, number in walk_tb(error.__traceback__)]
         path = [line.node for line in lines if line is not None]
@@ -294,9 +294,8 @@ def _repeated(model: nn.Module, args: Any, kwargs: Any, unexpected: str) -> Exec
 
 def _unexpected(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """Say in which way the arguments of a call are not what the document's Input nodes say."""
-    loaded = loader.loaded_from(model)
-    expected = loaded.instances.get(model) if loaded is not None else None
-    if loaded is None or not expected:
+    loaded, document = loader.loaded_from(model), loader.document_of(model)
+    if loaded is None or document is None:
         return ""
     tensors = [*model.parameters(), *model.buffers()]
     devices = {tensor.device for tensor in tensors}
@@ -304,7 +303,7 @@ def _unexpected(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
     # Nodes with devices of their own have their inputs moved to them.
     home = next(iter(devices)) if len(devices) == 1 and not loaded.generated.devices else None
     kind = next(iter(kinds)) if len(kinds) == 1 else None
-    return "\n".join(misfits(expected, args, kwargs, home, kind))
+    return "\n".join(misfits(document.expected, args, kwargs, home, kind))
 
 
 def _named(error: Exception, unexpected: str) -> ExecutionError | None:

@@ -55,7 +55,7 @@ def explain(model: nn.Module) -> Explained:
     generated = loaded.generated
     uses: dict[str, list[str]] = {definition: [] for definition in generated.classes}
     assert loaded.document is not None, "set when a document is compiled"
-    _collect(loaded.document().graphs, "", "", uses)
+    _collect(loaded.document.state.graphs, "", "", uses)
     explained = Explained()
     for number, text in enumerate(generated.text.splitlines(), start=1):
         line = generated.lines.get(number)

@@ -17,8 +17,8 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pnne_nb.compiler.codegen import loader
-from pnne_nb.compiler.codegen.input_check import inputs_of
 from pnne_nb.compiler.codegen.loader import Loaded
+from pnne_nb.compiler.codegen.model_document import ModelDocument
 from pnne_nb.compiler.codegen.readable.simplify import is_chain
 from pnne_nb.compiler.ir.program import Program, Weight
 from pnne_nb.compiler.lowering.attributes import whole_clash, whole_node
@@ -38,7 +38,13 @@ from pnne_nb.process.random_state import RandomState
 
 
 def make(
-    graph: NodeGraph, lowered: Lowered, loaded: Loaded, reuse: nn.Module | None, *, proof: bool
+    graph: NodeGraph,
+    lowered: Lowered,
+    loaded: Loaded,
+    document: ModelDocument,
+    reuse: nn.Module | None,
+    *,
+    proof: bool,
 ) -> tuple[nn.Module, Collection[str]]:
     """Return a new model of a class, with the names of its tensors that have the values of `reuse`.
 
@@ -46,6 +52,7 @@ def make(
         graph: The document that the class comes from.
         lowered: What it was lowered to.
         loaded: Its class.
+        document: Its content.
         reuse: A module whose tensors are taken, or None.
         proof: Whether it is only to be compared with `reuse`: then weights that it cannot take over have any values,
             and there is no warning of these.
@@ -55,7 +62,6 @@ def make(
             fit into memory.
     """
     drawn = RandomState(_devices_of(loaded)) if reuse is not None else None
-    expected = inputs_of(lowered.snapshots[""])
     former = former_paths(graph, reuse) if reuse is not None else {}
     source = _around_whole(graph, reuse, former) if reuse is not None else None
     opaque = _opaque_modules(graph, loaded, source, former)
@@ -66,7 +72,7 @@ def make(
     ready = {id(tensor) for tensor in (*whole.parameters(), *whole.buffers())} if whole is not None else set()
     require_room(lowered.unit, lambda: loaded.cls(*opaque), absent)
     with _Undrawn() if proof else nullcontext():  # type: ignore[no-untyped-call]  # torch does not say
-        model = constructed(loaded, opaque, expected)
+        model = constructed(loaded, opaque, document)
     carried: dict[str, str] = {}
     if reuse is not None and source is not None:
         boxes = loaded.generated.boxes

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.compiler.codegen.loader import Loaded
+from pnne_nb.compiler.codegen.model_document import ModelDocument
 from pnne_nb.compiler.codegen.readable.simplify import comments, parts_of, tidied
 from pnne_nb.compiler.codegen.source_map import Generated
 from pnne_nb.compiler.codegen.writer import generate
@@ -54,6 +55,7 @@ class _Compiled(msgspec.Struct, frozen=True):
         lowered: Its nodes and graphs, lowered.
         generated: Its source.
         loaded: Its class, which may have been made of another document's equal source.
+        document: Its content.
     """
 
     graph: weakref.ref[NodeGraph]
@@ -61,6 +63,7 @@ class _Compiled(msgspec.Struct, frozen=True):
     lowered: Lowered
     generated: Generated
     loaded: Loaded
+    document: ModelDocument
 
 
 _known: dict[int, _Compiled] = {}
@@ -175,7 +178,7 @@ def _made(graph: NodeGraph, weights: Weights, if_lost: IfLost = "fine", absent: 
     with without_collections():
         compiled = _compiled(graph)
         lowered, loaded = compiled.lowered, compiled.loaded
-        model, carried = make(graph, lowered, loaded, weights.module, proof=False)
+        model, carried = make(graph, lowered, loaded, compiled.document, weights.module, proof=False)
     fresh: list[str] = []
     if weights.module is not None:
         fresh = layers_of(graph, [name for name, _ in model.named_parameters() if name not in carried])
@@ -240,7 +243,7 @@ def compile_for_proof(graph: NodeGraph, net: nn.Module) -> nn.Module:
     """
     with without_collections():
         compiled = _compiled(graph)
-        model, carried = make(graph, compiled.lowered, compiled.loaded, net, proof=True)
+        model, carried = make(graph, compiled.lowered, compiled.loaded, compiled.document, net, proof=True)
     if compiled.loaded.generated.absent:
         require_values(graph, compiled.loaded, model, carried, warns=False)
     return model
@@ -301,7 +304,7 @@ def _compiled(graph: NodeGraph) -> _Compiled:
         return known
     before = known.lowered if known is not None else None
     with graph.reading():
-        version, document = graph.version, graph.frozen()
+        version, document = graph.version, ModelDocument(graph.frozen())
         snapshots = _finished(graph, before)
     resolved: Resolved = {}
     each = snapshots.values()
@@ -318,7 +321,7 @@ def _compiled(graph: NodeGraph) -> _Compiled:
     make_indexable(loaded)
     make_portable(loaded, document, _restore)
     gone = weakref.ref(graph, lambda _: _known.pop(identity, None))
-    _known[identity] = compiled = _Compiled(gone, version, lowered, generated, loaded)
+    _known[identity] = compiled = _Compiled(gone, version, lowered, generated, loaded, document)
     return compiled
 
 

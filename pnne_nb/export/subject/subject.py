@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler import from_module
 from pnne_nb.compiler.codegen import loader
+from pnne_nb.compiler.module.pickled_model import graph_of
 from pnne_nb.compiler.pipeline.compile import made
 from pnne_nb.compiler.weights.weight_source import Reuse
 from pnne_nb.errors import CompileError, Diagnostic, ExportError, expect, near, shown
@@ -21,7 +22,6 @@ from pnne_nb.export.formats.base import TensorInfo, with_fixed
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.annex import OWN, OwnWeights
 from pnne_nb.graph.model.node import Node
-from pnne_nb.graph.storage import json_format
 
 Shape = tuple[int | str, ...]
 Sizes = Mapping[str, Any]
@@ -93,9 +93,8 @@ def subject_of(given: object, batch: Sequence[Tensor] | None, sizes: Sizes | Non
         raise ExportError("A scripted or traced module has no graph left to export: give the module it was made from.")
     if not isinstance(model, nn.Module):
         raise ExportError(f"Give a NodeGraph, an nn.Module or an engine to export, not {shown(given)}.")
-    loaded = loader.loaded_from(model)
-    if loaded is not None and loaded.document is not None:
-        graph = NodeGraph.from_json(json_format.write(loaded.document()))
+    graph = graph_of(model)
+    if graph is not None:
         return _of_graph(graph, model, batch, sizes, _without_nothing(graph), of_model=True)
     return _of_module(model, batch, sizes)
 

@@ -20,9 +20,9 @@ from torch.utils.data import TensorDataset, default_collate
 from pnne_nb.compiler import to_source
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.compiler.codegen.custom_source import CustomSource
+from pnne_nb.compiler.module.pickled_model import graph_of
 from pnne_nb.errors import CompileError, TrainingError, expect, shown
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.graph.storage import json_format
 from pnne_nb.process.version import __version__
 from pnne_nb.runtime.data.batches import as_batch
 from pnne_nb.runtime.data.datasets import Rows
@@ -107,15 +107,15 @@ def _require_plain(engine: TrainingEngine, config: Config, recipe: Recipe) -> No
 
 
 def _document(model: nn.Module) -> NodeGraph:
-    loaded = loader.loaded_from(model)
-    if loaded is None or loaded.document is None:
+    loaded, graph = loader.loaded_from(model), graph_of(model)
+    if loaded is None or graph is None:
         raise TrainingError(
             f"{type(model).__name__} was not compiled from a graph, so its source is not known: import it with "
             "pn.from_module(net, args=...), and train what pn.compile(graph, reuse=net) gives."
         )
     if loaded.generated.opaque:
         raise TrainingError(f"The node {loaded.generated.opaque[0]!r} keeps a module, whose code a script cannot hold.")
-    return NodeGraph.from_json(json_format.write(loaded.document()))
+    return graph
 
 
 def _tensors(recipe: Recipe, source: BatchSource, name: str) -> dict[str, Tensor]:

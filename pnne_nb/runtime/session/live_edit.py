@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from pnne_nb.compiler import compile as compile_graph
+from pnne_nb.compiler.codegen.loader import take_place
 from pnne_nb.compiler.weights.rename_log import remember
 from pnne_nb.compiler.weights.reuse import Former, former_path, typed_in
 from pnne_nb.compiler.weights.widen import READ, Widening, widenings
@@ -260,4 +261,4 @@ def _become(old: nn.Module, new: nn.Module) -> None:
     vars(old).update(vars(new))
     vars(old).update(kept)
     old.training = mode
-    object.__setattr__(old, "__class__", type(new))
+    take_place(old, new)

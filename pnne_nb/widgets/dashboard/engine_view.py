@@ -7,10 +7,9 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from pnne_nb.compiler.codegen import loader
+from pnne_nb.compiler.module.pickled_model import graph_of
 from pnne_nb.errors import InspectionError
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.graph.storage import json_format
 from pnne_nb.inspector.capture.live import LiveProbe
 from pnne_nb.inspector.statistics.patterns import leaf_layers
 from pnne_nb.protocol.control_messages import Command
@@ -126,13 +125,13 @@ def trained_graph(engine: TrainingEngine) -> NodeGraph:
     for editor in GraphEditor.opened():
         if editor.training is engine:
             return editor.graph
-    loaded = loader.loaded_from(engine.module)
-    if loaded is None or loaded.document is None:
+    graph = graph_of(engine.module)
+    if graph is None:
         raise InspectionError(
             f"{type(engine.module).__name__} was not compiled from a graph, so there is none to show. Export it with "
             "pn.export(engine, path), or train what pn.compile(pn.from_module(net, args=...), reuse=net) gives."
         )
-    return NodeGraph.from_json(json_format.write(loaded.document()))
+    return graph
 
 
 def remedies(engine: TrainingEngine) -> list[Command]:

@@ -30,7 +30,6 @@ from pnne_nb.export.subject.example_batches import first_batch
 from pnne_nb.export.subject.subject import input_names
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.schema.registry import registry
-from pnne_nb.graph.storage import json_format
 from pnne_nb.process.fork import fork_safe
 from pnne_nb.protocol.export_messages import ExportCheck, ExportFormatState, ExportState
 from pnne_nb.widgets.editor.export_process import Task, TaskResult, carry_out
@@ -255,9 +254,9 @@ class ExportDialog:
         """
         if model is None:
             raise ExportError("The graph has problems. Solve them before you export it.")
-        loaded = loader.loaded_from(model)
-        if loaded is not None and loaded.document is not None:
-            return json_format.write(loaded.document()), model
+        document = loader.document_of(model)
+        if document is not None:
+            return document.text, model
         return self._graph.to_json(), compile_graph(self._graph, reuse=model)
 
     def _follow(self) -> None:
