@@ -93,9 +93,9 @@ def subject_of(given: object, batch: Sequence[Tensor] | None, sizes: Sizes | Non
         raise ExportError("A scripted or traced module has no graph left to export: give the module it was made from.")
     if not isinstance(model, nn.Module):
         raise ExportError(f"Give a NodeGraph, an nn.Module or an engine to export, not {shown(given)}.")
-    graph = graph_of(model)
-    if graph is not None:
-        return _of_graph(graph, model, batch, sizes, _without_nothing(graph), of_model=True)
+    drawn = graph_of(model)
+    if drawn is not None:
+        return _of_graph(drawn, model, batch, sizes, _without_nothing(drawn), of_model=True)
     return _of_module(model, batch, sizes)
 
 

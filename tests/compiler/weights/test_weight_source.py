@@ -44,7 +44,8 @@ def train(graph: pn.NodeGraph | nn.Module, **options: object) -> pn.TrainingEngi
 
 def predicted(engine: pn.TrainingEngine) -> Tensor:
     with engine.paused() as model:
-        return pn.InferenceEngine(model, "cpu").predict(X)
+        found: Tensor = pn.InferenceEngine(model, "cpu").predict(X)
+        return found
 
 
 def renamed(graph: pn.NodeGraph) -> None:
@@ -106,7 +107,7 @@ def test_a_file_has_the_weights_that_the_graph_was_imported_with_and_the_report_
     said = "The weights are those of the imported Sequential. Those of head are initial ones: they are not there."
     assert said in report.notes
     kept = load_file(tmp_path / "net.safetensors")
-    assert torch.equal(kept["block.conv.weight"], net[0].weight)
+    assert torch.equal(kept["block.conv.weight"], net.get_parameter("0.weight"))
 
 
 def test_layers_that_were_frozen_stay_frozen_at_their_values() -> None:
@@ -114,8 +115,8 @@ def test_layers_that_were_frozen_stay_frozen_at_their_values() -> None:
     graph = pn.from_module(net, args=(X,))
     engine = train(graph)
     assert not engine.model.get_parameter("0.weight").requires_grad
-    assert torch.equal(engine.model.get_parameter("0.weight"), net[0].weight)
-    assert not torch.equal(engine.model.get_parameter("4.weight"), net[4].weight)
+    assert torch.equal(engine.model.get_parameter("0.weight"), net.get_parameter("0.weight"))
+    assert not torch.equal(engine.model.get_parameter("4.weight"), net.get_parameter("4.weight"))
 
 
 def test_an_editor_of_a_module_gives_its_graph_the_weights() -> None:
