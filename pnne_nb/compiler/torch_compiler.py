@@ -101,9 +101,7 @@ class TorchCompiler:
             CompileError: If the document cannot be compiled.
             PassError: If a pass cannot do what was asked of it.
         """
-        return to_source(
-            transformed(graph, self._passes, None, None, OWN, if_lost="fine").graph if self._passes else graph
-        )
+        return to_source(transformed(graph, self._passes, None, None, OWN, "look").graph if self._passes else graph)
 
 
 def _accelerated(done: Transformed, backend: str, args: Any, kwargs: Mapping[str, Any] | None) -> Transformed:

@@ -188,7 +188,7 @@ class InferenceEngine:
             require_own(model, reuse)
             module = _copy(model)
         else:
-            module = as_module(model, 0, reuse, if_lost="refused", to_train=False).model
+            module = as_module(model, 0, reuse, "run").model
         settle(module, self.device, placed_paths(model))
         return module.eval()
 

@@ -50,8 +50,8 @@ def trained(model: nn.Module) -> dict[str, bool]:
 
 def test_what_was_not_trained_is_not_in_a_new_model_either() -> None:
     graph = imported()
-    assert trained(pn.compile(graph)) == trained(Backbone())
-    assert trained(pn.compile(pn.NodeGraph.from_json(graph.to_json()))) == trained(Backbone())
+    assert trained(pn.compile(graph, reuse=None)) == trained(Backbone())
+    assert trained(pn.compile(pn.NodeGraph.from_json(graph.to_json()), reuse=None)) == trained(Backbone())
 
 
 def test_source_says_it_of_whole_layers_and_blocks() -> None:
@@ -75,12 +75,12 @@ def test_a_model_that_is_reused_decides() -> None:
 def test_a_group_keeps_what_is_frozen_and_a_renamed_layer_inside_is_trained() -> None:
     graph = imported()
     graph.group(["stem"], "outer")
-    assert not pn.compile(graph).get_parameter("outer.stem.0.weight").requires_grad
+    assert not pn.compile(graph, reuse=None).get_parameter("outer.stem.0.weight").requires_grad
     source = pn.to_source(graph)
     assert "        self.stem.requires_grad_(False)\n" in source
 
     graph = imported()
     graph.rename("blocks.1.fc", "other")
-    model = pn.compile(graph)
+    model = pn.compile(graph, reuse=None)
     assert model.get_parameter("blocks.1.other.weight").requires_grad
     assert not model.get_parameter("blocks.0.other.weight").requires_grad, "all of that block is frozen"

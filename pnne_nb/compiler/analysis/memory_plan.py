@@ -162,7 +162,7 @@ def plan_memory(
     graph = model if isinstance(model, NodeGraph) else None
     if isinstance(model, NodeGraph):
         with preserved_random_state():
-            model = made(model, if_lost="fine").model
+            model = made(model, purpose="look").model
     loader.require(model, "it has no nodes whose memory to plan")
     if graph is None and args is None and not kwargs:
         raise CompileError("Inputs are needed to run the model: pass args=(...), or the graph instead of the model.")

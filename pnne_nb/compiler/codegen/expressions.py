@@ -219,7 +219,12 @@ class Expressions:
         dtype = "" if weight.dtype == "float32" and weight.init != "arange" else f", dtype=torch.{weight.dtype}"
         check_target(weight.dtype)
         if weight.values is not None:
-            return Bracketed("torch.tensor(", (literal(as_lists(weight.values)), f"dtype=torch.{weight.dtype}"))
+            given = (literal(as_lists(weight.values)), f"dtype=torch.{weight.dtype}")
+            repeats = _sizes(weight.values) != weight.shape
+            return Bracketed("torch.tensor(", given, f").expand({emit(weight.shape)}).clone()" if repeats else ")")
+        if weight.init == "eye":
+            sides = ", ".join(map(emit, weight.shape[: 1 if len(set(weight.shape)) == 1 else 2]))
+            return f"torch.eye({sides}{dtype})"
         if weight.init == "tril":
             return f"torch.ones({shape}{dtype}).tril()"
         if weight.init == "arange":
@@ -310,3 +315,8 @@ class Expressions:
             self.used.add("torch")
             return target
         raise CompileError(f"{target!r} is not registered, so it cannot be written as source.")
+
+
+def _sizes(elements: object) -> tuple[int, ...]:
+    """Return the shape of nested tuples."""
+    return (len(elements), *_sizes(elements[0])) if isinstance(elements, tuple) and elements else ()

@@ -46,7 +46,7 @@ def optimize_for_inference(
             examples from.
     """
     steps = [RemoveDeadNodes(), FoldConstants(), MergeEqualNodes(), RemoveIdentities()]
-    done = transformed(graph, steps, args, kwargs, reuse, if_lost="refused")
+    done = transformed(graph, steps, args, kwargs, reuse, "run")
     for layers in (tuple(type for type in PAIRS if type != "Linear"), ("Linear",)):
         trial = transform(done.graph, [FuseBatchNorm(layers)], args, kwargs, done.model)
         (report,) = trial.reports

@@ -15,9 +15,9 @@ from pnne_nb.compiler.analysis.example_inputs import call_inputs
 from pnne_nb.compiler.passes.equivalence import prove
 from pnne_nb.compiler.passes.graph_pass import Pass, PassSubject, Rewrite
 from pnne_nb.compiler.passes.report import Report, forward_gain
-from pnne_nb.compiler.pipeline.compile import IfLost, made
 from pnne_nb.compiler.pipeline.compile import compile as compile_graph
-from pnne_nb.compiler.weights.weight_source import Reuse, keep_given, keep_latest
+from pnne_nb.compiler.pipeline.compile import made
+from pnne_nb.compiler.weights.weight_source import Purpose, Reuse, keep_given, keep_latest
 from pnne_nb.errors import ArgumentError, expect, shown
 from pnne_nb.graph.document import NodeGraph, expect_graph
 from pnne_nb.graph.model.annex import OWN
@@ -69,7 +69,7 @@ def transform(
         CompileError: If the document cannot be compiled as it is, or has no shapes to make examples from.
         PassError: If a pass cannot do what was asked of it.
     """
-    return transformed(graph, passes, args, kwargs, reuse, if_lost="told")
+    return transformed(graph, passes, args, kwargs, reuse, "make")
 
 
 def transformed(
@@ -78,14 +78,13 @@ def transformed(
     args: Any,
     kwargs: Mapping[str, Any] | None,
     reuse: Reuse,
-    *,
-    if_lost: IfLost,
+    purpose: Purpose,
 ) -> Transformed:
-    """Apply passes as `transform` does; for `if_lost`, see `pipeline.compile.made`."""
+    """Apply passes as `transform` does; for the `purpose`, see `pipeline.compile.made`."""
     expect_graph(graph)
     passes = checked_passes(passes)
     graph = copy.copy(graph)
-    model, whose, _ = made(graph, reuse, if_lost=if_lost)
+    model, whose, _, _ = made(graph, reuse, purpose)
     args, kwargs = call_inputs(graph, model, args, kwargs)
     reports = []
     for each in passes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping
 from itertools import accumulate
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import msgspec
 from torch import Tensor, nn
@@ -30,10 +30,10 @@ from pnne_nb.compiler.shapes import trial
 from pnne_nb.compiler.shapes.infer import failure, infer
 from pnne_nb.compiler.weights.lost_weights import layers_of, lost_text, refused, require_values, tell
 from pnne_nb.compiler.weights.rename_log import former_paths, paths_among
-from pnne_nb.compiler.weights.stored_weights import said_of, tensors_in
+from pnne_nb.compiler.weights.stored_weights import named_tensors, said_of, tensors_in
 from pnne_nb.compiler.weights.weight_report import WeightReport, require_any
 from pnne_nb.compiler.weights.weight_report import place as place_weights
-from pnne_nb.compiler.weights.weight_source import Reuse, Weights, keep_given, own_weights
+from pnne_nb.compiler.weights.weight_source import Purpose, Reuse, Weights, keep_given, own_weights
 from pnne_nb.errors import Diagnostic, ShapeError, answers_misuse
 from pnne_nb.graph.document import NodeGraph, expect_graph
 from pnne_nb.graph.model.annex import OWN, OwnWeights
@@ -95,9 +95,8 @@ _FASTER: Final = "torch.compile(pn.compile(graph), ...)"
 def compile(graph: NodeGraph, reuse: Reuse = OWN) -> nn.Module:
     """Return a new model of the class that `graph` describes, with the weights that belong to the graph.
 
-    These are the latest of a training of the graph, else those that it came with: of the module that it was imported
-    from, of a package, of `pn.load_weights`. A graph that was drawn has fresh ones. Where the weights of imported layers
-    are gone, a warning names them.
+    These are those that it came with: of the module that it was imported from, of a package, of `pn.load_weights`; else
+    those of its latest training; else fresh ones. Where the weights of imported layers are gone, a warning names them.
 
     The class runs generated source with one statement for each node, so that errors and hooks name nodes.
     ``pn.explain(model)`` shows it with its nodes; `to_source` returns the same module in a form for reading.
@@ -127,72 +126,66 @@ class Made(NamedTuple):
         model: The model.
         said: Whose weights it has, to follow "those of"; empty if they are fresh.
         fresh: Paths of the nodes whose weights are fresh all the same, because they are new or have another size.
+        lost: Whether weights that belong to the graph are gone.
     """
 
     model: nn.Module
     said: str
     fresh: tuple[str, ...]
+    lost: bool = False
 
 
-IfLost: TypeAlias = Literal["told", "refused", "fine"]
-"""What is done where the weights of a graph are gone: a warning, an error, or nothing, because values do not matter."""
-
-
-def made(
-    graph: NodeGraph,
-    reuse: Reuse = OWN,
-    *,
-    if_lost: IfLost = "told",
-    to_train: bool = False,
-    instead: nn.Module | None = None,
-) -> Made:
+def made(graph: NodeGraph, reuse: Reuse = OWN, purpose: Purpose = "make", *, instead: nn.Module | None = None) -> Made:
     """Compile a graph as `compile` does, and say whose weights the model has.
 
     Args:
         graph: The document; it is not changed.
         reuse: As for `compile`.
-        if_lost: What is done where the weights that belong to the graph are gone.
-        to_train: Whether a training starts with the model: then earlier trainings of the graph do not count.
+        purpose: What the model is for. Where the weights that belong to the graph are gone, to run it is refused, and to
+            look at it says nothing, because values do not matter.
         instead: Whose weights to take where the graph has none, or they are gone.
 
     Raises:
-        ArgumentError, CompileError, ShapeError: As `compile`; also if weights are gone and `if_lost` refuses that.
+        ArgumentError, CompileError, ShapeError: As `compile`; also if the model is to be run, and weights are gone.
     """
     expect_graph(graph)
     if reuse is None or isinstance(reuse, nn.Module):
-        return _made(graph, Weights(reuse, said_of(reuse) if reuse is not None else ""))
+        return _made(graph, Weights(reuse, said_of(reuse) if reuse is not None else ""), None)
     tensors = None if isinstance(reuse, OwnWeights) else tensors_in(reuse)
-    with own_weights(graph, to_train=to_train) as own:
-        if own.module is None and instead is not None:
-            own = Weights(instead, said_of(instead))
+    with own_weights(graph, purpose) as own:
+        if own.later and purpose == "make" and tensors is None:
+            tell(
+                f"{graph.name}: these are the weights of {own.said}, and {own.later} has later ones. Say which are meant: "
+                "pn.compile(graph, reuse=engine.model), or reuse=net."
+            )
         if tensors is None:
-            return _made(graph, own, if_lost, absent="fine" if if_lost == "fine" else "told")
-        model = _made(graph, own, absent="fine").model
+            return _made(graph, own, purpose, instead)
+        model = _made(graph, own, "look").model
     report = _placed(graph, model, tensors, reuse)
     if not report.complete:
         tell(f"Not all weights fit. {report!r}")
     return Made(model, report.source, tuple(report.new))
 
 
-def _made(graph: NodeGraph, weights: Weights, if_lost: IfLost = "fine", absent: IfLost = "told") -> Made:
+def _made(graph: NodeGraph, weights: Weights, purpose: Purpose | None, instead: nn.Module | None = None) -> Made:
+    """Compile a graph with weights; with no `purpose` they were asked for, and nothing that is fresh is missing."""
+    module = weights.module or instead
     with without_collections():
         compiled = _compiled(graph)
         lowered, loaded = compiled.lowered, compiled.loaded
-        model, carried = make(graph, lowered, loaded, compiled.document, weights.module, proof=False)
-    fresh: list[str] = []
-    if weights.module is not None:
-        fresh = layers_of(graph, [name for name, _ in model.named_parameters() if name not in carried])
-    elif if_lost != "fine":
-        every = weights.role == "trained"
-        fresh = layers_of(graph, [name for name, _ in model.named_parameters()], lowered.snapshots, every=every)
-        if fresh and if_lost == "refused":
-            raise refused(graph, fresh, weights.lost)
-        if fresh:
-            tell(lost_text(graph, fresh, weights.lost))
-            absent = "fine"  # they are among those
+        model, carried = make(graph, lowered, loaded, compiled.document, module, proof=False)
+    lost: list[str] = []
+    if weights.module is None and purpose is not None:
+        lost = layers_of(graph, named_tensors(model), lowered.snapshots, every=weights.role == "trained")
+        if lost and purpose == "run":
+            raise refused(graph, lost, weights.lost)
+        if lost and purpose != "look" and instead is None:
+            tell(lost_text(graph, lost, weights.lost))
     if loaded.generated.absent:
-        require_values(graph, loaded, model, carried, warns=absent == "told")
-    return Made(model, weights.said, tuple(fresh))
+        # The others were told of just now.
+        require_values(graph, loaded, model, carried, warns=purpose != "look" and not lost)
+    afresh = () if module is None else [name for name, _ in model.named_parameters() if name not in carried]
+    return Made(model, weights.said, tuple(lost or layers_of(graph, afresh)), bool(lost))
 
 
 def load_weights(graph_or_model: NodeGraph | nn.Module, source: object) -> WeightReport:
@@ -218,8 +211,8 @@ def load_weights(graph_or_model: NodeGraph | nn.Module, source: object) -> Weigh
         name = f"the {type(graph_or_model).__name__}"
         return require_any(place_weights(graph_or_model, tensors, source=said_of(source), target=name))
     expect_graph(graph_or_model)
-    with own_weights(graph_or_model) as own:
-        model = _made(graph_or_model, own, absent="fine").model
+    with own_weights(graph_or_model, "look") as own:
+        model = _made(graph_or_model, own, "look").model
     report = _placed(graph_or_model, model, tensors, source)
     keep_given(graph_or_model, model, said_of(source), strongly=True)
     return report

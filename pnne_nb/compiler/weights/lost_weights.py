@@ -16,6 +16,7 @@ from pnne_nb.compiler.shapes.infer import failure
 from pnne_nb.compiler.weights.rename_log import new_paths
 from pnne_nb.errors import CompileError, Diagnostic
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.model.node import Node
 
 _PACKAGE = str(Path(__file__).parents[2])
 
@@ -104,15 +105,26 @@ def warn_of_lost(
 def layers_of(
     graph: NodeGraph, names: Iterable[str], snapshots: Mapping[str, GraphSnapshot] | None = None, *, every: bool = True
 ) -> list[str]:
-    """Return the paths of the nodes that have weights of these names; unless `every` one is wanted, of imported nodes."""
+    """Return the paths of the nodes that have weights of these names.
+
+    Unless `every` one is wanted, those of imported nodes whose values are not in the document.
+    """
     if not every and not any(node.origin for each in (snapshots or {}).values() for node in each.nodes.values()):
         return []
     found: dict[str, None] = {}
     for name in names:
         around = [path for path in accumulate(name.split("."), "{}.{}".format) if path in graph]
-        if around and (every or any(graph[path].origin is not None for path in around)):
+        if around and (every or _is_lost([graph[path] for path in around])):
             found[around[-1]] = None
     return list(found)
+
+
+def _is_lost(around: list[Node]) -> bool:
+    """Return whether the values of a node, the last of the path `around` it, are those of an import and nowhere else."""
+    origin = around[-1].origin
+    if around[-1].type == "Parameter" and origin is not None:
+        return origin.initial == "absent"
+    return any(node.origin is not None for node in around)
 
 
 def lost_text(graph: NodeGraph, layers: list[str], because: str) -> str:

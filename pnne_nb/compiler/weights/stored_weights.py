@@ -86,8 +86,9 @@ def _read(path: Path) -> Any:
         if path.is_dir():
             return _safetensors((path / PACKAGED).read_bytes())
         content = path.read_bytes()
-    except OSError as error:
-        raise ArgumentError(f"{shown(str(path))} cannot be read: {error.strerror or error}.") from error
+    except (OSError, ValueError) as error:  # a path that no file system can hold is a ValueError
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise ArgumentError(f"{shown(str(path))} cannot be read: {reason or shown(str(error))}.") from error
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             if PACKAGED in archive.namelist():

@@ -24,6 +24,10 @@ from pnne_nb.graph.model.annex import OwnWeights
 Role: TypeAlias = Literal["given", "trained", "shown"]
 """Who has the weights: what the document came with, a training of it, or the editor that shows it."""
 
+Purpose: TypeAlias = Literal["make", "train", "run", "show", "look"]
+"""What a model is for. To run it or to show it in an editor takes the latest weights: those of a training first. To make or
+train one begins with those that the document came with, so that doing it twice gives the same."""
+
 Hold: TypeAlias = Callable[[], AbstractContextManager[nn.Module | None]]
 """Gives a block that has a module to itself, to read it; None if the module is gone."""
 
@@ -52,12 +56,14 @@ class Weights(NamedTuple):
         said: Whose they are; empty for fresh ones.
         lost: Why there is no module, though there was one, to follow "because".
         role: Who has them, or had them.
+        later: Who has later ones, which do not count for the purpose.
     """
 
     module: nn.Module | None = None
     said: str = ""
     lost: str = ""
     role: Role | None = None
+    later: str = ""
 
 
 def keep_given(graph: NodeGraph, model: nn.Module, said: str, *, strongly: bool = False) -> None:
@@ -91,22 +97,27 @@ def given(graph: NodeGraph) -> Source | None:
 
 
 @contextmanager
-def own_weights(graph: NodeGraph, *, to_train: bool = False) -> Iterator[Weights]:
+def own_weights(graph: NodeGraph, purpose: Purpose) -> Iterator[Weights]:
     """Yield the weights that belong to a document; they may be read in this block.
 
     Args:
         graph: The document.
-        to_train: Whether a training starts with them: then others than the `given` ones do not count.
+        purpose: What they are for.
     """
     sources = track_of(graph).sources
-    roles: tuple[Role, ...] = ("given",) if to_train else ("trained", "shown", "given")
+    roles: tuple[Role, ...] = ("trained", "shown", "given")
+    if purpose == "train":
+        roles = ("given",)
+    elif purpose == "make" and "given" in sources:
+        roles = ("shown", "given")
+    later = sources["trained"].said if "trained" in sources and "trained" not in roles else ""
     for role in roles:
         if role not in sources:
             continue
         source = sources[role]
         with source.hold() as module:
             if module is not None:
-                yield Weights(module, source.said, role=role)
+                yield Weights(module, source.said, role=role, later=later)
                 return
         if role != "shown":  # an editor that was closed has had no weights that nobody else keeps
             yield Weights(lost=f"{source.said} is gone", role=role)

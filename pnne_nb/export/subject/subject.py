@@ -128,7 +128,7 @@ def _of_graph(
     nodes = [node for node in graph.nodes.values() if node.type == "Input"]
     outputs = tuple(node.name for node in graph.nodes.values() if node.type == "Output")
     try:
-        model, whose, fresh = made(graph, weights, if_lost="refused")
+        model, whose, fresh, _ = made(graph, weights, "run")
     except CompileError as error:
         raise ExportError(f"The graph cannot be exported: {error.message}", error.diagnostics) from error
     if of_model and isinstance(weights, nn.Module):

@@ -180,12 +180,18 @@ STRUCTURAL: tuple[NodeSpec, ...] = (
         _DTYPE,
         _property(
             "init",
-            EnumType(("zeros", "ones", "normal", "uniform", "kaiming_uniform", "xavier_uniform")),
-            "How the values are drawn before training.",
+            EnumType(("zeros", "ones", "eye", "normal", "uniform", "kaiming_uniform", "xavier_uniform")),
+            "How the values are drawn before training; 'eye': an identity matrix.",
             "zeros",
         ),
         _property("mean", FloatType(), "Of the values that init='normal' draws.", 0.0),
         _property("std", FloatType(minimum=0), "Standard deviation of these values; with 0, all are the mean.", 1.0),
+        _property(
+            "values",
+            OptionalType(ConstantType()),
+            "The elements themselves as nested tuples, instead of init; an axis of size 1 is repeated.",
+            None,
+        ),
         _property("requires_grad", BoolType(), "Whether training changes it.", True),
         _property(
             "of",

@@ -203,7 +203,7 @@ def summary(
     if isinstance(net, NodeGraph):
         graph = net
         with preserved_random_state():
-            net = made(graph, if_lost="fine").model
+            net = made(graph, purpose="look").model
         if isinstance(args, tuple) and not args and not kwargs:
             args = example_inputs(graph, net)
     expect(optimizer, torch.optim.Optimizer | None, "optimizer", "an optimizer, or None")

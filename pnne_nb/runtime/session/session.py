@@ -91,7 +91,7 @@ class Session:
         config.check()
         self.reader = TableReader(config.target)
         train, val = config.open_data(*self.reader.parts(train_data, val_data, config.seed))
-        self.model, self.start, _ = as_module(model, config.seed, reuse)
+        self.model, self.start, _, _ = as_module(model, config.seed, reuse)
         self.live_source: LiveSource | None = EditedGraph(model) if isinstance(model, NodeGraph) else None
         compares = config.loss is not None and config.step_function is None
         make_weights(self.model, train, config.seed, wants_target=compares, calls=config.step_function is None)

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from pnne_nb.compiler.pipeline.compile import IfLost, Made, made
-from pnne_nb.compiler.weights.weight_source import Reuse
+from pnne_nb.compiler.pipeline.compile import Made, made
+from pnne_nb.compiler.weights.weight_source import Purpose, Reuse
 from pnne_nb.errors import TrainingError, expect
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.annex import OWN, OwnWeights
@@ -22,17 +22,14 @@ from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, TensorSourc
 from pnne_nb.runtime.thread.rng import seeded_globals
 
 
-def as_module(
-    model: nn.Module | NodeGraph, seed: int, reuse: Reuse = OWN, *, if_lost: IfLost = "told", to_train: bool = True
-) -> Made:
+def as_module(model: nn.Module | NodeGraph, seed: int, reuse: Reuse = OWN, purpose: Purpose = "train") -> Made:
     """Return the module to train or to run; the initial weights of a graph depend on `seed` only.
 
     Args:
         model: A module, or a graph, which is compiled.
         seed: For weights that are drawn.
         reuse: Other weights than those of the graph.
-        if_lost: What is done where those are gone.
-        to_train: Whether trainings of the graph do not count, because another one starts.
+        purpose: What it is for.
 
     Raises:
         ArgumentError: `reuse` is given for a module, or nothing of it fits.
@@ -50,7 +47,7 @@ def as_module(
             return Made(model, "", ())
         case NodeGraph():
             with seeded_globals(seed):
-                return made(model, reuse, if_lost=if_lost, to_train=to_train)
+                return made(model, reuse, purpose)
         case _:
             raise TrainingError(f"Give a NodeGraph or an nn.Module, not a {_said(model)}")
 

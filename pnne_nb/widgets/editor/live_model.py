@@ -56,12 +56,13 @@ class LiveModel:
             state = self._edits, registry.revision
             if state != self._compiled:
                 try:
-                    found = made(self._graph, instead=self._latest)
+                    found = made(self._graph, purpose="show", instead=self._latest)
                 except CompileError:
                     self._current = None
                 else:
                     self._current = self._latest = found.model
-                    keep_latest(self._graph, "shown", "the editor's model", weakly(found.model))
+                    if not found.lost:
+                        keep_latest(self._graph, "shown", "the editor's model", weakly(found.model))
                 self._compiled = state
             return self._current
 

@@ -120,7 +120,7 @@ def test_odd_names_and_odd_sharing_come_back_equal(make: Callable[[], nn.Module]
     report = pn.verify(graph, net, x)
     assert report, str(report)
     assert report.opaque == {}
-    model = pn.compile(graph)
+    model = pn.compile(graph, reuse=None)
     model.load_state_dict(net.state_dict())
     assert len(list(model.parameters())) == len(list(net.parameters()))
     assert torch.equal(model(x), net(x))
@@ -282,10 +282,10 @@ def test_a_large_buffer_is_said_to_be_absent(persistent: bool) -> None:
     message = "table: The document does not contain the values of this buffer"
     if persistent:
         with pytest.warns(UserWarning, match=message):
-            pn.compile(graph)
+            pn.compile(graph, reuse=None)
     else:
         with pytest.raises(pn.CompileError, match=message):
-            pn.compile(graph)
+            pn.compile(graph, reuse=None)
     assert "# shape only: the values are those of the imported module" in pn.to_source(graph)
 
 

@@ -33,7 +33,7 @@ def on_imagined_devices(graph: pn.NodeGraph, monkeypatch: pytest.MonkeyPatch, *i
         patch.setattr(
             "pnne_nb.compiler.shapes.available_devices.available_devices", lambda: ["cpu", "cuda:0", "cuda:1"]
         )
-        model = pn.compile(graph)
+        model = pn.compile(graph, reuse=None)
     devices = load(graph).generated.devices
     mode = FakeTensorMode()
     memo: dict[int, Any] = {}

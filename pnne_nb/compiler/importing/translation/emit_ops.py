@@ -14,6 +14,7 @@ from torch import nn
 from pnne_nb.compiler.importing.draft.draft import Item, Level, UntranslatableError
 from pnne_nb.compiler.importing.draft.layers import described, layer_spec, obstacle
 from pnne_nb.compiler.importing.draft.variable_names import is_possible, name_by_variables
+from pnne_nb.compiler.importing.translation.fixed_values import is_identity, is_table, without_repeats
 from pnne_nb.compiler.ir.identifiers import is_attribute
 from pnne_nb.graph.model.ops import AddGraph, AddNode, Connect, Op
 from pnne_nb.graph.model.origin import Origin
@@ -122,7 +123,10 @@ def stored(holder: nn.Module, path: tuple[str, ...]) -> Item:
 
 
 def _keep_start(tensor: torch.Tensor, properties: dict[str, object]) -> bool:
-    """Set the initial values of a Parameter: equal ones, or some of the same distribution; return whether they are equal."""
+    """Set the initial values of a Parameter: equal ones, or some of the same distribution; return whether they are equal.
+
+    A table is not drawn again: where it has more values than a document keeps, it starts at zero.
+    """
     if tensor.layout != torch.strided or tensor.is_meta or tensor.numel() == 0:
         return tensor.is_meta or tensor.numel() == 0
     found = tensor.detach()
@@ -130,6 +134,15 @@ def _keep_start(tensor: torch.Tensor, properties: dict[str, object]) -> bool:
     is_one_value = bool((found == first).all())
     if is_one_value and first in (0, 1):
         properties.update({"init": "ones"} if first == 1 else {})
+    elif not is_one_value and is_table(tensor):
+        if is_identity(found):
+            properties["init"] = "eye"
+            return True
+        found = without_repeats(found)
+        if found.numel() > MAX_STORED:
+            return False
+        properties.update(values_of(found))
+        return True
     elif found.is_floating_point():
         std, mean = map(float, torch.std_mean(found.double(), correction=0))
         if not math.isfinite(mean + std):
@@ -167,7 +180,7 @@ def _keep_values(tensor: torch.Tensor, properties: dict[str, object]) -> bool:
 
 
 def values_of(tensor: torch.Tensor) -> dict[str, object]:
-    """Return the property of a Buffer with a tensor's values.
+    """Return the property of a Buffer or Parameter with a tensor's values.
 
     Shape:
         - tensor: `[*]`, any shape; the property has nested tuples of the same shape.

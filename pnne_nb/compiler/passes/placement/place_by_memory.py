@@ -68,7 +68,7 @@ class PlaceByMemory(Pass):
         """
         expect_graph(graph)
         with preserved_random_state():
-            model = made(graph, reuse, if_lost="fine").model
+            model = made(graph, reuse, "look").model
         args, kwargs = call_inputs(graph, model, args, kwargs)
         return plan_placement(PassSubject(graph, model, args, kwargs), self._memory, training=self._training)
 

@@ -154,7 +154,7 @@ def test_a_member_that_the_code_needs_cannot_get_lost() -> None:
     made: Any = pn.compile(graph, reuse=net)
     assert len(made.get_submodule("1.1.experts")) == 2
     with pytest.raises(pn.CompileError, match=r"node is opaque.*reuse=model"):
-        pn.compile(graph)
+        pn.compile(graph, reuse=None)
 
 
 def test_what_has_no_effect_in_a_box_is_said() -> None:

@@ -410,7 +410,7 @@ def test_parameters_start_as_in_the_original_or_it_is_said() -> None:
         r"place: The document does not contain the values of this parameter.* drawn from a normal.* holds for offset\."
     )
     with pytest.warns(UserWarning, match=said) as warned:
-        model = pn.compile(graph)
+        model = pn.compile(graph, reuse=None)
     assert len(warned) == 1
     assert model.get_parameter("norm.weight").tolist() == [1.0, 1.0, 1.0]
     assert torch.equal(model.get_parameter("scale"), torch.full((3,), 1e-4))
