@@ -53,7 +53,9 @@ class EngineState:
 
     def __repr__(self) -> str:
         read, start = self._session.reader, self._session.start
-        weights = f", weights of {start}" if start else ", fresh weights" if self._session.live_source is not None else ""
+        weights = (
+            f", weights of {start}" if start else ", fresh weights" if self._session.live_source is not None else ""
+        )
         data = f", data={read}" if read.columns or read.classes else ""
         name = type(self._session.model).__name__
         return f"TrainingEngine({name}{weights}{data}, loss={self.loss_choice}, state={self.state!r})"

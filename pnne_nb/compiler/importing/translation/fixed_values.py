@@ -26,7 +26,7 @@ def is_table(tensor: Tensor) -> bool:
     found = tensor.detach().flatten()[:LOOKED_AT].double()
     if len(found) < 2 or not bool(torch.isfinite(found).all()):
         return False
-    if len(found.unique()) < 0.9 * len(found):
+    if len(torch.unique(found)) < 0.9 * len(found):
         return True
     steps = found.diff()
     if _has_one_sign(steps) and (len(found) >= 8 or (len(found) >= 4 and _has_one_sign(steps.diff()))):
