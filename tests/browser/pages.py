@@ -137,10 +137,10 @@ class EditorPage:
         return self.root.locator(f'[role="option"][data-type="{type}"]')
 
     def add_by_click(self, type: str, name: str) -> None:
-        """Search for a type, click it, and give the new node a name."""
+        """Search for a type, click it with Shift, so that no edge leads to it, and give the new node a name."""
         self.search(type)
         before = self._selected_name()
-        self.option(type).click()
+        self.option(type).click(modifiers=["Shift"])
         self._name_selected(name, before)
 
     def add_by_drag(self, type: str, name: str, x: float, y: float) -> None:

@@ -19,7 +19,7 @@ ZOOM = "() => new DOMMatrix(document.querySelector('.react-flow__viewport').styl
 # Adding
 
 
-def test_the_search_opens_at_the_pointer_by_double_click_tab_and_space(workbench: Workbench) -> None:
+def test_the_search_opens_by_double_click_at_the_pointer_and_by_keys_after_the_last_node(workbench: Workbench) -> None:
     editor = workbench.open("chain()")
     x, y = editor.on_canvas(140, 330)
     editor.page.mouse.dblclick(x, y)
@@ -28,16 +28,17 @@ def test_the_search_opens_at_the_pointer_by_double_click_tab_and_space(workbench
     assert editor.centre(editor.node("gelu1"))[0] == pytest.approx(x, abs=2)
     for key, type in (("Tab", "sigmoid"), ("Space", "tanh")):
         editor.press("Escape")
-        x += 210
-        editor.page.mouse.click(x, y)
+        editor.page.mouse.click(*editor.on_canvas(40, 40))
         editor.press(key)
         expect(editor.root.get_by_role("dialog", name="Add a node").get_by_role("searchbox")).to_be_focused()
         editor.quick(type)
         workbench.done(f"Add {type}1", editor)
         expect(editor.canvas).to_be_focused()
-        assert editor.centre(editor.node(f"{type}1"))[0] == pytest.approx(x, abs=2)
     assert workbench.nodes == ["x", "gelu1", "sigmoid1", "tanh1"]
-    assert not workbench.edges
+    workbench.expect_edges(
+        editor, "x.output->gelu1.input", "gelu1.output->sigmoid1.input", "sigmoid1.output->tanh1.input"
+    )
+    assert workbench.position("sigmoid1")[0] == workbench.position("gelu1")[0], "each below the one before"
 
 
 def test_the_search_knows_names_categories_and_documentation(workbench: Workbench) -> None:

@@ -121,10 +121,10 @@ class EditorPage:
         self.root.first.get_by_role("searchbox").fill(text)
         return self.root.first.get_by_role("option")
 
-    def add(self, type: str, *, chained: bool = False) -> None:
+    def add(self, type: str, *, loose: bool = False) -> None:
         self.search(type)
         option = self.root.first.locator(f'[role="option"][data-type="{type}"]')
-        option.click(modifiers=["Shift"] if chained else [])
+        option.click(modifiers=["Shift"] if loose else [])
 
     def drag(self, start: Locator, end: Locator, *, drop: bool = True) -> None:
         """Drag from the middle of one element to the middle of another."""

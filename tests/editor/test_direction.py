@@ -83,7 +83,7 @@ def test_of_the_edges_of_a_port_the_shortest_says_the_shape(editor: EditorPage) 
 
 def test_a_graph_goes_on_in_its_direction(editor: EditorPage) -> None:
     editor.node("add").click()
-    editor.add("ReLU", chained=True)
+    editor.add("ReLU")
     expect(editor.edge("add.output", "relu1.input")).to_be_attached()
     assert edges_of(editor.node("relu1"))[0] > edges_of(editor.node("add"))[2]
     editor.settle()

@@ -23,25 +23,25 @@ def graph() -> NodeGraph:
     return graph
 
 
-def test_a_click_in_the_palette_adds_a_node_and_no_edge(graph: NodeGraph, open_editor: OpenEditor) -> None:
+def test_a_click_with_shift_in_the_palette_adds_a_node_and_no_edge(graph: NodeGraph, open_editor: OpenEditor) -> None:
     editor = open_editor(graph)
     editor.node("conv1").click()
-    editor.add("ReLU")
+    editor.add("ReLU", loose=True)
     expect(editor.node("relu1")).to_be_visible()
     editor.settle()
     assert graph.edges == ()
     assert graph.undo_label == "Add relu1"
 
 
-def test_a_click_with_shift_adds_a_node_fed_by_the_selected_one(graph: NodeGraph, open_editor: OpenEditor) -> None:
+def test_a_click_in_the_palette_adds_a_node_fed_by_the_selected_one(graph: NodeGraph, open_editor: OpenEditor) -> None:
     editor = open_editor(graph)
     editor.node("conv1").click()
-    editor.add("ReLU", chained=True)
+    editor.add("ReLU")
     expect(editor.node("relu1")).to_be_visible()
     editor.settle()
     assert [str(edge.source) for edge in graph.edges] == ["conv1.output"]
     assert graph.undo_label == "Add relu1"
-    editor.add("MaxPool2d", chained=True)
+    editor.add("MaxPool2d")
     expect(editor.edge("relu1.output", "max_pool2d1.input")).to_be_attached()
     assert len(sent(editor.kernel, "edit")) == 2
 

@@ -103,7 +103,7 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
           {isEmpty && (
             <div className="pnne-empty">
               <p>Empty graph</p>
-              <p>Double-click to add a node, or drag one here from the left.</p>
+              <p>Press Space or double-click: each node goes on from the last. Or begin with a template at the left.</p>
             </div>
           )}
           {scene && <BoxNote scene={scene} />}

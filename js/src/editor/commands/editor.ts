@@ -1,16 +1,16 @@
-import type { EdgeState, Op } from "../../protocol";
+import type { EdgeState, NodeState, Op } from "../../protocol";
 import { type Fresh, freshBlock, shownType, templateNamed, templateOps } from "../document/blocks";
 import { connectOps, matchPorts, refusalsFrom, type Scene, whyNotConnect } from "../document/connection";
 import { discardOps } from "../document/definitions";
-import { edgeId, nodeOf } from "../document/document";
+import { edgeId, nodeOf, splitPort } from "../document/document";
 import { type FrameBox, shifted } from "../document/frame";
 import { freeName } from "../document/names";
-import { portsOf } from "../document/ports";
+import { type Ports, portsOf } from "../document/ports";
 import { bridges, edgeFrom, insertOps } from "../document/splice";
 import { rewire } from "../document/wiring";
-import { type Layer, layersOf } from "../scene/boxes";
+import { boxesOf, boxOf, type Layer, layersOf } from "../scene/boxes";
 import type { Card } from "../scene/card";
-import { HEADER_HEIGHT, NODE_WIDTH, REROUTE, SUMMARY_HEIGHT } from "../scene/geometry";
+import { type Box, HEADER_HEIGHT, NODE_WIDTH, PORT_WIDTH, REROUTE, SUMMARY_HEIGHT } from "../scene/geometry";
 import { withOwn } from "../scene/inlining";
 import { freePlace, type Point, STEP_RIGHT, STEP_Y } from "../scene/placement";
 import { carriedBy, moveOps, roomFor } from "../scene/room";
@@ -219,43 +219,77 @@ export class Editor {
   }
 
   /**
-   * Adds a node of `type` at `at`, or where there is room.
+   * Adds a node of `type` at `at`, or below the one before it, where there is room.
    *
-   * It is connected with the port `from`, or goes into the edge `into`. Without a place, it stands below the one
-   * selected node that could feed it, and is fed by it if `chained`.
+   * It is connected with the port `from`, or goes into the edge `into`. Otherwise it goes on from what is selected, or
+   * from the node that was added last, as far as ports fit, unless it is `loose`.
    */
   add(
     type: string,
-    options: { at?: Point; from?: Connecting | null; into?: EdgeState | null; chained?: boolean } = {},
+    options: { at?: Point | null; from?: Connecting | null; into?: EdgeState | null; loose?: boolean } = {},
   ): string | null {
-    const { at, from, into, chained } = options;
+    const { at, from, into, loose } = options;
     const scene = this.scene();
     if (!scene) return null;
     const template = templateNamed(type);
     if (template !== null && scene.graph.nodes.size === 0) return this.beginWith(scene, template);
     const name = freeName(template ?? shownType(type), scene.graph.nodes);
-    const only = at ? null : this.only();
-    const source = only === null ? undefined : scene.cards.get(only)?.ports;
-    const feeder = only === null ? undefined : scene.graph.nodes.get(ownerOf(scene, only, "output"));
     const fresh = this.fresh(scene, type, name);
-    const { ports } = fresh;
-    const edge = from
-      ? edgeFrom(scene, from.port, from.side, name, ports)
-      : feeder && source && matchPorts(feeder.name, source, name, ports);
-    const wanted = at ?? this.placeFor(scene, edge && only !== null ? only : null);
+    const { ports, properties, before } = fresh;
+    const node = { name, type: fresh.type, properties };
+    const feeders = from || into ? [] : this.feeders();
+    const edge = from && edgeFrom(scene, from.port, from.side, name, ports);
+    const edges = edge ? [edge] : loose ? [] : this.chain(scene, feeders, node, ports);
+    const beside = boxOf(scene, from ? cardFor(scene, nodeOf(from.port)) : (feeders[0] ?? ""));
+    const size = { ...NEW_CARD, width: Math.max(NODE_WIDTH, (edges.length + 1) * PORT_WIDTH) };
+    const wanted = at ?? (beside && placeAfter(scene, beside)) ?? this.viewport?.centre() ?? [0, 0];
     const room = into && roomFor(scene, into, wanted, NEW_CARD);
-    const centres = () => [...scene.cards.keys()].map((each) => centreOf(scene, each, STILL));
-    const [x, y] = documentPlace(scene, room?.at ?? at ?? freePlace(centres(), wanted), NEW_CARD);
-    const { type: made, properties, before } = fresh;
+    const [x, y] = documentPlace(scene, room?.at ?? freePlace(boxesOf(scene, STILL), wanted, size), size);
     const position = [Math.round(x), Math.round(y)] as const;
-    const ops: Op[] = [...before, { op: "addNode", name, type: made, properties, position, graph: scene.graphId }];
-    if (edge && (from || chained)) ops.push({ op: "connect", ...edge, graph: scene.graphId });
-    if (into) ops.push(...(insertOps(scene, name, ports, into, scene.graphId) ?? []));
+    const graph = scene.graphId;
+    const ops: Op[] = [...before, { op: "addNode", ...node, position, graph }];
+    ops.push(...edges.map((edge): Op => ({ op: "connect", ...edge, graph })));
+    if (into) ops.push(...(insertOps(scene, name, ports, into, graph) ?? []));
     if (room) ops.push(...moveOps(scene, room.moves, room.frames));
     if (!this.edit(ops, `Add ${name}`)) return null;
     this.select([name]);
     this.viewport?.reveal(name);
     return name;
+  }
+
+  /** The cards that a new node goes on from: those selected, or the one of the node that was added last. */
+  feeders(): string[] {
+    const scene = this.scene();
+    if (!scene) return [];
+    const chosen = [...new Set([...this.view.get().nodes].map((name) => cardFor(scene, name)))];
+    return (chosen.length > 0 ? chosen : [...scene.cards.keys()].slice(-1)).filter((name) => scene.cards.has(name));
+  }
+
+  /** The edges that join cards to a new node, each to the next free port; or the new node to a free input of one. */
+  private chain(
+    scene: ShownScene,
+    feeders: readonly string[],
+    node: Pick<NodeState, "name" | "type" | "properties">,
+    ports: Ports,
+  ): EdgeState[] {
+    const into = new Map<string, EdgeState>();
+    for (const name of feeders) {
+      const outputs = scene.cards.get(name)?.ports.outputs ?? [];
+      const wired = ports.inputs.map((port) => ({ ...port, wired: into.has(port.name) }));
+      // A port that takes any number of edges has one more now.
+      const inputs =
+        into.size === 0 ? ports.inputs : portsOf(scene.document, node, scene.types.get(node.type), into).inputs;
+      const free = { inputs: inputs.length < wired.length ? wired : inputs, outputs: [] };
+      const edge = matchPorts(ownerOf(scene, name, "output"), { inputs: [], outputs }, node.name, free);
+      if (edge) into.set(splitPort(edge.target)[1], edge);
+    }
+    if (into.size > 0) return [...into.values()];
+    for (const name of feeders) {
+      const inputs = scene.cards.get(name)?.ports.inputs.filter(({ optional }) => !optional) ?? [];
+      const edge = matchPorts(node.name, ports, name, { inputs, outputs: [] });
+      if (edge) return [edge];
+    }
+    return [];
   }
 
   /** Why each other port cannot be connected with a port; null where it can. */
@@ -458,14 +492,12 @@ export class Editor {
     const ports = portsOf(scene.document, { name, type }, scene.types.get(type));
     return { type, properties: {}, ports, before: [] };
   }
+}
 
-  private placeFor(scene: ShownScene, feeder: string | null): Point {
-    if (feeder !== null) {
-      const [x, y] = centreOf(scene, feeder, STILL);
-      return scene.across ? [x + STEP_RIGHT, y] : [x, y + STEP_Y];
-    }
-    return this.viewport?.centre() ?? [0, 0];
-  }
+/** The centre of a new card after another one. */
+function placeAfter({ across }: ShownScene, { left, top, width, height }: Box): Point {
+  if (across) return [left + width / 2 + STEP_RIGHT, top + height / 2];
+  return [left + width / 2, top + height + STEP_Y - NEW_CARD.height / 2];
 }
 
 function named(nodes: readonly string[]): string {

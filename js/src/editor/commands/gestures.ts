@@ -23,14 +23,16 @@ const DOT_SIZE = { width: DOT, height: DOT };
 /** How near to an edge a node must be dropped to go into it, in the canvas's pixels. */
 const REACH = 22;
 
-/** Opens the search for a type at a point of the page, or in the middle of the view. */
+/** Opens the search for a type at a point of the page, or where the next node goes on from the one before. */
 export function openPalette(editor: Editor, client: Point | null, from: Connecting | null = null): void {
   const scene = editor.scene();
   const { viewport } = editor;
   if (!scene || !viewport || editor.session.isLocked()) return;
-  const at = (client && viewport.at(client[0], client[1])) ?? viewport.centre();
-  const edge = from || !client ? null : edgeAt(scene, boxesOf(scene, STILL), at, REACH / 2);
-  editor.patch({ quick: { kind: "add", at, from, edge, ...viewport.over(at) } });
+  const at = client && viewport.at(client[0], client[1]);
+  const edge = from || !at ? null : edgeAt(scene, boxesOf(scene, STILL), at, REACH / 2);
+  const [before] = editor.feeders();
+  const place = at ?? (before === undefined ? viewport.centre() : belowNode(editor, before));
+  editor.patch({ quick: { kind: "add", at, from, edge, ...viewport.over(place) } });
 }
 
 export function openFind(editor: Editor): void {

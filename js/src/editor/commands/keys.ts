@@ -213,7 +213,7 @@ export function onKeyDown(event: KeyboardEvent, editor: Editor, focusSearch: () 
   else if (name === "Tab" && editor.byPointer && isCanvas(event.composedPath()[0])) {
     // After a click, Tab is for adding; who came by keyboard goes on by keyboard.
     event.preventDefault();
-    openPalette(editor, editor.pointer);
+    openPalette(editor, null);
   } else {
     const command = BY_KEY.get(name);
     // Enter and the space bar press the button that has the focus.
@@ -242,7 +242,7 @@ function step(editor: Editor, x: number, y: number): void {
 function addHere(editor: Editor): void {
   const { nodes, edges } = editor.view.get();
   if (nodes.size === 0 && edges.size === 1) addIntoEdge(editor);
-  else openPalette(editor, editor.pointer);
+  else openPalette(editor, null);
 }
 
 /** Enters the selected block, or goes to the selected node's properties. */

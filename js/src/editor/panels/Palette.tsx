@@ -10,12 +10,14 @@ import {
   useState,
 } from "react";
 import { MY_BLOCKS, type NodeTypeState, TEMPLATES } from "../../protocol";
-import { useEditor, useSession } from "../commands/context";
+import { useEditor, useScene, useSession, useView } from "../commands/context";
+import type { Editor } from "../commands/editor";
 import { chooseFile, saveDocument } from "../commands/files";
 import { droppedAt } from "../commands/opened";
 import { blockTypes, shownType, templateTypes } from "../document/blocks";
 import { Icon } from "../fields/Action";
-import { searchTypes } from "./search";
+import { typesOffered } from "./Quick";
+import { NOT_OFFERED } from "./search";
 
 /** Headings that a person looks for first; the catalogue's others follow in its own order. */
 const FIRST = [
@@ -40,8 +42,6 @@ const FIRST = [
 ];
 const OPEN_AT_FIRST = 6;
 
-/** Types that only an import or a command makes. */
-export const NOT_OFFERED = new Set(["Subgraph", "Module"]);
 const DRAG_STARTS_AFTER = 4;
 
 /** Every node type, to search, click, or drag onto the canvas. Edits of the graph leave it as it is. */
@@ -60,13 +60,13 @@ export const Palette = memo(function Palette({ searchBox }: { searchBox: RefObje
     const types = [...(catalog?.types.values() ?? [])].filter((type) => !NOT_OFFERED.has(type.type));
     const blocks = blockTypes(library);
     const templates = catalog ? templateTypes(catalog.templates) : [];
-    if (query.trim() !== "") return [{ category: "", types: searchTypes([...blocks, ...templates, ...types], query) }];
+    if (query.trim() !== "") return [{ category: "", types: offered(editor, query) }];
     const begin = { category: TEMPLATES.name, types: templates };
     const mine = { category: MY_BLOCKS.name, types: blocks };
     // Those that there are come first; the way to load some does not stand in the way of who has none.
     const all = templates.length > 0 ? [begin, ...byCategory(types)] : byCategory(types);
     return blocks.length > 0 ? [mine, ...all] : [...all, mine];
-  }, [catalog, library, query]);
+  }, [editor, catalog, library, query]);
   const flat = groups.flatMap((group) => group.types);
   const current = query.trim() === "" ? -1 : Math.min(chosen, flat.length - 1);
 
@@ -77,8 +77,12 @@ export const Palette = memo(function Palette({ searchBox }: { searchBox: RefObje
       const next = Math.max(0, Math.min(flat.length - 1, current + step));
       setChosen(next);
       list.current?.querySelectorAll("[role=option]")[next]?.scrollIntoView({ block: "nearest" });
-    } else if (event.key === "Enter" && flat[Math.max(current, 0)] && text.trim() !== "") {
-      editor.add(flat[Math.max(current, 0)]?.type ?? "", { chained: event.shiftKey });
+    } else if (event.key === "Enter") {
+      // Letters and Enter, and the next one: what is typed quickly is not in the list yet.
+      const typed = text === query ? flat[Math.max(current, 0)] : offered(editor, text)[chosen];
+      const type = text.trim() === "" ? offered(editor)[0] : typed;
+      if (type && editor.add(type.type, { loose: event.shiftKey }) !== null) setText("");
+      setChosen(0);
     } else if (event.key === "Escape" && text !== "") {
       event.stopPropagation();
       setText("");
@@ -106,6 +110,7 @@ export const Palette = memo(function Palette({ searchBox }: { searchBox: RefObje
         />
       </div>
       <div className="pnne-palette-list nowheel" ref={list}>
+        {query.trim() === "" && <Next />}
         {!catalog && <p className="pnne-hint">Loading node types…</p>}
         {catalog && flat.length === 0 && <p className="pnne-hint">No node type matches “{query}”.</p>}
         {groups.map((group, place) => {
@@ -170,6 +175,45 @@ export const Palette = memo(function Palette({ searchBox }: { searchBox: RefObje
   );
 });
 
+/** How many types are offered to go on with. */
+const NEXT = 5;
+
+/** What a new node may be after the one before it, what suits best first. */
+function offered(editor: Editor, text = ""): readonly NodeTypeState[] {
+  const scene = editor.scene();
+  return scene ? typesOffered({ at: null, from: null, edge: null }, scene, editor, text) : [];
+}
+
+/** The types that likely come next: a click on each goes on from the last. */
+function Next() {
+  const editor = useEditor();
+  const scene = useScene();
+  const nodes = useView((view) => view.nodes);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: what is offered follows from these
+  const types = useMemo(() => {
+    const [before] = editor.feeders();
+    const ends = before !== undefined && !scene?.cards.get(before)?.ports.outputs.length;
+    return ends ? [] : offered(editor).slice(0, NEXT);
+  }, [editor, scene, nodes]);
+  if (types.length === 0) return null;
+  return (
+    <div className="pnne-next">
+      {types.map(({ type, doc, category }) => (
+        <button
+          key={type}
+          type="button"
+          aria-label={`Next: ${shownType(type)}`}
+          title={doc}
+          style={{ "--pn-hue": category.hue, "--pn-chroma": category.chroma } as CSSProperties}
+          onClick={({ shiftKey }) => editor.add(type, { loose: shiftKey })}
+        >
+          {shownType(type)}
+        </button>
+      ))}
+    </div>
+  );
+}
+
 type Group = { category: string; types: readonly NodeTypeState[] };
 
 /** Functions that repeat layers of their group are hidden (conv2d beside Conv2d); the search finds all of them. */
@@ -222,7 +266,7 @@ const Option = memo(function Option({ type, isChosen, showCategory }: OptionProp
     if (!dropped || !dragged) return;
     droppedAt(editor, [event.clientX, event.clientY]);
     const place = editor.viewport?.at(event.clientX, event.clientY);
-    if (place) editor.add(type.type, { at: place });
+    if (place) editor.add(type.type, { at: place, loose: true });
   };
   // A click follows the release of the pointer; after a drag it must not add a second node.
   const suppressed = useRef(false);
@@ -234,7 +278,7 @@ const Option = memo(function Option({ type, isChosen, showCategory }: OptionProp
       aria-selected={isChosen}
       className="pnne-option"
       data-type={type.type}
-      title={`${type.doc || type.type}\n\nShift + click connects it to the selected node.`}
+      title={`${type.doc || type.type}\n\nIt goes on from the selected or the last node; with Shift, it stays loose.`}
       style={{ "--pn-hue": look.hue, "--pn-chroma": look.chroma } as CSSProperties}
       onPointerDown={onPointerDown}
       onPointerMove={onPointerMove}
@@ -244,7 +288,7 @@ const Option = memo(function Option({ type, isChosen, showCategory }: OptionProp
       }}
       onPointerCancel={(event) => end(event, false)}
       onClick={(event) => {
-        if (!suppressed.current) editor.add(type.type, { chained: event.shiftKey });
+        if (!suppressed.current) editor.add(type.type, { loose: event.shiftKey });
         suppressed.current = false;
       }}
     >

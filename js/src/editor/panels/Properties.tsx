@@ -60,7 +60,7 @@ interface OverviewProps {
 }
 
 const DRAWING = [
-  ["Add", "double-click, Space, or drop a link in empty space"],
+  ["Add", "Space or double-click goes on from the last node; with Shift + Enter it stays loose"],
   ["Connect", "drag from port to port, or C"],
   ["Select many", "Shift + drag, Shift + click"],
   ["Edit", "click a value on a node, or V; Enter goes to all properties of the selected one"],

@@ -25,8 +25,7 @@ import { Icon } from "../fields/Action";
 import { categoryOf } from "../scene/card";
 import { cardFor, ownerOf, type ShownScene } from "../scene/scene";
 import type { Quick } from "../scene/view";
-import { NOT_OFFERED } from "./Palette";
-import { type Circumstances, nodeSimilarity, searchTypes, similarity } from "./search";
+import { type Circumstances, NOT_OFFERED, nodeSimilarity, searchTypes, similarity } from "./search";
 
 const WIDTH = 268;
 const HEIGHT = 300;
@@ -38,7 +37,7 @@ interface Choice {
   readonly detail: string;
   readonly category: Category;
   readonly type: string | undefined;
-  readonly take: () => void;
+  readonly take: (loose: boolean) => void;
 }
 
 const TITLES = {
@@ -76,14 +75,14 @@ function QuickBox({ quick, scene }: { quick: Quick; scene: ShownScene }) {
     box.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" });
   });
   const close = () => editor.leave({ quick: null, reconnecting: null });
-  const take = (choice: Choice | undefined) => {
+  const take = (choice: Choice | undefined, { shiftKey }: { shiftKey: boolean }) => {
     if (!choice) return;
     close();
-    choice.take();
+    choice.take(shiftKey);
   };
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.key === "Escape") close();
-    else if (event.key === "Enter") take(current < 0 || text !== query ? shown(text)[chosen] : choices[current]);
+    else if (event.key === "Enter") take(current < 0 || text !== query ? shown(text)[chosen] : choices[current], event);
     else if (event.key === "ArrowDown") setChosen(Math.min(current + 1, choices.length - 1));
     else if (event.key === "ArrowUp") setChosen(Math.max(current - 1, 0));
     else return;
@@ -130,7 +129,7 @@ function QuickBox({ quick, scene }: { quick: Quick; scene: ShownScene }) {
             className="pnne-option"
             data-type={choice.type}
             style={{ "--pn-hue": choice.category.hue, "--pn-chroma": choice.category.chroma } as CSSProperties}
-            onClick={() => take(choice)}
+            onClick={(event) => take(choice, event)}
           >
             <span className="pnne-card-icon">
               <Icon path={choice.category.icon} />
@@ -175,7 +174,18 @@ function choicesFor(quick: Quick, scene: ShownScene, editor: Editor, query: stri
   }
 }
 
-function typesFor(quick: Extract<Quick, { kind: "add" }>, scene: ShownScene, editor: Editor, query: string): Choice[] {
+type Adding = Pick<Extract<Quick, { kind: "add" }>, "at" | "from" | "edge">;
+
+function typesFor(quick: Adding, scene: ShownScene, editor: Editor, query: string): Choice[] {
+  return typesOffered(quick, scene, editor, query).map((type) =>
+    typeChoice(type, type.category.name, (loose) =>
+      editor.add(type.type, { at: quick.at, from: quick.from, into: quick.edge, loose }),
+    ),
+  );
+}
+
+/** The types that can be added where a search was opened, what suits best first. */
+export function typesOffered(quick: Adding, scene: ShownScene, editor: Editor, query: string): NodeTypeState[] {
   const { blocks: library, catalog } = editor.session.store.get();
   const blocks = [...blockTypes(library), ...(catalog ? templateTypes(catalog.templates) : [])];
   const fits = [...blocks, ...scene.types.values()].filter((type) => {
@@ -186,20 +196,27 @@ function typesFor(quick: Extract<Quick, { kind: "add" }>, scene: ShownScene, edi
     if (quick.from) return edgeFrom(scene, quick.from.port, quick.from.side, "", ports) !== null;
     return quick.edge === null || insertOps(scene, "", ports, quick.edge, scene.graphId) !== null;
   });
-  return searchTypes(fits, query, circumstancesOf(quick, scene, editor)).map((type) =>
-    typeChoice(type, type.category.name, () =>
-      editor.add(type.type, { at: quick.at, from: quick.from, into: quick.edge }),
-    ),
-  );
+  return searchTypes(fits, query, circumstancesOf(quick, scene, editor));
 }
 
 /** What comes into the node that is added, and what the graph has. */
-function circumstancesOf(quick: Extract<Quick, { kind: "add" }>, scene: ShownScene, editor: Editor): Circumstances {
+function circumstancesOf(quick: Adding, scene: ShownScene, editor: Editor): Circumstances {
+  const { nodes, edges } = scene.graph;
   const counts = new Map<string, number>();
-  for (const { type } of scene.graph.nodes.values()) counts.set(type, (counts.get(type) ?? 0) + 1);
-  const source = quick.edge?.source ?? (quick.from?.side === "output" ? quick.from.port : undefined);
+  for (const { type } of nodes.values()) counts.set(type, (counts.get(type) ?? 0) + 1);
+  const [feeder] = quick.edge || quick.from ? [] : editor.feeders();
+  const last = feeder && ownerOf(scene, feeder, "output");
+  const port = last && scene.cards.get(feeder)?.ports.outputs[0]?.name;
+  const source =
+    quick.edge?.source ?? (quick.from?.side === "output" ? quick.from.port : port && `${last}.${port}`) ?? undefined;
   const { shapes } = editor.session.store.get().derived;
-  return { shape: source === undefined ? undefined : shapes.get(scene.prefix + source), counts };
+  const after = source === undefined ? (nodes.size === 0 ? "" : undefined) : nodes.get(nodeOf(source))?.type;
+  const followers = new Map<string, number>();
+  for (const edge of edges.values()) {
+    const next = nodes.get(nodeOf(edge.target))?.type;
+    if (next && nodes.get(nodeOf(edge.source))?.type === after) followers.set(next, (followers.get(next) ?? 0) + 1);
+  }
+  return { shape: source === undefined ? undefined : shapes.get(scene.prefix + source), counts, after, followers };
 }
 
 /** The types that a node can have in its place; of those for which it has too many edges, the ones that are asked for. */
@@ -342,10 +359,10 @@ function otherEndsFor(edge: EdgeState, scene: ShownScene, editor: Editor, query:
   return [...choices, ...replacing];
 }
 
-function choice(key: string, label: string, detail: string, category: Category, take: () => void): Choice {
+function choice(key: string, label: string, detail: string, category: Category, take: Choice["take"]): Choice {
   return { key, label, detail, category, type: undefined, take };
 }
 
-function typeChoice({ type, category }: NodeTypeState, detail: string, take: () => void): Choice {
+function typeChoice({ type, category }: NodeTypeState, detail: string, take: Choice["take"]): Choice {
   return { ...choice(type, shownType(type), detail, category, take), type };
 }

@@ -12,7 +12,24 @@ export interface Circumstances {
   readonly shape: TensorShape | undefined;
   /** How many nodes there are of each type. */
   readonly counts: ReadonlyMap<string, number>;
+  /** The type of the node that it goes on from, `""` in an empty graph; and how often each type follows that type. */
+  readonly after?: string | undefined;
+  readonly followers?: ReadonlyMap<string, number>;
 }
+
+/** Types that only an import or a command makes. */
+export const NOT_OFFERED = new Set(["Subgraph", "Module"]);
+
+/** What usually follows, before the graph shows it. */
+const USUAL: readonly (readonly [RegExp, string])[] = [
+  [/^$/, "Input"],
+  [/^(Conv|Linear|BatchNorm)/, "ReLU"],
+  [/^(ReLU|GELU)$/, "MaxPool2d"],
+  [/Pool|^Input$/, "Conv2d"],
+  [/Pool/, "Flatten"],
+  [/^(Flatten|Input)$/, "Linear"],
+  [/^Linear$/, "Output"],
+];
 
 const COMMON = new Set([
   ...["Linear", "Conv2d", "ReLU", "BatchNorm2d", "MaxPool2d", "Dropout", "Flatten", "LayerNorm", "GELU", "Embedding"],
@@ -30,8 +47,10 @@ const SUITS: Readonly<Record<string, number>> = {
 const WHOLE_NUMBERS = /^u?int|^bool$/;
 
 /** How well a type suits what comes in, and how likely it is wanted: by the tensor's rank and element type, and by use. */
-function suitability({ type }: NodeTypeState, { shape, counts }: Circumstances): number {
-  const use = Math.min(2, Math.log2(1 + (counts.get(type) ?? 0))) + (COMMON.has(type) ? 1.5 : 0);
+function suitability({ type }: NodeTypeState, { shape, counts, after, followers }: Circumstances): number {
+  const isUsual = after !== undefined && USUAL.some(([before, next]) => next === type && before.test(after));
+  const follows = Math.max(isUsual ? 3 : 0, followers?.has(type) ? 4 + Math.min(2, followers.get(type) ?? 0) : 0);
+  const use = follows + Math.min(2, Math.log2(1 + (counts.get(type) ?? 0))) + (COMMON.has(type) ? 1.5 : 0);
   if (!shape) return use;
   if (WHOLE_NUMBERS.test(shape.dtype)) return use + (type === "Embedding" ? 6 : 0);
   const rank = shape.shape.length;

@@ -12,7 +12,7 @@ export const SUMMARY_HEIGHT = 24;
 /** Of each line below the first that says something of the node. */
 export const LINE_HEIGHT = 16;
 const LABELS_HEIGHT = 18;
-const PORT_WIDTH = 58;
+export const PORT_WIDTH = 58;
 /** A collapsed node shows its name alone; its ports stand close together, without theirs. */
 const COLLAPSED_WIDTH = 148;
 export const COLLAPSED_HEIGHT = 30;

@@ -1,6 +1,6 @@
 import { type Graph, nodeOf } from "../document/document";
 import { wiringOf } from "../document/wiring";
-import { HEADER_HEIGHT, NODE_WIDTH, SUMMARY_HEIGHT } from "./geometry";
+import { type Box, HEADER_HEIGHT, NODE_WIDTH, overlaps, type Size, SUMMARY_HEIGHT } from "./geometry";
 
 export type Point = readonly [x: number, y: number];
 
@@ -33,9 +33,26 @@ export function provisionalPositions(graph: Graph): ReadonlyMap<string, Point> {
   return provisional;
 }
 
-/** The free place nearest to `wanted`, at a comfortable distance from the nodes that stand there. */
-export function freePlace(occupied: Iterable<Point>, wanted: Point): Point {
-  return new Crowd(occupied).nearestFree(wanted);
+/** The centre nearest to `wanted` at which something of a size is clear of all boxes. */
+export function freePlace(boxes: readonly Box[], wanted: Point, { width, height }: Size): Point {
+  const half = [width / 2 + CLEAR, height / 2 + CLEAR] as const;
+  return nearest(wanted, ([x, y]) => {
+    const area = { left: x - half[0], top: y - half[1], width: 2 * half[0], height: 2 * half[1] };
+    return !boxes.some((box) => overlaps(box, area));
+  });
+}
+
+/** The least distance from a new card to others. */
+const CLEAR = 20;
+
+function nearest([x, y]: Point, isFree: (place: Point) => boolean): Point {
+  for (let ring = 0; ring < 40; ring += 1) {
+    for (const [dx, dy] of ringOf(ring)) {
+      const place: Point = [x + dx * (STEP_X / 2), y + dy * (STEP_Y / 2)];
+      if (isFree(place)) return place;
+    }
+  }
+  return [x, y];
 }
 
 const CELL = 256;
@@ -55,14 +72,8 @@ class Crowd {
     else this.cells.set(key, [point]);
   }
 
-  nearestFree([x, y]: Point): Point {
-    for (let ring = 0; ring < 40; ring += 1) {
-      for (const [dx, dy] of ringOf(ring)) {
-        const place: Point = [x + dx * (STEP_X / 2), y + dy * (STEP_Y / 2)];
-        if (this.isFree(place)) return place;
-      }
-    }
-    return [x, y];
+  nearestFree(wanted: Point): Point {
+    return nearest(wanted, (place) => this.isFree(place));
   }
 
   private isFree([x, y]: Point): boolean {

@@ -15,7 +15,8 @@ export interface OverCanvas {
 export type Quick =
   | (OverCanvas & {
       readonly kind: "add";
-      readonly at: Point;
+      /** Where the new node is to be; null: after the one that it goes on from. */
+      readonly at: Point | null;
       /** The port that the new node is to be connected with, or the edge that it goes into. */
       readonly from: Connecting | null;
       readonly edge: EdgeState | null;
