@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import pytest
 from playwright.sync_api import expect
@@ -27,7 +27,7 @@ def assert_chained(graph: NodeGraph, types: tuple[str, ...] = LENET) -> None:
     assert tuple(node.type for node in graph.nodes.values()) == types
     names = list(graph.nodes)
     ends = [(edge.source.partition(".")[0], edge.target.partition(".")[0]) for edge in graph.edges]
-    assert ends == list(zip(names, names[1:], strict=False))
+    assert ends == list(pairwise(names))
 
 
 def assert_apart(editor: EditorPage) -> None:

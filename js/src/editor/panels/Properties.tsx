@@ -62,29 +62,11 @@ interface OverviewProps {
 const DRAWING = [
   ["Add", "Space or double-click goes on from the last node; with Shift + Enter it stays loose"],
   ["Connect", "drag from port to port, or C"],
-  ["Select many", "Shift + drag, Shift + click"],
-  ["Edit", "click a value on a node, or V; Enter goes to all properties of the selected one"],
-  ["Move", "drag, arrow keys; Alt + arrow goes to the next node, with Shift adds it"],
-  ["Name, values, type", "F2 or double click; V; T"],
-  ["Edges", "E lists those of a node; R reconnects, Space adds into the selected one"],
-  [
-    "Group, frame",
-    "Ctrl+G, Shift+G; H collapses, P looks into a block, O opens it in place, X folds equal nodes in a row",
-  ],
-  ["Arrange", "Shift+A from top to bottom, Shift+R from left to right"],
-  ["Delete", "Del; Shift+Del closes the gap"],
-  ["Undo, redo", "Ctrl+Z, Ctrl+Shift+Z"],
+  ["Edit", "click a value on a node, or V; Enter goes to all properties"],
 ] as const;
 const ALWAYS = [
-  ["All of it", "? lists every key; a right click or Shift+F10 opens the menu"],
   ["Find", "Ctrl+F, also inside blocks, as layer1.0.conv1"],
-  ["Zoom", "wheel (after a click), Ctrl + wheel, + and −, 0 for 100 %; F all, Shift+F selected; Page Up and Down move"],
-] as const;
-/** What is left to who may not change anything. */
-const LOOKING = [
-  ["Go", "Alt + arrow to the next node; E lists the edges of one"],
-  ["Blocks", "double-click enters, P looks inside, X folds equal nodes in a row"],
-  ...ALWAYS,
+  ["All keys", "?; a right click or Shift+F10 opens the menu"],
 ] as const;
 
 function Overview({ scene, selected, readOnly }: OverviewProps) {
@@ -95,7 +77,7 @@ function Overview({ scene, selected, readOnly }: OverviewProps) {
       <h2>{scene?.document.name || "Graph"}</h2>
       <p>Select a node to see its properties.</p>
       <dl>
-        {(readOnly ? LOOKING : [...DRAWING, ...ALWAYS]).map(([what, how]) => (
+        {[...(readOnly ? [] : DRAWING), ...ALWAYS].map(([what, how]) => (
           <Fragment key={what}>
             <dt>{what}</dt>
             <dd>{how}</dd>
