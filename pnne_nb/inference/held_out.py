@@ -20,7 +20,7 @@ from pnne_nb.runtime.data.batches import TARGET_KEYS, Batch, as_batch
 from pnne_nb.runtime.data.open_data import Array, Data, open_source
 from pnne_nb.runtime.data.sources import BatchSource
 from pnne_nb.runtime.engine import TrainingEngine
-from pnne_nb.runtime.objective.losses import loss_for, make_loss, target_for_loss
+from pnne_nb.runtime.objective.losses import loss_for, make_loss, scores_for_loss, target_for_loss
 from pnne_nb.runtime.objective.metric_choices import make_metrics
 from pnne_nb.runtime.objective.metrics import are_classes, numbers_of
 from pnne_nb.runtime.objective.named_metrics import NAMES
@@ -216,7 +216,8 @@ class Criterion:
                 total = 0.0
                 for batch in batches:
                     output = run(*batch.inputs)
-                    loss = self._loss(output, target_for_loss(self._loss, output, batch.target))
+                    wanted = target_for_loss(self._loss, output, batch.target)
+                    loss = self._loss(scores_for_loss(self._loss, output, wanted), wanted)
                     total += float(loss) * batch.examples
                 return total / sum(batch.examples for batch in batches)
             ((name, metric),) = make_metrics((self._metric,), torch.device("cpu")).items()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from html import escape
 from typing import Any, final
@@ -11,6 +11,7 @@ import msgspec
 import torch
 from torch import nn
 from torch.autograd.graph import Node
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from pnne_nb.compiler.analysis.example_inputs import call_inputs
 from pnne_nb.compiler.analysis.interpreter import NodeExecution, added_functions, stepping
@@ -19,7 +20,7 @@ from pnne_nb.compiler.analysis.observe import Observer
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.compiler.module.call_errors import blame
 from pnne_nb.compiler.pipeline.compile import made
-from pnne_nb.compiler.shapes.fake_tensors import imitation
+from pnne_nb.compiler.shapes.fake_tensors import imitation, imitation_with_optimizer
 from pnne_nb.compiler.weights.deepcopy import duplicate
 from pnne_nb.errors import CompileError, Diagnostic, PnneError, expect
 from pnne_nb.graph.document import NodeGraph
@@ -27,6 +28,9 @@ from pnne_nb.process.random_state import preserved_random_state, private_random_
 
 BACKWARD = "(backward)"
 """Stands behind the path of a node in the backward pass; alone where no node is known."""
+
+OPTIMIZER = "(optimizer)"
+"""Stands for a node while the optimizer makes its step."""
 
 
 class Lifetime(msgspec.Struct, frozen=True):
@@ -55,8 +59,10 @@ class MemoryPlan(msgspec.Struct, frozen=True):
         steps: Path of the node that ran at each step, with `BACKWARD` behind it in the backward pass.
         live: The most bytes in use during each step, beside what is there all the time.
         lifetimes: Results of nodes and what is kept with them, in the order in which they were taken.
-        fixed: Bytes of parameters, buffers and inputs, there all the time.
+        fixed: Bytes of parameters, buffers, inputs and the optimizer's state, there all the time.
         devices: Most bytes in use at once on each device, parameters and inputs included.
+        optimizer: Bytes of the optimizer's state, which `fixed` includes.
+        workspaces: Paths of the nodes whose kernels are cuDNN's: what these take beside tensors is unknown.
     """
 
     steps: tuple[str, ...]
@@ -64,6 +70,8 @@ class MemoryPlan(msgspec.Struct, frozen=True):
     lifetimes: tuple[Lifetime, ...]
     fixed: int
     devices: dict[str, int] = {}
+    optimizer: int = 0
+    workspaces: tuple[str, ...] = ()
 
     @property
     def peak(self) -> int:
@@ -91,7 +99,17 @@ class MemoryPlan(msgspec.Struct, frozen=True):
         return sorted(rows, key=lambda row: -row[1])
 
     def __repr__(self) -> str:
-        return f"MemoryPlan({len(self.steps)} steps, peak {size(self.peak)} at {self.peak_at or 'rest'}{self._spread})"
+        peak = f"peak {size(self.peak)} at {self.peak_at or 'rest'}"
+        return f"MemoryPlan({len(self.steps)} steps, {peak}{self._spread}{self.unknown})"
+
+    @property
+    def unknown(self) -> str:
+        """What the plan does not count, as the end of a sentence; empty if it counts everything."""
+        if not self.workspaces:
+            return ""
+        names = ", ".join(filter(None, self.workspaces[:3]))
+        more = f" and {len(self.workspaces) - 3} more" if len(self.workspaces) > 3 else ""
+        return f"; without the workspaces of cuDNN{f' at {names}{more}' if names else ''}, which no tensor shows"
 
     @property
     def _spread(self) -> str:
@@ -104,7 +122,9 @@ class MemoryPlan(msgspec.Struct, frozen=True):
         width = max((len(step) for step in self.steps), default=0)
         top = max(self.live, default=0) or 1
         running = f"{size(top)} while it runs{self._spread}"
-        lines = [f"peak {size(self.peak)} at {self.peak_at or 'rest'}: {size(self.fixed)} always, {running}"]
+        lines = [
+            f"peak {size(self.peak)} at {self.peak_at or 'rest'}: {size(self.fixed)} always, {running}{self.unknown}"
+        ]
         for step, live in zip(self.steps, self.live, strict=True):
             lines.append(
                 f"  {step:<{width}} {size(live):>9} {'█' * round(24 * live / top)}{' ← peak' if live == top else ''}"
@@ -124,8 +144,9 @@ class MemoryPlan(msgspec.Struct, frozen=True):
             f"<td style='text-align:left'>{escape(born)} → {escape(died)}</td></tr>"
             for node, bytes, born, died in self.table()[:10]
         )
+        rest = escape(self._spread + self.unknown)
         return (
-            f"<b>Peak {size(self.peak)}</b> at {escape(self.peak_at)}; {size(self.fixed)} of it always{escape(self._spread)}"
+            f"<b>Peak {size(self.peak)}</b> at {escape(self.peak_at)}; {size(self.fixed)} of it always{rest}"
             "<div style='max-height:32em;overflow:auto'>"
             f"<table><tr><th>step</th><th>in use</th><th></th></tr>{rows}</table></div>"
             "<table><caption style='text-align:left'>The largest</caption>"
@@ -185,21 +206,91 @@ def measure_memory(
 
     With `data`, a copy runs with its data, for a model that looks at them; that does take the memory.
     """
-    tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
-    inputs = tensor_leaves((args, dict(kwargs)))
-    fixed: dict[str, int] = {}
-    for tensor in (*tensors.values(), *inputs):
-        fixed[str(tensor.device)] = fixed.get(str(tensor.device), 0) + tensor.nbytes
     with (_copies if data else imitation)(model, (args, dict(kwargs))) as (twin, given):
         twin.train(training)
-        del tensors, inputs
-        with Observer() as observer, torch.set_grad_enabled(training):
-            result = _announced(twin, given, observer)
-            forward = len(observer.nodes)
-            alive = {id(kept) for kept in observer.kept if kept.died is None}
-            if training:
-                backward(result)
-    return _plan(observer, forward, alive, fixed)
+        return _measured(twin, given, lambda: twin(*given[0], **given[1]), training=training)
+
+
+def measure_step(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer | None,
+    inputs: Callable[[], Any],
+    run: Callable[[nn.Module, Any], Any],
+) -> MemoryPlan:
+    """Return the memory that a step of a training would use: forward, backward, update. It is none of the first steps.
+
+    Args:
+        model: Any module; it stays as it is, and so does the optimizer.
+        optimizer: What moves its parameters; None counts no update.
+        inputs: Makes the inputs, on the devices where they are to be; called where tensors are fake.
+        run: Given a copy of the model and the inputs, computes what the backward pass starts from.
+
+    Raises:
+        Exception: Whatever a model raises that looks at its data, which fake tensors do not have.
+    """
+    with imitation_with_optimizer(model, (), optimizer) as (twin, _, moved):
+        twin.train()
+        given = inputs()
+        if moved is not None:
+            _with_state(moved)
+        return _measured(twin, given, lambda: run(twin, given), training=True, optimizer=moved)
+
+
+def _with_state(optimizer: torch.optim.Optimizer) -> None:
+    """Let an optimizer make its state, as in the first step."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            parameter.grad = torch.empty_like(parameter) if parameter.requires_grad else None
+    _update(optimizer)
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            parameter.grad = None
+
+
+def _update(optimizer: torch.optim.Optimizer) -> None:
+    with _Counters(), torch.no_grad():  # type: ignore[no-untyped-call]  # torch does not say
+        # Of the class: a scheduler puts a function of the original in the place of its method.
+        type(optimizer).step(optimizer)  # type: ignore[call-arg]  # LBFGS's only needs more
+
+
+@final
+class _Counters(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not say
+    """Lets optimizers read the number of their step and what they make of it, on which no size depends."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func is torch.ops.aten._local_scalar_dense.default:
+            return 7.5  # beyond the first steps of RAdam; 1 less the product of NAdam's momenta is not 0
+        return func(*args, **(kwargs or {}))
+
+
+def _measured(
+    model: nn.Module,
+    given: Any,
+    run: Callable[[], Any],
+    *,
+    training: bool,
+    optimizer: torch.optim.Optimizer | None = None,
+) -> MemoryPlan:
+    tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers(), *tensor_leaves(given))}
+    state = {id(tensor): tensor for tensor in tensor_leaves(list(optimizer.state.values()) if optimizer else ())}
+    fixed: dict[str, int] = {}
+    for tensor in (tensors | state).values():
+        fixed[str(tensor.device)] = fixed.get(str(tensor.device), 0) + tensor.nbytes
+    held = sum(tensor.nbytes for tensor in state.values())
+    del tensors, state
+    with Observer() as observer, torch.set_grad_enabled(training):
+        result = _announced(model, run, observer)
+        forward = len(observer.nodes)
+        alive = {id(kept) for kept in observer.kept if kept.died is None}
+        if training:
+            backward(result)
+        del result
+        if optimizer is not None:
+            observer.during = OPTIMIZER
+            _update(optimizer)
+    return _plan(observer, forward, alive, fixed, held)
 
 
 @contextmanager
@@ -208,7 +299,7 @@ def _copies(model: nn.Module, inputs: Any) -> Iterator[tuple[nn.Module, Any]]:
         yield duplicate(model), copied(inputs)
 
 
-def _announced(model: nn.Module, given: tuple[tuple[Any, ...], dict[str, Any]], observer: Observer) -> Any:
+def _announced(model: nn.Module, run: Callable[[], Any], observer: Observer) -> Any:
     """Run the forward pass; in the backward pass, set the node whose autograd functions run."""
     known: set[Node] = set()  # gone before the backward pass: it would keep what that releases
 
@@ -219,7 +310,7 @@ def _announced(model: nn.Module, given: tuple[tuple[Any, ...], dict[str, Any]], 
                 function.register_prehook(lambda _, place=place: setattr(observer, "during", place))
 
     with stepping(model, note):
-        return model(*given[0], **given[1])
+        return run()
 
 
 def backward(result: Any) -> None:
@@ -229,7 +320,7 @@ def backward(result: Any) -> None:
         torch.autograd.backward(leaves, [torch.ones_like(leaf) for leaf in leaves])
 
 
-def _plan(observer: Observer, forward: int, alive: set[int], fixed: Mapping[str, int]) -> MemoryPlan:
+def _plan(observer: Observer, forward: int, alive: set[int], fixed: Mapping[str, int], optimizer: int) -> MemoryPlan:
     steps: list[str] = []
     live: list[int] = []
     step_of: list[int] = []
@@ -253,7 +344,8 @@ def _plan(observer: Observer, forward: int, alive: set[int], fixed: Mapping[str,
     )
     places = dict.fromkeys((*fixed, *sorted(observer.devices())))
     devices = {each: fixed.get(each, 0) + max(observer.live(each), default=0) for each in places}
-    return MemoryPlan(tuple(steps), tuple(live), lifetimes, sum(fixed.values()), devices)
+    workspaces = tuple(sorted({node.removesuffix(BACKWARD).strip() for node in observer.workspaces}))
+    return MemoryPlan(tuple(steps), tuple(live), lifetimes, sum(fixed.values()), devices, optimizer, workspaces)
 
 
 def size(bytes: float) -> str:

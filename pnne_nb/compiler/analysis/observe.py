@@ -14,6 +14,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from pnne_nb.compiler.analysis.interpreter import current_node
 from pnne_nb.compiler.analysis.nested_values import tensor_leaves
 
+_WITH_WORKSPACE = frozenset(
+    getattr(torch.ops.aten, name)
+    for name in ("convolution", "convolution_backward", "_cudnn_rnn", "_cudnn_rnn_backward")
+    if hasattr(torch.ops.aten, name)
+)
+"""Operators whose kernels on CUDA are cuDNN's; a recurrent one also keeps a reserve for its backward pass."""
+
 
 @final
 @dataclass(slots=True, eq=False)
@@ -48,6 +55,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch doe
         changed: Paths of the nodes that had a tensor in such memory.
         kept: Allocations, in order.
         during: Path of the node whose backward pass runs; the caller sets it.
+        workspaces: Paths of the nodes with kernels of cuDNN, which take memory that no tensor shows.
     """
 
     def __init__(self) -> None:
@@ -58,6 +66,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch doe
         self.changed: set[str] = set()
         self.kept: list[Allocation] = []
         self.during = ""
+        self.workspaces: set[str] = set()
         self._by_storage: dict[int, Allocation] = {}
 
     def __torch_dispatch__(
@@ -72,6 +81,8 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch doe
         result = func(*args, **(kwargs or {}))
         for kept in given:
             kept.users.add(node)
+        if func.overloadpacket in _WITH_WORKSPACE and any(kept.device.startswith("cuda") for kept in given):
+            self.workspaces.add(node)
         for tensor in tensor_leaves(result):
             self._kept(tensor, node).users.add(node)
         for tensor in _written(func, args, kwargs or {}):

@@ -23,6 +23,7 @@ from pnne_nb.compiler.ir.program import (
     Unit,
     Weight,
 )
+from pnne_nb.compiler.shapes.available_devices import available_devices
 from pnne_nb.errors import CompileError, Diagnostic
 from pnne_nb.process.byte_units import format_bytes
 
@@ -143,6 +144,13 @@ def memory(groups: Path = GROUPS, own: Path = OWN) -> Memory:
     machine = psutil.virtual_memory()
     found = [Memory(int(machine.total), int(machine.available)), *_limits(groups, own)]
     return Memory(min(each.total for each in found), min(each.free for each in found))
+
+
+def free_memory() -> dict[str, int]:
+    """Return the free bytes of every device of this machine that says how many it has, the CPU first."""
+    accelerators = [name for name in available_devices() if name.split(":")[0] not in {"cpu", "mps"}]
+    free = {name: int(torch.accelerator.get_memory_info(torch.device(name))[0]) for name in accelerators}
+    return {"cpu": memory().free, **free}
 
 
 def _limits(groups: Path, own: Path) -> Iterator[Memory]:

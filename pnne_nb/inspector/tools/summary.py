@@ -7,13 +7,15 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import final
+from typing import Any, final
 
 import pandas as pd
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from pnne_nb.compiler.analysis.example_inputs import EXAMPLES, example_inputs, normal_inputs, sizes_among
+from pnne_nb.compiler.analysis.memory_plan import MemoryPlan, measure_step
 from pnne_nb.compiler.pipeline.compile import made
 from pnne_nb.compiler.shapes.cost import MultiplyAdds
 from pnne_nb.errors import ArgumentError, InspectionError, answers_misuse, expect
@@ -84,6 +86,9 @@ class Summary:
         saved_memory: Bytes that autograd keeps for the backward pass, without parameters, buffers and inputs; 0 if nothing
             requires a gradient.
         optimizer_memory: Bytes of the optimizer's state (0 before its first step), or None without an optimizer.
+        step_memory: Most bytes in use at once in a training step, parameters, inputs and the optimizer's state included,
+            counted in a dry run of one; None for a model that cannot run on tensors without data.
+        unknown: What of it is not counted, as the end of a sentence; empty if nothing.
     """
 
     rows: tuple[LayerSummary, ...]
@@ -95,6 +100,8 @@ class Summary:
     activation_memory: int
     saved_memory: int
     optimizer_memory: int | None = None
+    step_memory: int | None = None
+    unknown: str = ""
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per layer, indexed by path."""
@@ -142,15 +149,16 @@ class Summary:
 
     def _totals(self) -> list[str]:
         frozen = self.parameters - self.trainable
+        step = "what cannot be told without data" if self.step_memory is None else format_bytes(self.step_memory)
+        step += "" if self.optimizer_memory is None else " with its optimizer"
+        there = (
+            f"parameters and buffers {format_bytes(self.parameter_memory)}",
+            f"outputs {format_bytes(self.activation_memory)}",
+        )
         return [
             f"Parameters: {self.parameters:,}{f' ({frozen:,} frozen)' if frozen else ''}",
             f"Multiply-adds: {self.mult_adds:,}",
-            (
-                f"Memory: parameters and buffers {format_bytes(self.parameter_memory)}, gradients"
-                f" {format_bytes(self.gradient_memory)}, activations {format_bytes(self.activation_memory)}, kept for the backward"
-                f" pass {format_bytes(self.saved_memory)}"
-                f"{'' if self.optimizer_memory is None else f', optimizer {format_bytes(self.optimizer_memory)}'}"
-            ),
+            f"Memory: {', '.join(there)}; a training step takes {step}{self.unknown}",
         ]
 
 
@@ -229,6 +237,7 @@ def summary(
     rows = _rows(model, seen)
     if times:
         rows = _timed(rows, profile(model, args, kwargs).layers)
+    step = _step_memory(model, positional, named, optimizer)
     return Summary(
         rows=rows,
         parameters=sum(row.parameters for row in rows),
@@ -241,7 +250,24 @@ def summary(
         optimizer_memory=None
         if optimizer is None
         else sum(_size(tensor) for state in optimizer.state.values() for _, tensor in tensors_in(state)),
+        step_memory=None if step is None else step.peak,
+        unknown="" if step is None else step.unknown,
     )
+
+
+def _step_memory(
+    model: nn.Module,
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    optimizer: torch.optim.Optimizer | None,
+) -> MemoryPlan | None:
+    def inputs() -> Any:
+        return tree_map_only(Tensor, torch.empty_like, (args, dict(kwargs)))
+
+    try:
+        return measure_step(model, optimizer, inputs, lambda twin, given: twin(*given[0], **given[1]))
+    except Exception:  # noqa: BLE001  a model may do anything with its input; that it needs numbers is no fault
+        return None
 
 
 @final

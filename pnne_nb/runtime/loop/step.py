@@ -27,7 +27,7 @@ from pnne_nb.runtime.loop.oom_retry import OutOfMemoryRetry
 from pnne_nb.runtime.loop.step_ring import StepRing
 from pnne_nb.runtime.monitoring.probes import Observers
 from pnne_nb.runtime.monitoring.resources import Stages
-from pnne_nb.runtime.objective.losses import require_classes, require_yes_and_no, target_for_loss
+from pnne_nb.runtime.objective.losses import require_classes, require_yes_and_no, scores_for_loss, target_for_loss
 from pnne_nb.runtime.objective.step_logs import averaged, read, scalar
 from pnne_nb.runtime.setup.recipe import Recipe
 from pnne_nb.runtime.thread.mode_guard import Modes
@@ -104,12 +104,13 @@ def forward(recipe: Recipe, raw: Any, batch: Batch) -> tuple[Any, Tensor]:
             output = to_device(output, recipe.device)
         if loss_function is None:
             return read(output, "Without a loss, the model must return its own: it")
-        require_classes(loss_function, output)
         target = target_for_loss(loss_function, output, batch.target)
+        scores = scores_for_loss(loss_function, output, target)
+        require_classes(loss_function, scores)
         if target is not batch.target:
             require_yes_and_no(batch.target)
         try:
-            loss = loss_function(output, target)
+            loss = loss_function(scores, target)
         except (RuntimeError, IndexError, TypeError, ValueError) as error:
             explained = loss_failed(error, loss_function, output, target)
             if explained is None:
@@ -347,6 +348,7 @@ class Stepper:
         recipe = self._active.recipe
         clip = None if recipe.grad_clip is None or norm is None else (norm, recipe.grad_clip)
         target = target_for_loss(recipe.loss, output, batch.target)
+        output = scores_for_loss(recipe.loss, output, target)
         found = spread(self._place.step, recipe.loss, output, target)
         if found is not None:
             self.notices.append(found)

@@ -1,18 +1,20 @@
-"""Estimates the memory that a training will need, before its first step and from shapes alone."""
+"""Says what memory a training will need, before its first step and from shapes alone: what the memory plan counts."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Mapping, Sized
-from typing import Any, final
+from typing import Any
 
 import msgspec
 import torch
 from torch import Tensor, nn
 
+from pnne_nb.compiler.analysis.memory_plan import measure_step
 from pnne_nb.process.byte_units import format_bytes
 from pnne_nb.runtime.data.batches import as_batch, tensors_in
 from pnne_nb.runtime.data.sources import DatasetSource, TensorSource
+from pnne_nb.runtime.objective.losses import scores_for_loss, target_for_loss
+from pnne_nb.runtime.objective.step_logs import read
 from pnne_nb.runtime.setup.devices import measured
 from pnne_nb.runtime.setup.recipe import Recipe
 from pnne_nb.telemetry.frames import AnomalyFrame
@@ -22,14 +24,16 @@ _ACTIVATIONS_AT_MOST = 1000
 
 
 class MemoryNeeds(msgspec.Struct, frozen=True):
-    """Memory that a training needs on its device, in bytes.
+    """Memory that a training needs on its device, in bytes, counted in a dry run of one step on tensors without data.
 
     Attributes:
         parameters: With buffers; there already.
         gradients: Of what is trained.
         optimizer: Its state after the first step.
-        activations: What the forward pass keeps for the backward pass, with the batch; None if it cannot be told.
+        activations: What else is there where most is: the batch, what the forward pass keeps for the backward pass, and
+            what operations need for a moment. None if it cannot be told.
         free: On the device now.
+        unknown: What is not counted, as the end of a sentence; empty if nothing.
     """
 
     parameters: int
@@ -37,6 +41,12 @@ class MemoryNeeds(msgspec.Struct, frozen=True):
     optimizer: int
     activations: int | None
     free: int
+    unknown: str = ""
+
+    @property
+    def peak(self) -> int:
+        """Most bytes in use at once, parameters included."""
+        return self.parameters + self.more
 
     @property
     def more(self) -> int:
@@ -51,22 +61,43 @@ class MemoryNeeds(msgspec.Struct, frozen=True):
         activations = "unknown" if self.activations is None else format_bytes(self.activations)
         return (
             f"parameters {format_bytes(self.parameters)}, gradients {format_bytes(self.gradients)}, optimizer "
-            f"{format_bytes(self.optimizer)}, activations {activations}; {format_bytes(self.free)} are free"
+            f"{format_bytes(self.optimizer)}, activations {activations}{self.unknown}; {format_bytes(self.free)} are free"
         )
 
 
 def needs_of(recipe: Recipe) -> MemoryNeeds:
-    """Estimate the memory that training by `recipe` takes."""
-    model, optimizer = recipe.model, recipe.optimizer
-    memo = without_memory(model)
-    trained = _bytes(parameter for parameter in model.parameters() if parameter.requires_grad)
-    return MemoryNeeds(
-        parameters=_bytes([*model.parameters(), *model.buffers()]),
-        gradients=trained,
-        optimizer=_bytes(tensors_in(optimizer.state)) or _optimizer_state(optimizer, dict(memo), or_else=2 * trained),
-        activations=_activations(recipe, memo),
-        free=measured(recipe.device).free,
-    )
+    """Count the memory that a step of training by `recipe` takes."""
+    model, optimizer, source = recipe.model, recipe.optimizer, recipe.train
+    parameters = _bytes([*model.parameters(), *model.buffers()])
+    gradients = _bytes(parameter for parameter in model.parameters() if parameter.requires_grad)
+    free = measured(recipe.device).free
+    known = MemoryNeeds(parameters, gradients, _bytes(tensors_in(optimizer.state)) or 2 * gradients, None, free)
+    if recipe.step is not None or not isinstance(source, TensorSource | DatasetSource):
+        return known
+    moved = None if recipe.needs_closure else optimizer
+    first, examples = source.first(), _examples(source)
+    try:
+        plan = measure_step(
+            model,
+            moved,
+            lambda: imagined_batch(first, examples, recipe.device),
+            lambda twin, raw: _loss(recipe, twin, raw),
+        )
+    except Exception:  # noqa: BLE001  a model may do anything with its input; that it needs numbers is no fault
+        return known
+    state = plan.optimizer if moved is not None else 0
+    unknown = plan.unknown if moved is not None else f"{plan.unknown}; without what {type(optimizer).__name__} keeps"
+    return MemoryNeeds(parameters, gradients, state, plan.peak - parameters - gradients - state, free, unknown)
+
+
+def _loss(recipe: Recipe, model: nn.Module, raw: Any) -> Tensor:
+    batch = as_batch(raw, wants_target=recipe.compares)
+    with recipe.precision.autocast():
+        output = model(*batch.inputs, **batch.named)
+        if recipe.loss is None:
+            return read(output, "Without a loss, the model must return its own: it")[1]
+        target = target_for_loss(recipe.loss, output, batch.target)
+        return recipe.loss(scores_for_loss(recipe.loss, output, target), target)
 
 
 def shortage(recipe: Recipe) -> AnomalyFrame | None:
@@ -96,35 +127,6 @@ def without_memory(model: nn.Module) -> dict[int, Any]:
     return memo
 
 
-def _optimizer_state(optimizer: torch.optim.Optimizer, memo: dict[int, Any], *, or_else: int) -> int:
-    try:
-        imagined = copy.deepcopy(optimizer, memo)
-        for group in imagined.param_groups:
-            for parameter in group["params"]:
-                parameter.grad = torch.empty_like(parameter, device="meta")
-        # Of the class: a scheduler puts a function of the original in the place of its method.
-        type(imagined).step(imagined)
-        return _bytes(tensors_in(imagined.state))
-    except Exception:  # noqa: BLE001  one that reads numbers out of its tensors cannot be imagined
-        return or_else
-
-
-def _activations(recipe: Recipe, memo: dict[int, Any]) -> int | None:
-    source = recipe.train
-    if recipe.step is not None or not isinstance(source, TensorSource | DatasetSource):
-        return None
-    raw = imagined_batch(source.first(), _examples(source))
-    batch = as_batch(raw, wants_target=recipe.compares)
-    try:
-        imagined = copy.deepcopy(recipe.model, memo).train()
-        kept = _Kept([*imagined.parameters(), *imagined.buffers(), *tensors_in(raw)])
-        with torch.autograd.graph.saved_tensors_hooks(kept.take, lambda tensor: tensor), torch.enable_grad():
-            imagined(*batch.inputs, **batch.named)
-    except Exception:  # noqa: BLE001  a model may do anything with its input; that it needs numbers is no fault
-        return None
-    return _bytes(tensors_in(raw)) + (kept.bytes if recipe.precision.is_full else kept.bytes // 2)
-
-
 def _examples(source: TensorSource | DatasetSource) -> int:
     """Return the number of examples in the largest batch, at most the number of all examples."""
     there = source.tensors[0] if isinstance(source, TensorSource) else source.template.dataset
@@ -132,37 +134,20 @@ def _examples(source: TensorSource | DatasetSource) -> int:
     return min(source.batch_size, len(there))
 
 
-@final
-class _Kept:
-    """Adds up the tensors that autograd keeps, each once, without existing ones."""
+def imagined_batch(value: Any, examples: int, device: torch.device | str = "meta") -> Any:
+    """Return a batch with so many examples, whose numbers are those of memory that nobody has written.
 
-    def __init__(self, there: list[Tensor]) -> None:
-        self.bytes = 0
-        self._seen = {tensor.untyped_storage()._cdata for tensor in there}
-        self._alive = list(there)
-
-    def take(self, tensor: Tensor) -> Tensor:
-        """Called for each tensor that is kept; views of one memory count once."""
-        storage = tensor.untyped_storage()
-        if storage._cdata not in self._seen:
-            self._seen.add(storage._cdata)
-            # While it lives, no other gets its address.
-            self._alive.append(tensor)
-            self.bytes += storage.nbytes()
-        return tensor
-
-
-def imagined_batch(value: Any, examples: int) -> Any:
-    """Return a batch of the meta device with so many examples."""
+    Without memory, where `device` is the meta device or tensors are fake.
+    """
     match value:
         case Tensor() if value.dim() > 0:
-            return torch.empty(examples, *value.shape[1:], dtype=value.dtype, device="meta")
+            return torch.empty(examples, *value.shape[1:], dtype=value.dtype, device=device)
         case Tensor():
-            return value.to("meta")
+            return torch.empty((), dtype=value.dtype, device=device)
         case Mapping():
-            return {name: imagined_batch(item, examples) for name, item in value.items()}
+            return {name: imagined_batch(item, examples, device) for name, item in value.items()}
         case tuple() | list():
-            return tuple(imagined_batch(item, examples) for item in value)
+            return tuple(imagined_batch(item, examples, device) for item in value)
         case _:
             return value
 

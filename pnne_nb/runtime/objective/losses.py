@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import torch
@@ -27,13 +27,16 @@ class LossChoice(msgspec.Struct, frozen=True):
     Attributes:
         name: Its name, or whose it is: ``"of the model"``.
         reason: Why it was chosen; empty if it was given.
+        over: Where the scores of the classes are, if not along dimension 1.
     """
 
     name: str
     reason: str = ""
+    over: str = ""
 
     def __str__(self) -> str:
-        return f"{self.name} (chosen: {self.reason})" if self.reason else self.name
+        over = f" over {self.over}" if self.over else ""
+        return f"{self.name}{over} (chosen: {self.reason})" if self.reason else f"{self.name}{over}"
 
 
 def loss_for(output: Any, target: Any) -> LossChoice:
@@ -129,6 +132,30 @@ def target_for_loss(loss: Any, output: Any, target: Any) -> Any:
     if target.shape != output.shape and _sizes(target) != _sizes(output):
         return target
     return target.reshape(output.shape).to(output.dtype)
+
+
+_OF_CLASSES: Final = (nn.CrossEntropyLoss, nn.NLLLoss)
+_FUNCTIONS_OF_CLASSES: Final = (nn.functional.cross_entropy, nn.functional.nll_loss)
+
+
+def scores_for_loss(loss: Any, output: Any, target: Any) -> Any:
+    """Return the output as `loss` takes it: for torch's losses of classes, their scores along dimension 1.
+
+    Models of sequences give the scores of each place along the last dimension, as `nn.Linear` makes them.
+
+    Shape:
+        - output: `[N, C, ...]`, or `[N, ..., C]` where that alone fits the target; others are returned as they are.
+        - target: `[N, ...]`, numbers of classes; anything else is of no matter.
+        - Returns: `[N, C, ...]`.
+    """
+    if not isinstance(loss, _OF_CLASSES) and not any(loss is one for one in _FUNCTIONS_OF_CLASSES):
+        return output
+    if not (isinstance(output, Tensor) and isinstance(target, Tensor)) or target.is_floating_point():
+        return output
+    if not output.dim() == target.dim() + 1 > 2 or output.shape[:-1] != target.shape:
+        return output
+    as_it_is = (output.shape[0], *output.shape[2:]) == tuple(target.shape)
+    return output if as_it_is else output.movedim(-1, 1)
 
 
 def require_yes_and_no(target: Tensor) -> None:

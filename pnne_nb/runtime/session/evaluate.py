@@ -19,7 +19,7 @@ from pnne_nb.runtime.data.open_data import Table, open_source
 from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, StreamSource, TensorSource
 from pnne_nb.runtime.data.tables import Given
 from pnne_nb.runtime.loop.loss_weighting import weight_of
-from pnne_nb.runtime.objective.losses import target_for_loss
+from pnne_nb.runtime.objective.losses import scores_for_loss, target_for_loss
 from pnne_nb.runtime.objective.metrics import chosen_classes, reset, results
 from pnne_nb.runtime.session.session import Session
 from pnne_nb.runtime.setup.models import evaluating
@@ -64,7 +64,7 @@ def evaluate(session: Session, data: Given | None) -> Evaluation:
         for batch, output in batches:
             assert recipe.loss is not None, "outputs has looked"
             part = weight_of(recipe, batch)
-            loss = float(recipe.loss(output, batch.target))
+            loss = float(recipe.loss(scores_for_loss(recipe.loss, output, batch.target), batch.target))
             total, weight = total + loss * (1.0 if part is None else part), weight + (1.0 if part is None else part)
             examples += batch.examples
             for metric in metrics.values():

@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from numbers import Real
-from typing import Any, TypeVar, final
+from typing import Any, Protocol, TypeVar, final, runtime_checkable
 
 import msgspec
 import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
@@ -53,6 +53,15 @@ class Device(msgspec.Struct, frozen=True):
     peak: int
 
 
+@runtime_checkable
+class Needs(Protocol):
+    """Memory that was counted."""
+
+    @property
+    def peak(self) -> int:
+        """Most bytes in use at once."""
+
+
 @final
 class DeviceManager:
     """Lists devices with their memory, chooses one, moves modules and data, and holds torch's settings."""
@@ -75,9 +84,15 @@ class DeviceManager:
             )
         return measured(chosen)
 
-    def choose(self, needed: int = 0) -> torch.device:
-        """Return the accelerator with the most free memory if `needed` bytes fit there, else the CPU."""
-        accelerators = [device for device in self.devices if device.name != "cpu" and device.free >= needed]
+    def choose(self, needed: int | Needs = 0) -> torch.device:
+        """Return the accelerator with the most free memory if what is needed fits there, else the CPU.
+
+        Args:
+            needed: Bytes, or what was counted: ``engine.memory_needs``, ``pn.plan_memory(...)``.
+        """
+        expect(needed, (int, Needs), "needed", "bytes, engine.memory_needs or pn.plan_memory(...)")
+        least = needed if isinstance(needed, int) else needed.peak
+        accelerators = [device for device in self.devices if device.name != "cpu" and device.free >= least]
         best = max(accelerators, key=lambda device: device.free, default=None)
         return torch.device("cpu" if best is None else best.name)
 

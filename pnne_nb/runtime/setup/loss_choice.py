@@ -10,7 +10,15 @@ from torch import Tensor, nn
 from pnne_nb.errors import PnneError, TargetError, TrainingError
 from pnne_nb.runtime.data.batches import Batch, as_batch
 from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, StreamSource, TensorSource
-from pnne_nb.runtime.objective.losses import BY_TARGET, LossChoice, loss_for, loss_name, make_loss, require_classes
+from pnne_nb.runtime.objective.losses import (
+    BY_TARGET,
+    LossChoice,
+    loss_for,
+    loss_name,
+    make_loss,
+    require_classes,
+    scores_for_loss,
+)
 from pnne_nb.runtime.setup.config import Config
 from pnne_nb.runtime.setup.models import trial_output
 
@@ -32,7 +40,7 @@ def choose_loss(config: Config, model: nn.Module, data: BatchSource) -> tuple[Co
         loss = None if config.loss == BY_TARGET else config.loss
         return msgspec.structs.replace(config, loss=loss), LossChoice("of the step function")
     if config.loss != BY_TARGET:
-        return config, LossChoice(loss_name(config.loss))
+        return config, LossChoice(loss_name(config.loss), over=_over(config, model, data))
     batch = _first(data, 1)
     if batch is None:
         raise TrainingError(
@@ -46,8 +54,23 @@ def choose_loss(config: Config, model: nn.Module, data: BatchSource) -> tuple[Co
             "The model ends in Sigmoid, which BCEWithLogitsLoss computes itself: remove the Sigmoid, or give "
             'loss="BCELoss", with metrics=() or metrics that take probabilities.'
         )
-    require_classes(make_loss(choice.name), output)
+    loss = make_loss(choice.name)
+    require_classes(loss, scores_for_loss(loss, output, batch.target))
+    choice = msgspec.structs.replace(choice, over=_place(loss, output, batch.target))
     return msgspec.structs.replace(config, loss=choice.name), choice
+
+
+def _over(config: Config, model: nn.Module, data: BatchSource) -> str:
+    """Return where a given loss finds the scores of classes; the model runs only where each example has several targets."""
+    batch = _first(data, 1) if isinstance(data, TensorSource) and data.tensors[-1].dim() > 1 else None
+    if batch is None or not isinstance(batch.target, Tensor) or batch.target.is_floating_point():
+        return ""
+    return _place(make_loss(config.loss), _output(model, batch, config.seed), batch.target)
+
+
+def _place(loss: Any, output: Any, target: Any) -> str:
+    moved = scores_for_loss(loss, output, target)
+    return "" if moved is output else f"the last dimension of the output, {moved.shape[1]} classes"
 
 
 def _first(data: BatchSource, count: int) -> Batch | None:

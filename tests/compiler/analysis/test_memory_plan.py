@@ -4,12 +4,13 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from torch import nn
 
 import pnne_nb as pn
-from pnne_nb.compiler.analysis.memory_plan import BACKWARD, backward
+from pnne_nb.compiler.analysis.memory_plan import BACKWARD, backward, measure_step
 from pnne_nb.compiler.analysis.observe import Observer
 from tests.compiler import graphs
 from tests.compiler.graphs import wire
@@ -194,3 +195,77 @@ def test_looking_at_the_memory_draws_nothing(look: str, *, training: bool) -> No
         case _:
             pn.passes.PlaceByMemory({"cpu": "1 GB"}, training=training).plan(graph, x)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+class Recurrent(nn.Module):
+    def __init__(self, layer: nn.RNNBase) -> None:
+        super().__init__()
+        self.layer = layer
+        self.head = nn.Linear(layer.hidden_size * (1 + layer.bidirectional), 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.head(self.layer(x)[0][:, -1])
+        return scores
+
+
+def attending() -> nn.Module:
+    layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+    return nn.Sequential(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Flatten(), nn.Linear(320, 3))
+
+
+def perceptron() -> nn.Module:
+    return nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Dropout(0.1), nn.Linear(64, 3))
+
+
+NETS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "lstm": (lambda: Recurrent(nn.LSTM(8, 32, 2, batch_first=True)), (16, 20, 8)),
+    "long lstm": (lambda: Recurrent(nn.LSTM(4, 16, batch_first=True, bidirectional=True)), (70, 130, 4)),
+    "gru": (lambda: Recurrent(nn.GRU(8, 32, batch_first=True)), (16, 20, 8)),
+    "attention": (attending, (8, 10, 32)),
+    "conv": (lambda: nn.Sequential(pn.compile(convnet(1, dropout=0.1)), nn.Flatten(), nn.LazyLinear(3)), (6, 3, 8, 8)),
+    "mlp": (perceptron, (64, 16)),
+}
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.Adam, torch.optim.SGD, torch.optim.RMSprop])
+@pytest.mark.parametrize("name", NETS)
+def test_a_step_takes_what_real_tensors_take(name: str, optimizer: type[torch.optim.Optimizer]) -> None:
+    make, shape = NETS[name]
+    net, x, y = make(), torch.randn(shape), torch.arange(shape[0]) % 3
+    net(x)
+    moved = optimizer(net.parameters(), lr=1e-3)
+
+    def loss(model: nn.Module, given: Any) -> torch.Tensor:
+        return nn.functional.cross_entropy(model(given[0]), given[1])
+
+    before = copy.deepcopy(net.state_dict())
+    plan = measure_step(net, moved, lambda: (torch.empty_like(x), torch.empty_like(y)), loss)
+    assert not moved.state
+    assert all(torch.equal(before[key], value) for key, value in net.state_dict().items())
+    assert all(parameter.grad is None for parameter in net.parameters())
+    with Observer() as observer:
+        for _ in range(2):
+            moved.zero_grad()
+            loss(net, (x, y)).backward()  # type: ignore[no-untyped-call]  # torch does not say
+            moved.step()
+    there = sum(tensor.nbytes for tensor in (*net.parameters(), *net.buffers(), x, y))
+    assert plan.peak == pytest.approx(there + max(observer.live()), rel=0.1)
+    held = sum(each.nbytes for entry in moved.state.values() for each in entry.values() if torch.is_tensor(each))
+    assert plan.optimizer == held
+    # What the model's own summary and the training say is the same count.
+    told = pn.summary(net, x, optimizer=moved).step_memory
+    engine = pn.TrainingEngine(
+        net, (x, y), optimizer=moved, loss="CrossEntropyLoss", batch_size=len(x), device="cpu", metrics=()
+    )
+    assert told == pytest.approx(plan.peak, rel=0.1)
+    assert engine.memory_needs.peak == pytest.approx(plan.peak, rel=0.01)
+
+
+def test_what_kernels_of_cudnn_take_is_named_as_unknown() -> None:
+    plan = pn.plan_memory(graphs.mlp())
+    assert not plan.unknown
+    plan = msgspec.structs.replace(plan, workspaces=("a", "b", "c", "d"))
+    assert plan.unknown == "; without the workspaces of cuDNN at a, b, c and 1 more, which no tensor shows"
+    assert all(plan.unknown in text for text in (str(plan), repr(plan), plan._repr_html_()))
+    of_a_module = msgspec.structs.replace(plan, workspaces=("",))
+    assert of_a_module.unknown == "; without the workspaces of cuDNN, which no tensor shows"

@@ -42,7 +42,7 @@ Layer    Type     Input   Output      Parameters  Mult-adds  Memory  Activation
 -------------------------------------------------------------------------------
 Parameters: 8
 Multiply-adds: 6
-Memory: parameters and buffers 32 B, gradients 32 B, activations 8 B, kept for the backward pass 0 B"""
+Memory: parameters and buffers 32 B, outputs 8 B; a training step takes 92 B"""
     text = repr(summary(nn.Linear(3, 2), torch.randn(1, 3)))
     assert [line.split() for line in text.splitlines() if "---" not in line] == [
         line.split() for line in expected.splitlines() if "---" not in line
@@ -129,7 +129,7 @@ def test_memory_of_the_optimizer() -> None:
     # Two moments of ten elements, and a step count for each of the two parameters.
     found = summary(net, x, optimizer=optimizer)
     assert found.optimizer_memory == 4 * (2 * 10 + 2)
-    assert "optimizer 88 B" in repr(found)
+    assert "a training step takes 304 B with its optimizer" in repr(found)
 
 
 def test_times_are_those_of_a_profile_layer_by_layer() -> None:

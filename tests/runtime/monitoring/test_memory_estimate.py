@@ -9,10 +9,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from pnne_nb.compiler.analysis.observe import Observer
+from pnne_nb.errors import ArgumentError
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.monitoring import memory_estimate as needs
 from pnne_nb.runtime.monitoring.memory_estimate import MemoryNeeds, shortage
-from pnne_nb.runtime.setup.devices import Device
+from pnne_nb.runtime.setup.devices import Device, DeviceManager
 from tests.runtime.tasks import Noisy, engine, images, network
 
 PICTURES, CLASSES = images()
@@ -43,22 +45,22 @@ def test_parameters_gradients_and_the_optimizer_s_state_are_told_exactly(optimiz
 
 
 @pytest.mark.parametrize("data", [(PICTURES, CLASSES), Noisy()], ids=["tensors", "dataset"])
-def test_activations_are_what_autograd_keeps(data: Any) -> None:
-    model = network()
-    batch = PICTURES[:16].clone()
-    kept: dict[int, Tensor] = {}
-    there = {tensor.data_ptr() for tensor in (*model.parameters(), *model.buffers(), batch)}
-
-    def pack(tensor: Tensor) -> Tensor:
-        at = tensor.untyped_storage().data_ptr()
-        if at not in there:
-            kept[at] = tensor
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        model(batch)
-    found = needed(engine(model=network(), train_data=data, batch_size=16)).activations
-    assert found == size(kept.values()) + size([batch, CLASSES[:16]])
+def test_what_is_needed_is_what_a_step_takes(data: Any) -> None:
+    trained = engine(model=network(), train_data=data, batch_size=16, optimizer="Adam", metrics=())
+    needs = needed(trained)
+    model, batch = network(), (PICTURES[:16].clone(), CLASSES[:16].clone())
+    optimizer = torch.optim.Adam(model.parameters())
+    with Observer() as observer:
+        for _ in range(2):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(batch[0]), batch[1]).backward()  # type: ignore[no-untyped-call]  # torch does not say
+            optimizer.step()
+    there = size([*model.parameters(), *model.buffers(), *batch])
+    assert needs.peak == pytest.approx(there + max(observer.live()), rel=0.02)
+    assert needs.peak == needs.parameters + needs.gradients + needs.optimizer + (needs.activations or 0)
+    assert DeviceManager().choose(needs) == DeviceManager().choose(needs.peak)
+    with pytest.raises(ArgumentError, match=r"needed must be bytes, engine.memory_needs or pn.plan_memory"):
+        DeviceManager().choose("2 GB")  # type: ignore[arg-type]  # that is the point
 
 
 class Reads(nn.Module):
@@ -114,3 +116,7 @@ def test_needs_in_words() -> None:
     assert str(needs).startswith("parameters 1.0 GiB, gradients 1.0 GiB, optimizer 2.0 GiB, activations 3.0 MiB; 1.0")
     assert not needs.fits
     assert msgspec.structs.replace(needs, free=2**40).fits
+
+
+def test_an_optimizer_that_computes_the_loss_itself_is_not_counted() -> None:
+    assert "without what LBFGS keeps" in str(needed(engine(optimizer="LBFGS")))

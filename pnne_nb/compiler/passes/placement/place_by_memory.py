@@ -15,6 +15,7 @@ from pnne_nb.compiler.passes.placement.place_nodes import check_device, moved
 from pnne_nb.compiler.passes.placement.placement_plan import Placement, plan_placement
 from pnne_nb.compiler.passes.report import Change, Gain
 from pnne_nb.compiler.pipeline.compile import made
+from pnne_nb.compiler.weights.memory_check import free_memory
 from pnne_nb.compiler.weights.weight_source import Reuse
 from pnne_nb.errors import expect
 from pnne_nb.graph.document import NodeGraph, expect_graph
@@ -32,17 +33,18 @@ class PlaceByMemory(Pass):
     tensors without data, but not what kernels use inside for a moment. A nested graph stays whole.
 
     Args:
-        memory: What each device has: ``{"cuda:0": "8 GB", "cpu": "16 GB"}``. A device that this machine does not have, such
-            as ``"meta"`` in the place of any other, can be planned for (`plan`), not placed on.
+        memory: What each device has: ``{"cuda:0": "8 GB", "cpu": "16 GB"}``; None is what is free now on those of this
+            machine. A device that it does not have, such as ``"meta"`` in the place of any other, can be planned for
+            (`plan`), not placed on.
         training: Whether a training step must fit: with gradients and the outputs of all nodes. The optimizer's state is
             not counted.
     """
 
     promise = Promise(outputs=1e-4, gradients=1e-3)
 
-    def __init__(self, memory: Mapping[str, int | str], *, training: bool = False) -> None:
+    def __init__(self, memory: Mapping[str, int | str] | None = None, *, training: bool = False) -> None:
         expect(training, bool, "training", "True or False")
-        self._memory = memory
+        self._memory = free_memory() if memory is None else memory
         self._training = training
 
     def plan(
