@@ -271,7 +271,8 @@ class InferenceEngine:
         """Softmax over dimension 1 of the outputs, ``[examples, classes, ...]``; of one column, the sigmoid.
 
         Raises:
-            TrainingError: The model returns something else than one tensor.
+            TrainingError: The model returns something else than one tensor, or NaN, of which there are no probabilities;
+                the message names the examples, and the inputs that hold NaN or infinity.
         """
         outputs = self.predict(data, progress=progress)
         if not isinstance(outputs, Tensor):
@@ -279,14 +280,58 @@ class InferenceEngine:
                 f"The model returns a {type(outputs).__name__}, and probabilities need one tensor of scores: choose it from "
                 "what predict() gives, and take its softmax(1)."
             )
+        self._require_numbers(outputs, data)
         scores = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
         return scores.sigmoid() if scores.dim() < 2 or scores.shape[1] == 1 else scores.softmax(1)
+
+    def _require_numbers(self, outputs: Tensor, data: Data | Array | Iterator[Any]) -> None:
+        wrong = outputs.isnan().reshape(len(outputs), -1).any(1) if outputs.dim() else outputs.isnan().reshape(1)
+        if not bool(wrong.any()):
+            return
+        examples = wrong.nonzero().flatten().tolist()
+        found = {} if isinstance(data, Iterator) else self._not_finite_inputs(data)
+        told = f"The model gives NaN for {_listed('example', examples)} of {len(wrong)}, which has no probabilities."
+        if found:
+            places = "; ".join(f"{name!r} of {_listed('example', rows)}" for name, rows in found.items())
+            advice = (
+                f"NaN or infinity is in its input {places}: leave these out, or fill them, as x.nan_to_num(0.0) does."
+            )
+        elif isinstance(data, Iterator):
+            advice = "Look for NaN in the data, x.isfinite(); predict() gives the scores as they are."
+        else:
+            advice = (
+                "Its inputs are finite, so it makes the NaN itself: with pn.detect_anomaly(model): model(x) names the node, "
+                "and predict() gives the scores as they are."
+            )
+        raise TrainingError(f"{told} {advice}")
+
+    def _not_finite_inputs(self, data: Data | Array) -> dict[str, list[int]]:
+        """Return the examples whose inputs hold NaN or infinity, by the name of the input."""
+        found: dict[str, list[int]] = {}
+        names = list(_parameters(self._model))
+        source, seen = self._opened(data), 0
+        try:
+            for raw in source.batches(1):
+                raw = _with_tensors(raw)
+                batch = as_batch(raw, wants_target=False)
+                if len(batch.inputs) - 1 == _most_inputs(self._model):
+                    batch = as_batch(raw, wants_target=True)
+                given = dict(zip(names, batch.inputs, strict=False)) | batch.named
+                for name, value in given.items():
+                    if isinstance(value, Tensor) and value.is_floating_point() and value.dim():
+                        rows = (~value.isfinite()).reshape(len(value), -1).any(1).nonzero().flatten()
+                        if len(rows):
+                            found.setdefault(name, []).extend((rows + seen).tolist())
+                seen += batch.examples
+        finally:
+            source.close()
+        return dict(sorted(found.items(), key=lambda item: names.index(item[0]) if item[0] in names else len(names)))
 
     def top_k(self, data: Data | Array | Iterator[Any], k: int = 5, *, progress: Progress | None = None) -> Prediction:
         """Return the `k` likeliest classes of each example; fewer if there are fewer.
 
         Raises:
-            TrainingError: `k` is no positive number, or the model returns something else than one tensor.
+            TrainingError: `k` is no positive number, or there are no probabilities; see `probabilities`.
         """
         require_count("k", k)
         found = self.probabilities(data, progress=progress)
@@ -309,6 +354,12 @@ class InferenceEngine:
         batch = tuple(map(_tensor, example)) if isinstance(example, tuple) else _tensor(example)
         for _ in range(times):
             self._run(batch)
+
+
+def _listed(what: str, numbers: Sequence[int]) -> str:
+    """Return ``"example 3"``, or ``"examples 0, 1, 2 and 5 more"``."""
+    more = f" and {len(numbers) - 3} more" if len(numbers) > 3 else ""
+    return f"{what}{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers[:3]))}{more}"
 
 
 def _has_format(path: Path) -> bool:

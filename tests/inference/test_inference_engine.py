@@ -309,3 +309,31 @@ def test_the_batch_that_fails_is_told() -> None:
     assert caught.value.__notes__ == ["In batch 2 of the data. A smaller batch_size takes less memory."]
     with pytest.raises(ArgumentError, match="There is no data: give the inputs"):
         inference.predict(None)  # type: ignore[arg-type]  # wrong on purpose
+
+
+class Logarithms(nn.Module):
+    def forward(self, first: Tensor, second: Tensor | None = None) -> Tensor:
+        return first.log() if second is None else first + second
+
+
+def test_nan_has_no_probabilities_and_the_input_that_holds_it_is_named() -> None:
+    engine = InferenceEngine(Logarithms(), device="cpu", batch_size=2)
+    second = torch.ones(6, 3)
+    second[1, 2], second[4] = float("nan"), float("inf")
+    first = torch.zeros(6, 3)
+    first[4] = -float("inf")
+    assert engine.predict((first, second)).isnan().any()
+    told = (
+        r"NaN for examples 1, 4 of 6, which has no probabilities\. NaN or infinity is in its input 'first' of example 4; "
+        r"'second' of examples 1, 4: leave these out, or fill them"
+    )
+    for ask in (engine.probabilities, engine.top_k):
+        with pytest.raises(TrainingError, match=told):
+            ask((first, second))
+    with pytest.raises(
+        TrainingError, match=r"Its inputs are finite, so it makes the NaN itself: with pn\.detect_anomaly"
+    ):
+        engine.top_k(-torch.ones(2, 3))
+    with pytest.raises(TrainingError, match=r"Look for NaN in the data, x\.isfinite\(\)"):
+        engine.top_k(iter([-torch.ones(2, 3)]))
+    assert engine.top_k(torch.ones(2, 3), k=1).classes.shape == (2, 1)

@@ -250,7 +250,7 @@ def _with_state(optimizer: torch.optim.Optimizer) -> None:
 def _update(optimizer: torch.optim.Optimizer) -> None:
     with _Counters(), torch.no_grad():  # type: ignore[no-untyped-call]  # torch does not say
         # Of the class: a scheduler puts a function of the original in the place of its method.
-        type(optimizer).step(optimizer)  # type: ignore[call-arg]  # LBFGS's only needs more
+        type(optimizer).step(optimizer)
 
 
 @final

@@ -17,6 +17,7 @@ from pnne_nb.errors import Diagnostic, PnneError, TargetError, TrainingError
 from pnne_nb.runtime.data.batches import Batch, said
 from pnne_nb.runtime.faults.fault_location import node_of
 from pnne_nb.runtime.faults.oom_recovery import is_out_of_memory
+from pnne_nb.runtime.objective.losses import scores_for_loss
 from pnne_nb.runtime.objective.objective import WeighedLoss
 from pnne_nb.telemetry.frames import AnomalyFrame
 
@@ -150,7 +151,8 @@ def loss_failed(error: Exception, loss: Any, output: Any, target: Any) -> Target
     message = (
         f"{name} cannot compare the model's output {said(output)} with the target {said(target)}: {_sentence(error)}"
     )
-    return TargetError(f"{message}{_advice(loss, output, target)}")
+    scores = scores_for_loss(loss, output, target)
+    return TargetError(f"{message}{_of_places(loss, scores, target) or _advice(loss, scores, target)}")
 
 
 def spread(step: int, loss: Any, output: Any, target: Any) -> AnomalyFrame | None:
@@ -277,6 +279,27 @@ def _advice(loss: Any, output: Any, target: Any) -> str:  # noqa: PLR0911  one f
     return (
         f" The targets reach from {low} to {high}, and an output with {count} columns knows the classes 0 to "
         f"{count - 1}: {advice}."
+    )
+
+
+def _of_places(loss: Any, scores: Any, target: Any) -> str:
+    """Say which targets scores `[N, ..., C]` or `[N, C, ...]` of at least three dimensions need; empty if they have them."""
+    if (
+        not (isinstance(loss, _CLASSES) and isinstance(scores, Tensor) and isinstance(target, Tensor))
+        or scores.dim() < 3
+    ):
+        return ""
+    last, second = tuple(scores.shape[:-1]), (scores.shape[0], *scores.shape[2:])
+    if target.is_floating_point() or tuple(target.shape) in {second, tuple(scores.shape)}:
+        return ""
+    if target.dim() == 1 and len(target) == len(scores):
+        return (
+            f" There is one class for each example, and the model gives {tuple(scores.shape[1:])} numbers for one: let it give "
+            "one row of scores, as x.mean(1) or x[:, -1] before its last layer does."
+        )
+    return (
+        f" The targets must have the shape {last} if the last dimension has the scores of the classes, or {second} if the "
+        f"second has, and they have {tuple(target.shape)}."
     )
 
 

@@ -55,7 +55,7 @@ def loss_for(output: Any, target: Any) -> LossChoice:
     if not isinstance(target, Tensor):
         raise TargetError(
             f"No loss can be chosen for a target that is a {type(target).__name__}: give a function of output and target, "
-            "such as loss=lambda output, target: F.cross_entropy(output[0], target[0]) + F.mse_loss(output[1], target[1])."
+            f"such as loss=lambda output, target: {_sum_of_losses(target)}."
         )
     if target.is_complex():
         raise TargetError(
@@ -79,6 +79,20 @@ def loss_for(output: Any, target: Any) -> LossChoice:
     if bool(binary):
         return LossChoice("BCEWithLogitsLoss", "the targets are 0 or 1")
     return LossChoice("MSELoss", "the targets are floats")
+
+
+def _sum_of_losses(target: Any) -> str:
+    """Return an expression with a loss for each of several targets, which stand under the same names as the outputs."""
+    terms = (
+        [
+            f"F.{'mse_loss' if isinstance(each, Tensor) and each.is_floating_point() else 'cross_entropy'}"
+            f"(output[{place!r}], target[{place!r}])"
+            for place, each in (target.items() if isinstance(target, Mapping) else enumerate(target))
+        ]
+        if isinstance(target, Mapping | tuple | list)
+        else ["F.cross_entropy(output, target.long())"]
+    )
+    return " + ".join(terms)
 
 
 def _for_one_output(output: Tensor, target: Tensor) -> LossChoice:

@@ -97,7 +97,7 @@ def step(model: nn.Module, criterion, optimizer: torch.optim.Optimizer, group: l
     value = 0.0
     for inputs, target in group:
         with {autocast}:
-            loss = criterion(model(*inputs), target)
+            loss = criterion(model(*inputs){moved}, target)
         share = 1.0 if len(group) == 1 else len(inputs[0]) / examples
         value += loss.item() * share
         (loss if share == 1.0 else loss * share).backward()
@@ -116,7 +116,7 @@ def validate(model: nn.Module, criterion, tensors: list[torch.Tensor]) -> float:
     total = seen = 0.0
     for inputs, target in batches(tensors, torch.arange(len(tensors[0])), VALIDATION_BATCH_SIZE):
         with {autocast}:
-            loss = criterion(model(*inputs), target).item()
+            loss = criterion(model(*inputs){moved}, target).item()
         weight = weight_of(criterion, target)
         total, seen = total + loss * weight, seen + weight
     model.train()

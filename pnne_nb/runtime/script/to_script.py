@@ -205,6 +205,7 @@ def _script(engine: TrainingEngine, config: Config, recipe: Recipe, source: str,
     loop = template.LOOP.format(
         autocast=f"torch.autocast(DEVICE.type, torch.bfloat16, enabled={is_short})",
         weight_of=_weight_of(recipe.loss),
+        moved=".movedim(-1, 1)" if engine.loss_choice.over else "",
         settles=_ending(recipe, template.SETTLES),
         ends_early=_ending(recipe, template.ENDS_EARLY),
         threads=threads_for_training(),

@@ -22,7 +22,7 @@ from pnne_nb.runtime.loop.loss_weighting import weight_of
 from pnne_nb.runtime.objective.losses import scores_for_loss, target_for_loss
 from pnne_nb.runtime.objective.metrics import chosen_classes, reset, results
 from pnne_nb.runtime.session.session import Session
-from pnne_nb.runtime.setup.models import evaluating
+from pnne_nb.runtime.setup.models import evaluating, spread_inputs
 
 GUESSES: Final = "guessing"
 
@@ -121,7 +121,7 @@ def outputs(session: Session, data: Given | None) -> Generator[tuple[Batch, Any]
     if data is None:
         source = in_order(recipe.val or recipe.train)
     else:
-        given_data = session.reader.read(data, "data")
+        given_data = session.reader.read(spread_inputs(data, session.model), "data")
         source = open_source(given_data, "data", batch_size=session.config.batch_size, seed=session.config.seed)
     try:
         with session.lent() as model, evaluating(model), torch.no_grad(), recipe.precision.autocast():

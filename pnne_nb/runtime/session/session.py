@@ -45,7 +45,7 @@ from pnne_nb.runtime.setup.cadence import as_every
 from pnne_nb.runtime.setup.config import Config
 from pnne_nb.runtime.setup.devices import placed_paths
 from pnne_nb.runtime.setup.loss_choice import choose_loss
-from pnne_nb.runtime.setup.models import as_module, input_shapes, make_weights
+from pnne_nb.runtime.setup.models import as_module, input_shapes, make_weights, spread_inputs
 from pnne_nb.runtime.thread.control import Control
 from pnne_nb.runtime.thread.foreign_calls import is_left_behind
 from pnne_nb.runtime.thread.model_guard import SharedModel, between_steps
@@ -90,6 +90,8 @@ class Session:
     ) -> None:
         config.check()
         self.reader = TableReader(config.target)
+        if config.step_function is None and isinstance(model, nn.Module | NodeGraph):
+            train_data, val_data = spread_inputs(train_data, model), spread_inputs(val_data, model)
         train, val = config.open_data(*self.reader.parts(train_data, val_data, config.seed))
         self.model, self.start, _, _ = as_module(model, config.seed, reuse)
         self.live_source: LiveSource | None = EditedGraph(model) if isinstance(model, NodeGraph) else None

@@ -62,7 +62,9 @@ def choose_loss(config: Config, model: nn.Module, data: BatchSource) -> tuple[Co
 
 def _over(config: Config, model: nn.Module, data: BatchSource) -> str:
     """Return where a given loss finds the scores of classes; the model runs only where each example has several targets."""
-    batch = _first(data, 1) if isinstance(data, TensorSource) and data.tensors[-1].dim() > 1 else None
+    if not isinstance(data, TensorSource) or len(data.tensors) < 2 or data.tensors[-1].dim() < 2 or config.loss is None:
+        return ""
+    batch = _first(data, 1)
     if batch is None or not isinstance(batch.target, Tensor) or batch.target.is_floating_point():
         return ""
     return _place(make_loss(config.loss), _output(model, batch, config.seed), batch.target)

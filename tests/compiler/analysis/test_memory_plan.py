@@ -229,7 +229,7 @@ NETS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 
 @pytest.mark.parametrize("optimizer", [torch.optim.Adam, torch.optim.SGD, torch.optim.RMSprop])
 @pytest.mark.parametrize("name", NETS)
-def test_a_step_takes_what_real_tensors_take(name: str, optimizer: type[torch.optim.Optimizer]) -> None:
+def test_a_step_takes_what_real_tensors_take(name: str, optimizer: Callable[..., torch.optim.Optimizer]) -> None:
     make, shape = NETS[name]
     net, x, y = make(), torch.randn(shape), torch.arange(shape[0]) % 3
     net(x)

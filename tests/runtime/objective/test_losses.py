@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import OneCycleLR, ReduceLROnPlateau, StepLR
 
-from pnne_nb.errors import ArgumentError, TrainingError
+from pnne_nb.errors import ArgumentError, TargetError, TrainingError
 from pnne_nb.runtime.engine import TrainingEngine
-from pnne_nb.runtime.objective.losses import LOSSES, make_loss
+from pnne_nb.runtime.objective.losses import LOSSES, make_loss, scores_for_loss
 from pnne_nb.runtime.optim.optimizers import OPTIMIZERS, make_optimizer, needs_closure
 from pnne_nb.runtime.optim.schedules import SCHEDULERS, make_schedule
 from tests.runtime.tasks import engine, images, network
@@ -338,3 +338,76 @@ def test_a_schedule_goes_on_from_a_rate_that_is_set_live(kind: str) -> None:
     trained.resume()
     assert trained.wait(60)
     assert trained.history["learning_rate"][[0, 1, 6, 12]].tolist() == pytest.approx([1e-3, 1e-2, 5e-3, 2.5e-3])
+
+
+SCORES, WORDS = torch.randn(6, 5, 7), torch.randint(0, 7, (6, 5))
+
+
+@pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(), nn.NLLLoss(), nn.functional.cross_entropy])
+def test_scores_along_the_last_dimension_are_found_where_they_alone_fit(loss: Any) -> None:
+    moved = scores_for_loss(loss, SCORES, WORDS)
+    assert moved.shape == (6, 7, 5)
+    assert torch.equal(loss(moved, WORDS), loss(SCORES.flatten(0, 1), WORDS.flatten()))
+    # As torch has them, or of no matter.
+    for output, target in (
+        (SCORES.movedim(-1, 1), WORDS),
+        (torch.randn(6, 5, 5), torch.randint(0, 5, (6, 5))),
+        (SCORES, torch.rand(6, 5)),
+        (SCORES[:, 0], WORDS[:, 0]),
+        (SCORES, WORDS[:, :3]),
+        ((SCORES,), WORDS),
+    ):
+        assert scores_for_loss(loss, output, target) is output
+    assert scores_for_loss(nn.MSELoss(), SCORES, WORDS) is SCORES
+
+
+class Language(nn.Module):
+    """Scores of seven words at each place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Embedding(7, 8), nn.Linear(8, 7)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.head(self.embed(x))
+        return scores
+
+
+@pytest.mark.parametrize("loss", ["auto", "CrossEntropyLoss", nn.CrossEntropyLoss(ignore_index=0)])
+def test_a_model_of_sequences_trains_on_the_scores_of_each_place(loss: Any) -> None:
+    words = torch.randint(0, 7, (16, 5))
+    trained = TrainingEngine(
+        Language(), (words, words), (words, words), loss=loss, epochs=2, device="cpu", shuffle=False
+    )
+    assert "CrossEntropyLoss over the last dimension of the output, 7 classes" in repr(trained)
+    ignored = getattr(loss, "ignore_index", -100)
+    with torch.no_grad():
+        scores = trained.module(words).flatten(0, 1)
+        expected = nn.functional.cross_entropy(scores, words.flatten(), ignore_index=ignored).item()
+    trained.start()
+    trained.wait(60)
+    assert trained.history["loss"][0] == pytest.approx(expected, rel=1e-5)
+    assert {"val_loss", "val_accuracy"} <= set(trained.history)
+    assert trained.evaluate((words, words))["loss"] == pytest.approx(trained.history["val_loss"][-1], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        (torch.randint(0, 7, (16, 5)) + 3, r"an output with 7 columns knows the classes 0 to 6: give the last layer"),
+        (
+            torch.randint(0, 7, (16, 4)),
+            r"The targets must have the shape \(16, 5\) if the last dimension has the scores of",
+        ),
+        (
+            torch.randint(0, 7, (16,)),
+            r"There is one class for each example, and the model gives \(5, 7\) numbers for one",
+        ),
+    ],
+)
+def test_targets_of_sequences_that_do_not_fit_are_told_what_would(target: Tensor, told: str) -> None:
+    words = torch.randint(0, 7, (16, 5))
+    trained = TrainingEngine(Language(), (words, target), loss="CrossEntropyLoss", metrics=(), epochs=1, device="cpu")
+    trained.start()
+    with pytest.raises(TargetError, match=told):
+        trained.wait(60)

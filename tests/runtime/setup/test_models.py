@@ -1,13 +1,18 @@
-"""Lazy layers get their weights from the first example."""
+"""Lazy layers get their weights from the first example; inputs in a tuple or by name go where the model takes them."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from pnne_nb.errors import TrainingError
+import pnne_nb as pn
+from pnne_nb.errors import TargetError, TrainingError
+from pnne_nb.runtime.engine import TrainingEngine
+from pnne_nb.runtime.setup.models import spread_inputs
 from tests.runtime.tasks import engine, images
 
 
@@ -37,3 +42,79 @@ def test_what_cannot_be_called_here_is_called_by_its_owner() -> None:
     stream = DataLoader(TensorDataset(*images()), batch_sampler=[[0, 1], [2, 3]])
     with pytest.raises(TrainingError, match="a stream is read only once: call the model"):
         engine(lazy(), train_data=stream)
+
+
+class Pair(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = nn.Linear(4, 3), nn.Linear(5, 1)
+
+    def forward(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        return self.left(a), self.right(b)
+
+
+class Sum(Pair):
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:  # type: ignore[override]  # another output
+        return torch.cat((self.left(a), self.right(b)), 1)
+
+
+class Whole(Pair):
+    """Takes both in one argument."""
+
+    def forward(self, both: Any) -> Tensor:  # type: ignore[override]  # that is the point
+        a, b = both.values() if isinstance(both, dict) else both
+        return torch.cat((self.left(a), self.right(b)), 1)
+
+
+A, B = torch.randn(12, 4), torch.randn(12, 5)
+CLASSES, QUANTITIES = torch.arange(12) % 3, torch.randn(12, 1)
+
+
+def losses(data: Any, model: nn.Module, **options: Any) -> list[float]:
+    torch.manual_seed(0)
+    for parameter in model.parameters():
+        nn.init.uniform_(parameter)
+    made = TrainingEngine(model, data, epochs=2, batch_size=4, device="cpu", **options)
+    made.start()
+    made.wait(60)
+    found: list[float] = made.history["loss"].tolist()
+    return found
+
+
+@pytest.mark.parametrize("inputs", [(A, B), {"a": A, "b": B}, {"b": B, "a": A}, (A.numpy(), B.numpy())])
+def test_inputs_in_a_tuple_or_by_name_go_where_the_model_takes_them(inputs: Any) -> None:
+    expected = losses((A, B, CLASSES), Sum())
+    assert losses((inputs, CLASSES), Sum()) == expected
+    graph = pn.from_module(Sum(), (A[:2], B[:2]))
+    made = TrainingEngine(graph, (inputs, CLASSES), (inputs, CLASSES), epochs=1, device="cpu")
+    made.start()
+    made.wait(60)
+    assert made.evaluate((inputs, CLASSES))["loss"] == pytest.approx(made.history["val_loss"][-1])
+
+
+def combined(output: Any, target: Any) -> Tensor:
+    return nn.functional.cross_entropy(output[0], target[0]) + nn.functional.mse_loss(output[1], target[1])
+
+
+def named(output: Any, target: Any) -> Tensor:
+    return combined(output, (target["c"], target["r"]))
+
+
+def test_several_inputs_with_several_targets() -> None:
+    expected = losses((A, B, (CLASSES, QUANTITIES)), Pair(), loss=combined, metrics=())
+    assert losses(((A, B), (CLASSES, QUANTITIES)), Pair(), loss=combined, metrics=()) == expected
+    by_name = ({"a": A, "b": B}, {"c": CLASSES, "r": QUANTITIES})
+    assert losses(by_name, Pair(), loss=named, metrics=()) == expected
+    with pytest.raises(
+        TargetError,
+        match=r"F\.cross_entropy\(output\['c'\], target\['c'\]\) \+ F\.mse_loss\(output\['r'\], target\['r'\]\)",
+    ):
+        losses(by_name, Pair())
+
+
+def test_a_model_that_takes_both_in_one_argument_gets_them_so() -> None:
+    data = ((A, B), CLASSES)
+    assert spread_inputs(data, Whole()) is data
+    assert spread_inputs(data, nn.Linear(4, 3)) is data
+    for other in ((A, CLASSES), ({"a": A, "other": B}, CLASSES), [(A, B), CLASSES], None):
+        assert spread_inputs(other, Pair()) is other
