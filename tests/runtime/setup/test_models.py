@@ -85,7 +85,8 @@ def losses(data: Any, model: nn.Module, **options: Any) -> list[float]:
 def test_inputs_in_a_tuple_or_by_name_go_where_the_model_takes_them(inputs: Any) -> None:
     expected = losses((A, B, CLASSES), Sum())
     assert losses((inputs, CLASSES), Sum()) == expected
-    graph = pn.from_module(Sum(), (A[:2], B[:2]))
+    net = Sum()
+    graph = pn.from_module(net, (A[:2], B[:2]))
     made = TrainingEngine(graph, (inputs, CLASSES), (inputs, CLASSES), epochs=1, device="cpu")
     made.start()
     made.wait(60)
