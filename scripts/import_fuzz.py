@@ -2,9 +2,13 @@
 
     python scripts/import_fuzz.py [COUNT] [--first SEED]
     python scripts/import_fuzz.py --seed SEED
+    python scripts/import_fuzz.py [COUNT] --functions [--quick]
 
 Tries COUNT (200) seeds of `tests.compiler.importing.random_modules`, or shows one. An import may be open, closed in part,
 or refuse other inputs in words; it must never compute something else in silence: the exit code counts those that do.
+
+With ``--functions``, each seed is a net for one cell of the table of `tests.compiler.weights.every_function`: a function,
+what it is given, and what was done to that before. Nothing may be wrong, and no error may be one of Python's own.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.compiler.importing.random_modules import outcome_of, source_of
+from tests.compiler.weights.every_function import QUICK, SLOW, cells, outcome
 
 
 def main() -> int:
@@ -27,8 +32,12 @@ def main() -> int:
     parser.add_argument("count", type=int, nargs="?", default=200)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int)
+    parser.add_argument("--functions", action="store_true", help="try every function that takes a graph or a model")
+    parser.add_argument("--quick", action="store_true", help="leave out the functions that take seconds")
     given = parser.parse_args()
     torch.set_num_threads(1)
+    if given.functions:
+        return _try_functions(range(given.first, given.first + given.count), quick=given.quick)
     if given.seed is not None:
         print(source_of(given.seed))
         print(outcome_of(given.seed))
@@ -48,6 +57,20 @@ def main() -> int:
     for reason, count in reasons.most_common(15):
         print(f"{count:5}  {reason}")
     return kinds["wrong"]
+
+
+def _try_functions(seeds: range, *, quick: bool) -> int:
+    """Try the cells of the table in turn, and return how many were wrong or failed with an error of Python's own."""
+    table = list(cells(QUICK if quick else (*QUICK, *SLOW)))
+    kinds: Counter[str] = Counter()
+    for seed in seeds:
+        cell = table[seed % len(table)]
+        found = outcome(cell, seed)
+        kinds[found.partition(":")[0]] += 1
+        if found not in ("right", "not taken"):
+            print(f"seed {seed}: {cell}: {found}", flush=True)
+    print(dict(kinds))
+    return kinds["wrong"] + kinds["raw"]
 
 
 if __name__ == "__main__":
