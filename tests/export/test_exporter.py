@@ -48,7 +48,17 @@ def done(folder: Path) -> Done:
 
 def test_the_package_is_the_function() -> None:
     names = list(inspect.signature(pn.export).parameters)
-    assert names == ["graph_or_model_or_engine", "path", "format", "data", "sizes", "opset", "tolerance", "overwrite"]
+    assert names == [
+        "graph_or_model_or_engine",
+        "path",
+        "format",
+        "data",
+        "sizes",
+        "opset",
+        "tolerance",
+        "overwrite",
+        "reuse",
+    ]
     assert names == list(inspect.signature(exporter.export_model).parameters)
 
 

@@ -210,7 +210,7 @@ def looks(given: Any, x: Tensor, _folder: Path) -> Computes | None:
     if isinstance(given, pn.NodeGraph):
         pn.plan_memory(given, args=(x,))
         pn.to_source(given)
-    return model  # type: ignore[no-any-return]  # a module or a model
+    return model
 
 
 STATES: tuple[Callable[[pn.NodeGraph], None], ...] = (fresh, edited, freed)
@@ -219,7 +219,7 @@ QUICK = (compiles, compiles_copies, compiles_with_passes, predicts, trains, trai
 SLOW = (optimizes, quantizes, saves, exports)
 """What takes seconds."""
 
-ROUNDING = {quantizes: 0.02}
+ROUNDING: dict[object, float] = {quantizes: 0.02}
 """What outputs may differ by, relative to the largest; 1e-5 for the others. Other weights make them differ by more than 0.1."""
 
 
