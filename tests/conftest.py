@@ -22,6 +22,7 @@ from pnne_nb.graph.schema.registry import registry
 from pnne_nb.runtime.data import datasets
 from tests import leaks
 from tests.browser.jupyter import CHROMIUM_FLAGS, PAGE_SECONDS, chromium_path
+from tests.second_device import SecondDevice
 
 hypothesis.settings.register_profile("dev", max_examples=25, deadline=None, derandomize=True)
 hypothesis.settings.register_profile("thorough", max_examples=1000, deadline=None)
@@ -164,6 +165,14 @@ def _leaves_nothing_behind(_one_torch_thread: None, _own_temporary_directory: No
     yield
     left = leaks.left_since(before)
     assert not left, f"The test has left behind: {'; '.join(left)}. Close what it opened, and set back what it set."
+
+
+@pytest.fixture(scope="session")
+def second() -> Iterator[SecondDevice]:
+    """A process with a second device, for what is to be tried without a GPU."""
+    device = SecondDevice()
+    yield device
+    device.close()
 
 
 @pytest.fixture

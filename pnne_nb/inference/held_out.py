@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pnne_nb.compiler.analysis.device_rule import CPU, to_device
 from pnne_nb.compiler.weights.weight_source import Reuse
 from pnne_nb.errors import ArgumentError, ExportError, shown
 from pnne_nb.export.attempt import prepare
@@ -114,7 +115,7 @@ def _batches(source: BatchSource, names: Sequence[str], most: int) -> Iterator[B
     seen = 0
     with closing(source):
         for raw in source.batches(1):
-            batch = _batch(raw, names)
+            batch = _batch(to_device(raw, CPU), names)
             yield batch
             seen += batch.examples
             if seen >= most:

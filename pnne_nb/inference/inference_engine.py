@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pnne_nb.compiler.analysis.device_rule import CPU, to_device
 from pnne_nb.compiler.weights.weight_source import Reuse
 from pnne_nb.errors import ArgumentError, TrainingError, expect, no_attribute
 from pnne_nb.export.formats import FORMATS
@@ -30,7 +31,7 @@ from pnne_nb.inference.exported import (
     require_inputs,
 )
 from pnne_nb.process.fork import fork_safe
-from pnne_nb.runtime.data.batches import TARGET_KEYS, as_batch, join_outputs, tensors_in, to_device
+from pnne_nb.runtime.data.batches import TARGET_KEYS, as_batch, join_outputs, tensors_in
 from pnne_nb.runtime.data.open_data import (
     Array,
     Data,
@@ -111,6 +112,7 @@ class InferenceEngine:
         self._precision = Precision(precision, self.device)
         self._lock = fork_safe(threading.Lock())
         self._model = self._copied(model, reuse)
+        self._most_inputs = _most_inputs(self._model)
         self._graphs = CudaGraphs(self._model, self.device) if cuda_graphs else None
 
     @classmethod
@@ -196,7 +198,7 @@ class InferenceEngine:
         """Use a new copy of `model` from the next batch on."""
         fresh = self._copied(model)
         with self._lock:
-            self._model = fresh
+            self._model, self._most_inputs = fresh, _most_inputs(fresh)
             self._graphs = None if self._graphs is None else CudaGraphs(fresh, self.device)
 
     def stream(self, data: Data | Array | Iterator[Any], *, progress: Progress | None = None) -> Iterator[Any]:
@@ -222,8 +224,7 @@ class InferenceEngine:
                 try:
                     output = self._run(raw)
                 except Exception as error:
-                    less = " A smaller batch_size takes less memory." if is_out_of_memory(error) else ""
-                    error.add_note(f"In batch {index + 1} of the data.{less}")
+                    _add_place(error, index + 1)
                     raise
                 yield output
                 if progress is not None:
@@ -237,7 +238,7 @@ class InferenceEngine:
             raise ArgumentError(
                 "There is no data: give the inputs, as an array, a Dataset, a DataLoader or a generator."
             )
-        source = open_source(_arrays(data, _most_inputs(self._model)), "data", batch_size=self.batch_size)
+        source = open_source(_arrays(data, self._most_inputs), "data", batch_size=self.batch_size)
         # In an order of chance, nobody would know which output belongs to which example.
         return DatasetSource(source.template, shuffle=False, seed=0) if isinstance(source, DatasetSource) else source
 
@@ -245,15 +246,15 @@ class InferenceEngine:
         raw = _with_tensors(raw)
         batch = as_batch(raw, wants_target=False)
         with self._lock, torch.inference_mode(), self._precision.autocast():
-            if len(batch.inputs) - 1 == _most_inputs(self._model):
+            if len(batch.inputs) - 1 == self._most_inputs:
                 batch = as_batch(raw, wants_target=True)
             inputs = to_device(batch.inputs, self.device)
-            named = to_device(_taken(batch.named, self._model), self.device)
+            named = to_device(_taken(batch.named, self._model), self.device) if batch.named else {}
             if self.inputs:
                 require_inputs(self.inputs, inputs, named, self._file)
             try:
                 call = self._model if self._graphs is None else self._graphs
-                return to_device(call(*inputs, **named), torch.device("cpu"))
+                return to_device(call(*inputs, **named), CPU)
             except (RuntimeError, TypeError, ValueError) as error:
                 explained = model_failed(error, self._model, batch)
                 if explained is None:
@@ -265,7 +266,18 @@ class InferenceEngine:
 
         Of a model that gives a single number for a batch, the numbers of the batches.
         """
-        return join_outputs(list(self.stream(data, progress=progress)))
+        if (
+            not (isinstance(data, Tensor) and data.dim() and 0 < data.shape[0] <= self.batch_size)
+            or progress is not None
+            or data.layout != torch.strided
+        ):
+            return join_outputs(list(self.stream(data, progress=progress)))
+        # One batch needs no source of batches, which would take longer than a small model.
+        try:
+            return join_outputs([self._run(data.clone())])
+        except Exception as error:
+            _add_place(error, 1)
+            raise
 
     def probabilities(self, data: Data | Array | Iterator[Any], *, progress: Progress | None = None) -> Tensor:
         """Softmax over dimension 1 of the outputs, ``[examples, classes, ...]``; of one column, the sigmoid.
@@ -360,6 +372,11 @@ def _listed(what: str, numbers: Sequence[int]) -> str:
     """Return ``"example 3"``, or ``"examples 0, 1, 2 and 5 more"``."""
     more = f" and {len(numbers) - 3} more" if len(numbers) > 3 else ""
     return f"{what}{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers[:3]))}{more}"
+
+
+def _add_place(error: Exception, batch: int) -> None:
+    less = " A smaller batch_size takes less memory." if is_out_of_memory(error) else ""
+    error.add_note(f"In batch {batch} of the data.{less}")
 
 
 def _has_format(path: Path) -> bool:

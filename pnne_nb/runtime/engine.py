@@ -246,8 +246,8 @@ class TrainingEngine(EngineState):
         finished one makes ``epochs`` passes more; a halted one resumes; a running one is left alone. If the graph was
         edited meanwhile, the model follows, as in `resume`.
 
-        In a process of its own the training is the same, bit for bit; the first such start of a kernel takes some seconds.
-        A step that crashes does not end the kernel, and the process ends with the kernel. It has a copy of model, data and
+        In a process of its own the training is the same, on the CPU bit for bit. The first such start of a kernel takes some
+        seconds. A step that crashes does not end the kernel, and the process ends with the kernel. It has a copy of model, data and
         functions: the live model follows whenever somebody looks at it (`model`, `paused`, a checkpoint) and at the end.
 
         Args:

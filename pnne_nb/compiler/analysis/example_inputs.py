@@ -8,6 +8,7 @@ from typing import Any, Final
 import torch
 from torch import nn
 
+from pnne_nb.compiler.analysis.device_rule import following
 from pnne_nb.compiler.analysis.verify import call_arguments
 from pnne_nb.compiler.shapes.fake_tensors import imitation
 from pnne_nb.errors import ArgumentError, CompileError, Diagnostic, shown
@@ -38,7 +39,7 @@ def example_inputs(graph: NodeGraph, model: nn.Module) -> tuple[Any, ...]:
     failed: Exception | None = None
     for size in SIZES:
         try:
-            inputs = tuple(_tensor(node, size) for node in nodes)
+            inputs = following(tuple(_tensor(node, size) for node in nodes), model)
             with imitation(model, inputs) as (twin, given), torch.no_grad():
                 twin(*given)
         except Exception as error:  # noqa: BLE001  # whatever it is, another size is tried
@@ -100,7 +101,7 @@ EXAMPLES: Final = dict.fromkeys(
 def call_inputs(
     graph: NodeGraph, model: nn.Module, args: Any, kwargs: Mapping[str, Any] | None
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the given inputs as arguments of a call (one tensor is the only argument), or generate examples.
+    """Return the given inputs as arguments of a call of `model`, or generate examples; one tensor is the only argument.
 
     Raises:
         ArgumentError: If they are no sequence and no mapping.
@@ -108,4 +109,4 @@ def call_inputs(
     """
     if args is None and not kwargs:
         return example_inputs(graph, model), {}
-    return call_arguments(() if args is None else args, kwargs)
+    return following(call_arguments(() if args is None else args, kwargs), model)

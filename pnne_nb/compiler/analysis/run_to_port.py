@@ -8,8 +8,9 @@ from typing import Any, NamedTuple, final
 import msgspec
 import torch
 from torch import nn
-from torch.utils import _pytree as pytree
 
+from pnne_nb.compiler.analysis.device_rule import following
+from pnne_nb.compiler.analysis.nested_values import copied
 from pnne_nb.compiler.ir.identifiers import unique
 from pnne_nb.compiler.pipeline.compile import compile as compile_graph
 from pnne_nb.compiler.weights.reuse import carry_over, former_path
@@ -65,17 +66,9 @@ def compile_to_port(graph: NodeGraph, port: str, reuse: nn.Module | None = None)
 
 
 def run_fragment(fragment: Fragment, args: Sequence[Any]) -> Any:
-    """Return what the port gives, without gradients, for copies of its inputs on the model's device."""
-    device = next((tensor.device for tensor in _tensors(fragment.model).values()), None)
-
-    def own(value: Any) -> Any:
-        if not isinstance(value, torch.Tensor):
-            return value
-        copy = value.detach().clone()
-        return copy if device is None else copy.to(device)
-
+    """Return what the port gives, without gradients, for copies of its inputs."""
     with torch.no_grad(), preserved_random_state():
-        return fragment.model(*(pytree.tree_map(own, value) for value in args))
+        return fragment.model(*copied(following(tuple(args), fragment.model)))
 
 
 def _tensors(model: nn.Module) -> dict[str, torch.Tensor]:

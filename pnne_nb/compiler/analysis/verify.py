@@ -12,6 +12,7 @@ import msgspec
 import torch
 from torch import nn
 
+from pnne_nb.compiler.analysis.device_rule import following
 from pnne_nb.compiler.analysis.dispatch_modes import DigestedProducts, Digests, FillEmptyTensors
 from pnne_nb.compiler.analysis.gradient_checksums import Gradients, collected, parameter_bytes
 from pnne_nb.compiler.analysis.nested_values import copied, difference, has_nan, tensors_in
@@ -108,7 +109,7 @@ def verify(
     """
     expect_graph(graph)
     expect(net, nn.Module, "net", "the module to compare with")
-    args, given = call_arguments(args, kwargs)
+    args, given = following(call_arguments(args, kwargs), net)
     opaque: dict[str, str] = {}
     _collect_opaque(graph, "", "", opaque)
     with untouched(net):

@@ -14,6 +14,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from pnne_nb.catalog.operators import CHECK
+from pnne_nb.compiler.analysis.device_rule import following
 from pnne_nb.compiler.analysis.dispatch_modes import Digests, has_large_products
 from pnne_nb.compiler.analysis.example_inputs import EXAMPLES, normal_inputs
 from pnne_nb.compiler.analysis.gradient_checksums import parameter_bytes
@@ -84,7 +85,7 @@ def from_module(
         raise CompileError(f"pn.from_module takes an nn.Module, {_instead(net)}.")
     if input_size is not None:
         args = normal_inputs(input_size, args)
-    args, given = call_arguments(args, kwargs)
+    args, given = following(call_arguments(args, kwargs), net)
     refuse_cycles(net)
     refuse_lazy(net)
     line = ProgressLine(sys.stderr)

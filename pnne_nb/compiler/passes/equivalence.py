@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from pnne_nb.compiler.analysis.device_rule import comparable
 from pnne_nb.compiler.analysis.dispatch_modes import FillEmptyTensors
 from pnne_nb.compiler.analysis.nested_values import copied, tensor_leaves
 from pnne_nb.compiler.analysis.verify import Mode
@@ -162,9 +163,11 @@ def _gap(mine: Any, theirs: Any) -> float:
         return 0.0 if type(mine) is type(theirs) and mine == theirs else float("inf")
     if mine.shape != theirs.shape or mine.dtype != theirs.dtype or mine.layout != theirs.layout:
         return float("inf")
-    if mine.device.type == "meta" or torch.equal(mine, theirs) or mine.numel() == 0:
+    if mine.device.type == "meta" or mine.numel() == 0:
         return 0.0
-    mine, theirs = mine.detach(), theirs.detach().to(mine.device)
+    mine, theirs = comparable(mine.detach(), theirs.detach())
+    if torch.equal(mine, theirs):
+        return 0.0
     if not (mine.is_floating_point() or mine.is_complex()) or mine.is_quantized:
         return float("inf")
     wide = torch.complex128 if mine.is_complex() else torch.float64

@@ -12,6 +12,7 @@ import msgspec
 import torch
 from torch import nn
 
+from pnne_nb.compiler.analysis.device_rule import home_of, wait_for
 from pnne_nb.compiler.passes.equivalence import EquivalenceProof
 from pnne_nb.process.random_state import private_random_state
 
@@ -142,4 +143,5 @@ def _seconds(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any],
     start = time.perf_counter()
     for _ in range(calls):
         model(*args, **kwargs)
+    wait_for(home_of(model))
     return time.perf_counter() - start

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
+from pnne_nb.compiler.analysis.device_rule import on_cpu
 from pnne_nb.compiler.analysis.example_inputs import example_inputs
 from pnne_nb.compiler.analysis.nested_values import difference, tensors_in
 from pnne_nb.compiler.weights.deepcopy import duplicate
@@ -72,7 +73,7 @@ def record(graph: NodeGraph, model: nn.Module, data: Any = None) -> RecordedRun:
         CompileError: If there is no `data`, and no examples can be made.
     """
     names = [node.name for node in graph.nodes.values() if node.type == "Input"]
-    twin = duplicate(model).cpu().eval()
+    twin = duplicate(on_cpu(model)).eval()
     given = [example_inputs(graph, twin)] if data is None else batches_of(data, names)
     batches: list[RecordedBatch] = []
     is_random = False

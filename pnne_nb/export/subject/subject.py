@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler import from_module
+from pnne_nb.compiler.analysis.device_rule import on_cpu, unplaced
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.compiler.module.pickled_model import graph_of
 from pnne_nb.compiler.pipeline.compile import made
@@ -125,6 +126,7 @@ def _of_graph(
     *,
     of_model: bool = False,
 ) -> Subject:
+    graph = unplaced(graph)
     nodes = [node for node in graph.nodes.values() if node.type == "Input"]
     outputs = tuple(node.name for node in graph.nodes.values() if node.type == "Output")
     try:
@@ -166,6 +168,7 @@ def _info(node: Node, position: int, batch: Sequence[Tensor] | None, sizes: Size
 
 
 def _of_module(net: nn.Module, batch: Sequence[Tensor] | None, sizes: Sizes | None) -> Subject:
+    net = on_cpu(net)
     names = input_names(net) or ()
     declared = {
         name: tuple(shape)

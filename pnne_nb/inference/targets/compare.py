@@ -23,7 +23,8 @@ from pnne_nb.export.quantization.scheme import INT8
 from pnne_nb.graph.model.annex import OWN
 from pnne_nb.inference.held_out import Budget, Criterion, Examples, joined, read_examples
 from pnne_nb.inference.quantize import quantize
-from pnne_nb.inference.targets.forms import FORMS, Built, Form, Run, largest_gap, largest_value, why_not, workshop
+from pnne_nb.inference.targets.forms import FORMS, GPU, Built, Form, Run, largest_gap, largest_value, why_not, workshop
+from pnne_nb.inference.targets.gpu_forms import ABSENT, GPU_FORMS
 from pnne_nb.inference.targets.latency import time_in_turns
 from pnne_nb.inference.targets.target_table import TargetRow, TargetTable
 from pnne_nb.process.random_state import private_random_state
@@ -54,6 +55,9 @@ def compare_targets(
     tell: Callable[[TargetTable], bool] = lambda _: True,
 ) -> TargetTable:
     """Build every deployment form of a model, and measure each in comparison with the model itself.
+
+    Where there is a CUDA device, forms for it are compared with the model in eager PyTorch on that device; their times
+    include the copies of inputs and outputs.
 
     All forms are timed in turns, with intervals, on a batch of real examples; each is compared with the model at its drawn
     nodes or outputs, and judged on held-out data. The recommended form is the fastest that is surely faster than the model
@@ -86,12 +90,18 @@ def compare_targets(
     expect(seconds, (int, float), "seconds", "a number of seconds")
     expect(quantized, (QuantizationReport, NoneType), "quantized", "what pn.quantize returns")
     forms = _chosen(_forms(quantized), targets)
+    absent = (
+        [form.name for form in forms if form.device == GPU] if targets is None and not torch.cuda.is_available() else []
+    )
+    forms = [form for form in forms if form.name not in absent]
     with private_random_state():
         examples = read_examples(graph, data, val_data, reuse)
         criterion = Criterion(budget, examples)
         inputs = _first(examples, batch_size)
         convert = functools.cache(functools.partial(_convert, quantized, examples, budget))
-        rows = {form.name: TargetRow(form.name, form.needs, form.precision, WAITING) for form in forms}
+        rows = {
+            form.name: TargetRow(form.name, form.needs, form.precision, WAITING, device=form.device) for form in forms
+        }
         built: dict[str, Built] = {}
 
         def table(best: str, said: str, notes: Sequence[str]) -> TargetTable:
@@ -116,15 +126,25 @@ def compare_targets(
                             if not built:
                                 raise  # what the others are compared with
                             missing = why_not(error)
-                    rows[form.name] = TargetRow(form.name, form.needs, form.precision, missing)
+                    rows[form.name] = replace(rows[form.name], missing=missing)
                 tell(table("", "Timing all forms in turns, and judging them on held-out data …", examples.notes))
-                _measure(rows, built, examples, criterion, inputs)
+                for device in ("cpu", GPU):
+                    placed = {name: each for name, each in built.items() if rows[name].device == device}
+                    if placed:
+                        _measure(rows, placed, examples, criterion, inputs)
             finally:
                 for each in built.values():
                     each.close()
-    _rank(rows)
-    best, said = _recommend(rows, criterion)
-    return table(best, said, [*examples.notes, *_of_low_precision(rows, criterion)])
+    here, there = ({name: row for name, row in rows.items() if row.device == device} for device in ("cpu", GPU))
+    rows |= _ranked(here) | _ranked(there)
+    best, said = _recommend({name: rows[name] for name in here}, criterion)
+    notes = list(examples.notes)
+    if absent:
+        notes.append(f"{ABSENT} Not compared: {', '.join(absent)}.")
+    if any(rows[name].latency is not None for name in there):
+        notes.append(f"On the GPU: {_recommend({name: rows[name] for name in there}, criterion)[1]}")
+    notes += _of_low_precision({name: rows[name] for name in here}, criterion)
+    return table(best, said, notes)
 
 
 def _left_out(form: Form, wants_slow: bool, spent: float, seconds: float) -> str:
@@ -138,12 +158,15 @@ def _left_out(form: Form, wants_slow: bool, spent: float, seconds: float) -> str
 def _forms(quantized: QuantizationReport | None) -> list[Form]:
     """Return all forms; the names of those of lower precision contain their type."""
     if quantized is None or quantized.kind in INT8:
-        return list(FORMS)
+        return [*FORMS, *GPU_FORMS]
     return [
-        replace(form, name=form.name.replace("int8", quantized.kind), precision=quantized.kind)
-        if form.precision == "int8"
-        else form
-        for form in FORMS
+        *(
+            replace(form, name=form.name.replace("int8", quantized.kind), precision=quantized.kind)
+            if form.precision == "int8"
+            else form
+            for form in FORMS
+        ),
+        *GPU_FORMS,
     ]
 
 
@@ -155,8 +178,10 @@ def _chosen(forms: Sequence[Form], targets: Sequence[str] | None) -> list[Form]:
     for name in targets:
         if name not in names:
             raise ArgumentError(f"There is no target {shown(name)}.{near(name, names)} There are {', '.join(names)}.")
-    # The model itself is what the others are compared with.
-    return [form for form in forms if form.name in targets or form.name == names[0]]
+    # The model itself, on each device, is what the others are compared with.
+    devices = {form.device for form in forms if form.name in targets}
+    first = {names[0], *([GPU_FORMS[0].name] if GPU in devices else [])}
+    return [form for form in forms if form.name in targets or form.name in first]
 
 
 def _convert(quantized: QuantizationReport | None, examples: Examples, budget: Budget | None) -> QuantizationReport:
@@ -239,18 +264,19 @@ def _padded(run: Run, size: int) -> Run:
     return padded
 
 
-def _rank(rows: dict[str, TargetRow]) -> None:
-    """Rank the forms by relative time; forms whose intervals overlap with the fastest one of a rank share it.
+def _ranked(rows: Mapping[str, TargetRow]) -> dict[str, TargetRow]:
+    """Rank the forms of one device by relative time; forms whose intervals overlap with the fastest one of a rank share it.
 
     What slows the machine for a while slows all forms alike: their relative times stay, and the ranking with them.
     """
     timed = sorted((row for row in rows.values() if row.latency), key=_ratio)
-    rank, leader = 0, None
+    rank, leader, found = 0, None, dict(rows)
     for place, row in enumerate(timed):
         assert row.latency is not None, "chosen above"
         if leader is None or not row.latency.ratio.overlaps(leader):
             rank, leader = place + 1, row.latency.ratio
-        rows[row.name] = replace(row, rank=rank)
+        found[row.name] = replace(row, rank=rank)
+    return found
 
 
 _WORTH = 0.9
@@ -275,9 +301,10 @@ def _recommend(rows: Mapping[str, TargetRow], criterion: Criterion) -> tuple[str
     assert best.latency is not None, "chosen above"
     ratio = best.latency.ratio
     if ratio.high > _WIDE * ratio.low:
-        said = f"Ship {best.name}: faster than eager, and how much is unknown, because other programs kept the machine busy"
+        said = f"Ship {best.name}: faster than {eager.name}, and how much is unknown, because other programs kept the machine busy"
     else:
-        said = f"Ship {best.name}: {_times(ratio.value)} times as fast as eager ({_times(ratio.high)} to {_times(ratio.low)})"
+        low, high = _times(ratio.high), _times(ratio.low)
+        said = f"Ship {best.name}: {_times(ratio.value)} times as fast as {eager.name} ({low} to {high})"
     if best.metric is not None and eager.metric is not None:
         said += f", {criterion.name} {best.metric:.4g} against {eager.metric:.4g}"
     return best.name, f"{said}; it needs {best.needs}."

@@ -23,10 +23,11 @@ from pnne_nb.export.formats import find_format, require_packages
 from pnne_nb.export.formats.base import as_array
 from pnne_nb.export.proof.fresh_process import peak_memory
 from pnne_nb.export.quantization.quantization_report import QuantizationReport
-from pnne_nb.inference.cuda_graphs import CudaGraphs
 from pnne_nb.inference.exported import open_exported
 from pnne_nb.inspector.tools.profile import peak_allocated
 from pnne_nb.process.quiet import quiet
+
+GPU = "gpu"
 
 Outputs = Any
 Run = Callable[..., Outputs]
@@ -86,6 +87,7 @@ class Form:
         needs: What the machine that runs it needs.
         slow: Whether building takes minutes.
         precision: What the layers compute in: ``"float32"``, or what the model is converted to.
+        device: Where it runs: ``"cpu"``, or `GPU`.
     """
 
     name: str
@@ -93,6 +95,7 @@ class Form:
     build: Callable[[Workshop], Built]
     slow: bool = False
     precision: str = "float32"
+    device: str = "cpu"
 
 
 def _eager(shop: Workshop, model: nn.Module, mode: type[torch.no_grad | torch.inference_mode]) -> Built:
@@ -113,7 +116,7 @@ def _channels_last(shop: Workshop) -> Built:
         with torch.inference_mode():
             return model(*laid)
 
-    return Built(run, state_bytes(model), _tensors(shop, model, run), _distance(shop, run))
+    return Built(run, state_bytes(model), _tensors(shop, model, run), distance(shop, run))
 
 
 def _compiled(shop: Workshop, model: nn.Module) -> Built:
@@ -137,29 +140,12 @@ def _compiled(shop: Workshop, model: nn.Module) -> Built:
     # Constants such as int8 weights become part of the kernels; the setting is put back after the first call.
     with config.patch(freezing=True), quiet():
         run(*shop.inputs)
-    return Built(run, state_bytes(model), _tensors(shop, model, run), _distance(shop, run))
+    return Built(run, state_bytes(model), _tensors(shop, model, run), distance(shop, run))
 
 
 def _int8_compiled(shop: Workshop) -> Built:
     report = _converted(shop)
     return _with_worst_node(shop, _compiled(shop, report.model), report)
-
-
-def _cuda_graphs(shop: Workshop) -> Built:
-    if not torch.cuda.is_available():
-        raise ExportError("There is no CUDA device here.")
-    device = torch.device("cuda")
-    model = copy.deepcopy(shop.model).to(device)
-    graphs = CudaGraphs(model, device)
-
-    def run(*inputs: Tensor) -> Outputs:
-        with torch.inference_mode():
-            found = graphs(*(part.to(device) for part in inputs))
-            return pytree.tree_map(lambda leaf: leaf.cpu() if isinstance(leaf, Tensor) else leaf, found)
-
-    torch.cuda.reset_peak_memory_stats(device)
-    run(*shop.inputs)
-    return Built(run, state_bytes(model), torch.cuda.max_memory_allocated(device), _distance(shop, run))
 
 
 def _int8_eager(shop: Workshop) -> Built:
@@ -187,7 +173,7 @@ def _int8_onnx(shop: Workshop) -> Built:
 def _with_worst_node(shop: Workshop, built: Built, report: QuantizationReport) -> Built:
     """Return a form of lower precision with the largest error of a converted node, or of the outputs if that is larger."""
     nodes = [NodeDistance(node.worst or 0.0, path) for path, node in report.nodes.items() if path in report.converted]
-    return replace(built, error=max([_distance(shop, built.run), *nodes], key=lambda each: each.value))
+    return replace(built, error=max([distance(shop, built.run), *nodes], key=lambda each: each.value))
 
 
 def _exported(shop: Workshop, model: nn.Module, format: str, name: str) -> Built:
@@ -202,7 +188,7 @@ def _exported(shop: Workshop, model: nn.Module, format: str, name: str) -> Built
     worst = max(known, key=lambda node: node.difference.error if node.difference else 0.0, default=None)
     batch = {info.name: as_array(part) for info, part in zip(opened.inputs, shop.inputs, strict=True)}
     error = (
-        _distance(shop, opened)
+        distance(shop, opened)
         if worst is None or worst.difference is None
         else NodeDistance(worst.difference.error, worst.node)
     )
@@ -212,7 +198,6 @@ def _exported(shop: Workshop, model: nn.Module, format: str, name: str) -> Built
 FORMS: tuple[Form, ...] = (
     Form("eager", "PyTorch", lambda shop: _eager(shop, shop.model, torch.no_grad)),
     Form("inference_mode, channels_last", "PyTorch", _channels_last),
-    Form("CUDA graphs", "PyTorch and a CUDA device", _cuda_graphs),
     Form("ONNX Runtime", "ONNX Runtime", _file("onnx", "model.onnx")),
     Form("ONNX Runtime, int8", "ONNX Runtime", _int8_onnx, precision="int8"),
     Form("int8 in eager PyTorch", "PyTorch", _int8_eager, precision="int8"),
@@ -252,7 +237,8 @@ def largest_value(outputs: Outputs) -> float:
     return max((float(leaf.double().abs().max()) for leaf in _leaves(outputs) if leaf.numel()), default=0.0)
 
 
-def _distance(shop: Workshop, run: Run) -> NodeDistance:
+def distance(shop: Workshop, run: Run) -> NodeDistance:
+    """Return how far a form's outputs are from those of the model that the workshop expects."""
     return NodeDistance(largest_gap(shop.expected, run(*shop.inputs)), "output")
 
 

@@ -31,6 +31,7 @@ class TargetRow:
         name: What it is.
         needs: What the machine that runs it needs.
         precision: What its layers compute in: ``"float32"``, or what ``pn.quantize`` converted to.
+        device: Where it runs: ``"cpu"`` or ``"gpu"``. Forms are compared with the model in eager PyTorch on their device.
         missing: Why it could not be built here; empty if it could. The other figures are None then.
         latency: How long one call takes.
         throughput: Examples in a second.
@@ -59,6 +60,7 @@ class TargetRow:
     error: float | None = None
     error_at: str = ""
     rank: int | None = None
+    device: str = "cpu"
 
 
 @final

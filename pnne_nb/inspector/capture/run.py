@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pnne_nb.compiler.analysis.device_rule import following
 from pnne_nb.errors import ArgumentError, InspectionError, shown
 from pnne_nb.inspector.capture.call_arguments import call_arguments, described, placed, why_not_callable
 from pnne_nb.inspector.capture.capture import Capture, Recorder
@@ -84,13 +85,13 @@ def run_once(
             stack.enter_context(torch.inference_mode(False))
             stack.enter_context(torch.enable_grad())
         hooks = stack.enter_context(HookOwner())
-        args, kwargs = call_arguments(_copied(data, needs_grad=frozen and loss_fn is not None))
+        args, kwargs = call_arguments(_copied(following(data, model), needs_grad=frozen and loss_fn is not None))
         with placed(model, args, kwargs):
             recorder.attach(hooks)
             output: Any = model(*args, **kwargs)
         loss = None
         if loss_fn is not None:
-            loss = _loss_of(loss_fn, output, _copied(target))
+            loss = _loss_of(loss_fn, output, _copied(following(target, model)))
             recorder.backward_begins()
             torch.autograd.backward(loss)
         recorder.parameters()

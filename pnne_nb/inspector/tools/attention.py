@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from pnne_nb.compiler.analysis.device_rule import following
 from pnne_nb.inspector.capture.call_arguments import call_arguments
 from pnne_nb.inspector.capture.preserve import hooked_run, uncompiled
 
@@ -36,7 +37,7 @@ def attention_maps(net: nn.Module, args: object) -> dict[str, Tensor]:
     """
     model = uncompiled(net)
     recorder = _Recorder()
-    positional, named = call_arguments(args)
+    positional, named = call_arguments(following(args, model))
     with hooked_run(model, grad=False) as hooks, recorder:
         hooks.on_calls(model, recorder.enter, recorder.leave)
         model(*positional, **named)

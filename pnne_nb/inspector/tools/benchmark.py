@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 from torch.utils.benchmark import Timer
 
+from pnne_nb.compiler.analysis.device_rule import following
 from pnne_nb.errors import ArgumentError, expect, shown
 from pnne_nb.inspector.capture.call_arguments import as_arguments, as_keywords, placed
 from pnne_nb.inspector.capture.hooks import tensors_in
@@ -153,7 +154,7 @@ def benchmark(
     expect(seconds, int | float, "seconds", "a number of seconds")
     if not 0 <= seconds < float("inf"):
         raise ArgumentError(f"seconds must be at least 0, not {seconds!r}.")
-    positional, named = as_arguments(args), as_keywords(kwargs)
+    positional, named = following((as_arguments(args), as_keywords(kwargs)), model)
     if batch_sizes is None:
         return _timed(model, positional, named, backward=backward, seconds=seconds)
     expect(batch_sizes, (list, tuple, range), "batch_sizes", "a list of numbers of examples")

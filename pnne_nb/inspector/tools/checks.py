@@ -17,6 +17,7 @@ from torch.autograd.gradcheck import GradcheckError
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.overrides import TorchFunctionMode
 
+from pnne_nb.compiler.analysis.device_rule import following
 from pnne_nb.compiler.analysis.nan_origin import NanOrigin, OriginTrace
 from pnne_nb.errors import ArgumentError, InspectionError, expect
 from pnne_nb.inspector.capture.call_arguments import as_arguments, as_keywords, placed
@@ -99,10 +100,9 @@ def check_gradients(
     refuse_lazy(uncompiled(net))
     model = copy.deepcopy(uncompiled(net)).double()
     state = {name: _double(tensor) for name, tensor in (*model.named_parameters(), *model.named_buffers())}
-    call = [_double(arg) if isinstance(arg, Tensor) else arg for arg in as_arguments(args)]
-    keywords = {
-        key: _double(value) if isinstance(value, Tensor) else value for key, value in as_keywords(kwargs).items()
-    }
+    positional, named = following((as_arguments(args), as_keywords(kwargs)), model)
+    call = [_double(arg) if isinstance(arg, Tensor) else arg for arg in positional]
+    keywords = {key: _double(value) if isinstance(value, Tensor) else value for key, value in named.items()}
 
     held = ExitStack()
 

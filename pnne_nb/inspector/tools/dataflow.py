@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from pnne_nb.compiler.analysis.device_rule import following
 from pnne_nb.inspector.capture.call_arguments import call_arguments, placed
 from pnne_nb.inspector.capture.hooks import tensors_in
 from pnne_nb.inspector.capture.preserve import hooked_run, uncompiled
@@ -100,7 +101,7 @@ def follow(net: nn.Module, args: object = None) -> Flow:
     layers = _layers(model)
     if args is None:
         return Flow(layers, dict.fromkeys(_sequential(model), ()), traced=False)
-    positional, named = call_arguments(args)
+    positional, named = call_arguments(following(args, model))
     tracer = _Tracer()
     with hooked_run(model, grad=False) as hooks:
         hooks.on_calls(model, tracer.enter, tracer.leave)

@@ -22,6 +22,7 @@ from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import profile as torch_profile
 from torch.profiler import record_function
 
+from pnne_nb.compiler.analysis.device_rule import following
 from pnne_nb.compiler.analysis.example_inputs import EXAMPLES
 from pnne_nb.errors import ArgumentError, InspectionError, answers_misuse, expect
 from pnne_nb.inspector.capture.call_arguments import as_arguments, as_keywords, placed
@@ -123,7 +124,8 @@ def profile(
                 f"The trace {str(trace)!r} cannot be written: {error.strerror}. Give the path of a file in a directory"
                 " that exists."
             ) from error
-    model, positional, named = uncompiled(model), as_arguments(args), as_keywords(kwargs)
+    model = uncompiled(model)
+    positional, named = following((as_arguments(args), as_keywords(kwargs)), model)
     used = {tensor.device.type for _, tensor in tensors_in((positional, named))}
     used |= {parameter.device.type for parameter in model.parameters()}
     accelerator = next(iter(used - {"cpu", "meta"}), None)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
+from pnne_nb.compiler.analysis.device_rule import following
 from pnne_nb.compiler.analysis.example_inputs import EXAMPLES, example_inputs, normal_inputs, sizes_among
 from pnne_nb.compiler.analysis.memory_plan import MemoryPlan, measure_step
 from pnne_nb.compiler.pipeline.compile import made
@@ -216,7 +217,7 @@ def summary(
             args = example_inputs(graph, net)
     expect(optimizer, torch.optim.Optimizer | None, "optimizer", "an optimizer, or None")
     model = uncompiled(net)
-    positional, named = as_arguments(args), as_keywords(kwargs)
+    positional, named = following((as_arguments(args), as_keywords(kwargs)), model)
     there = [*model.parameters(), *model.buffers(), *(tensor for _, tensor in tensors_in((positional, named)))]
     seen = _Seen(there)
     with (

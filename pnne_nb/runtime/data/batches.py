@@ -1,4 +1,4 @@
-"""`Batch`: splits inputs from target, moves them to a device, and compares them with the Input nodes."""
+"""`Batch`: splits inputs from target, and compares them with the Input nodes."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ class Batch(msgspec.Struct, frozen=True):
         target: What the loss compares with, or None.
         examples: Size of the batch dimension.
         counts: Whether it counts for losses and metrics; see `StandIn`.
+        span: The smallest and the largest class of the target, where a device is not to meet one that does not exist.
     """
 
     inputs: tuple[Any, ...]
@@ -37,6 +38,7 @@ class Batch(msgspec.Struct, frozen=True):
     target: Any
     examples: int
     counts: bool = True
+    span: tuple[int, int] | None = None
 
 
 @final
@@ -129,32 +131,6 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
                 yield from tensors_in(item)
         case _:
             return
-
-
-def to_device(value: Any, device: torch.device) -> Any:
-    """Return the value with its tensors on `device`, copied before any later operation of that device."""
-    match value:
-        case Tensor():
-            # A copy to the CPU that nobody waits for would be read before it has arrived.
-            return value.to(device, non_blocking=device.type != "cpu")
-        case Mapping():
-            return {key: to_device(item, device) for key, item in value.items()}
-        case PackedSequence():
-            # Its lengths stay on the CPU. Torch has not typed devices here.
-            return value.to(device)  # type: ignore[arg-type]  # a packed sequence takes what a tensor takes
-        case tuple() if hasattr(value, "_fields"):
-            return type(value)(*(to_device(item, device) for item in value))
-        case tuple():
-            return tuple(to_device(item, device) for item in value)
-        case list():
-            return [to_device(item, device) for item in value]
-        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            moved = copy.copy(value)
-            for field in dataclasses.fields(value):
-                object.__setattr__(moved, field.name, to_device(getattr(value, field.name), device))
-            return moved
-        case _:
-            return value
 
 
 def join_outputs(outputs: list[Any]) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
+from pnne_nb.compiler.analysis.device_rule import comparable
 from pnne_nb.telemetry.frames import AnomalyFrame, Evidence
 
 SAMPLE = 10_000
@@ -164,8 +165,10 @@ def _repeated(inputs: Sequence[Tensor], held_out: Sequence[Tensor]) -> Iterator[
         return
     # Of numbers drawn by chance, the sum of a row tells it apart from others; drawn apart from everybody's numbers.
     draws = torch.Generator().manual_seed(0)
-    factors = torch.rand(ours[0].numel(), generator=draws, dtype=torch.float64).to(ours.device)
-    rows, held = (tensor.flatten(1).to(torch.float64) @ factors for tensor in (ours, _sample(theirs)))
+    factors = torch.rand(ours[0].numel(), generator=draws, dtype=torch.float64)
+    rows, held = comparable(
+        *(tensor.flatten(1).to(torch.float64) @ factors.to(tensor.device) for tensor in (ours, _sample(theirs)))
+    )
     different = held.unique().numel()  # type: ignore[no-untyped-call]  # torch leaves it untyped
     if different < (1 - REPEATED) * held.numel():
         return  # examples of few values are equal by chance
@@ -184,6 +187,7 @@ def _never_trained(target: Tensor | None, judged: Tensor | None) -> Iterator[Ano
         return
     if any(each.is_floating_point() or each.is_complex() or each.dtype == torch.bool for each in (target, judged)):
         return
+    target, judged = comparable(target, judged)
     known = target.unique()  # type: ignore[no-untyped-call]  # torch leaves it untyped
     unknown, counts = judged[~torch.isin(judged, known)].unique(return_counts=True)  # type: ignore[no-untyped-call]  # torch leaves it untyped
     share = float(counts.sum()) / judged.shape[0]

@@ -7,13 +7,15 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from pnne_nb.compiler.analysis.device_rule import to_device
 from pnne_nb.errors import TrainingError
-from pnne_nb.runtime.data.batches import Batch, as_batch, expect_shapes, to_device
+from pnne_nb.runtime.data.batches import Batch, as_batch, expect_shapes
 from pnne_nb.runtime.data.sources import TensorSource
 from pnne_nb.runtime.faults.error_messages import metric_failed
 from pnne_nb.runtime.loop.loss_weighting import LossReduction
-from pnne_nb.runtime.objective.losses import target_for_loss
+from pnne_nb.runtime.objective.losses import class_span, target_for_loss
 from pnne_nb.runtime.objective.metrics import Accuracy, Metric, target_for
+from pnne_nb.runtime.objective.objective import comparing_layer
 from pnne_nb.runtime.objective.step_logs import Logged
 from pnne_nb.runtime.setup.recipe import Recipe
 
@@ -29,6 +31,7 @@ class ActiveRecipe:
         self.recipe = recipe
         self.reduction = LossReduction()
         self._shapes_seen: set[tuple[Any, ...]] = set()
+        self._span: tuple[int, int] | None = None
         # Made once: making one takes as long as entering it.
         self._without_gradients = torch.no_grad()
 
@@ -38,9 +41,19 @@ class ActiveRecipe:
         Raises:
             TrainingError: It does not fit; other data is compared when it comes.
         """
+        self._span = None
         for source in (self.recipe.train, self.recipe.val):
             if isinstance(source, TensorSource):
                 self.prepare(source.first())
+                self._add_classes(source)
+
+    def _add_classes(self, source: TensorSource) -> None:
+        """Look at all targets in memory once: of batches that are on the device, nobody could look without waiting for it."""
+        recipe = self.recipe
+        if recipe.device.type != "cpu" and recipe.compares:
+            found = class_span(comparing_layer(recipe.loss), source.tensors[-1])
+            both = [span for span in (self._span, found) if span is not None]
+            self._span = (min(low for low, _ in both), max(high for _, high in both)) if both else None
 
     def adopt(self, recipe: Recipe) -> None:
         """Replace the recipe; after an error, the old one stays.
@@ -77,12 +90,17 @@ class ActiveRecipe:
                 self._shapes_seen.add(shapes)
         if recipe.device.type == "cpu":
             return batch
+        target = batch.target
+        compared = target[0] if isinstance(target, tuple) and len(target) == 1 else target
+        is_here = isinstance(compared, Tensor) and compared.is_cpu
+        span = class_span(comparing_layer(recipe.loss), compared) if is_here else self._span
         return Batch(
             to_device(batch.inputs, recipe.device),
             to_device(batch.named, recipe.device),
-            to_device(batch.target, recipe.device),
+            to_device(target, recipe.device),
             batch.examples,
             batch.counts,
+            span,
         )
 
     def count(self, metrics: dict[str, Metric], output: Any, batch: Batch) -> bool:

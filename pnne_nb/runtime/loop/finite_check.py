@@ -21,22 +21,20 @@ class FiniteCheck:
         self._found = torch.zeros((), device=device)
         self._one = torch.ones((), device=device)
 
-    def of(self, gradients: list[Tensor]) -> bool:
-        """Return whether all gradients are finite.
+    def of(self, gradients: list[Tensor]) -> Tensor:
+        """Return, without waiting for the device, 0 if all gradients are finite, and else another number.
 
         Shape:
             - gradients: at least one tensor, each `[*]` of its parameter's shape.
+            - Returns: `[]`; it changes with the next call.
         """
+        self._found.zero_()
         try:
             torch._amp_foreach_non_finite_check_and_unscale_(gradients, self._found, self._one)
         except (RuntimeError, NotImplementedError):
             # Complex, sparse, sharded, or on several devices.
-            self._found.zero_()
-            return bool(total_norm(gradients).isfinite())
-        if not self._found.item():
-            return True
-        self._found.zero_()
-        return False
+            return total_norm(gradients).isfinite().logical_not()
+        return self._found
 
 
 def total_norm(gradients: Sequence[Tensor]) -> Tensor:

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from itertools import islice
 from typing import Any, final
 
+from pnne_nb.compiler.analysis.device_rule import devices_of
 from pnne_nb.errors import CheckpointError, TrainingError
 from pnne_nb.runtime.checkpointing.resume import first_use_failed
 from pnne_nb.runtime.data.sources import BatchSource, dismiss, workers_of
@@ -21,7 +22,6 @@ from pnne_nb.runtime.loop.validation import Validation
 from pnne_nb.runtime.monitoring.probes import Observers
 from pnne_nb.runtime.objective.metrics import load_metric, reset, results, saved_metric
 from pnne_nb.runtime.objective.step_logs import ALONE, Means
-from pnne_nb.runtime.setup.devices import devices_of
 from pnne_nb.runtime.setup.precision import Precision
 from pnne_nb.runtime.setup.recipe import Recipe, require_validation
 from pnne_nb.runtime.thread.foreign_calls import ForeignCalls, is_left_behind
@@ -399,14 +399,14 @@ class TrainingLoop:
             CheckpointError: It belongs to another model, optimizer or scheduler.
         """
         recipe, standing = self.recipe, state["standing"]
-        schedule, scaler = recipe.schedule, recipe.precision.scaler
+        schedule = recipe.schedule
         try:
             recipe.model.load_state_dict(state["model"])
             recipe.optimizer.load_state_dict(state["optimizer"])
             if schedule is not None and state["scheduler"] is not None:
                 schedule.scheduler.load_state_dict(state["scheduler"])
-            if scaler is not None and state["scaler"] is not None:
-                scaler.load_state_dict(state["scaler"])
+            if state["scaler"] is not None:
+                recipe.precision.load_state_dict(state["scaler"])
             for name, kept in recipe.stateful.items():
                 if name in state["stateful"]:
                     kept.load_state_dict(state["stateful"][name])

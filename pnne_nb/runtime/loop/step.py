@@ -8,15 +8,16 @@ answers what concerns all processes of a group.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, final
 
 import msgspec
 import torch
 from torch import Tensor, nn
 
+from pnne_nb.compiler.analysis.device_rule import to_device
 from pnne_nb.errors import TrainingError
-from pnne_nb.runtime.data.batches import Batch, StandIn, to_device
+from pnne_nb.runtime.data.batches import Batch, StandIn
 from pnne_nb.runtime.faults.error_messages import device_lost, loss_failed, model_failed, name_layer, spread
 from pnne_nb.runtime.faults.first_step_faults import first_step_faults
 from pnne_nb.runtime.loop.active_recipe import ActiveRecipe
@@ -27,7 +28,13 @@ from pnne_nb.runtime.loop.oom_retry import OutOfMemoryRetry
 from pnne_nb.runtime.loop.step_ring import StepRing
 from pnne_nb.runtime.monitoring.probes import Observers
 from pnne_nb.runtime.monitoring.resources import Stages
-from pnne_nb.runtime.objective.losses import require_classes, require_yes_and_no, scores_for_loss, target_for_loss
+from pnne_nb.runtime.objective.losses import (
+    expect_classes,
+    require_classes,
+    require_yes_and_no,
+    scores_for_loss,
+    target_for_loss,
+)
 from pnne_nb.runtime.objective.step_logs import averaged, read, scalar
 from pnne_nb.runtime.setup.recipe import Recipe
 from pnne_nb.runtime.thread.mode_guard import Modes
@@ -110,6 +117,8 @@ def forward(recipe: Recipe, raw: Any, batch: Batch) -> tuple[Any, Tensor]:
         if target is not batch.target:
             require_yes_and_no(batch.target)
         try:
+            if batch.span is not None:
+                expect_classes(batch.span, scores)
             loss = loss_function(scores, target)
         except (RuntimeError, IndexError, TypeError, ValueError) as error:
             explained = loss_failed(error, loss_function, output, target)
@@ -127,6 +136,17 @@ def drop_gradients(optimizer: torch.optim.Optimizer) -> None:
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             parameter.grad = None
+
+
+def _read(values: Sequence[float | Tensor]) -> list[float]:
+    """Return numbers of which some are tensors `[]`: those of an accelerator by one transfer."""
+    # What is more than a tensor, such as one that processes share, tells its number itself.
+    waiting = [value for value in values if type(value) is Tensor and not value.is_cpu]
+    arrived: Iterator[float] = iter(())
+    if waiting:
+        wide = torch.float64 if any(each.dtype == torch.float64 for each in waiting) else torch.float32
+        arrived = iter(torch.stack([each.to(waiting[0].device, wide) for each in waiting]).tolist())
+    return [next(arrived) if type(value) is Tensor and not value.is_cpu else float(value) for value in values]
 
 
 @final
@@ -200,19 +220,20 @@ class Stepper:
         with self._observers.watching(number) as watched:
             if watched is not None:
                 stages.ended("observe")
-            value, outputs = self._differentiate(raws, batches, weights)
+            losses, outputs = self._differentiate(raws, batches, weights)
             precision.unscale(optimizer)
             if watched is not None:
                 stages.ended("backward")
                 watched.gradients_ready()
                 stages.ended("observe")
-            norm = self._check_gradients(raws, batches, wanted=number <= NORMS_AT_FIRST or number % NORM_EVERY == 0)
+            wanted = number <= NORMS_AT_FIRST or number % NORM_EVERY == 0
+            value, norm, scaling = self._check(raws, batches, losses, wanted=wanted)
             stages.ended("backward")
             self.memory.updating = True
             moved = True
             if recipe.needs_closure:
                 optimizer.step(self._closure(raws, batches, weights, value))
-            elif not precision.step(optimizer):
+            elif not precision.step(optimizer, scaling):
                 moved = False
                 if precision.exhausted:
                     what = f"A gradient stayed NaN or infinite while its scale fell to {precision.scale:g}"
@@ -235,17 +256,19 @@ class Stepper:
 
     def _differentiate(
         self, raws: Sequence[Any], batches: Sequence[Batch], weights: Sequence[float]
-    ) -> tuple[float, list[Any]]:
+    ) -> tuple[list[float | Tensor], list[Any]]:
         """Run the forward and backward passes, which accumulate the parameters' gradients; the last stage is still open then.
 
         Returns:
-            The loss of all processes, and the outputs of this one: tensors `[N, ...]`, or collections of them.
+            The weighed loss of each batch, of all processes, and the outputs of this one: tensors `[N, ...]`, or collections
+            of them. A loss on an accelerator is a tensor `[]` that nobody has waited for.
         """
         recipe, stages = self._active.recipe, self.stages
         peers, precision = recipe.peers, recipe.precision
         alone = peers.count == 1
         in_parts = not alone or self.memory.pieces > 1
         value = 0.0
+        losses: list[float | Tensor] = []
         outputs: list[Any] = []
         drop_gradients(recipe.optimizer)
         for raw, batch, weight in zip(raws, batches, weights, strict=True):
@@ -254,10 +277,14 @@ class Stepper:
             output, loss = forward(recipe, raw, batch) if alone else self._forward_with_peers(raw, batch)
             if not weight:
                 loss = counts_for_nothing(output, loss)
-            value += peers.total(loss.item() * weight)
+            if loss.is_cpu or in_parts:
+                told = peers.total(loss.item() * weight)
+                losses.append(told)
+                value += told
+                self._expect_finite(value, raws, batches, len(losses))
+            else:
+                losses.append(loss.detach() * weight)
             stages.ended("forward")
-            if not math.isfinite(value):
-                raise self._not_finite(f"The loss became {value}", "nan-loss", raws, batches, len(outputs) + 1)
             if in_parts:
                 self._learn_reduction(output, batch, loss.item())
             if not loss.requires_grad:
@@ -270,26 +297,46 @@ class Stepper:
                     self._function = output.grad_fn.name()
                 output = output.detach()
             outputs.append(output)
-        return value, outputs
+        return losses, outputs
 
-    def _check_gradients(self, raws: Sequence[Any], batches: Sequence[Batch], *, wanted: bool) -> float | None:
-        """Raise an error unless gradients are finite, and clip them if configured; return their norm if it was computed."""
+    def _expect_finite(self, value: float, raws: Sequence[Any], batches: Sequence[Batch], done: int) -> None:
+        if not math.isfinite(value):
+            raise self._not_finite(f"The loss became {value}", "nan-loss", raws, batches, done)
+
+    def _check(
+        self, raws: Sequence[Any], batches: Sequence[Batch], losses: Sequence[float | Tensor], *, wanted: bool
+    ) -> tuple[float, float | None, Sequence[float]]:
+        """Raise an error unless the losses and gradients are finite, and clip the gradients if configured.
+
+        All that is known of the step is read here, so that it waits for an accelerator once.
+
+        Returns:
+            The loss, the norm of the gradients if it was computed, and what `Precision.step` is to know.
+        """
         recipe = self._active.recipe
         groups = recipe.optimizer.param_groups
         gradients = [grad for group in groups for one in group["params"] if (grad := one.grad) is not None]
         if not gradients:
             raise TrainingError(_NO_GRADIENT)
         found = total_norm(gradients) if wanted or recipe.grad_clip is not None else None
-        norm = None if found is None else found.item()
         # A scaler looks itself, and skips the step.
-        if recipe.precision.scaler is None:
-            finite = self._finite.of(gradients) if norm is None else math.isfinite(norm)
+        scaling = recipe.precision.unread(recipe.optimizer)
+        checked = [] if scaling else [found if found is not None else self._finite.of(gradients)]
+        norms = [found] if scaling and found is not None else []
+        told = _read([*losses, *scaling, *checked, *norms])
+        value = 0.0
+        for number, loss in enumerate(told[: len(losses)], 1):
+            value += loss
+            self._expect_finite(value, raws, batches, number)
+        norm = None if found is None else told[-1]
+        if not scaling:
+            finite = told[-1] == 0.0 if norm is None else math.isfinite(norm)
             if recipe.peers.any(not finite):
                 raise self._not_finite("A gradient became NaN or infinite", "nan-gradient", raws, batches)
         if found is not None and recipe.grad_clip is not None:
             parameters = [parameter for group in groups for parameter in group["params"]]
             nn.utils.clip_grads_with_norm_(parameters, recipe.grad_clip, found)
-        return norm
+        return value, norm, told[len(losses) : len(losses) + len(scaling)]
 
     # Seams
 
@@ -311,8 +358,8 @@ class Stepper:
             if known:
                 return known.pop()
             self._randomness.rewind()
-            found, _ = self._differentiate(raws, batches, weights)
-            self._check_gradients(raws, batches, wanted=False)
+            losses, _ = self._differentiate(raws, batches, weights)
+            found, _, _ = self._check(raws, batches, losses, wanted=False)
             self.stages.ended("backward")
             return found
 

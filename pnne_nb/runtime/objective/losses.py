@@ -246,6 +246,35 @@ def require_classes(loss: Any, output: Any) -> None:
         )
 
 
+def class_span(loss: Any, target: Any) -> tuple[int, int] | None:
+    """Return the smallest and the largest class of a target that `loss` compares with scores; None if it has none.
+
+    Classes that the loss ignores do not count. Where the target is on an accelerator, this waits for it.
+    """
+    by_class = isinstance(loss, (nn.CrossEntropyLoss, nn.NLLLoss))
+    if not (by_class and isinstance(target, Tensor) and target.numel()) or target.is_floating_point():
+        return None
+    low, high = (int(edge) for edge in target.aminmax())
+    if loss.ignore_index in (low, high):
+        kept = target[target != loss.ignore_index]
+        return (int(kept.min()), int(kept.max())) if kept.numel() else None
+    return low, high
+
+
+def expect_classes(span: tuple[int, int], output: Any) -> None:
+    """Raise the error that the CPU raises for a class without a score; an accelerator would compute nothing more.
+
+    Raises:
+        IndexError: There is no score of one of the classes in `span`.
+    """
+    if not isinstance(output, Tensor) or not output.dim():
+        return
+    classes = output.shape[0 if output.dim() == 1 else 1]
+    for number in span:
+        if not 0 <= number < classes:
+            raise IndexError(f"Target {number} is out of bounds.")
+
+
 def make_loss(loss: Loss) -> Callable[[Any, Any], Tensor] | None:
     """Return the loss function for `loss`; None if the model returns its own loss.
 

@@ -55,3 +55,8 @@ class WeighedLoss:
             term if weight == 1.0 else term * weight for term, weight in zip(terms, self._weights, strict=True)
         )
         return total
+
+
+def comparing_layer(loss: Any) -> Any:
+    """Return what compares output and target: the loss itself, or the one layer of a drawn loss."""
+    return loss.layer if isinstance(loss, WeighedLoss) else loss

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from pnne_nb.compiler.analysis.device_rule import to_device
 from pnne_nb.errors import TrainingError, shown
-from pnne_nb.runtime.data.batches import Batch, as_batch, join_outputs, to_device
+from pnne_nb.runtime.data.batches import Batch, as_batch, join_outputs
 from pnne_nb.runtime.data.open_data import Table, open_source
 from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, StreamSource, TensorSource
 from pnne_nb.runtime.data.tables import Given

@@ -111,6 +111,11 @@ class Executor:
         run = self.source.run(last_epoch)
         return run if self.process is not None else self.determined(run)
 
+    @property
+    def repeats(self) -> bool:
+        """Whether a step made again gives the same bits."""
+        return self._determinism.repeats
+
     def determined(self, events: Generator[Event, None, R]) -> Generator[Event, None, R]:
         """Return the events of the loop, run under the switches for determinism if they are wanted."""
         return self._determinism.over(events, self.loop.turn, self.loop.foreign_calls)

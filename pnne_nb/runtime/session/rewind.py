@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -21,6 +22,10 @@ from pnne_nb.runtime.monitoring.reporter import Reports
 from pnne_nb.runtime.session.executor import Executor
 from pnne_nb.runtime.thread.control import Control
 from pnne_nb.telemetry.frames import AnomalyFrame
+
+SAME = 1e-3
+"""Losses that differ by less, relative to them, may be of the same steps on a device that sums in another order each time:
+1e-7 at first, which grows with each step."""
 
 REWOUND = "rewound"
 """Kind of the event that says that the training went back."""
@@ -43,9 +48,13 @@ class Rewind:
         self._reports = reports
         self._observers = observers
         self._threads = threads
+        self._gap = 0.0
 
     def back(self, steps: int) -> None:
-        """Return to the state `steps` optimizer steps ago, bit for bit if the device's operations are deterministic.
+        """Return to the state `steps` optimizer steps ago: bit for bit on the CPU, and with ``deterministic=True``.
+
+        Kernels of other devices may sum in another order each time. There, losses that are as near as that explains count
+        as the same, and the event says how far they are apart.
 
         Raises:
             TrainingError: That is too far, or the steps cannot be made again as they were; the training is as before then.
@@ -68,9 +77,13 @@ class Rewind:
             raise failed[0]
         loop.ring.cut(target)
         self._reports.history.cut(target, loop.epoch)
-        self._reports.announce(
-            AnomalyFrame(target, REWOUND, f"The training went back {steps} step{'s' * (steps != 1)}, to step {target}.")
-        )
+        said = f"The training went back {steps} step{'s' * (steps != 1)}, to step {target}"
+        if self._gap:
+            said += (
+                f", not bit for bit on this device ({loop.recipe.device}): losses of steps made again differ by up to "
+                f"{self._gap:.1e}. deterministic=True makes them equal"
+            )
+        self._reports.announce(AnomalyFrame(target, REWOUND, f"{said}."))
 
     def without(self, fault: Fault | None) -> None:
         """Continue with the batch after the one of a fault.
@@ -136,7 +149,7 @@ class Rewind:
     def _replay(self, loop: TrainingLoop, target: int) -> None:
         snapshot = loop.ring.before(target)
         assert snapshot is not None
-        last, ring = loop.epoch, loop.ring
+        last, ring, self._gap = loop.epoch, loop.ring, 0.0
         losses = {step: ring.loss_of(step) for step in range(snapshot.step + 1, target + 1)}
         loop.load_state_dict(copied(snapshot.state))
         # An optimizer that ended early is not to end earlier now.
@@ -150,13 +163,15 @@ class Rewind:
                         "The training is as it was. Load a checkpoint, or give a dataset that can be read by number."
                     )
                 if isinstance(event, Stepped):
-                    _require_same(event.frame.step, losses[event.frame.step], event.frame.loss)
+                    self._require_same(event.frame.step, losses[event.frame.step], event.frame.loss)
 
-
-def _require_same(step: int, was: float | None, found: float) -> None:
-    if was is not None and was != found:
-        raise TrainingError(
-            f"Step {step} made again has the loss {found!r}, and had {was!r} (difference {abs(found - was):.3g}): a forward "
-            "pass that is not the same each time, data that cannot be read again, or a model that a cell has changed. The "
-            "training is as it was. deterministic=True names operations that are to blame."
-        )
+    def _require_same(self, step: int, was: float | None, found: float) -> None:
+        if was is None or was == found:
+            return
+        self._gap = max(self._gap, abs(found - was))
+        if self._executor.repeats or not math.isclose(found, was, rel_tol=SAME, abs_tol=SAME):
+            raise TrainingError(
+                f"Step {step} made again has the loss {found!r}, and had {was!r} (difference {abs(found - was):.3g}): a "
+                "forward pass that is not the same each time, data that cannot be read again, or a model that a cell has "
+                "changed. The training is as it was. deterministic=True names operations that are to blame."
+            )

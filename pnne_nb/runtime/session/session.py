@@ -43,9 +43,10 @@ from pnne_nb.runtime.session.rewind import Rewind
 from pnne_nb.runtime.session.training_registry import require_own
 from pnne_nb.runtime.setup.cadence import as_every
 from pnne_nb.runtime.setup.config import Config
-from pnne_nb.runtime.setup.devices import placed_paths
+from pnne_nb.runtime.setup.devices import placed_paths, settle
 from pnne_nb.runtime.setup.loss_choice import choose_loss
 from pnne_nb.runtime.setup.models import as_module, input_shapes, make_weights, spread_inputs
+from pnne_nb.runtime.setup.precision import choose_device
 from pnne_nb.runtime.thread.control import Control
 from pnne_nb.runtime.thread.foreign_calls import is_left_behind
 from pnne_nb.runtime.thread.model_guard import SharedModel, between_steps
@@ -97,6 +98,8 @@ class Session:
         self.live_source: LiveSource | None = EditedGraph(model) if isinstance(model, NodeGraph) else None
         compares = config.loss is not None and config.step_function is None
         make_weights(self.model, train, config.seed, wants_target=compares, calls=config.step_function is None)
+        # A loss is chosen by what the model gives, which may be for its device alone.
+        settle(self.model, choose_device(config.device), placed_paths(model))
         self.config, self.loss_choice = choose_loss(config, self.model, train)
         config = self.config
         recipe = config.recipe(self.model, train, val, input_shapes(model), placed_paths(model))

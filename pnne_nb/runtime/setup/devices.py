@@ -13,13 +13,13 @@ import psutil  # type: ignore[import-untyped]  # its stubs are a package of thei
 import torch
 from torch import Tensor, nn
 
+from pnne_nb.compiler.analysis.device_rule import devices_of, to_device
 from pnne_nb.compiler.pipeline.compile import load
 from pnne_nb.compiler.shapes.available_devices import available_devices
 from pnne_nb.compiler.weights.memory_check import memory
-from pnne_nb.errors import TrainingError, expect
+from pnne_nb.errors import TrainingError, choose, expect
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.process.byte_units import format_bytes
-from pnne_nb.runtime.data.batches import to_device
 from pnne_nb.runtime.data.open_data import require_count
 from pnne_nb.runtime.setup.precision import choose_device
 from pnne_nb.runtime.thread import torch_switches
@@ -38,7 +38,7 @@ class Device(msgspec.Struct, frozen=True):
         name: As torch calls it: ``"cpu"``, ``"cuda:0"``, ``"mps:0"``.
         description: The product's name.
         total: Memory there is; for the CPU, what a container may take, where that is less.
-        free: Memory that is not in use.
+        free: Memory that is not in use, and that this process may take.
         allocated: What this process's tensors take; for the CPU, all that the process takes.
         reserved: What torch's allocator keeps for this process.
         peak: The most that was ever allocated; for the CPU, the same as `allocated`.
@@ -123,7 +123,7 @@ class DeviceManager:
     def settings(self) -> dict[str, Any]:
         """The settings that `configure` changes."""
         return {
-            "tf32": torch.get_float32_matmul_precision() != "highest",
+            "tf32": torch_switches.tf32(),
             "cudnn_benchmark": torch.backends.cudnn.benchmark,
             "deterministic": torch.are_deterministic_algorithms_enabled(),
             "threads": torch.get_num_threads(),
@@ -133,7 +133,7 @@ class DeviceManager:
     def configure(
         self,
         *,
-        tf32: bool | None = None,
+        tf32: torch_switches.TF32 | None = None,
         cudnn_benchmark: bool | None = None,
         deterministic: bool | None = None,
         threads: int | None = None,
@@ -143,7 +143,8 @@ class DeviceManager:
         """Change settings of the whole process; None leaves one as it is.
 
         Args:
-            tf32: Whether matrix products and convolutions of float32 may use the faster, less exact TF32.
+            tf32: Whether matrix products and convolutions of float32 may use the faster, less exact TF32; ``"convolutions"``
+                or ``"matrix products"`` lets these alone. Torch begins with ``"convolutions"``.
             cudnn_benchmark: Whether cuDNN tries which algorithm is fastest for each shape.
             deterministic: Whether an operation without a deterministic version raises.
             threads: How many threads operations use in the calling thread and in trainings made from now on.
@@ -155,7 +156,16 @@ class DeviceManager:
             TrainingError: One of them is out of its range, or comes too late; then nothing has changed.
             ArgumentError: One of them is of another type; likewise.
         """
-        for name, chosen in {"tf32": tf32, "cudnn_benchmark": cudnn_benchmark, "deterministic": deterministic}.items():
+        if isinstance(tf32, str):
+            choose(tf32, torch_switches.TF32_ALONE, "tf32")
+        else:
+            expect(
+                tf32,
+                bool | None,
+                "tf32",
+                "True, False, 'convolutions', 'matrix products', or None, which leaves it as it is",
+            )
+        for name, chosen in {"cudnn_benchmark": cudnn_benchmark, "deterministic": deterministic}.items():
             expect(chosen, bool | None, name, "True, False, or None, which leaves it as it is")
         if threads is not None:
             require_count("threads", threads)
@@ -227,6 +237,10 @@ def measured(device: torch.device) -> Device:
         case _:
             free, total = torch.accelerator.get_memory_info(device)
             used = memory_of(device)
+            if device.type == "cuda":
+                # A process may be allowed a share only, of which its allocator has some already.
+                allowed = int(torch.cuda.get_per_process_memory_fraction(device) * total)
+                free = max(0, min(free, allowed - used.reserved))
             name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
             return Device(str(device), name, total, free, used.allocated, used.reserved, used.peak)
 
@@ -274,11 +288,6 @@ def settle(model: nn.Module, device: torch.device, placed: Collection[str]) -> b
                 # Its own tensors only: parts of it may have places.
                 layer._apply(lambda tensor: tensor.to(device), recurse=False)
     return devices_of(model) != {device}
-
-
-def devices_of(model: nn.Module) -> set[torch.device]:
-    """Return every device that holds a parameter or a buffer."""
-    return {tensor.device for tensor in (*model.parameters(), *model.buffers())}
 
 
 def _is_within(path: str, placed: Collection[str]) -> bool:

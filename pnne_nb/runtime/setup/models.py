@@ -13,13 +13,14 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from pnne_nb.compiler.analysis.device_rule import following
 from pnne_nb.compiler.pipeline.compile import Made, made
 from pnne_nb.compiler.weights.weight_source import Purpose, Reuse
 from pnne_nb.errors import TrainingError, expect
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.annex import OWN, OwnWeights
 from pnne_nb.graph.model.node import Node
-from pnne_nb.runtime.data.batches import TARGET_KEYS, Batch, InputShapes, as_batch, to_device
+from pnne_nb.runtime.data.batches import TARGET_KEYS, Batch, InputShapes, as_batch
 from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, TensorSource
 from pnne_nb.runtime.thread.rng import seeded_globals
 
@@ -126,11 +127,11 @@ def trial_output(model: nn.Module, batch: Batch, seed: int) -> Any:
     """
     # A compiled model would be compiled for this one call.
     runs = getattr(model, "_orig_mod", model)
-    device = next((tensor.device for tensor in chain(model.parameters(), model.buffers())), torch.device("cpu"))
     kept = [(buffer, buffer.clone()) for buffer in model.buffers() if not is_lazy(buffer)]
     try:
         with evaluating(model), torch.no_grad(), seeded_globals(seed):
-            return runs(*to_device(batch.inputs, device), **to_device(batch.named, device))
+            inputs, named = following((batch.inputs, batch.named), model)
+            return runs(*inputs, **named)
     finally:
         with torch.no_grad():
             for buffer, before in kept:

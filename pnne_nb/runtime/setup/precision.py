@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, Literal, TypeAlias, final, get_args
 
@@ -73,6 +74,7 @@ class Precision:
         self._dtype = {"32": None, "bf16": torch.bfloat16, "16": torch.float16}[name]
         self.scaler = torch.amp.GradScaler(self._device) if name == "16" else None
         self._unscaled = False
+        self._scale: float | None = None  # the present one, where it is known without waiting for the device
 
     @property
     def is_full(self) -> bool:
@@ -93,16 +95,47 @@ class Precision:
             self._unscaled = True
             self.scaler.unscale_(optimizer)
 
-    def step(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Run the optimizer's step; return False if a scaled gradient overflowed and the step was skipped."""
+    def unread(self, optimizer: torch.optim.Optimizer) -> list[Tensor]:
+        """Return what `step` is to know of the device, each `[]`, after `unscale`; nothing without scaling.
+
+        They are whether a gradient overflowed, the scale, and for how many steps it has stayed.
+        """
+        if self.scaler is None:
+            return []
+        scale, stayed = self.scaler._scale, self.scaler._growth_tracker
+        assert scale is not None, "made by the first scaled loss"
+        assert stayed is not None, "made with the scale"
+        # On several devices, one that overflows decides.
+        found = [each.to(scale.device) for each in self.scaler._found_inf_per_device(optimizer).values()]
+        return [sum(found[1:], found[0]), scale, stayed]
+
+    def step(self, optimizer: torch.optim.Optimizer, read: Sequence[float]) -> bool:
+        """Run the optimizer's step; return False if a scaled gradient overflowed and the step was skipped.
+
+        Args:
+            optimizer: Its gradients are unscaled.
+            read: The numbers of `unread`. With them, torch's scaler need not wait for the device.
+        """
         if self.scaler is None:
             update(optimizer)
             return True
-        before = self.scale
-        self.scaler.step(optimizer)
+        overflowed, before, stayed = read
+        if not overflowed:
+            update(optimizer)
         self.scaler.update()
         self._unscaled = False
-        return self.scale >= before
+        # As the device computes it, from the same numbers.
+        grows = not overflowed and stayed + 1 == self.scaler.get_growth_interval()
+        factor = self.scaler.get_backoff_factor() if overflowed else self.scaler.get_growth_factor() if grows else 1.0
+        grown = before * factor
+        self._scale = grown if grown <= torch.finfo(torch.float32).max else before
+        return not overflowed
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue with the scale of a scaler's ``state_dict``."""
+        if self.scaler is not None:
+            self._scale = None
+            self.scaler.load_state_dict(dict(state))
 
     @property
     def exhausted(self) -> bool:
@@ -118,4 +151,6 @@ class Precision:
     @property
     def scale(self) -> float:
         """The scale of gradients; 1 without scaling."""
-        return 1.0 if self.scaler is None else float(self.scaler.get_scale())
+        if self.scaler is None:
+            return 1.0
+        return float(self.scaler.get_scale()) if self._scale is None else self._scale

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator
 from contextlib import closing
-from typing import Any, TypeVar, final
+from typing import Any, TypeAlias, TypeVar, final
 
 import torch
 
@@ -46,11 +46,23 @@ def shared_switches() -> dict[str, object]:
     }
 
 
-def configure(tf32: bool | None, cudnn_benchmark: bool | None, deterministic: bool | None) -> None:
+TF32: TypeAlias = "bool | str"
+"""Which operations of float32 may use TF32: all, none, or one of `TF32_ALONE`."""
+
+TF32_ALONE = ("convolutions", "matrix products")
+
+
+def tf32() -> TF32:
+    """Return which operations of float32 may use TF32."""
+    products, convolutions = torch.get_float32_matmul_precision() != "highest", torch.backends.cudnn.allow_tf32
+    return products if products == convolutions else TF32_ALONE[products]
+
+
+def configure(tf32: TF32 | None, cudnn_benchmark: bool | None, deterministic: bool | None) -> None:
     """Set the switches that are not None permanently; see `DeviceManager.configure`."""
     if tf32 is not None:
-        torch.set_float32_matmul_precision("high" if tf32 else "highest")
-        torch.backends.cudnn.allow_tf32 = tf32
+        torch.set_float32_matmul_precision("high" if tf32 in (True, "matrix products") else "highest")
+        torch.backends.cudnn.allow_tf32 = tf32 in (True, "convolutions")
     if cudnn_benchmark is not None:
         torch.backends.cudnn.benchmark = cudnn_benchmark
     if deterministic is not None:
@@ -89,10 +101,14 @@ class Determinism:
     """Sets torch's switches for a training on `device`, if that is `wanted`; entered around each step, and restored after it.
 
     An operation that has no deterministic version then raises, and the training fails there by name.
+
+    Attributes:
+        repeats: Whether a step made again gives the same bits: kernels of accelerators need not.
     """
 
     def __init__(self, device: torch.device, *, wanted: bool) -> None:
         self._wanted = wanted
+        self.repeats = wanted or device.type == "cpu"
         self._before: tuple[bool, bool, bool] | None = None
         if wanted:
             renewed_after_fork(self)

@@ -313,7 +313,7 @@ def test_the_table_says_what_int8_is_worth_here(
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_vnni": capable})
     monkeypatch.setattr(compare, "FORMS", faked(now, ("eager", 0.008, 0), ("half", 0.004, 0), ("fast, int8", int8, 0)))
     table = pn.compare_targets(drawn(), data())
-    assert list(table.notes[1:]) == notes
+    assert [note for note in table.notes[1:] if "CUDA" not in note] == notes
     assert table.best == ("fast, int8" if capable else "half")
 
 
@@ -335,3 +335,15 @@ def test_the_memory_of_a_form_is_what_its_call_needs() -> None:
     assert eager == pytest.approx(weights + given + 2 * hidden, rel=0.05)
     assert file is not None
     assert 0.5 * (weights + hidden) < file < 100e6
+
+
+def test_without_a_gpu_its_forms_are_named_in_one_line() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("There is a GPU here.")
+    table = pn.compare_targets(drawn(), data(), seconds=0)
+    (said,) = (note for note in table.notes if "CUDA" in note)
+    assert said == (
+        "There is no CUDA device here. Not compared: eager on the GPU, bf16 on the GPU, CUDA graphs, torch.compile on the "
+        "GPU, ONNX Runtime on the GPU, AOTInductor on the GPU."
+    )
+    assert not [name for name in table.rows if "GPU" in name or "CUDA" in name]

@@ -20,8 +20,9 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
+from pnne_nb.compiler.analysis.device_rule import to_device
 from pnne_nb.errors import TrainingError
-from pnne_nb.runtime.data.batches import Batch, as_batch, expect_shapes, to_device
+from pnne_nb.runtime.data.batches import Batch, as_batch, expect_shapes
 from pnne_nb.runtime.data.open_data import open_source, require_count
 from pnne_nb.runtime.data.sources import (
     BatchSource,

@@ -10,9 +10,11 @@ import torch
 from torch import Tensor, nn
 
 import pnne_nb as pn
+from pnne_nb.compiler.analysis.device_rule import devices_of
 from pnne_nb.errors import ArgumentError, PnneError, TrainingError
 from pnne_nb.runtime.setup import devices
-from pnne_nb.runtime.setup.devices import Device, DeviceManager, devices_of, placed_paths, settle
+from pnne_nb.runtime.setup.devices import Device, DeviceManager, placed_paths, settle
+from pnne_nb.telemetry.frames import DeviceMemory
 from tests.runtime.tasks import engine, images, network, picture_graph
 
 GIB = 2**30
@@ -72,6 +74,28 @@ def test_settings(manager: DeviceManager) -> None:
     manager.configure()
     assert manager.settings["tf32"]
     manager.release_memory()
+
+
+def test_tf32_says_what_uses_it(manager: DeviceManager) -> None:
+    for chosen in ("convolutions", "matrix products", True, False):
+        manager.configure(tf32=chosen)
+        assert manager.settings["tf32"] == chosen
+        assert torch.backends.cudnn.allow_tf32 == (chosen in (True, "convolutions"))
+        manager.configure(**manager.settings)
+        assert manager.settings["tf32"] == chosen
+    with pytest.raises(ArgumentError, match=r"tf32 cannot be 'conv'\. It is one of 'convolutions', 'matrix products'"):
+        manager.configure(tf32="conv")
+    with pytest.raises(ArgumentError, match="tf32 must be True, False, 'convolutions'"):
+        manager.configure(tf32=1)  # type: ignore[arg-type]  # what is tested
+
+
+def test_a_share_of_the_memory_is_all_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.accelerator, "get_memory_info", lambda _: (70 * GIB, 80 * GIB))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "GPU")
+    monkeypatch.setattr(devices, "memory_of", lambda _: DeviceMemory(GIB, 2 * GIB, GIB))
+    for share, free in ((1.0, 70 * GIB), (0.5, 38 * GIB), (0.0125, 0)):
+        monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda _, share=share: share)
+        assert devices.measured(torch.device("cuda:0")).free == free
 
 
 def test_the_allocator_is_chosen_before_cuda_is_used(manager: DeviceManager, monkeypatch: pytest.MonkeyPatch) -> None:

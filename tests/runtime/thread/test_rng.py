@@ -75,11 +75,14 @@ def test_a_lost_device_does_not_hide_what_failed_in_the_block(monkeypatch: pytes
             raise RuntimeError("CUDA error: device-side assert triggered")
         return read(generator)
 
-    before = torch.get_rng_state()
-    with pytest.raises(KeyError, match="explanation"), randomness:
+    def step() -> None:
         draw()
         monkeypatch.setattr(rng, "_state_of", refuse)
         raise KeyError("explanation")
+
+    before = torch.get_rng_state()
+    with pytest.raises(KeyError, match="explanation"), randomness:
+        step()
     assert torch.equal(torch.get_rng_state(), before)
     with pytest.raises(RuntimeError, match="device-side assert"), randomness:
         pass

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from pnne_nb.compiler.analysis.device_rule import to_device
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.checkpointing.files import CheckpointDirectory
-from pnne_nb.runtime.data.batches import Batch, as_batch, to_device
+from pnne_nb.runtime.data.batches import Batch, as_batch
 from pnne_nb.runtime.data.sources import BatchSource, StreamSource
 from pnne_nb.runtime.distributed.launch.plan import LaunchPlan, printed, started
 from pnne_nb.runtime.distributed.transport.dataset_files import Drawing, Packing

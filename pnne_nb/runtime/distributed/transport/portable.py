@@ -11,10 +11,11 @@ from torch import nn
 from pnne_nb.catalog.custom import is_custom
 from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.compiler import from_module
+from pnne_nb.compiler.analysis.device_rule import devices_of
 from pnne_nb.errors import CompileError, TrainingError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.schema.registry import registry
-from pnne_nb.runtime.setup.devices import devices_of, placed_paths
+from pnne_nb.runtime.setup.devices import placed_paths
 from pnne_nb.runtime.setup.recipe import Recipe
 from pnne_nb.runtime.thread.rng import seeded_globals
 
