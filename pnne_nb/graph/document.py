@@ -5,18 +5,21 @@ Every change becomes ops, which its `Ledger` checks, stages, and commits, all of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Self, final, get_args
 
+from msgspec.structs import replace
+
 from pnne_nb.errors import GraphError, answers_misuse, choose, expect
 from pnne_nb.graph.annotations import Frames
-from pnne_nb.graph.edits import group_plans
+from pnne_nb.graph.edits import bulk, group_plans
 from pnne_nb.graph.edits.add_node import addition, parts_of, place
 from pnne_nb.graph.edits.apply import apply_op
 from pnne_nb.graph.edits.autoconnect import connection, edges_between, loose_end
+from pnne_nb.graph.edits.bulk import Chosen
 from pnne_nb.graph.edits.definitions import own_definition
 from pnne_nb.graph.edits.transactions import Ledger
 from pnne_nb.graph.layout.arrange_graph import CELL_OF_A_NOTEBOOK, View, arrangement
@@ -37,6 +40,7 @@ from pnne_nb.graph.model.ops import (
 from pnne_nb.graph.model.paths import NodeRef, find_node, path_of
 from pnne_nb.graph.model.validate import Types
 from pnne_nb.graph.queries import ReadableGraph
+from pnne_nb.graph.schema.names import numbered, stem_of
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.storage import json_format
 from pnne_nb.graph.storage.json_format import read_file
@@ -177,18 +181,42 @@ class NodeGraph(ReadableGraph):
             return tuple(nodes)
 
     @answers_misuse('graph.set("fc", out_features=10)')
-    def set(self, node: NodeRef, /, **properties: object) -> None:
-        """Set property values.
+    def set(self, nodes: Chosen, /, type: str | None = None, **properties: object) -> None:
+        """Set property values, or give nodes another type in their place, as one change.
+
+        ::
+
+            graph.set("conv1", out_channels=8)
+            graph.set("layer*.relu", type="GELU")
+            graph.set(["drop1", "drop2"], p=0.1)
 
         Args:
-            node: The node, or its path.
+            nodes: A node, its path, a pattern of paths (``*`` stands for any letters and dots), or several of these.
+            type: The new type; edges keep their ports by name or place, and values that the new type has too are kept.
             properties: Values by property name.
 
         Raises:
-            UnknownNodeError, UnknownPropertyError, BadValueError: If one of them does not fit; none is set.
+            UnknownNodeError, UnknownTypeError, UnknownPropertyError, BadValueError: If one of them does not fit; none is set.
+            GraphError: If a node cannot have the type; nothing is changed.
         """
-        with self._found(node) as (found, graph):
-            self._ledger.apply([SetProperty(found.name, name, value, graph) for name, value in properties.items()])
+        with self._ledger.editing():
+            found = bulk.places(self._content, nodes)
+            one = len(found) == 1 and type is None
+            values = [
+                SetProperty(node.name, name, value, graph.id)
+                for graph, node, _ in found
+                for name, value in properties.items()
+            ]
+            if one:
+                self._ledger.apply(values)
+                return
+            with self.transaction(
+                f"Change {len(found)} nodes" if type is None else f"Change {_counted(found)} to {type}"
+            ):
+                if type is not None:
+                    for place in found:
+                        self._ledger.apply(bulk.retype(self._content, place, type, self._types))
+                self._ledger.apply(values)
 
     def reset(self, node: NodeRef, /, *properties: str) -> None:
         """Reset properties to their defaults; those without one are then missing.
@@ -273,20 +301,56 @@ class NodeGraph(ReadableGraph):
             graph, edges = edges_between(self._content, source, target)
             self._ledger.apply([Disconnect(edge.source, edge.target, graph.id) for edge in edges])
 
-    def remove(self, *nodes: NodeRef) -> None:
+    def remove(self, *nodes: NodeRef, reconnect: bool = False) -> None:
         """Remove nodes and their edges, and definitions that no node shows any more, as one change.
+
+        Args:
+            nodes: The nodes, their paths, or patterns of paths.
+            reconnect: Whether what feeds each node then feeds what that node fed.
 
         Raises:
             UnknownNodeError: If one of them does not exist; none is removed.
+            GraphError: If a gap cannot be closed, because not exactly one output feeds the node; none is removed.
         """
-        paths = [path_of(node) for node in nodes]
-        label = f"Remove {paths[0]}" if len(paths) == 1 else f"Remove {len(paths)} nodes"
-        with self.transaction(label):
-            for path in paths:
-                graph, node, _ = find_node(self._content, path)
-                self._ledger.apply([RemoveNode(node.name, graph.id)])
-                if node.definition is not None:
-                    self._ledger.apply(group_plans.discarding(self._content, node.definition))
+        with self._ledger.editing():
+            found = bulk.places(self._content, nodes)
+            with self.transaction(f"Remove {_counted(found)}"):
+                for place in found:
+                    if reconnect:
+                        self._ledger.apply(bulk.bypass(self._content, place, self._types))
+                    self._ledger.apply([RemoveNode(place.node.name, place.graph.id)])
+                    if place.node.definition is not None:
+                        self._ledger.apply(group_plans.discarding(self._content, place.node.definition))
+
+    def insert_after(self, nodes: Chosen, type: object, /, **properties: object) -> list[Node]:
+        """Add a node behind each of some nodes, as one change: what their first output fed is fed by the new node.
+
+        ::
+
+            graph.insert_after("*.relu", "Dropout", p=0.1)
+
+        Args:
+            nodes: A node, its path, a pattern of paths, or several of these.
+            type: The type of the new nodes, as for `add`.
+            properties: Their property values.
+
+        Returns:
+            The new nodes, in the order of those that they follow.
+
+        Raises:
+            UnknownNodeError, UnknownTypeError, UnknownPropertyError, BadValueError: If one of them does not fit.
+            GraphError: If a node has no output, or the new one no port that fits; nothing is changed.
+        """
+        with self._ledger.editing():
+            found = bulk.places(self._content, nodes)
+            made = []
+            with self.transaction(f"Insert {len(found)} nodes" if len(found) > 1 else ""):
+                for place in found:
+                    new, _ = addition(self._content, self._types, type, (), None, properties, None)
+                    name = numbered(stem_of(new.type), place.graph.nodes)
+                    self._ledger.apply(bulk.insert_after(self._content, place, replace(new, name=name), self._types))
+                    made.append(f"{place.prefix}{name}")
+            return [self[path] for path in made]
 
     def group(self, nodes: Iterable[NodeRef], name: str | None = None, *, graph: str = "") -> Node:
         """Move nodes of one graph into a new nested graph, shown by one node of type ``"Subgraph"``.
@@ -495,6 +559,10 @@ class NodeGraph(ReadableGraph):
             GraphFileNotFoundError, GraphFileAccessError: If it cannot be opened; both are ``OSError`` too.
         """
         return cls.from_json(read_file(path), types=types)
+
+
+def _counted(found: Sequence[bulk.Place]) -> str:
+    return found[0].path if len(found) == 1 else f"{len(found)} nodes"
 
 
 def expect_graph(graph: object) -> None:

@@ -21,6 +21,7 @@ from pnne_nb.errors import (
     require_settable,
     shown,
 )
+from pnne_nb.graph.edits.bulk import matching
 from pnne_nb.graph.edits.notify import Observer
 from pnne_nb.graph.edits.transactions import Ledger, Step
 from pnne_nb.graph.layout.arrange_graph import arrangement
@@ -101,6 +102,18 @@ class ReadableGraph:
         """Label of the change that `redo` would apply, or None."""
         with self._ledger.lock:
             return self._ledger.redo_label
+
+    def find(self, pattern: str = "*", /, *, type: str | None = None, inside: bool = True) -> list[str]:
+        """Return the paths of nodes, in the order of the document.
+
+        Args:
+            pattern: A path in which ``*`` stands for any letters and dots, and ``?`` for one letter.
+            type: The type of the nodes, as in the catalogue; None for any.
+            inside: Whether nodes inside blocks count.
+        """
+        expect(pattern, str, "pattern", "a path in which * stands for any letters", 'Write graph.find("layer*.relu").')
+        with self._ledger.lock:
+            return matching(self._content, pattern, type, inside=inside)
 
     def step_labels(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the labels of the changes that `undo` and `redo` can reach, each in the order of the changes."""

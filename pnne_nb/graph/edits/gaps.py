@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias, final
 
+from pnne_nb.graph.layout.arrange_graph import GAP_RIGHT
 from pnne_nb.graph.layout.cards import faces
 from pnne_nb.graph.layout.geometry import HEADER_HEIGHT, SUMMARY_HEIGHT, WIDTH, geometry
 from pnne_nb.graph.layout.inlining import inlining
-from pnne_nb.graph.layout.layered import NODE_GAP, Size
+from pnne_nb.graph.layout.layered import NODE_GAP, RANK_GAP, Size
 from pnne_nb.graph.model.annotation import Frame
 from pnne_nb.graph.model.content import Content, GraphIndex
 from pnne_nb.graph.model.ops import ChangeFrame, MoveNode
@@ -58,9 +59,9 @@ def area(centre: Position, size: Size, *, across: bool) -> Area:
     return Area(*spans) if across else Area(*reversed(spans))
 
 
-def block_size(inputs: Collection[str], outputs: Collection[str], *, across: bool) -> Size:
-    """Return the size of the card of a block with these ports."""
-    shape = geometry(list(inputs), list(outputs), lines=0, across=across)
+def card_size(inputs: Collection[str], outputs: Collection[str], *, across: bool, lines: int = 0) -> Size:
+    """Return the size of a card with these ports, and lines of text below its name."""
+    shape = geometry(list(inputs), list(outputs), lines=lines, across=across)
     return Size(shape.width, shape.height)
 
 
@@ -171,6 +172,37 @@ class Room:
         moves: Moves = [*self._moved({name: shifted(other) for name, other in kept.items()})]
         moves += self._framed(moved_along, moved_across)
         return self._point(*by), moves
+
+    def after(self, name: str, size: Size) -> tuple[Position | None, Moves]:
+        """Return the place of a new card after another one, and the moves of what would be too near to it.
+
+        Args:
+            name: The node that it follows.
+            size: The size of the new card.
+        """
+        if name not in self._cards:
+            return None, []
+        card = self._cards[name]
+        length, width = size if self._across else reversed(size)
+        aside = sum(card.across) / 2
+        start = card.along[1] + (GAP_RIGHT if self._across else RANK_GAP)
+        new = Area((start, start + length), (aside - width / 2, aside + width / 2))
+        column = _column((*self._spans(), new.across), card.across)
+        kept = {other: area for other, area in self._cards.items() if _overlap(area.across, column)}
+        beyond = {other: area for other, area in kept.items() if area.along[0] >= card.along[1] - _TOUCH}
+        ends = [area.along[1] for other, area in kept.items() if other not in beyond and area.covers(new)]
+        shift = max((end + NODE_GAP - start for end in ends), default=0.0)
+        start += shift
+        gap = start - card.along[1]
+        by = max(
+            0.0, start + length + gap - min((area.along[0] for area in beyond.values()), default=start + length + gap)
+        )
+
+        def moved(place: float, span: Span) -> float:
+            return place + by if _overlap(span, column) and place > card.along[1] + _TOUCH else place
+
+        moves: Moves = [*self._moved(dict.fromkeys(beyond, (by, 0.0))), *self._framed(moved, float)]
+        return self._point(start + length / 2, aside), moves
 
     def _follow(
         self, column: Span, kept: Mapping[str, Area], gone: Collection[Area], block: Area | None

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from pnne_nb.errors import CycleError, GraphError
-from pnne_nb.graph.edits.gaps import Position, Room, areas, block_size
+from pnne_nb.graph.edits.gaps import Position, Room, areas, card_size
 from pnne_nb.graph.layout.arrange_graph import drawn_right
 from pnne_nb.graph.model.annotation import Frame, held
 from pnne_nb.graph.model.content import Content, GraphIndex, detour, output_ports
@@ -68,7 +68,7 @@ def plan_group(content: Content, refs: Sequence[NodeRef], name: str | None, with
     across = drawn_right(graph)
     room = Room(graph, areas(content, graph, across=across), others, across=across)
     position, moves = room.closed(
-        [node.name for node in nodes], block_size(border.inputs.values(), border.outputs.values(), across=across)
+        [node.name for node in nodes], card_size(border.inputs.values(), border.outputs.values(), across=across)
     )
     ops.append(AddNode(block, "Subgraph", {"definition": definition}, position, graph.id, index))
     ops += moves
