@@ -181,7 +181,7 @@ class NodeGraph(ReadableGraph):
             return tuple(nodes)
 
     @answers_misuse('graph.set("fc", out_features=10)')
-    def set(self, nodes: Chosen, /, type: str | None = None, **properties: object) -> None:
+    def set(self, nodes: Chosen, /, type: object = None, **properties: object) -> None:
         """Set property values, or give nodes another type in their place, as one change.
 
         ::
@@ -192,7 +192,7 @@ class NodeGraph(ReadableGraph):
 
         Args:
             nodes: A node, its path, a pattern of paths (``*`` stands for any letters and dots), or several of these.
-            type: The new type; edges keep their ports by name or place, and values that the new type has too are kept.
+            type: Name of the new type; edges keep their ports by name or place, and values that the new type has too are kept.
             properties: Values by property name.
 
         Raises:

@@ -76,7 +76,7 @@ def places(content: Content, chosen: Chosen) -> list[Place]:
     return list(found.values())
 
 
-def retype(content: Content, place: Place, type: str, types: Types) -> list[Op]:
+def retype(content: Content, place: Place, type: object, types: Types) -> list[Op]:
     """Return the ops that give a node another type under its name and at its place.
 
     Values of properties that the new type has too are kept, and all edges: each goes to the port of the same name, or to
