@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -20,6 +20,9 @@ _COMPARED = (bool, int, float, complex, str, bytes, set, frozenset, range, slice
 
 
 _PLAIN = (torch.Tensor, nn.Parameter)
+
+Near: TypeAlias = Callable[[str, torch.Tensor, torch.Tensor], bool]
+"""Says whether two tensors that are not equal count as such, given the name of their place in the results."""
 
 
 def copied(value: Any) -> Any:
@@ -44,12 +47,12 @@ def copied_object(value: Any, known: dict[int, Any] | None = None) -> Any:
     return value
 
 
-def difference(mine: Any, theirs: Any, place: str = "") -> str:
-    """Describe how two results differ; empty if they are equal, bit for bit."""
-    return _difference(mine, theirs, place, frozenset())
+def difference(mine: Any, theirs: Any, place: str = "", *, near: Near | None = None) -> str:
+    """Describe how two results differ; empty if they are equal, bit for bit, or all that differs is `near`."""
+    return _difference(mine, theirs, place, frozenset(), near)
 
 
-def _difference(mine: Any, theirs: Any, place: str, around: frozenset[int]) -> str:  # noqa: PLR0911  # one for each kind
+def _difference(mine: Any, theirs: Any, place: str, around: frozenset[int], near: Near | None) -> str:  # noqa: PLR0911  # one for each kind
     """Describe a difference; `around` are the objects that these are in, which some contain again."""
     if isinstance(mine, torch.Tensor) and isinstance(theirs, torch.Tensor):
         if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
@@ -57,7 +60,9 @@ def _difference(mine: Any, theirs: Any, place: str, around: frozenset[int]) -> s
         if mine.device.type == "meta" or _same(mine, theirs):
             return ""
         if mine.layout != torch.strided and mine.layout == theirs.layout:
-            return _difference(mine.to_dense(), theirs.to_dense(), place, around)
+            return _difference(mine.to_dense(), theirs.to_dense(), place, around, near)
+        if near is not None and near(place, mine, theirs):
+            return ""
         gap = (mine.detach().double() - theirs.detach().double()).abs().max().item() if not mine.is_complex() else ""
         return f"{place}differs by up to {gap}"
     if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
@@ -65,21 +70,25 @@ def _difference(mine: Any, theirs: Any, place: str, around: frozenset[int]) -> s
             return f"{place}a {type(mine).__name__} and a {type(theirs).__name__}"
         if list(mine) != list(theirs):
             return f"{place}the keys {list(mine)} and {list(theirs)}"
-        return next((d for key in mine if (d := _difference(mine[key], theirs[key], f"{place}{key}: ", around))), "")
+        return next(
+            (d for key in mine if (d := _difference(mine[key], theirs[key], f"{place}{key}: ", around, near))), ""
+        )
     if isinstance(mine, (tuple, list)) and isinstance(theirs, (tuple, list)):
         if type(mine) is not type(theirs) or len(mine) != len(theirs):
             return f"{place}a {type(mine).__name__} of {len(mine)} and a {type(theirs).__name__} of {len(theirs)}"
         pairs = enumerate(zip(mine, theirs, strict=True))
-        return next((d for index, (a, b) in pairs if (d := _difference(a, b, f"{place}item {index}: ", around))), "")
+        return next(
+            (d for index, (a, b) in pairs if (d := _difference(a, b, f"{place}item {index}: ", around, near))), ""
+        )
     if is_dataclass(mine) and type(mine) is type(theirs) and not isinstance(mine, type):
         one, other = ({field.name: getattr(side, field.name) for field in fields(side)} for side in (mine, theirs))
-        return _difference(one, other, place, around)
+        return _difference(one, other, place, around, near)
     if isinstance(mine, np.ndarray) and isinstance(theirs, np.ndarray):
         same = mine.dtype == theirs.dtype and np.array_equal(mine, theirs, equal_nan=mine.dtype.kind in "fc")
         return "" if same else f"{place}different values in an array"
     if type(mine) is type(theirs) and _is_made_of_attributes(mine) and mine is not theirs:
         inside = around | {id(mine)}
-        return "" if id(mine) in around else _difference(_attributes(mine), _attributes(theirs), place, inside)
+        return "" if id(mine) in around else _difference(_attributes(mine), _attributes(theirs), place, inside, near)
     if type(mine) is type(theirs) and (mine is theirs or isinstance(mine, _COMPARED)):
         return "" if mine == theirs or mine != mine else f"{place}{mine!r} and {theirs!r}"  # noqa: PLR0124  # nan
     return f"{place}{describe(mine)} and {describe(theirs)}"

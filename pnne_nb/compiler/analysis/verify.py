@@ -15,7 +15,8 @@ from torch import nn
 from pnne_nb.compiler.analysis.device_rule import following
 from pnne_nb.compiler.analysis.dispatch_modes import DigestedProducts, Digests, FillEmptyTensors
 from pnne_nb.compiler.analysis.gradient_checksums import Gradients, collected, parameter_bytes
-from pnne_nb.compiler.analysis.nested_values import copied, difference, has_nan, tensors_in
+from pnne_nb.compiler.analysis.nested_values import Near, copied, difference, has_nan, tensors_in
+from pnne_nb.compiler.analysis.own_noise import OwnNoise, deterministic
 from pnne_nb.compiler.lowering.attributes import whole_node
 from pnne_nb.compiler.pipeline.compile import compile as compile_graph
 from pnne_nb.compiler.weights.deepcopy import Copies, computed, untouched
@@ -35,7 +36,7 @@ class Check(msgspec.Struct, frozen=True):
     Attributes:
         what: ``"keys"``, ``"outputs"``, ``"gradients"`` or ``"buffers"`` (what running changes: parameters too).
         mode: ``"train"`` or ``"eval"``; empty where it does not matter.
-        equal: Whether both sides are equal, bit for bit.
+        equal: Whether both sides are equal, bit for bit, or as near as the module is to itself.
         detail: What differs, and by how much.
     """
 
@@ -57,14 +58,16 @@ class VerificationReport(msgspec.Struct, frozen=True):
     Attributes:
         checks: Every comparison.
         opaque: Paths of the nodes that are kept as they are, with the reason.
+        noise: How far the module differs from itself, where that was the measure; else empty.
     """
 
     checks: tuple[Check, ...]
     opaque: dict[str, str] = {}
+    noise: str = ""
 
     @property
     def equal(self) -> bool:
-        """Return whether all comparisons are equal, bit for bit."""
+        """Return whether all comparisons are equal, bit for bit, or as near as the module is to itself (`noise`)."""
         return all(check.equal for check in self.checks)
 
     @property
@@ -85,7 +88,7 @@ class VerificationReport(msgspec.Struct, frozen=True):
         return f"<p>{escape(repr(self).splitlines()[0])}</p><ul>{rows}</ul>"
 
     def __str__(self) -> str:
-        lines = [str(check) for check in self.checks]
+        lines = [*map(str, self.checks), *([self.noise] if self.noise else [])]
         return "\n".join([*lines, *(f"opaque: {path}: {reason}" for path, reason in self.opaque.items())])
 
 
@@ -112,14 +115,15 @@ def verify(
     args, given = following(call_arguments(args, kwargs), net)
     opaque: dict[str, str] = {}
     _collect_opaque(graph, "", "", opaque)
-    with untouched(net):
+    noise = OwnNoise()
+    with untouched(net), deterministic(net, args, given):
         with private_random_state():
             model = compile_graph(graph, reuse=net)
-        checks = tuple(compare(net, model, args, given, key_prefix(graph)))
+        checks = tuple(compare(net, model, args, given, key_prefix(graph), noise=noise))
     results = [check for check in checks if check.what == "outputs"]
     if all(check.equal and check.detail for check in results):
         raise CompileError(f"Nothing can be compared: {results[0].detail}. Give the arguments of a call: args=(x,).")
-    return VerificationReport(checks, opaque)
+    return VerificationReport(checks, opaque, noise.said(net))
 
 
 _SEED = 20_731
@@ -169,10 +173,12 @@ def compare(
     copies: tuple[Copies, Copies] | None = None,
     *,
     digests: Digests | None = None,
+    noise: OwnNoise | None = None,
 ) -> Iterator[Check]:
     """Yield every comparison of copies of two modules; keys of the second begin with `prefix`.
 
-    What differs is compared again with memory filled that code leaves as it was: its content makes no difference.
+    What differs is compared again with memory filled that code leaves as it was: its content makes no difference. If it
+    still differs, the first module is compared with itself, which gives the measure (`noise`).
     Whoever has `copies` of both already may give them. With `digests`, most calls have `DigestedProducts`, where these
     prove as much; one call of both in evaluation mode computes everything.
     """
@@ -180,13 +186,31 @@ def compare(
     detail = "" if mine == theirs else _keys(mine, theirs)
     yield Check("keys", "", not detail, detail)
     ours, others = copies or (Copies(net), Copies(model))
-    for mode in ("train", "eval"):
+    modes: tuple[Mode, ...] = ("train", "eval")
+    for mode in modes:
         for memory in (nullcontext, FillEmptyTensors):
             with memory():
-                checks = _checks(ours, others, args, kwargs, mode, prefix, digests=digests)
+                checks = _checks(ours, others, args, kwargs, mode, prefix, digests=digests, noise=noise)
             if all(check.equal for check in checks):
                 break
+            if noise is not None and _is_noisy(net, ours, args, kwargs, mode, noise):
+                checks = _checks(ours, others, args, kwargs, mode, prefix, noise=noise)
+                break
         yield from checks
+
+
+_REPEATS = 3
+"""Comparisons of a module with itself, which show how far it differs from call to call."""
+
+
+def _is_noisy(
+    net: nn.Module, ours: Copies, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode, noise: OwnNoise
+) -> bool:
+    """Compare a module with itself, and return whether its results differ from call to call as rounding does."""
+    again = Copies(net)
+    for _ in range(_REPEATS):
+        _checks(ours, again, args, kwargs, mode, "", near=noise.note)
+    return bool(noise)
 
 
 class _Run(NamedTuple):
@@ -216,15 +240,19 @@ def _checks(
     mode: Mode,
     prefix: str,
     *,
-    digests: Digests | None,
+    digests: Digests | None = None,
+    noise: OwnNoise | None = None,
+    near: Near | None = None,
 ) -> list[Check]:
     """Compare in one mode: with inputs that require gradients in evaluation, or where nothing else does.
 
     A module that keeps what it has computed is called three times with them, before one backward pass through all of the calls.
     """
+    near = noise.allows if noise else near
 
     def run(calls: int, *, wanted: bool) -> _Run:
-        for attempt in ("digested", "sums", "whole") if digests is not None else ("sums", "whole"):
+        attempts = ("digested", "sums", "whole") if digests is not None else ("sums", "whole")
+        for attempt in attempts if near is None else ("whole",):
             pair = ours.next().train(mode == "train"), others.next().train(mode == "train")
             before = tuple(map(_numbers, pair))
             return_free_memory(parameter_bytes(pair[0]))
@@ -235,7 +263,9 @@ def _checks(
             # What differs is told by its values.
             with collected(*pair, whole=attempt == "whole", few=products is not None) as gradients:
                 try:
-                    made = _run_both(*pair, args, kwargs, mode, prefix, calls, gradients, products, wanted=wanted)
+                    made = _run_both(
+                        *pair, args, kwargs, mode, prefix, calls, gradients, products, wanted=wanted, near=near
+                    )
                 except Exception:
                     if products is None:
                         raise
@@ -281,6 +311,7 @@ def _run_both(
     products: DigestedProducts | None,
     *,
     wanted: bool,
+    near: Near | None,
 ) -> _Run:
     """Compare `calls` calls with one backward pass, whose `gradients` are of both, and another call without gradients.
 
@@ -326,26 +357,27 @@ def _run_both(
             else f"only one module accepts these inputs{' with gradients' if wanted else ''}: {refused[0]}"
         )
         return _Run([Check("outputs", mode, not results, said)])
-    detail = next(filter(None, (difference(*pair) for pair in zip(*results, strict=True))), "")
-    if not detail and (changed := difference(inputs[0], inputs[1])):
+    detail = next(filter(None, (difference(*pair, near=near) for pair in zip(*results, strict=True))), "")
+    if not detail and (changed := difference(inputs[0], inputs[1], near=near)):
         detail = f"the arguments after the call: {changed}"
     if not detail and not torch.equal(*drawn):
         detail = _DREW
     keeps = any(True for module in (one, other) for _ in computed(module))  # for a later call, with its gradients
     # A buffer that remembers how it was computed would forget it in such a call, and the next run with it.
     if not detail and (mode == "eval" or all(buffer.grad_fn is None for buffer in one.buffers())):
-        detail = _without_gradients(one, other, args, kwargs, products if mode == "train" else None)
+        detail = _without_gradients(one, other, args, kwargs, products if mode == "train" else None, near)
     found = [Check("outputs", mode, not detail, detail)]
     if backward:  # how far a backward pass has come that fails means nothing
         detail = "only one of them has gradients" if len(backward) == 1 else ""
     else:
         named = gradients[0].named(prefix), gradients[1].named()
-        detail = difference(*named) or difference(_input_gradients(inputs[0]), _input_gradients(inputs[1]))
+        given_back = _input_gradients(inputs[0]), _input_gradients(inputs[1])
+        detail = difference(*named, near=near) or difference(*given_back, near=near)
     found.append(Check("gradients", mode, not detail, detail))
     # Parameters too: some are changed by the forward itself, as a moving average of others.
     kept = {f"{prefix}{name}": tensor for name, tensor in (*one.named_buffers(), *one.named_parameters())}
     others = dict((*other.named_buffers(), *other.named_parameters()))
-    detail = difference(kept, {name: others.get(name) for name in kept})
+    detail = difference(kept, {name: others.get(name) for name in kept}, near=near)
     differentiated = any(leaf.requires_grad for leaf in tensors_in(results))
     return _Run([*found, Check("buffers", mode, not detail, detail)], keeps, differentiated)
 
@@ -356,6 +388,7 @@ def _without_gradients(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     products: DigestedProducts | None,
+    near: Near | None,
 ) -> str:
     """Call two modules again where torch records no gradients, and describe how the results differ."""
     results, drawn = [], []
@@ -369,7 +402,7 @@ def _without_gradients(
                 if module is one:
                     return ""  # it needs gradients itself
                 raise
-    detail = difference(*results) or ("" if torch.equal(*drawn) else _DREW)
+    detail = difference(*results, near=near) or ("" if torch.equal(*drawn) else _DREW)
     return f"without gradients, {detail}" if detail else ""
 
 

@@ -18,6 +18,7 @@ from pnne_nb.compiler.analysis.device_rule import following
 from pnne_nb.compiler.analysis.dispatch_modes import Digests, has_large_products
 from pnne_nb.compiler.analysis.example_inputs import EXAMPLES, normal_inputs
 from pnne_nb.compiler.analysis.gradient_checksums import parameter_bytes
+from pnne_nb.compiler.analysis.own_noise import OwnNoise, deterministic
 from pnne_nb.compiler.analysis.verify import call_arguments, key_prefix, whole_prefix
 from pnne_nb.compiler.importing.draft.draft import Item, Kind, Level, UntranslatableError
 from pnne_nb.compiler.importing.draft.layers import is_extensible, layer_spec, obstacle, read_properties
@@ -33,9 +34,10 @@ from pnne_nb.compiler.importing.verification.bad_modules import refuse_cycles, r
 from pnne_nb.compiler.importing.verification.batch_resize import batch_of, tried, unlike
 from pnne_nb.compiler.importing.verification.bisect import ImportFault, find_fault, innermost
 from pnne_nb.compiler.importing.verification.element_types import Converted, converted
-from pnne_nb.compiler.importing.verification.opaque_modules import Call, OpaqueModules
+from pnne_nb.compiler.importing.verification.opaque_modules import TRIES, Call, OpaqueModules
 from pnne_nb.compiler.ir.bind import element_type
 from pnne_nb.compiler.lowering.attributes import node_at
+from pnne_nb.compiler.module.call_errors import blame
 from pnne_nb.compiler.pipeline.compile import compile_for_proof
 from pnne_nb.compiler.weights.deepcopy import Copies, Shared, duplicate, untouched
 from pnne_nb.compiler.weights.weight_source import keep_given
@@ -137,27 +139,68 @@ def _proved(net: nn.Module, args: tuple[Any, ...], given: dict[str, Any], tell: 
     batch = functools.cache(lambda: batch_of(work, args, given))
     opaque: dict[str, str] = {}
     failed: Counter[str] = Counter()
+    noise = OwnNoise()
     again = True
-    for _ in range(3 + 3 * sum(1 for _ in net.named_modules())):
+    for count in itertools.count(1):
         importing = _Import(work, opaque, failed, frames, batch, tell, again=again)
         graph = importing.document(args, given)
-        fault = _check(graph, net, args, given, tell, by_mode=importing.goes_by_mode)
-        if fault is not None and fault.again:
+        fault = _fault(graph, net, args, given, tell, noise, by_mode=importing.goes_by_mode)
+        if fault is not None and fault.again and again:
             again = False
             continue
-        if fault is None:
+        if fault is None or (fault.unproved and "" in opaque and not importing.open):
+            # What stays closed as a whole runs the module itself, whatever kept it from being compared.
+            graph = importing.document(args, given, noise=noise.said(net)) if noise else graph
             keep_given(graph, net, f"the imported {type(net).__name__}")
             return graph
-        path = fault.path
-        while path in opaque and path and path not in importing.open:
-            path = path.rpartition(".")[0]
+        path = _outside(fault.path, graph, net, opaque, importing.open)
+        if count > MANY:
+            path = path.partition(".")[0] if count <= 2 * MANY else ""
+        path = path if path in importing.open or path not in opaque else ""
         if path in importing.open:
-            failed[path] += 1
+            failed[path] += 1 if count <= 2 * MANY else TRIES
+        elif path in opaque:
+            break  # all of it is closed
         else:
             opaque[path] = _told(fault.reason, net.get_submodule(path))
     raise CompileError(
         f"{type(net).__name__} cannot be imported: {opaque.get('', 'nothing of it can be verified').rstrip('.')}."
     )
+
+
+MANY = 16
+"""Proofs of an import after which whole outer blocks are closed, and after as many again all of it: each calls the module."""
+
+
+def _outside(path: str, graph: NodeGraph, net: nn.Module, opaque: Mapping[str, str], open: set[str]) -> str:
+    """Return the path of the innermost module around a fault whose code is drawn: what it does not draw is not at fault."""
+    while path and path not in open:
+        node = node_at(graph, path)
+        is_closed = node and graph[node].type == "Module" and not graph[node].is_box
+        is_held = isinstance(net.get_submodule(path), (nn.ModuleList, nn.ModuleDict))
+        if not (is_closed or is_held or path in opaque):
+            break
+        path = path.rpartition(".")[0]
+    return path
+
+
+def _fault(
+    graph: NodeGraph,
+    net: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    tell: _Steps,
+    noise: OwnNoise,
+    *,
+    by_mode: bool,
+) -> ImportFault | None:
+    """Compare an import with its module; where that itself fails, nothing is proved, which is a fault like any other."""
+    try:
+        with deterministic(net, args, kwargs):
+            return _check(graph, net, args, kwargs, tell, noise, by_mode=by_mode)
+    except Exception as error:  # noqa: BLE001  # whatever happens in a proof, the module itself can still be called
+        place = innermost(f"{blame(error) or ''}".removeprefix(whole_prefix(graph)), dict(net.named_modules()))
+        return ImportFault(place, f"comparing it with what is drawn fails: {failed_at(error)[1]}", unproved=True)
 
 
 def _told(reason: str, module: nn.Module) -> str:
@@ -206,7 +249,14 @@ def _frozen(module: nn.Module, path: str = "") -> Iterator[str]:
 
 
 def _check(
-    graph: NodeGraph, net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], tell: _Steps, *, by_mode: bool
+    graph: NodeGraph,
+    net: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    tell: _Steps,
+    noise: OwnNoise,
+    *,
+    by_mode: bool,
 ) -> ImportFault | None:
     tell("comparing what it compiles to", done=0.5)
     used = parameter_bytes(net)
@@ -226,7 +276,7 @@ def _check(
         shared = Shared(net, model, key_prefix(graph)) if together else None
         copies = shared.copies if shared is not None else (Copies(net), Copies(model))
         digests = Digests() if is_large else None
-        fault = find_fault(graph, net, model, args, kwargs, copies, digests)
+        fault = find_fault(graph, net, model, args, kwargs, copies, digests, noise)
         return_free_memory(used)
         if shared is None or shared.is_intact:
             break  # otherwise its code changes parameters, and each needs its own
@@ -236,7 +286,7 @@ def _check(
     inputs, differs = unlike(graph, copies, args, kwargs, digests, by_mode=by_mode)
     unknown = ImportFault("", "the imported graph computes something else")
     if differs:
-        fault = find_fault(graph, net, model, *inputs, copies) or unknown
+        fault = find_fault(graph, net, model, *inputs, copies, noise=noise) or unknown
         return fault._replace(reason=f"with inputs of other sizes, {fault.reason}")
     if shared is not None:
         shared.release()
@@ -249,7 +299,7 @@ def _check(
             answer = _same_converted(graph, each, is_large=is_large, by_mode=by_mode)
         if answer is False:
             again = Copies(each.net), Copies(each.model)
-            fault = find_fault(graph, each.net, each.model, *each.inputs, again) or unknown
+            fault = find_fault(graph, each.net, each.model, *each.inputs, again, noise=noise) or unknown
             return fault._replace(reason=f"converted to {each.dtype}, {fault.reason}")
     return None
 
@@ -295,7 +345,7 @@ class _Import:
         """Whether the imported code depends on the training mode."""
         return any(level.branches for level in self._drawn.values())
 
-    def document(self, args: tuple[Any, ...], kwargs: dict[str, Any], failure: str = "") -> NodeGraph:
+    def document(self, args: tuple[Any, ...], kwargs: dict[str, Any], failure: str = "", noise: str = "") -> NodeGraph:
         called = named_arguments(self._net, args, kwargs)
         reason = self._opaque.get("") or obstacle(self._net)
         level = self._whole(called, len(args), reason) if reason else self._outermost(called, len(args))
@@ -308,7 +358,7 @@ class _Import:
         if self._again:
             _compute_again(level, inside=False)
         graph = NodeGraph(class_title(self._net))
-        graph.apply(assemble(level, failure), label=f"Import {class_title(self._net)}")
+        graph.apply(assemble(level, failure, noise), label=f"Import {class_title(self._net)}")
         return NodeGraph.from_json(graph.to_json())
 
     def made_by(self, path: str, line: int) -> str:

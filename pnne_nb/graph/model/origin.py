@@ -29,7 +29,8 @@ class Origin(
 
     Attributes:
         proof: ``"edited"`` if the node, its inputs or its inside was changed after it was proved equal.
-        reason: Why it stayed one opaque node, or why nothing is proved: the original failed with the example. Else empty.
+        reason: Why it stayed one opaque node, or why nothing is proved: the original failed with the example. Of an input,
+            how far the original differs from itself. Else empty.
         member: Its place among the parameters, buffers and submodules of the module around it.
         held: The attribute path of its module, if that is not its name; empty if the module is the model itself.
         assumes: Assumptions of the import about an input, as text: ``"x.shape[1] is 3"``.

@@ -43,6 +43,7 @@ class ImportReport(msgspec.Struct, frozen=True):
         open: The number of open nodes in all graphs, counted at each place of use.
         closed: The number of closed nodes.
         assumed: Assumptions about the inputs from the example, as text; checks refuse other inputs.
+        noise: How far the module differs from itself, where no more than that could be proved; else empty.
     """
 
     name: str
@@ -50,6 +51,7 @@ class ImportReport(msgspec.Struct, frozen=True):
     open: int
     closed: int
     assumed: tuple[str, ...]
+    noise: str = ""
 
     @property
     def failure(self) -> str:
@@ -71,7 +73,8 @@ class ImportReport(msgspec.Struct, frozen=True):
             f"{row.state + ' ':7}{row.path} ({row.type}){f': {row.reason}' if row.state == 'closed' else ''}"
             for row in self.rows
         )
-        return "\n".join((self.headline, *rows, *(f"assumed {text}" for text in self.assumed)))
+        told = [f"{self.noise}."] if self.noise else []
+        return "\n".join((self.headline, *told, *rows, *(f"assumed {text}" for text in self.assumed)))
 
     def _repr_html_(self) -> str:
         cell = "<td style='text-align:left'>"
@@ -84,7 +87,8 @@ class ImportReport(msgspec.Struct, frozen=True):
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>" if rows else ""
         assumed = "".join(f"<li>{escape(text)}</li>" for text in self.assumed)
         listed = f"<p>The example decided, and other inputs are refused:</p><ul>{assumed}</ul>" if assumed else ""
-        return f"<p><b>{escape(self.headline)}</b></p>{table}{listed}"
+        told = f"<p>{escape(self.noise)}.</p>" if self.noise else ""
+        return f"<p><b>{escape(self.headline)}</b></p>{told}{table}{listed}"
 
 
 def import_report(name: str, graphs: Mapping[str, GraphView]) -> ImportReport:
@@ -95,13 +99,14 @@ def import_report(name: str, graphs: Mapping[str, GraphView]) -> ImportReport:
         graphs: Every graph by id, the root (``""``) first.
     """
     found = list(_rows(graphs, "", ""))
-    inputs = (node for node in graphs[""].nodes.values() if node.type == "Input" and node.origin is not None)
+    inputs = [node for node in graphs[""].nodes.values() if node.type == "Input" and node.origin is not None]
     return ImportReport(
         name,
         tuple(row for row in found if row.state != "open" or (row.nodes and "." not in row.path)),
         open=sum(row.state != "closed" for row in found),
         closed=sum(row.state == "closed" for row in found),
         assumed=tuple(dict.fromkeys(text for node in inputs for text in (node.origin.assumes if node.origin else ()))),
+        noise=next((node.origin.reason for node in inputs if node.origin and node.origin.proof == "equal"), ""),
     )
 
 

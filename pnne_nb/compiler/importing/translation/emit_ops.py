@@ -216,12 +216,13 @@ def likeness(ops: Sequence[Op]) -> tuple[str, ...]:
     return tuple(repr(plain(op)) for op in ops)
 
 
-def assemble(level: Level, failure: str = "") -> list[Op]:
+def assemble(level: Level, failure: str = "", noise: str = "") -> list[Op]:
     """Return the ops that create a graph, those of its definitions first; equal definitions are created once.
 
     Args:
         level: The outermost graph.
         failure: Why the original fails, if it does: nothing can be compared with it then.
+        noise: How far the original differs from itself, if it does: no more than that is proved.
     """
     ops: list[Op] = []
     known: dict[tuple[str, ...], str] = {}
@@ -246,7 +247,9 @@ def assemble(level: Level, failure: str = "") -> list[Op]:
                 properties["definition"] = definition(item.inner)
             if item.owner is not None:
                 properties["shares"] = item.owner.name
-            nodes.append(AddNode(item.name, item.type, properties, None, graph, None, _origin(item, level, failure)))
+            nodes.append(
+                AddNode(item.name, item.type, properties, None, graph, None, _origin(item, level, failure, noise))
+            )
             edges += [
                 Connect(f"{source.name}.{port}", f"{item.name}.{target}", graph)
                 for target, (source, port) in item.inputs.items()
@@ -257,13 +260,13 @@ def assemble(level: Level, failure: str = "") -> list[Op]:
     return [*ops, *inside]
 
 
-def _origin(item: Item, level: Level, failure: str) -> Origin:
+def _origin(item: Item, level: Level, failure: str, noise: str) -> Origin:
     held = ".".join(item.member) if item.owner is None and item.member and item.member != (item.name,) else None
     name = item.argument or item.name
     assumed = level.assumed if item.type == "Input" else ()
     return Origin(
         proof="opaque" if item.reason else "edited" if failure else "equal",
-        reason=item.reason or failure,
+        reason=item.reason or failure or (noise if item.type == "Input" else ""),
         member=level.order.get(item),
         held="" if item.in_place else held,  # by the model itself
         assumes=tuple(text for text in assumed if re.search(rf"\b{re.escape(name)}\b", text)),

@@ -227,5 +227,6 @@ def _shared(tensor: torch.Tensor) -> torch.Tensor:
 
 def _is_check(graph: NodeGraph, error: ExecutionError) -> bool:
     """Return whether a check has failed that only the import has."""
-    failed = [graph[found.node] for found in error.diagnostics if found.node is not None]
+    # What fails inside a closed part has no node of its own.
+    failed = [graph[found.node] for found in error.diagnostics if found.node is not None and found.node in graph]
     return any(node.type == CHECK and BECAUSE not in str(node.properties.get("message")) for node in failed)

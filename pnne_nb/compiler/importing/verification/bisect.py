@@ -12,7 +12,8 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler.analysis.dispatch_modes import Digests, FillEmptyTensors
-from pnne_nb.compiler.analysis.nested_values import copied, difference
+from pnne_nb.compiler.analysis.nested_values import Near, copied, difference
+from pnne_nb.compiler.analysis.own_noise import OwnNoise
 from pnne_nb.compiler.analysis.verify import Check, compare, key_prefix, whole_prefix
 from pnne_nb.compiler.importing.draft.layers import difference as layer_difference
 from pnne_nb.compiler.importing.draft.layers import layer_spec
@@ -32,11 +33,13 @@ class ImportFault(NamedTuple):
         path: The path of the module.
         reason: The difference, in words.
         again: Whether recomputing for the backward pass is what fails.
+        unproved: Whether nothing differs that is known, but comparing failed.
     """
 
     path: str
     reason: str
     again: bool = False
+    unproved: bool = False
 
 
 def find_fault(
@@ -47,10 +50,12 @@ def find_fault(
     kwargs: dict[str, Any],
     copies: tuple[Copies, Copies],
     digests: Digests | None = None,
+    noise: OwnNoise | None = None,
 ) -> ImportFault | None:
     """Return the innermost module whose import differs, or None; `copies` are of `net` and `model`.
 
-    With `digests`, large products are computed only where that is needed.
+    With `digests`, large products are computed only where that is needed. What `noise` the module has of its own, which is
+    measured here if anything differs, makes no difference.
     """
     modules = dict(net.named_modules(remove_duplicate=False))
     prefix = key_prefix(graph)
@@ -64,9 +69,8 @@ def find_fault(
     try:
         before: list[Check] = []
         for _ in range(TRIES):
-            failed = [
-                check for check in compare(net, model, args, kwargs, prefix, copies, digests=digests) if not check.equal
-            ]
+            checks = compare(net, model, args, kwargs, prefix, copies, digests=digests, noise=noise)
+            failed = [check for check in checks if not check.equal]
             if failed == before:
                 break  # it failed in the same way again
             before = failed
@@ -77,7 +81,7 @@ def find_fault(
         return None
     for mode in [mode for mode in ("train", "eval") if any(check.mode == mode for check in failed)]:
         for gradients in (True, False):
-            found = _first_difference(net, drawn, args, kwargs, mode, gradients=gradients)
+            found = _first_difference(net, drawn, args, kwargs, mode, gradients=gradients, noise=noise)
             if found is not None:
                 return found
     around = innermost(failed[0].detail.partition(":")[0], dict(net.named_modules()))
@@ -92,27 +96,45 @@ def innermost(path: str, modules: Collection[str]) -> str:
 
 
 def _first_difference(
-    net: nn.Module, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], mode: str, *, gradients: bool
+    net: nn.Module,
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    mode: str,
+    *,
+    gradients: bool,
+    noise: OwnNoise | None,
 ) -> ImportFault | None:
     """Return the first module, in the order in which they finish, whose results differ."""
     mine, theirs = (_results(module, args, kwargs, mode, gradients=gradients) for module in (net, model))
+    if noise:
+        again = _results(net, args, kwargs, mode, gradients=gradients)
+        for name, results in mine.items():
+            _differ("result", results, again.get(name, []), noise.note, name)
     places = Counter(id(module) for _, module in net.named_modules(remove_duplicate=False))
     shared = {name for name, module in net.named_modules() if places[id(module)] > 1}
     for name, results in mine.items():
         others = theirs.get(name)
         if others is None or name in shared:
             continue
-        detail = difference([each.result for each in results], [each.result for each in others])
+        near = noise.allows if noise else None
+        detail = _differ("result", results, others, near, name)
         pairs = zip(results, others, strict=True)
         if not detail and any(not torch.equal(one.drawn, two.drawn) for one, two in pairs):
             detail = "the random numbers after it differ"
         if detail:
-            given = difference([each.args for each in results], [each.args for each in others])
+            given = _differ("args", results, others, near, name)
             if given and layer_spec(net.get_submodule(name)) is not None:
                 name = name.rpartition(".")[0]  # the code that calls the layer gives it something else
             where = f"in {mode} mode{'' if gradients else ' without gradients'}"
             return ImportFault(name, f"the imported graph computes something else {where}: {detail}")
     return None
+
+
+def _differ(what: str, ones: list[_Result], others: list[_Result], near: Near | None, name: str) -> str:
+    """Describe how the results or the arguments of a module's calls differ; `near` gets its name before that of the place."""
+    beside: Near | None = None if near is None else lambda place, one, other: near(f"{name}: {place}", one, other)
+    return difference([getattr(each, what) for each in ones], [getattr(each, what) for each in others], near=beside)
 
 
 class _Result(NamedTuple):
