@@ -23,6 +23,7 @@ from pnne_nb.graph.schema.property_types import (
     StringType,
 )
 from pnne_nb.graph.schema.spec import NodeSpec, Port, Property
+from pnne_nb.graph.schema.structural import DEVICES
 
 CATEGORY = "Python"
 CHECK = "check"
@@ -30,9 +31,9 @@ CHECK = "check"
 
 ATTRIBUTES = (
     "shape", "dtype", "device", "ndim", "T", "mT", "H", "mH", "real", "imag", "data", "values", "indices",
-    "requires_grad", "is_cuda",
+    "requires_grad", "is_cuda", "is_floating_point", "is_complex", "itemsize",
 )  # fmt: skip
-"""What ``getattr`` reads: a closed set, because a file may name it."""
+"""What ``getattr`` reads of a tensor or its element type: a closed set, because a file may name it."""
 
 RESULT = "return_type"
 """Name of the type that gives what a function of torch's with several results gives."""
@@ -56,8 +57,15 @@ _DOCS = {
     "value": "What is assigned.",
     "train": "The value in training mode.",
     "eval": "The value in evaluation mode.",
+    "yes": "The value where the condition holds.",
+    "no": "The value where it does not.",
+    "device_type": "The kind of device.",
     "message": "The message if the condition is false.",
     "attributes": "A dictionary of values by name.",
+}
+_AUTOCAST = {
+    "is_autocast_enabled": "Whether an autocast is on where the model is called.",
+    "get_autocast_dtype": "The element type of the autocast where the model is called.",
 }
 _VALUE = Port("output", kind="value")
 _MATHEMATICS: dict[Callable[..., Any], str] = {
@@ -108,6 +116,14 @@ def specs() -> Iterator[NodeSpec]:
             inputs=(Port("train", kind="value"), Port("eval", kind="value")),
         ),
         replace(
+            _spec("if_else", "if_else", if_else,
+                  "One of two values: yes if condition else no. What only the other one needs is not computed.",
+                  condition=None, yes=optional, no=optional),
+            inputs=(Port("condition", kind="value"), Port("yes", kind="value"), Port("no", kind="value")),
+        ),
+        *(_spec(name, f"torch.{name}", getattr(torch, name), doc, device_type=EnumType(DEVICES))
+          for name, doc in _AUTOCAST.items()),
+        replace(
             _spec(CHECK, "torch._assert", torch._assert,
                   "Stops with a message where a condition does not hold, such as a size that a drawing was made for.",
                   condition=None, message=StringType()),
@@ -157,6 +173,11 @@ def set_attributes_(input: Any, attributes: dict[str, Any]) -> Any:
 def choose(train: Any, eval: Any, training: bool = True) -> Any:
     """Return `train` or `eval`."""
     return train if training else eval
+
+
+def if_else(condition: Any, yes: Any, no: Any) -> Any:
+    """Return `yes` or `no`."""
+    return yes if condition else no
 
 
 def _spec(

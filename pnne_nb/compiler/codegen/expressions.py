@@ -36,7 +36,7 @@ from pnne_nb.errors import CompileError
 _SPREAD = frozenset({"view", "reshape", "permute", "expand", "repeat", "tile"})
 """Methods whose sizes people write one by one: ``x.view(-1, 400)``."""
 
-_BUILTINS = frozenset({"choose", "dict", "getattr", "len", "list", "slice", "tuple", "vars"})
+_BUILTINS = frozenset({"choose", "dict", "getattr", "if_else", "len", "list", "slice", "tuple", "vars"})
 """Functions of Python itself that the catalogue has as nodes."""
 
 ITSELF = "itself"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from pnne_nb.compiler.ir.call_properties import CHOOSE
+from pnne_nb.compiler.ir.call_properties import CHOOSE, IF_ELSE
 from pnne_nb.compiler.ir.identifiers import is_identifier
 from pnne_nb.compiler.ir.literals import emit, emit_index
 from pnne_nb.compiler.ir.program import Argument, Attribute, Call, Constant, Inside, Ref, Sequence
@@ -52,7 +52,7 @@ def _context(context: Context) -> str:
     return f"{context.target}({', '.join((*map(emit, context.arguments), *keywords))})"
 
 
-def notation(call: Call, write: Write) -> Text | None:
+def notation(call: Call, write: Write) -> Text | None:  # noqa: PLR0911  # one for each kind
     """Return a function call in Python's own syntax, or None if it has none.
 
     Raises:
@@ -76,6 +76,10 @@ def notation(call: Call, write: Write) -> Text | None:
         if train is True and evaluation is False:
             return "self.training"
         return f"{write(operands[0])} if self.training else {write(operands[1])}"
+    if call.target == IF_ELSE:
+        condition, yes, no = (*operands, Constant(None), Constant(None))[:3]
+        # A choice inside another one is written in brackets.
+        return f"{operand(yes, write)} if {write(condition)} else {operand(no, write)}"
     if call.target in STATEMENTS:
         return _statement(call, write)
     if call.keywords or not any(isinstance(each, (Ref, Attribute, Call)) for each in operands):

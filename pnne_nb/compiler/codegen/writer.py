@@ -20,7 +20,7 @@ from __future__ import annotations
 import builtins
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import assert_never
 
 from pnne_nb.catalog.custom import MADE
@@ -29,7 +29,7 @@ from pnne_nb.compiler.codegen.expressions import ITSELF, Expressions, takes_devi
 from pnne_nb.compiler.codegen.prelude import CHECKPOINTED, EQUIPPED, REMADE, WHOLE
 from pnne_nb.compiler.codegen.source_map import Generated, NodeLine, Section, SourcePart
 from pnne_nb.compiler.codegen.syntax import context_calls
-from pnne_nb.compiler.ir.call_properties import CHOOSE, Branch, branches
+from pnne_nb.compiler.ir.call_properties import CHOICES, Branch, branches
 from pnne_nb.compiler.ir.identifiers import camel, is_dotted, is_identifier, parameter_name, unique
 from pnne_nb.compiler.ir.literals import emit
 from pnne_nb.compiler.ir.program import (
@@ -121,7 +121,7 @@ class _Writer:
             self._expressions.reserved |= {"become", "joined", ITSELF, "copy", "functools"}
         self._lines: list[str] = []  # of the section that is being written
         self._margin = "        "
-        self._opposite = False
+        self._elses: set[int] = set()
         self._inside: Inside = NOWHERE
         self._map: dict[int, NodeLine] = {}
         self._opaque: dict[str, tuple[tuple[str, ...], ...]] = {}  # definition -> paths inside it
@@ -397,14 +397,14 @@ class _Writer:
         if program.form == "loop":
             self._loop(program, variables)
             return
-        branch: Branch = ""
-        conditional: set[str] = set()
+        branch: Branch = ()
+        conditional: dict[str, Branch] = {}
         expressions, shown, last = self._expressions, self._shown, len(program.calls) - 1
         for index, (call, wanted) in enumerate(zip(program.calls, branches(program), strict=True)):
             text = expressions.call(call)
             changed = expressions.argument(call.arguments[0]) if call.target in STATEMENTS else ""
             inputs, targets, dead = variables.step(index)
-            if call.target == CHOOSE and not targets:
+            if call.target in CHOICES and not targets:
                 continue  # it only says when its inputs are made
             if wanted != branch or call.inside != self._inside:
                 branch = self._enter(branch, wanted, call.inside)
@@ -414,14 +414,12 @@ class _Writer:
             self._statement(text, line, "", f"{targets} = " if targets and not changed else "")
             if changed and targets and targets != changed:
                 self._lines.append(f"{self._margin}{targets} = {changed}")
-            if branch:
-                conditional.add(targets)
-            elif conditional:
-                # What only one mode makes cannot be deleted in both.
-                dead = [name for name in dead if name not in conditional]
+            conditional[targets] = branch
+            # What is made for one answer alone cannot be deleted for both.
+            dead = [name for name in dead if branch[: len(made := conditional.get(name, ()))] == made]
             if dead and not shown and index < last:
                 self._lines.append(f"{self._margin}del {', '.join(dead)}")
-        self._enter(branch, "", NOWHERE)
+        self._enter(branch, (), NOWHERE)
         self._return(program)
 
     def _return(self, program: Program) -> None:
@@ -449,13 +447,17 @@ class _Writer:
         ]
 
     def _enter(self, branch: Branch, wanted: Branch, inside: Inside) -> Branch:
-        """Write the heads of the statements that only one mode makes, and of those that run inside contexts."""
-        if wanted and wanted != branch:
+        """Write the heads of the statements that are only made for some answers, and of those that run inside contexts."""
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(branch, wanted, strict=False)))
+        for depth in range(same, len(wanted)):
+            condition, answer = wanted[depth]
+            asked = "self.training" if condition is None else self._expressions.argument(condition)
             # After an else there is no other: what takes turns asks again.
-            self._opposite = bool(branch) and not self._opposite
-            asked = f"        if {'' if wanted == 'train' else 'not '}self.training:"
-            self._lines.append("        else:" if self._opposite else asked)
-        margin = "            " if wanted else "        "
+            is_else = depth == same < len(branch) and branch[depth][0] == condition and depth not in self._elses
+            self._elses = {each for each in self._elses if each < depth} | ({depth} if is_else else set())
+            head = "else:" if is_else else f"if {'' if answer else 'not '}{asked}:"
+            self._lines.append(f"        {INDENT * depth}{head}")
+        margin = f"        {INDENT * len(wanted)}"
         if inside and (inside != self._inside or wanted != branch):
             self._expressions.used.add("torch")
             contexts = context_calls(inside)

@@ -4,7 +4,7 @@
 ``proxies`` stand for computed values, ``objects`` takes caches and their like apart, ``patched_functions`` replaces
 functions that cannot take proxies, ``decompositions`` rewrites methods without a node type, ``call_site`` inspects the
 frames of the traced code, ``interception`` watches attributes, ``guards`` records and checks what depends on the example,
-and ``train_eval`` joins the two modes. ``translation`` makes items of the recording (``translate``), nests containers
+and ``alternatives`` joins the two modes. ``translation`` makes items of the recording (``translate``), nests containers
 (``containers``) and makes the document (``emit_ops``). ``verification`` finds modules that differ (``bisect``) and tries
 other sizes (``batch_resize``). ``importer`` runs these steps.
 

@@ -7,6 +7,7 @@ import itertools
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, final
 
 import torch
@@ -144,7 +145,9 @@ def _proved(net: nn.Module, args: tuple[Any, ...], given: dict[str, Any], tell: 
     for count in itertools.count(1):
         importing = _Import(work, opaque, failed, frames, batch, tell, again=again)
         graph = importing.document(args, given)
-        fault = _fault(graph, net, args, given, tell, noise, by_mode=importing.goes_by_mode)
+        fault = _fault(
+            graph, net, args, given, tell, noise, by_mode=importing.goes_by_mode, typed=importing.goes_by_type
+        )
         if fault is not None and fault.again and again:
             again = False
             continue
@@ -193,11 +196,12 @@ def _fault(
     noise: OwnNoise,
     *,
     by_mode: bool,
+    typed: bool,
 ) -> ImportFault | None:
     """Compare an import with its module; where that itself fails, nothing is proved, which is a fault like any other."""
     try:
         with deterministic(net, args, kwargs):
-            return _check(graph, net, args, kwargs, tell, noise, by_mode=by_mode)
+            return _check(graph, net, args, kwargs, tell, noise, by_mode=by_mode, typed=typed)
     except Exception as error:  # noqa: BLE001  # whatever happens in a proof, the module itself can still be called
         place = innermost(f"{blame(error) or ''}".removeprefix(whole_prefix(graph)), dict(net.named_modules()))
         return ImportFault(place, f"comparing it with what is drawn fails: {failed_at(error)[1]}", unproved=True)
@@ -257,6 +261,7 @@ def _check(
     noise: OwnNoise,
     *,
     by_mode: bool,
+    typed: bool,
 ) -> ImportFault | None:
     tell("comparing what it compiles to", done=0.5)
     used = parameter_bytes(net)
@@ -290,8 +295,8 @@ def _check(
         return fault._replace(reason=f"with inputs of other sizes, {fault.reason}")
     if shared is not None:
         shared.release()
-    for first in converted(net, model, inputs, shared.originals if shared is not None else {}):
-        tell(f"comparing {first.dtype}", done=0.9)
+    for first in converted(net, model, inputs, shared.originals if shared is not None else {}, typed=typed):
+        tell(f"comparing what it does {first.said}", done=0.9)
         return_free_memory(used)
         each, answer = first, _same_converted(graph, first, is_large=is_large, by_mode=by_mode)
         if not answer and first.whole is not None:
@@ -299,8 +304,9 @@ def _check(
             answer = _same_converted(graph, each, is_large=is_large, by_mode=by_mode)
         if answer is False:
             again = Copies(each.net), Copies(each.model)
-            fault = find_fault(graph, each.net, each.model, *each.inputs, again, noise=noise) or unknown
-            return fault._replace(reason=f"converted to {each.dtype}, {fault.reason}")
+            with each.around():
+                fault = find_fault(graph, each.net, each.model, *each.inputs, again, noise=noise) or unknown
+            return fault._replace(reason=f"{each.said}, {fault.reason}")
     return None
 
 
@@ -308,7 +314,7 @@ def _same_converted(graph: NodeGraph, each: Converted, *, is_large: bool, by_mod
     digests, answers = Digests() if is_large else None, set[bool | None]()
     for training in (False, True) if by_mode else (False,):
         pair = each.net.train(training), each.model.train(training)
-        answers.add(tried(graph, *pair, each.inputs, digests=digests, must_refuse=True))
+        answers.add(tried(graph, *pair, each.inputs, each.around, digests, must_refuse=each.around is nullcontext))
     return False if False in answers else all(answers) or None
 
 
@@ -344,6 +350,11 @@ class _Import:
     def goes_by_mode(self) -> bool:
         """Whether the imported code depends on the training mode."""
         return any(level.branches for level in self._drawn.values())
+
+    @property
+    def goes_by_type(self) -> bool:
+        """Whether the imported code depends on element types."""
+        return any(level.typed for level in self._drawn.values())
 
     def document(self, args: tuple[Any, ...], kwargs: dict[str, Any], failure: str = "", noise: str = "") -> NodeGraph:
         called = named_arguments(self._net, args, kwargs)

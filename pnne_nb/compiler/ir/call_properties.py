@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import Literal
+from itertools import takewhile
+from typing import TypeAlias
 
 from pnne_nb.compiler.ir.program import (
     Argument,
@@ -18,40 +19,60 @@ from pnne_nb.compiler.ir.program import (
 )
 from pnne_nb.compiler.ir.python_operators import GETATTR, GETITEM, STATEMENTS
 
-CHOOSE = "choose"
-"""Target of the call that is written ``train if self.training else eval``."""
+CHOOSE, IF_ELSE = "choose", "if_else"
+"""Targets of the calls that are written ``train if self.training else eval`` and ``yes if condition else no``."""
 
-Branch = Literal["", "train", "eval"]
+CHOICES = (CHOOSE, IF_ELSE)
+
+_PLAIN = ("shape", "dtype", "device", "is_floating_point", "is_complex", "itemsize")
+"""Attributes that are no tensors."""
+
+Branch: TypeAlias = "tuple[tuple[Ref | None, bool], ...]"
+"""The answers that a call is made for, the outermost first: of a condition, or of ``self.training`` where that is None."""
 
 
 def branches(program: Program) -> list[Branch]:
-    """Return for each call the only mode that runs it (``"train"`` or ``"eval"``), or an empty string."""
-    if not any(call.target == CHOOSE for call in program.calls):
-        return [""] * len(program.calls)
-    uses: dict[str, set[Branch]] = {}
+    """Return for each call the answers for which its result is needed."""
+    if not any(call.target in CHOICES for call in program.calls):
+        return [()] * len(program.calls)
+    places = {call.node: index for index, call in enumerate(program.calls)}
+    uses: dict[str, list[Branch]] = {}
     for result in program.results:
-        _use(uses, result.value, "")
+        _use(uses, result.value, ())
     found: dict[str, Branch] = {}
     for call in reversed(program.calls):
-        modes = uses.get(call.node)
-        branch: Branch = next(iter(modes)) if modes and len(modes) == 1 else ""
+        branch = _shared(uses.get(call.node, [()]))
+        # A condition can only be asked for once it is known.
+        known = (condition is None or places.get(condition.node, -1) < places[call.node] for condition, _ in branch)
+        branch = tuple(turn for turn, _ in zip(branch, takewhile(bool, known), strict=False))
         found[call.node] = branch
-        if call.target == CHOOSE:
-            for mode, argument in zip(("train", "eval"), call.arguments, strict=False):
-                _use(uses, argument, branch or mode)  # type: ignore[arg-type]  # both are modes
+        condition = call.arguments[0] if call.target == IF_ELSE and call.arguments else None
+        if call.target in CHOICES and isinstance(condition, Ref | None):
+            if condition is not None:
+                _use(uses, condition, branch)
+            decided = any(asked == condition for asked, _ in branch)
+            for answer, argument in zip((True, False), call.arguments[condition is not None :], strict=False):
+                _use(uses, argument, branch if decided else (*branch, (condition, answer)))
         else:
             for ref in references(call):
-                uses.setdefault(ref.node, set()).add(branch)
+                uses.setdefault(ref.node, []).append(branch)
     # What nothing uses changes something in place: it belongs to where that was made.
     for call in program.calls:
         if call.node not in uses:
-            found[call.node] = next((found[ref.node] for ref in references(call) if found.get(ref.node)), "")
+            found[call.node] = next((found[ref.node] for ref in references(call) if found.get(ref.node)), ())
     return [found[call.node] for call in program.calls]
 
 
-def _use(uses: dict[str, set[Branch]], argument: Argument, mode: Branch) -> None:
+def _use(uses: dict[str, list[Branch]], argument: Argument, branch: Branch) -> None:
     for ref in references_in(argument):
-        uses.setdefault(ref.node, set()).add(mode)
+        uses.setdefault(ref.node, []).append(branch)
+
+
+def _shared(branches: list[Branch]) -> Branch:
+    """Return the answers with which all of several branches begin."""
+    first = min(branches, key=len)
+    same = (all(other[depth] == turn for other in branches) for depth, turn in enumerate(first))
+    return first[: sum(takewhile(bool, same))]
 
 
 def numbers(program: Program) -> set[str]:
@@ -78,7 +99,7 @@ def gives_number(call: Call, known: Container[str]) -> bool:
         return _is_number(call.arguments[0], known)
     if call.target == GETATTR:
         name = call.arguments[1]
-        return isinstance(name, Constant) and name.value in ("shape", "dtype", "device")
+        return isinstance(name, Constant) and name.value in _PLAIN
     if call.target == "len":
         return True
     plain = call.target in ("tuple", "list", "slice") or call.target.startswith(("operator.", "math."))

@@ -17,7 +17,20 @@ GENERIC = ("x", "out", "h", "y", "z", "u", "v", "w")
 
 _PLUMBING = frozenset(
     {
-        *("add", "sub", "mul", "div", "truediv", "floordiv", "matmul", "getattr", "getitem", "choose", "detach"),
+        *(
+            "add",
+            "sub",
+            "mul",
+            "div",
+            "truediv",
+            "floordiv",
+            "matmul",
+            "getattr",
+            "getitem",
+            "choose",
+            "if_else",
+            "detach",
+        ),
         *("view", "reshape", "flatten", "transpose", "permute", "squeeze", "unsqueeze", "expand", "contiguous"),
     }
 )

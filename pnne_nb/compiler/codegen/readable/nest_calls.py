@@ -11,7 +11,7 @@ from typing import final
 
 import msgspec
 
-from pnne_nb.compiler.ir.call_properties import CHOOSE, gives_number, numbers
+from pnne_nb.compiler.ir.call_properties import CHOICES, gives_number, numbers
 from pnne_nb.compiler.ir.program import (
     NOWHERE,
     Argument,
@@ -65,7 +65,7 @@ class _Composing:
 
     def _with_operands(self, call: Call) -> Call:
         """Write into a call what was made for it just before."""
-        if call.again or call.kind == "member" or call.target in (*STATEMENTS, CHOOSE) or not call.arguments:
+        if call.again or call.kind == "member" or call.target in (*STATEMENTS, *CHOICES) or not call.arguments:
             return call
         if any(not isinstance(value, Constant) for _, value in call.keywords):
             return call
@@ -172,7 +172,7 @@ def _fits_inside(call: Call, inside: Inside) -> bool:
     """Return whether a call can be part of an expression inside contexts."""
     in_place = call.target.endswith("_") and not call.target.endswith("__") and call.target not in BINARY
     alike = call.inside == inside
-    return call.single and alike and not call.again and call.target not in (*STATEMENTS, CHOOSE) and not in_place
+    return call.single and alike and not call.again and call.target not in (*STATEMENTS, *CHOICES) and not in_place
 
 
 def _as_method(call: Call) -> Call:

@@ -103,6 +103,7 @@ class Level:
         batches: First sizes of arguments among these facts, each with its expression in the source.
         ranked: Whether its code asked for a number of dimensions, which no check of it covers.
         branches: Whether its code depends on the training mode.
+        typed: Whether it depends on element types, and is drawn for several.
     """
 
     title: str
@@ -114,6 +115,7 @@ class Level:
     batches: tuple[tuple[int, str], ...] = ()
     ranked: bool = False
     branches: bool = False
+    typed: bool = False
 
     def add(self, item: Item) -> Item:
         """Append an item and return it."""

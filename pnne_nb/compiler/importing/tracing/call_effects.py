@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -20,6 +20,9 @@ CREATORS = frozenset(
 )
 """Functions that make tensors from sizes, and take no tensor."""
 
+AUTOCAST = (torch.is_autocast_enabled, torch.get_autocast_dtype)
+"""Functions that ask for the autocast around a call."""
+
 SWAPPED = {
     "__radd__": operator.add, "__rsub__": operator.sub, "__rmul__": operator.mul, "__rtruediv__": operator.truediv,
     "__rdiv__": operator.truediv, "__rfloordiv__": operator.floordiv, "__rmod__": operator.mod,
@@ -33,8 +36,8 @@ IN_PLACE = frozenset((operator.iadd, operator.isub, operator.imul, operator.itru
 
 def changes(kind: str, target: Any, kwargs: Mapping[str, Any]) -> bool:
     """Return whether a call changes its first argument in place."""
-    if kind != "call_method" and target in IN_PLACE:
-        return True
+    if kind != "call_method" and getattr(target, "__module__", "") == "_operator":
+        return target in IN_PLACE  # operator.not_ changes nothing
     name = str(target if kind == "call_method" else getattr(target, "__name__", ""))
     return (name.endswith("_") and not name.endswith("__")) or kwargs.get("inplace") is True
 
@@ -83,15 +86,15 @@ def certain(node: fx.Node) -> bool | None:
     return None if not below or 0 < limit < 1 else limit >= 1
 
 
-def sweep(graph: fx.Graph, looked_at: set[fx.Node]) -> None:
-    """Remove recorded calls whose results only Python has read; `looked_at` are among them."""
+def sweep(graph: fx.Graph, looked_at: Collection[fx.Node] = (), kept: Collection[fx.Node] = ()) -> None:
+    """Remove recorded calls whose results only Python has read, but for those that are `kept`; `looked_at` are among them."""
     checks = {node for node in looked_at if not draws(node)}
     for node in reversed(list(graph.nodes)):
-        if node.users:
+        if node.users or node in kept:
             continue
         is_call = node.op in ("call_function", "call_method")
         if node in checks and is_call and not changes(node.op, node.target, node.kwargs):
             checks.update(each for each in node.all_input_nodes if not draws(each))
             graph.erase_node(node)
-        elif node.op == "get_attr" or only_looks(node):
+        elif node.op == "get_attr" or only_looks(node) or node.target in AUTOCAST:
             graph.erase_node(node)

@@ -21,8 +21,11 @@ from pnne_nb.graph.schema.registry import registry
 ABSENT = object()
 """Returned where there is nothing to rewrite."""
 
-_KNOWN = frozenset(("dim", "ndimension", "is_floating_point", "is_complex", "is_signed", "element_size"))
+_KNOWN = frozenset(("dim", "ndimension", "is_signed"))
 """Methods whose result follows from the element type and the number of dimensions."""
+
+_OF_TYPE = {"is_floating_point": "is_floating_point", "is_complex": "is_complex", "element_size": "itemsize"}
+"""Methods that are attributes of the element type."""
 
 _SYNONYMS = {
     "_is_all_true": "all",
@@ -59,6 +62,8 @@ def method(recorder: TraceRecorder, name: str, owner: Any, args: tuple[Any, ...]
     if name in _KNOWN and type(owner) is TracedTensor and owner.value is not UNKNOWN:
         recorder.assumptions.ranked |= name in ("dim", "ndimension")
         return getattr(owner.value, name)()
+    if name in _OF_TYPE and type(owner) is TracedTensor and owner.value is not UNKNOWN:
+        return getattr(owner.dtype, _OF_TYPE[name])
     if name in _METHODS:
         return _METHODS[name](recorder, owner, *args, **kwargs)
     if name == "to" and type(args[0] if args else None) is TracedTensor:
@@ -79,6 +84,9 @@ def method(recorder: TraceRecorder, name: str, owner: Any, args: tuple[Any, ...]
     if base != name and registry.listed(base) is not None and hasattr(Tensor, base) and base not in _OTHER_TYPE:
         changed = recorder.call_method(owner, base, args, kwargs)
         if name in _RESHAPES or _is_own(owner.node):
+            if any(type(each) is TracedTensor for each in (*args, *kwargs.values())):
+                # In place, it keeps its element type: in an autocast, another tensor may have a wider one.
+                changed = recorder.call_method(changed, "to", (owner.dtype,), {})
             owner.node = changed.node
             owner.value = changed.value
             return owner
@@ -103,7 +111,7 @@ def function(recorder: TraceRecorder, target: Callable[..., Any], args: tuple[An
         target, kwargs = torch.where, {}
     if target is torch.where and len(args) == 1 and not kwargs:
         return recorder.call_method(recorder.call_method(args[0], "nonzero", (), {}), "unbind", (1,), {})
-    if registry.listed(name) is not None and name not in _KNOWN:
+    if registry.listed(name) is not None and name not in (*_KNOWN, *_OF_TYPE):
         return ABSENT
     if getattr(torch, name, None) is not target or not is_traced(args[:1]) or not hasattr(Tensor, name):
         return ABSENT

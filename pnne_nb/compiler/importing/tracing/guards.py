@@ -19,7 +19,7 @@ from torch import fx
 
 from pnne_nb.compiler.importing.draft.describe import BECAUSE, in_words, shown
 from pnne_nb.compiler.importing.draft.source_lines import line_number_of, line_of, place_of
-from pnne_nb.compiler.importing.tracing.call_effects import changes, draws
+from pnne_nb.compiler.importing.tracing.call_effects import AUTOCAST, TYPE, changes, draws
 from pnne_nb.compiler.importing.tracing.call_site import spot_of
 from pnne_nb.compiler.importing.tracing.proxies import EXAMPLE, UNKNOWN, Traced, TracedTensor
 
@@ -55,25 +55,23 @@ class Assumptions:
         self.batches: dict[tuple[int, str], None] = {}
         self.ranked = False
 
-    def went(self, value: Traced, answer: bool) -> None:
-        """Record the answer of a branch."""
+    def went(self, value: Traced, answer: bool) -> fx.Node | None:
+        """Record the answer of a branch, and return its check, if there is a new one."""
         node = value.node
         opposite = _OPPOSITE.get(node.target) if node.op == "call_function" else None  # type: ignore[arg-type]  # of any kind
         if answer or opposite is None:
-            self.computed(node, answer)
-            return
+            return self.computed(node, answer)
         self.texts.setdefault(f"{shown(node)} is {answer}")
-        if _varies(node):
-            self._check(self._call(opposite, *node.args))
+        return self._check(self._call(opposite, *node.args)) if _varies(node) else None
 
-    def settled(self, node: fx.Node, value: Any) -> None:
-        """Record that a number was taken from the example."""
+    def settled(self, node: fx.Node, value: Any) -> fx.Node | None:
+        """Record that a number or an element type was taken from the example, and return the check."""
         self.texts.setdefault(f"{shown(node)} is {value}")
         if not _varies(node):
-            return
+            return None
         if type(value) is int and _is_first_size(node):
             self.batches.setdefault((value, shown(node)))
-        self._check(self._call(operator.eq, node, value))
+        return self._check(self._call(operator.eq, node, value))
 
     def given(self, node: fx.Node, value: Any) -> None:
         """Record that an argument is a constant."""
@@ -83,11 +81,10 @@ class Assumptions:
         """Record that a value is not None."""
         self._check(self._call(operator.is_not, node, None))
 
-    def computed(self, node: fx.Node, answer: bool) -> None:
+    def computed(self, node: fx.Node, answer: bool) -> fx.Node | None:
         """Record the answer of a branch on a tensor that is computed without the elements of any input."""
         self.texts.setdefault(f"{shown(node)} is {answer}")
-        if _varies(node):
-            self._check(node if answer else self._call(operator.not_, node))
+        return self._check(node if answer else self._call(operator.not_, node)) if _varies(node) else None
 
     def placed(self, tensor: fx.Node, *, is_cuda: bool) -> None:
         """Record on which kind of device a tensor lies."""
@@ -149,17 +146,17 @@ class Assumptions:
     def _size(self, tensor: fx.Node, dim: Any) -> fx.Node:
         return self._call(operator.getitem, self._call(getattr, tensor, "shape"), dim)
 
-    def _check(self, condition: fx.Node, said: str = "") -> None:
-        key = _origin(condition)
+    def _check(self, condition: fx.Node, said: str = "") -> fx.Node | None:
+        key = origin(condition)
         if key in self._done:
-            return
+            return None
         self._done.add(key)
         if not said:
             text = shown(condition)
             said = f"imported for {text if len(text) <= MAX_SAID else 'such sizes'}; otherwise import again"
             line = line_of(spot_of(sys._getframe(1)))
             said += f" ({in_words(condition)}{line})" if line else ""
-        self._call(torch._assert, condition, said)
+        return self._call(torch._assert, condition, said)
 
 
 def without_inputs(node: fx.Node) -> Any:
@@ -216,12 +213,12 @@ def _name(node: fx.Node) -> str:
 
 
 def _varies(node: fx.Node) -> bool:
-    """Return whether a value depends on the arguments of the module."""
+    """Return whether a value depends on the arguments of the module, or on an element type, which any tensor may change."""
     seen: set[fx.Node] = set()
     pending = [node]
     while pending:
         found = pending.pop()
-        if found.op == "placeholder":
+        if found.op == "placeholder" or _is_type(found):
             return True
         if found not in seen:
             seen.add(found)
@@ -241,10 +238,21 @@ def _is_first_size(node: fx.Node) -> bool:
     return isinstance(source, fx.Node) and source.op == "placeholder"
 
 
-def _origin(value: Any) -> str:
+def asks_type(value: Any) -> bool:
+    """Return whether a value, which is no tensor, is made of element types, or of whether an autocast is on."""
+    if not isinstance(value, fx.Node) or value.meta.get(TYPE) is torch.Tensor:
+        return False
+    return _is_type(value) or any(map(asks_type, value.all_input_nodes))
+
+
+def _is_type(node: fx.Node) -> bool:
+    return node.target in AUTOCAST or (node.target is getattr and node.args[1:] == ("dtype",))
+
+
+def origin(value: Any) -> str:
     """Return the origin of a number: the same text for ``x.shape[1]`` wherever the code asks for it."""
     if not isinstance(value, fx.Node):
         return repr(value)
     if value.target in ("size", getattr) or getattr(value.target, "__module__", "") in ("_operator", "math"):
-        return f"{value.target}({', '.join(map(_origin, value.args))})"
+        return f"{value.target}({', '.join(map(origin, value.args))})"
     return value.name

@@ -128,7 +128,7 @@ def plain_tensors(module: nn.Module) -> Any:
 
 def _stored(recorder: TraceRecorder, place: str, tensor: torch.Tensor, seen: dict[int, Traced]) -> Traced:
     if id(tensor) not in seen:
-        found = wrap(recorder.graph.create_node("get_attr", place), recorder, tensor.detach().to("meta"))
+        found = wrap(recorder.graph.create_node("get_attr", place), recorder, recorder.outlined(tensor))
         if isinstance(found, TracedTensor):
             found.parameter = isinstance(tensor, nn.Parameter)
         seen[id(tensor)] = found

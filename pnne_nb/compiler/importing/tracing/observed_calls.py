@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from pnne_nb.compiler.analysis.example_inputs import sizes_among
 from pnne_nb.compiler.analysis.nested_values import copied
@@ -24,9 +25,39 @@ from pnne_nb.compiler.importing.tracing.call_site import failed_at
 from pnne_nb.compiler.importing.tracing.objects import is_made, rebuilt
 from pnne_nb.compiler.importing.tracing.proxies import UNKNOWN
 from pnne_nb.compiler.module.call_errors import describe
+from pnne_nb.compiler.shapes.autocast import casting, on_cpu
 from pnne_nb.compiler.weights.deepcopy import duplicate
 from pnne_nb.errors import CompileError, Diagnostic
 from pnne_nb.process.random_state import private_random_state
+
+
+class Types(NamedTuple):
+    """Element types other than the example's in which a module may be called.
+
+    Attributes:
+        dtype: That of its tensors, after ``.half()``; with `autocast`, that of an autocast around the call.
+        autocast: Whether it is called inside an autocast, with its own tensors as they are.
+    """
+
+    dtype: torch.dtype
+    autocast: bool = False
+
+    @property
+    def inside(self) -> tuple[str, ...]:
+        """The context around the call. The element types that an autocast gives are those of the CPU's on any device."""
+        return (f"autocast cpu {str(self.dtype).removeprefix('torch.')}",) if self.autocast else ()
+
+    def of(self, value: Any) -> Any:
+        """Return a tensor of the module or of a call as it then is; anything else as it is."""
+        is_number = isinstance(value, torch.Tensor) and value.layout == torch.strided and value.is_floating_point()
+        return value.to(self.dtype) if is_number and not self.autocast else value
+
+
+OTHER_TYPES = (
+    Types(torch.float32), Types(torch.bfloat16), Types(torch.float16), Types(torch.float64),
+    Types(torch.bfloat16, autocast=True), Types(torch.float16, autocast=True),
+)  # fmt: skip
+"""What code that asks for element types is drawn for, next to the example's."""
 
 
 class EndlessError(Exception):
@@ -44,6 +75,8 @@ class ObservedCall:
         result: The returned value.
         inner: The calls that it made, in order.
         failed: Whether it raised an exception.
+        count: How often the module had been called before.
+        elsewhere: The same calls in other element types.
     """
 
     path: str
@@ -52,6 +85,13 @@ class ObservedCall:
     result: Any = UNKNOWN
     inner: list[ObservedCall] = field(default_factory=list)
     failed: bool = False
+    count: int = 0
+    elsewhere: OtherCalls | None = None
+
+    def as_of(self, types: Types, *, training: bool) -> ObservedCall | None:
+        """Return this call in other element types, or None if the module has no such call then."""
+        found = self.elsewhere.calls(types, training=training) if self.elsewhere is not None else {}
+        return found.get((self.path, self.count))
 
     @cached_property
     def calls(self) -> dict[str, list[ObservedCall]]:
@@ -85,6 +125,7 @@ def observe(
     """
     frames: ObservedCalls = {}
     failure: Exception | None = None
+    others = OtherCalls(net, args, kwargs)
     try:
         frames[False] = _call(duplicate(net), args, kwargs, tell, training=False)
     except EndlessError as error:
@@ -106,6 +147,9 @@ def observe(
                 break
             except Exception as error:  # noqa: BLE001  # as above
                 failure = failure or error
+    for frame in frames.values():
+        for each in _within(frame):
+            each.elsewhere = others
     if False in frames or (frames and failure is None):
         return frames
     if True in frames:
@@ -129,6 +173,65 @@ def observe(
         hint += " Or its hooks, which still speak of the original, are in the way of calling a copy of it: remove them."
     found = Diagnostic(code="bad-inputs", message=message, node=path or None, hint=hint)
     raise CompileError(f"{message} {hint}", [found]) from failure
+
+
+def _within(call: ObservedCall) -> Iterator[ObservedCall]:
+    yield call
+    for inner in call.inner:
+        yield from _within(inner)
+
+
+@final
+class OtherCalls:
+    """The calls of a module in other element types, observed where that is asked for; without data, so in no time.
+
+    Args:
+        net: The module; it is not changed.
+        args: Arguments by position.
+        kwargs: Arguments by name.
+    """
+
+    def __init__(self, net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._net = net
+        self._given = args, kwargs
+        self._seen: dict[tuple[Types, bool], dict[tuple[str, int], ObservedCall]] = {}
+
+    def calls(self, types: Types, *, training: bool) -> dict[tuple[str, int], ObservedCall]:
+        """Return the calls by path and number; none if the module cannot be called so."""
+        key = types, training
+        if key not in self._seen:
+            self._seen[key] = {}
+            for observed in (self._outlined, self._real):  # something may depend on the data
+                with contextlib.suppress(Exception):
+                    calls = _within(observed(types, training=training))
+                    self._seen[key] = {(each.path, each.count): each for each in calls}
+                    break
+        return self._seen[key]
+
+    def _outlined(self, types: Types, *, training: bool) -> ObservedCall:
+        net = _typed(duplicate(self._net, outlined), types)
+        args, kwargs = pytree.tree_map(types.of, outlined(self._given))
+        if not types.autocast:
+            return _call(net, args, kwargs, lambda _path: None, training=training)
+        with casting(types.inside):
+            args, kwargs = on_cpu((args, kwargs))
+            call = _call(duplicate(net, on_cpu), args, kwargs, lambda _path: None, training=training)
+        for each in _within(call):
+            each.args, each.kwargs, each.result = map(outlined, (each.args, each.kwargs, each.result))
+        return call
+
+    def _real(self, types: Types, *, training: bool) -> ObservedCall:
+        net = _typed(duplicate(self._net), types)
+        args, kwargs = pytree.tree_map(types.of, self._given)
+        device = next((each.device.type for each in net.parameters()), "cpu")
+        with torch.autocast(device, types.dtype) if types.autocast else contextlib.nullcontext():
+            return _call(net, args, kwargs, lambda _path: None, training=training)
+
+
+def _typed(net: nn.Module, types: Types) -> nn.Module:
+    # A module may have a method of its own that does more than convert its tensors.
+    names = {torch.float32: "float", torch.float64: "double", torch.float16: "half", torch.bfloat16: "bfloat16"}
+    return net if types.autocast else getattr(net, names[types.dtype])()
 
 
 def observe_failing(net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ObservedCall:
@@ -160,9 +263,10 @@ def _call(
     root = root or ObservedCall("")
     stack = [root]
     watched = []
+    counts: Counter[str] = Counter()
     for path, module in net.named_modules():
         if "forward" not in vars(module) and (parts or not path):
-            vars(module)["forward"] = _watched(module.forward, path, stack, tell)
+            vars(module)["forward"] = _watched(module.forward, path, stack, counts, tell)
             watched.append(module)
     given = copied((args, kwargs))
     try:
@@ -175,11 +279,16 @@ def _call(
 
 
 def _watched(
-    forward: Callable[..., Any], path: str, stack: list[ObservedCall], tell: Callable[[str], None]
+    forward: Callable[..., Any],
+    path: str,
+    stack: list[ObservedCall],
+    counts: Counter[str],
+    tell: Callable[[str], None],
 ) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         tell(path)
-        frame = ObservedCall(path, outlined(args), outlined(kwargs))
+        frame = ObservedCall(path, outlined(args), outlined(kwargs), count=counts[path])
+        counts[path] += 1
         if len(stack[-1].inner) >= MAX_CALLS:
             raise EndlessError(f"{path} is called more than {MAX_CALLS:,} times in one call; does the loop end?")
         stack[-1].inner.append(frame)

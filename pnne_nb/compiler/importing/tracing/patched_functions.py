@@ -37,6 +37,7 @@ from pnne_nb.compiler.importing.tracing.proxies import (
     type_of,
 )
 from pnne_nb.compiler.importing.tracing.recorder import TraceRecorder
+from pnne_nb.graph.schema.structural import DEVICES
 
 _INDEXED = (nn.ModuleList, nn.Sequential, nn.ParameterList)
 """Modules from which a number selects one."""
@@ -210,6 +211,7 @@ class _View:
         self._replaced[id(checkpoint)] = plainly
         self._replaced[id(checkpoint_sequential)] = plainly_sequential
         self._replaced |= {id(getattr(home, name)): _refuse_seed for home, name in _SEEDS}
+        self._replaced |= {id(asked): _asking(recorder, *call) for asked, call in _AUTOCAST.items()}
         self._replaced |= {id(function): self._sized(function) for function in CREATORS}
 
     def seen(self, value: Any, package: str) -> Any:
@@ -335,6 +337,27 @@ _SEEDS = (
     (torch.cuda, "manual_seed_all"), (np.random, "seed"), (random, "seed"),
 )  # fmt: skip
 """Names of the functions that seed: torch replaces its own when ``torch._dynamo`` is imported."""
+
+
+_AUTOCAST: Mapping[Callable[..., Any], tuple[Callable[..., Any], str]] = {
+    torch.is_autocast_enabled: (torch.is_autocast_enabled, "cuda"),
+    torch.is_autocast_cpu_enabled: (torch.is_autocast_enabled, "cpu"),
+    torch.get_autocast_dtype: (torch.get_autocast_dtype, "cuda"),
+    torch.get_autocast_cpu_dtype: (torch.get_autocast_dtype, "cpu"),
+    torch.get_autocast_gpu_dtype: (torch.get_autocast_dtype, "cuda"),
+}
+"""Functions that ask for the autocast around a call, each with what it is and the kind of device that it asks for."""
+
+
+def _asking(recorder: TraceRecorder, function: Callable[..., Any], usual: str) -> Callable[..., Any]:
+    """Return a function that records that the code asks for the autocast around its call."""
+
+    def ask(device_type: str = usual) -> Any:
+        if device_type not in DEVICES:  # which notes that the code goes by the device of a tensor
+            return function(device_type)
+        return recorder.create_proxy("call_function", function, (str(device_type),), {})
+
+    return ask
 
 
 def _is_autograd(value: Any) -> bool:

@@ -36,7 +36,10 @@ EXAMPLE = "example"
 _HEAP_TYPE = 1 << 9
 """Flag of classes that are written in Python."""
 
-_RECORDED = frozenset(ATTRIBUTES) - {"ndim", "is_cuda"}
+TYPE_ATTRIBUTES = ("is_floating_point", "is_complex", "itemsize")
+"""Attributes of an element type."""
+
+_RECORDED = frozenset(ATTRIBUTES) - {"ndim", "is_cuda", *TYPE_ATTRIBUTES}
 _OF_GRADIENTS = frozenset(("grad", "grad_fn", "is_leaf", "retains_grad"))
 _OWN = ("node", "tracer", "value", "parameter")
 
@@ -137,6 +140,9 @@ class Traced(fx.Proxy):
         if name in ("is_cuda", "is_cpu") and isinstance(self.value, torch.Tensor):
             return self.tracer.kind_of(self.node) == name.removeprefix("is_")
         # Without data, every tensor is on the meta device.
+        source: Any = self.node.args[0] if self.node.args else None
+        if name in TYPE_ATTRIBUTES and isinstance(self.value, torch.dtype) and getattr(source, "op", "") != "get_attr":
+            return self.tracer.create_proxy("call_function", getattr, (self, name), {})
         found = getattr(self.tracer.device if isinstance(self.value, torch.device) else self.value, name)
         if isinstance(self.value, torch.device) and name == "type":
             return self.tracer.kind_of(self.node.args[0])

@@ -25,7 +25,7 @@ class Assumed(Protocol):
 
     def present(self, node: fx.Node) -> None: ...
 
-    def settled(self, node: fx.Node, value: Any) -> None: ...
+    def settled(self, node: fx.Node, value: Any) -> fx.Node | None: ...
 
 
 class TraceRecorder(fx.Tracer, ABC):
@@ -60,6 +60,10 @@ class TraceRecorder(fx.Tracer, ABC):
     @abstractmethod
     def kind_of(self, tensor: Any) -> str:
         """Return the type of the device on which the tensor of a node lies."""
+
+    @abstractmethod
+    def outlined(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a tensor of the module without data, in the element type of the recording."""
 
     @staticmethod
     @abstractmethod

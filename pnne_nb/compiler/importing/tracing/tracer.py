@@ -2,7 +2,7 @@
 
 Each module is traced alone, with the arguments of its caller: computed values are recorded, constants stay constants. A
 branch on a constant argument therefore goes the same way as in the original, and so does a branch on a size, which the
-example determines. A module that branches on its training mode is traced in both (`train_eval` joins the recordings).
+example determines. A module that branches on its training mode is traced in both (`alternatives` joins the recordings).
 
 The traced module is a private copy and nothing outside it is replaced: other threads may run modules meanwhile.
 """
@@ -13,10 +13,10 @@ import math
 import operator
 import sys
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import is_dataclass
-from types import FunctionType
+from types import FunctionType, MappingProxyType
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -62,10 +62,16 @@ from pnne_nb.compiler.importing.tracing.calls import (
     opened,
 )
 from pnne_nb.compiler.importing.tracing.context_managers import ActiveContexts, DeviceKind
-from pnne_nb.compiler.importing.tracing.guards import Assumptions, without_inputs
+from pnne_nb.compiler.importing.tracing.guards import Assumptions, asks_type, origin, without_inputs
 from pnne_nb.compiler.importing.tracing.interception import AssignedError, intercepted, plain_tensors
 from pnne_nb.compiler.importing.tracing.objects import Objects, is_made
-from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCall, ObservedCalls, fields_of, with_fields
+from pnne_nb.compiler.importing.tracing.observed_calls import (
+    ObservedCall,
+    ObservedCalls,
+    Types,
+    fields_of,
+    with_fields,
+)
 from pnne_nb.compiler.importing.tracing.patched_functions import Rebound
 from pnne_nb.compiler.importing.tracing.proxies import (
     UNKNOWN,
@@ -102,6 +108,7 @@ class ForwardCall(NamedTuple):
         followed: Paths of submodules whose calls are recorded as if they were the module's own code.
         literals: Collects the numbers of which the code makes tensors, if that is to be recorded as a call; without it,
             tensors of constants alone are constants.
+        types: The element types that it is recorded for, if not those of the example.
     """
 
     module: nn.Module
@@ -109,6 +116,23 @@ class ForwardCall(NamedTuple):
     frames: ObservedCalls
     followed: Collection[str] = ()
     literals: list[Any] | None = None
+    types: Types | None = None
+
+
+class Decision(NamedTuple):
+    """What code has taken from the element types of its tensors, or from the autocast around it.
+
+    Attributes:
+        answer: Of a branch, or the element type itself.
+        condition: The node that is true where the answer is this one, for True or an element type; else where it is not.
+        text: The answer in words.
+        check: The node that refuses another answer.
+    """
+
+    answer: Any
+    condition: fx.Node
+    text: str
+    check: fx.Node | None
 
 
 class Recording(NamedTuple):
@@ -121,6 +145,8 @@ class Recording(NamedTuple):
         assumed: What the code took from the example, in words.
         batches: First sizes of arguments that the code took from the example, each with its expression in the source.
         ranked: Whether the code asked for a number of dimensions.
+        decisions: What the code took from element types, by the origin of each.
+        typed: Whether it is joined of recordings with other element types.
     """
 
     graph: fx.Graph
@@ -129,6 +155,8 @@ class Recording(NamedTuple):
     assumed: tuple[str, ...]
     batches: tuple[tuple[int, str], ...]
     ranked: bool
+    decisions: Mapping[str, Decision] = MappingProxyType({})
+    typed: bool = False
 
 
 def trace(call: ForwardCall, *, training: bool) -> Recording:
@@ -164,7 +192,7 @@ class ForwardTracer(recording.TraceRecorder):
     def __init__(self, call: ForwardCall, *, training: bool) -> None:
         super().__init__()
         self.graph = fx.Graph(tracer_cls=type(self))
-        self._module, self._arguments, self._frames, self._followed, self._literals = call
+        self._module, self._arguments, self._frames, self._followed, self._literals, self.types = call
         self._training = training
         module, self._frame = call.module, self._seen(call.frames)
         self.fails = self._frame is not None and self._frame.failed
@@ -174,6 +202,7 @@ class ForwardTracer(recording.TraceRecorder):
         self._slots: dict[str, Slot] = {}
         self._by_mode: set[fx.Node] = set()
         self._checked: set[fx.Node] = set()
+        self._decisions: dict[str, Decision] = {}
         self._count: Counter[str] = Counter()
         self._branches = False
         self.assumptions: Assumptions = Assumptions(self.graph)
@@ -184,8 +213,9 @@ class ForwardTracer(recording.TraceRecorder):
         self.tensor_attrs = plain_tensors(module)
 
     def _seen(self, frames: ObservedCalls) -> ObservedCall | None:
-        """Return the call in this mode, or else in the other one."""
-        return frames.get(self._training) or frames.get(not self._training)
+        """Return the call in this mode, or else in the other one, and in these element types."""
+        found = frames.get(self._training) or frames.get(not self._training)
+        return found if found is None or self.types is None else found.as_of(self.types, training=self._training)
 
     def run(self, leaves: Sequence[Any] = (), watched: Collection[str] = ()) -> Recording:
         """Record the call.
@@ -196,6 +226,8 @@ class ForwardTracer(recording.TraceRecorder):
         """
         self._rebound = Rebound(self, leaves)
         frame = self._frame
+        if frame is None and self.types is not None:
+            raise UntranslatableError("it is not called in these element types")
         seen = {} if frame is None else dict(named_arguments(self._module, frame.args, frame.kwargs))
         given = named_arguments(self._module, *self._arguments)
         made = [(name, self._placeholders(value, seen.get(name, UNKNOWN))) for name, value in given]
@@ -223,10 +255,16 @@ class ForwardTracer(recording.TraceRecorder):
     def _finished(self, result: Any) -> Recording:
         self._objects.finish()
         self.graph.output(result)
-        sweep(self.graph, self._checked)
+        sweep(self.graph, self._checked, {each.condition for each in self._decisions.values()})
         assumed = self.assumptions
         return Recording(
-            self.graph, self._slots, self._branches, tuple(assumed.texts), tuple(assumed.batches), assumed.ranked
+            self.graph,
+            self._slots,
+            self._branches,
+            tuple(assumed.texts),
+            tuple(assumed.batches),
+            assumed.ranked,
+            self._decisions,
         )
 
     def _placeholders(self, value: Any, seen: Any) -> Any:
@@ -352,7 +390,8 @@ class ForwardTracer(recording.TraceRecorder):
         self._mark(node, within)
         if getattr(target, "__module__", "") == "_operator" and not self._by_mode.isdisjoint(node.all_input_nodes):
             self._by_mode.add(node)
-        value = evaluated(kind, target, args, kwargs, within)
+        around = () if self.types is None else self.types.inside
+        value = evaluated(kind, target, args, kwargs, (*around, *within))
         if target is operator.getitem and (value is None or type(value) is str):
             return value  # one of several results, for `is None` to see, or a name
         if is_plain_object(value) and not is_dataclass(value):
@@ -449,8 +488,19 @@ class ForwardTracer(recording.TraceRecorder):
             self._checked.add(value.node)
             return answer
         answer = bool(value.value)
-        self.assumptions.went(value, answer)
+        self._decided(value.node, answer, self.assumptions.went(value, answer), value.node)
         return answer
+
+    def _decided(self, asked: fx.Node, answer: Any, check: fx.Node | None, condition: Any) -> None:
+        """Note what the code takes from an element type."""
+        if asks_type(asked) and isinstance(condition, fx.Node):
+            text = f"{shown(asked)} is {answer}"
+            self._decisions.setdefault(origin(asked), Decision(answer, condition, text, check))
+
+    def outlined(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a tensor of the module without data, in the element type of the recording."""
+        found = tensor.detach().to("meta")
+        return found if self.types is None else self.types.of(found)
 
     def settle(self, value: Traced) -> Any:
         """Return the value of a proxy in the example, for Python."""
@@ -463,7 +513,8 @@ class ForwardTracer(recording.TraceRecorder):
         if value.node in self._by_mode:
             self._branches = True
         else:
-            self.assumptions.settled(value.node, value.value)
+            check = self.assumptions.settled(value.node, value.value)
+            self._decided(value.node, value.value, check, check.args[0] if check is not None else None)
         return value.value
 
     def kind_of(self, tensor: Any) -> DeviceKind:

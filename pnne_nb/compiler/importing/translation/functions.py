@@ -14,10 +14,11 @@ from torch import Tensor, fx
 from pnne_nb.catalog.custom import ObjectMaker, called_function, object_class, result_class
 from pnne_nb.catalog.functions import FROM_TORCH
 from pnne_nb.catalog.introspection.schemas import positions
-from pnne_nb.catalog.operators import CHECK, choose
+from pnne_nb.catalog.operators import CHECK, choose, if_else
 from pnne_nb.catalog.tables.function_list import METHOD_NAMES
 from pnne_nb.compiler.importing.draft.draft import UntranslatableError
 from pnne_nb.compiler.importing.tracing.call_effects import TYPE
+from pnne_nb.compiler.importing.tracing.proxies import EXAMPLE
 from pnne_nb.errors import RegistrationError
 from pnne_nb.graph.schema.property_types import OptionalType, PropertyType, TupleType
 from pnne_nb.graph.schema.registry import registry
@@ -98,7 +99,8 @@ def function_call(node: fx.Node, kind: Callable[[Any], str]) -> tuple[NodeSpec, 
     args = node.args
     in_place = _IN_PLACE.get(target)
     if in_place is not None:
-        if kind(args[0]) == "tensor":
+        # What a function gives that is not torch's may be a tensor too.
+        if kind(args[0]) == "tensor" or getattr(args[0], "meta", {}).get(TYPE) is torch.Tensor:
             spec = registry[in_place[0]]
             return spec, _by_name(spec, in_place[0], args, node.kwargs, kind)
         target = in_place[1]
@@ -126,7 +128,7 @@ def _find(target: Any, keywords: tuple[str, ...]) -> NodeSpec:
     name = getattr(target, "__name__", str(target))
     module = getattr(target, "__module__", None) or ""
     candidates = [name]
-    if target is choose or target is operator.setitem:
+    if target in (choose, if_else, operator.setitem):
         return registry[name]
     if target is torch._assert:
         return registry[CHECK]
@@ -247,7 +249,9 @@ def _to(args: tuple[Any, ...], kwargs: Mapping[str, Any], kind: Callable[[Any], 
     found: dict[str, Any] = {"input": args[0], **kwargs}
     names = iter(("non_blocking", "copy"))
     for value in args[1:]:
-        if isinstance(value, torch.dtype) or (isinstance(value, fx.Node) and _reads(value, "dtype")):
+        if isinstance(value, torch.dtype) or (
+            isinstance(value, fx.Node) and (_reads(value, "dtype") or isinstance(value.meta.get(EXAMPLE), torch.dtype))
+        ):
             found["dtype"] = value
         elif isinstance(value, (str, torch.device)) or (isinstance(value, fx.Node) and _reads(value, "device")):
             found["device"] = value

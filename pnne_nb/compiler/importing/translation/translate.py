@@ -13,11 +13,11 @@ from torch import fx, nn
 from pnne_nb.catalog.operators import RESULT, RESULTS
 from pnne_nb.compiler.importing.draft.draft import DifferingCallsError, Item, Kind, Level, Source, UntranslatableError
 from pnne_nb.compiler.importing.draft.source_lines import line_of, with_line
+from pnne_nb.compiler.importing.tracing.alternatives import trace_modes
 from pnne_nb.compiler.importing.tracing.call_effects import TYPE, changes, holds_nodes, only_looks
 from pnne_nb.compiler.importing.tracing.calls import Slot, named_arguments, parameter_names, port_names
 from pnne_nb.compiler.importing.tracing.observed_calls import fields_of
 from pnne_nb.compiler.importing.tracing.tracer import AGAIN, FRAMES, MODE, SPOT, VARIABLE, WITHIN, ForwardCall
-from pnne_nb.compiler.importing.tracing.train_eval import trace_modes
 from pnne_nb.compiler.importing.translation.emit_ops import MAX_STORED, class_title, stored, values_of
 from pnne_nb.compiler.importing.translation.functions import function_call, method_call
 from pnne_nb.compiler.ir.program import Inside
@@ -64,6 +64,7 @@ def translate(call: ForwardCall, child: Child) -> Level:
     level.batches = recording.batches
     level.ranked = recording.ranked
     level.branches = recording.branches
+    level.typed = recording.typed
     return level
 
 
@@ -278,6 +279,13 @@ class _Translation:
         if spec.type in ("getitem", "chunk", "split", "tensor_split", "unbind", "meshgrid", "broadcast_tensors"):
             source = next(iter(item.inputs.values()), None)
             return source[0].kinds.get(source[1], "tensor") if source is not None else "value"
+        if spec.type in ("choose", "if_else"):
+            sides = [item.inputs.get(name) for name in spec.positional[-2:]]
+            return (
+                "tensor"
+                if all(side and side[0].kinds.get(side[1], "tensor") == "tensor" for side in sides)
+                else "value"
+            )
         if spec.type == "getattr":
             return "tensor" if item.properties.get("name") in _TENSOR_ATTRIBUTES else "value"
         if spec.type.startswith("operator_"):

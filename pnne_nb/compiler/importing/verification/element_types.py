@@ -1,4 +1,4 @@
-"""Tries an import after ``.bfloat16()`` and ``.double()``: it must compute what the module then computes.
+"""Tries an import after ``.bfloat16()`` and ``.double()``, and in an autocast: it must compute what the module then computes.
 
 Nothing else finds tensors whose element type the module's code fixes, and which the import would convert with the weights.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -28,14 +29,19 @@ LARGE = 2**16
 """Elements from which on a parameter is large."""
 
 
+_METHODS = {torch.bfloat16: "bfloat16", torch.float16: "half", torch.float64: "double"}
+
+
 class Converted(NamedTuple):
-    """A module, its import, and inputs, all of another element type.
+    """A module, its import, and inputs, all of another element type, or in an autocast to one.
 
     Attributes:
         dtype: The element type, as in ``torch.bfloat16``.
         net: A copy of the module.
         model: A copy of the model that the import compiles to, which shares the converted parameters.
         inputs: Arguments by position and by name.
+        around: Makes the context of the calls.
+        said: What is tried, in words.
         whole: Makes the same with all numbers of large parameters, if these have only few here.
     """
 
@@ -43,27 +49,36 @@ class Converted(NamedTuple):
     net: nn.Module
     model: nn.Module
     inputs: tuple[tuple[Any, ...], dict[str, Any]]
+    around: Callable[[], AbstractContextManager[Any]]
+    said: str
     whole: Callable[[], Converted] | None = None
 
 
 def converted(
-    net: nn.Module, model: nn.Module, inputs: Any, originals: Mapping[int, torch.Tensor]
+    net: nn.Module, model: nn.Module, inputs: Any, originals: Mapping[int, torch.Tensor], *, typed: bool = False
 ) -> Iterator[Converted]:
-    """Yield a module and its import in each of `DTYPES`; nothing for modules that cannot be converted without harm.
+    """Yield a module and its import in each of `DTYPES` and in an autocast; nothing for modules that this would harm.
 
     Args:
         net: The module.
         model: The model that its import compiles to.
         inputs: The inputs of a call.
         originals: The parameters of `net` by the identity of the equal ones of `model`.
+        typed: Whether its code asks for element types: float16 is tried too then.
     """
     tensors = [*net.parameters(), *net.buffers()]
     if any(isinstance(part, torch.jit.ScriptModule) or "_orig_mod" in part._modules for part in net.modules()):
         return  # copies of scripted modules share what they would convert, and torch.compile would compile again
     if any(each.is_meta or each.is_quantized or each.layout != torch.strided for each in tensors):
         return
+    device = next((each.device.type for each in tensors), "cpu")
+    halves = (torch.bfloat16, torch.float16) if typed else (torch.bfloat16,)
+    for dtype in halves if torch.amp.is_autocast_available(device) else ():
+        one, other = (duplicate(each, lambda tensor: _held(tensor, originals)) for each in (net, model))
+        around = functools.partial(torch.autocast, device, dtype)
+        yield Converted(dtype, one, other, inputs, around, f"in an autocast to {dtype}")
     size = sum(parameter.numel() for parameter in net.parameters())
-    for dtype in DTYPES:
+    for dtype in (*DTYPES, torch.float16) if typed else DTYPES:
         if dtype is torch.float64 and size > MAX_DOUBLED:
             continue
 
@@ -71,13 +86,19 @@ def converted(
             share = _sharing(dtype, originals, least)
             # A module may have a method of its own that does more than convert its tensors.
             copies = duplicate(net, share), duplicate(model, share)
-            one, other = (each.double() if dtype is torch.float64 else each.bfloat16() for each in copies)
-            return Converted(dtype, one, other, pytree.tree_map(lambda leaf: _cast(leaf, dtype), inputs))
+            one, other = (getattr(each, _METHODS[dtype])() for each in copies)
+            cast = pytree.tree_map(lambda leaf: _cast(leaf, dtype), inputs)
+            return Converted(dtype, one, other, cast, nullcontext, f"converted to {dtype}")
 
         if size <= MAX_CONVERTED:
             yield made(size + 1)
         else:
             yield made(LARGE)._replace(whole=functools.partial(made, size + 1))
+
+
+def _held(tensor: torch.Tensor, originals: Mapping[int, torch.Tensor]) -> torch.Tensor | None:
+    """Return what a copy of a parameter shares its memory with; of anything else, a copy of its own."""
+    return originals.get(id(tensor), tensor).detach() if type(tensor) is nn.Parameter else None
 
 
 def _sharing(

@@ -48,7 +48,8 @@ def test_parameters_of_few_numbers_do_where_the_code_takes_them(make: type[Shift
     net = make()
     graph = pn.from_module(net, X)
     model = pn.compile(graph, reuse=net)
-    found = list(converted(net, model, ((X,), {}), {}))
+    autocast, *found = converted(net, model, ((X,), {}), {})
+    assert autocast.said == "in an autocast to torch.bfloat16"
     assert [each.dtype for each in found] == list(element_types.DTYPES)
     for each in found:
         weight = each.net.get_parameter("fc.weight")
