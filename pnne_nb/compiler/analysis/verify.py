@@ -246,7 +246,8 @@ def _checks(
 ) -> list[Check]:
     """Compare in one mode: with inputs that require gradients in evaluation, or where nothing else does.
 
-    A module that keeps what it has computed is called three times with them, before one backward pass through all of the calls.
+    A module that keeps what it has computed is called three times with them, before one backward pass through all of the
+    calls; in training mode also twice, each call with its own backward pass.
     """
     near = noise.allows if noise else near
 
@@ -286,7 +287,40 @@ def _checks(
     assert found is not None, "only inputs that require gradients are refused by both"
     if made.keeps and made.is_equal and found[0].what == "outputs" and len(found) > 1:
         found = (run(3, wanted=True).found if wanted else None) or run(3, wanted=False).found or found
+        if mode == "train" and all(check.equal for check in found):
+            detail = _second_step(ours.next().train(), others.next().train(), args, kwargs, prefix, near)
+            found = [*found, *([Check("gradients", mode, False, detail)] if detail else [])]
     return found
+
+
+def _second_step(
+    one: nn.Module, other: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], prefix: str, near: Near | None
+) -> str:
+    """Call two modules twice, each call with its own backward pass, as in training, and describe how they differ."""
+    results: list[list[Any]] = []
+    failures: list[str] = []
+    for module in (one, other):
+        found: list[Any] = []
+        try:
+            with private_random_state(_SEED):
+                for _ in range(2):
+                    given = copied((args, kwargs))
+                    result = module(*given[0], **given[1])
+                    _backward(result)
+                    found.append(copied(result))  # without what it was computed from
+        except Exception as error:  # noqa: BLE001  # what is kept from the first step may be of no use in the second
+            failures.append(str(error).partition(". ")[0])
+            if module is one:
+                return ""
+        results.append(found)
+    if failures:
+        keepers = [path for path, part in other.named_modules() if any(True for _ in computed(part))]
+        place = keepers[-1].removeprefix(prefix) if keepers else ""
+        return f"{place}: in a second step, which the module itself takes, the imported graph fails: {failures[0]}"
+    grown = [{name: each.grad for name, each in side.named_parameters()} for side in (one, other)]
+    named = {f"{prefix}{name}": gradient for name, gradient in grown[0].items()}
+    detail = difference(results[0], results[1], near=near) or difference(named, grown[1], near=near)
+    return f"in a second step, {detail}" if detail else ""
 
 
 def _numbers(module: nn.Module) -> list[object]:
@@ -402,7 +436,7 @@ def _without_gradients(
                 if module is one:
                     return ""  # it needs gradients itself
                 raise
-    detail = difference(*results, near=near) or ("" if torch.equal(*drawn) else _DREW)
+    detail = difference(results[0], results[1], near=near) or ("" if torch.equal(*drawn) else _DREW)
     return f"without gradients, {detail}" if detail else ""
 
 

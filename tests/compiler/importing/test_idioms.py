@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import copy
 import enum
 from collections.abc import Callable
 from typing import Any
@@ -120,8 +121,12 @@ def test_a_type_that_is_the_key_of_a_dictionary_is_checked() -> None:
     net = ByType()
     graph = pn.from_module(net, X)
     assert not closed(graph)
-    with pytest.raises(pn.ExecutionError, match=r"imported for x\.dtype == torch\.float32; otherwise import again"):
-        pn.compile(graph, reuse=net).double()(X.double())
+    model = pn.compile(graph, reuse=net)
+    with pytest.raises(KeyError):
+        copy.deepcopy(net).half()(X.half())
+    with pytest.raises(pn.ExecutionError, match=r"imported for x\.dtype == torch\.float64; otherwise import again"):
+        copy.deepcopy(model).half()(X.half())
+    assert torch.equal(model.double()(X.double()), net.double()(X.double()))
 
 
 class WithHook(Layered):

@@ -145,21 +145,28 @@ class _Join:
         for one in ones[:place]:
             twin = named.get(one.name, -1)
             if twin < done or _key(one) != _key(others[twin]):
-                self.one[one] = self._alone(one, self.one)
+                self.one[one] = self._graph.node_copy(one, self.one.__getitem__)
                 continue
             for other in others[done:twin]:
-                self.other[other] = self._alone(other, self.other)
-            self._both(one, others[twin])
+                self.other[other] = self._graph.node_copy(other, self.other.__getitem__)
             done = twin + 1
+            if self._is_same(one, others[twin]):
+                self._both(one, others[twin])
+            else:
+                self.one[one] = self._graph.node_copy(one, self.one.__getitem__)
+                self.other[others[twin]] = self._graph.node_copy(others[twin], self.other.__getitem__)
         made = self.one[condition] = self._graph.node_copy(condition, self.one.__getitem__)
         rest = others[done:]
         same = others[named[condition.name]] if named.get(condition.name, -1) >= done else None
-        if same is not None and same.target is condition.target:
-            asked = fx.node.map_arg(tuple(same.args), lambda each: self.other.get(each, each))
-            if asked == tuple(made.args):
-                self.other[same] = made
-                rest.remove(same)
+        if same is not None and same.target is condition.target and self._is_same(condition, same):
+            self.other[same] = made
+            rest.remove(same)
         return ones[place + 1 :], rest
+
+    def _is_same(self, one: fx.Node, other: fx.Node) -> bool:
+        """Return whether two calls have the same arguments in the joined recording."""
+        mine = fx.node.map_arg((one.args, one.kwargs), lambda each: self.one.get(each, each))
+        return bool(mine == fx.node.map_arg((other.args, other.kwargs), lambda each: self.other.get(each, each)))
 
     def _choice(self, one: Any, other: Any) -> fx.Node:
         """Return the call that gives one of two values, according to what is asked."""

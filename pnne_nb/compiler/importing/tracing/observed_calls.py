@@ -139,7 +139,10 @@ def observe(
                 frames[False] = _call(again, args, kwargs, tell, training=False, parts=recorded, recorded=recorded)
                 break
     try:
-        frames[True] = _call(duplicate(net, outlined), outlined(args), outlined(kwargs), tell, training=True)
+        if is_recurrent(net):
+            frames[True] = _call(duplicate(net), args, kwargs, tell, training=True)
+        else:
+            frames[True] = _call(duplicate(net, outlined), outlined(args), outlined(kwargs), tell, training=True)
     except Exception:  # noqa: BLE001  # something depends on the data
         for recorded in (False, True):
             try:
@@ -181,6 +184,11 @@ def _within(call: ObservedCall) -> Iterator[ObservedCall]:
         yield from _within(inner)
 
 
+def is_recurrent(net: nn.Module) -> bool:
+    """Return whether a module has recurrent layers, which take longer without data: torch computes each step in Python then."""
+    return any(isinstance(each, nn.RNNBase) for each in net.modules())
+
+
 @final
 class OtherCalls:
     """The calls of a module in other element types, observed where that is asked for; without data, so in no time.
@@ -201,7 +209,8 @@ class OtherCalls:
         key = types, training
         if key not in self._seen:
             self._seen[key] = {}
-            for observed in (self._outlined, self._real):  # something may depend on the data
+            # Something may depend on the data.
+            for observed in (self._real,) if is_recurrent(self._net) else (self._outlined, self._real):
                 with contextlib.suppress(Exception):
                     calls = _within(observed(types, training=training))
                     self._seen[key] = {(each.path, each.count): each for each in calls}

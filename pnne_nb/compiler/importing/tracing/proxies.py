@@ -18,11 +18,13 @@ from typing import Any, final
 
 import torch
 from torch import fx, nn
+from torch.utils import _pytree as pytree
 
 from pnne_nb.catalog.operators import ATTRIBUTES
+from pnne_nb.compiler.analysis.nested_values import tensor_leaves
 from pnne_nb.compiler.importing.draft.draft import UntranslatableError
 from pnne_nb.compiler.importing.draft.variable_names import parts
-from pnne_nb.compiler.importing.tracing.call_effects import CREATORS, TYPE
+from pnne_nb.compiler.importing.tracing.call_effects import AUTOCAST, CREATORS, TYPE
 from pnne_nb.compiler.importing.tracing.recorder import TraceRecorder
 from pnne_nb.compiler.ir.program import Inside
 from pnne_nb.compiler.shapes.autocast import cast, casts
@@ -40,6 +42,9 @@ TYPE_ATTRIBUTES = ("is_floating_point", "is_complex", "itemsize")
 """Attributes of an element type."""
 
 _RECORDED = frozenset(ATTRIBUTES) - {"ndim", "is_cuda", *TYPE_ATTRIBUTES}
+_RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+"""Functions that torch computes step by step in Python where there is no data."""
+
 _OF_GRADIENTS = frozenset(("grad", "grad_fn", "is_leaf", "retains_grad"))
 _OWN = ("node", "tracer", "value", "parameter")
 
@@ -302,8 +307,14 @@ def evaluated(kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, A
     if target is getattr and args[1] == "requires_grad":
         return UNKNOWN  # the caller decides for each call which tensors have gradients
     try:
+        # Autocast changes what tensors are computed, not what is read of them.
+        computes = target is not getattr and bool(tensor_leaves((given, named)))
+        if getattr(target, "__name__", "") in _RECURRENT:
+            given = pytree.tree_map_only(torch.Tensor, lambda each: torch.zeros(each.shape, dtype=each.dtype), given)
+            return pytree.tree_map_only(torch.Tensor, lambda each: each.to("meta"), call(*given, **named))
         with torch.no_grad():
-            return cast(call, given, named, within) if casts(within) else call(*given, **named)
+            is_cast = casts(within) and (computes or target in AUTOCAST)
+            return cast(call, given, named, within) if is_cast else call(*given, **named)
     except Exception as error:
         if isinstance(error, (RuntimeError, NotImplementedError)) or isinstance(target, FunctionType):
             return UNKNOWN  # the result depends on data

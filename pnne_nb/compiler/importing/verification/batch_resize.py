@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -33,8 +33,26 @@ MIN_LESS = 2
 """A first size up to this one is not tried with one less, which would be 0 or its half."""
 
 
-def resized(inputs: Any) -> Iterator[Any]:
-    """Yield inputs with one size changed everywhere: halved, or increased by one if odd; the first also to its neighbours, and 1.
+class Resizing(NamedTuple):
+    """A change of one size everywhere in inputs, or of their `first` dimension only.
+
+    Attributes:
+        size: The size.
+        new: The size instead.
+        first: Whether only the first dimension changes.
+    """
+
+    size: int
+    new: int
+    first: bool = False
+
+    def of(self, inputs: Any) -> Any:
+        """Return the changed inputs."""
+        return with_size(inputs, self.size, self.new, first=self.first)
+
+
+def resized(inputs: Any) -> Iterator[Resizing]:
+    """Yield changes of one size: halved, or increased by one if odd; the first also to its neighbours, and 1.
 
     Half of a size has many of the remainders by which code may choose (``self.layers[len(x) % 2]``); a neighbour has none.
     A part such as ``x[:2]`` changes its size only if there is a single example.
@@ -47,9 +65,9 @@ def resized(inputs: Any) -> Iterator[Any]:
     if first:
         changes += [(first, first + 1), (first, first - 1), (first, 1)][: 3 if first > MIN_LESS else 1]
     for size, new in dict.fromkeys(changes):
-        yield with_size(inputs, size, new)
+        yield Resizing(size, new)
         if any(shape[:1] == (size,) for shape in shapes) and any(size in shape[1:] for shape in shapes):
-            yield with_size(inputs, size, new, first=True)
+            yield Resizing(size, new, first=True)
 
 
 def with_size(inputs: Any, size: int, new: int, *, first: bool = False) -> Any:
@@ -110,7 +128,8 @@ def unlike(
 ) -> tuple[tuple[tuple[Any, ...], dict[str, Any]], bool]:
     """Return inputs of other sizes, and whether an import silently differs from the module for them.
 
-    If it differs for none, they are the smallest that fit.
+    If it differs for none, they are the smallest that fit. Each change is tried on inputs that are as small as the changes
+    before it have made them; on the given ones, if it is refused so.
 
     Args:
         graph: The import.
@@ -123,17 +142,22 @@ def unlike(
     one, other = (each.next() for each in copies)
     if digests is not None:
         digests.share(one, other)
-    smallest = args, kwargs
+    smallest = whole = args, kwargs
     if any("_orig_mod" in module._modules for module in one.modules()):
         return smallest, False  # it compiles for each size, and raises an error where that fails
-    for index, given in enumerate(resized((args, kwargs))):
+    for index, change in enumerate(resized(whole)):
         context = torch.inference_mode if index else torch.no_grad
-        for training in (False, True) if by_mode else (False,):
-            answer = tried(graph, one.train(training), other.train(training), given, context, digests)
-            if answer is False:
+        for base in (smallest, whole) if smallest is not whole else (whole,):
+            given = change.of(base)
+            answers = [
+                tried(graph, one.train(training), other.train(training), given, context, digests)
+                for training in ((False, True) if by_mode else (False,))
+            ]
+            if False in answers:
                 return given, True
-            if answer and not training and _size(given) < _size(smallest):
-                smallest = given
+            if answers[0]:
+                smallest = given if _size(given) < _size(smallest) else smallest
+                break
     return smallest, False
 
 

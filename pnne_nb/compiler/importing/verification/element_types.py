@@ -72,9 +72,13 @@ def converted(
     if any(each.is_meta or each.is_quantized or each.layout != torch.strided for each in tensors):
         return
     device = next((each.device.type for each in tensors), "cpu")
+    kept = {**{id(each): each for each in originals.values()}, **originals}  # what its code may change is copied
     halves = (torch.bfloat16, torch.float16) if typed else (torch.bfloat16,)
     for dtype in halves if torch.amp.is_autocast_available(device) else ():
-        one, other = (duplicate(each, lambda tensor: _held(tensor, originals)) for each in (net, model))
+        one, other = (
+            duplicate(each, lambda tensor: kept[id(tensor)].detach() if id(tensor) in kept else None)
+            for each in (net, model)
+        )
         around = functools.partial(torch.autocast, device, dtype)
         yield Converted(dtype, one, other, inputs, around, f"in an autocast to {dtype}")
     size = sum(parameter.numel() for parameter in net.parameters())
@@ -94,11 +98,6 @@ def converted(
             yield made(size + 1)
         else:
             yield made(LARGE)._replace(whole=functools.partial(made, size + 1))
-
-
-def _held(tensor: torch.Tensor, originals: Mapping[int, torch.Tensor]) -> torch.Tensor | None:
-    """Return what a copy of a parameter shares its memory with; of anything else, a copy of its own."""
-    return originals.get(id(tensor), tensor).detach() if type(tensor) is nn.Parameter else None
 
 
 def _sharing(

@@ -21,13 +21,14 @@ FLAT, OFFSETS = torch.tensor([1, 2, 4, 5, 4, 3, 2, 0]), torch.tensor([0, 3, 4])
 
 def test_what_is_in_order_stays_so() -> None:
     for size in range(2, 9):
-        for given in resized((torch.arange(8), torch.arange(size), torch.arange(15).reshape(3, 5))):
-            assert all(bool((each.diff(dim=-1) >= 0).all()) for each in given)
+        given = torch.arange(8), torch.arange(size), torch.arange(15).reshape(3, 5)
+        for change in resized(given):
+            assert all(bool((each.diff(dim=-1) >= 0).all()) for each in change.of(given))
 
 
 def test_bags_are_offered_whole() -> None:
     """Offsets that go down have a kernel leave parts of the result unwritten, which then holds anything."""
-    offered = list(resized((FLAT, OFFSETS)))
+    offered = [change.of((FLAT, OFFSETS)) for change in resized((FLAT, OFFSETS))]
     assert [offsets.tolist() for _, offsets in offered] == [[0, 3, 4], [0, 3, 4, 4], [0, 3, 4], [0, 3, 4], [0, 3, 4]]
     assert [len(flat) for flat, _ in offered] == [4, 8, 9, 7, 1]
     bags = nn.EmbeddingBag(6, 3, mode="sum")
@@ -93,9 +94,14 @@ def test_a_count_of_examples_reads_no_further_either() -> None:
 
 def test_the_first_size_changes_alone_where_another_is_the_same_by_chance() -> None:
     changed = [(2, 2), (2, 4), (5, 5), (5, 4), (3, 3), (3, 4), (1, 1), (1, 4)]
-    assert [tuple(each.shape) for each in resized(torch.zeros(4, 4))] == changed
-    assert [tuple(each.shape) for each in resized(torch.zeros(4, 3))] == [(2, 3), (4, 4), (5, 3), (3, 3), (1, 3)]
-    assert [tuple(each.shape) for each in resized(torch.zeros(1, 3))] == [(1, 4), (2, 3)]
+
+    def shapes(*shape: int) -> list[tuple[int, ...]]:
+        given = torch.zeros(shape)
+        return [tuple(change.of(given).shape) for change in resized(given)]
+
+    assert shapes(4, 4) == changed
+    assert shapes(4, 3) == [(2, 3), (4, 4), (5, 3), (3, 3), (1, 3)]
+    assert shapes(1, 3) == [(1, 4), (2, 3)]
     assert list(resized(torch.tensor(1.0))) == []
 
 

@@ -466,13 +466,13 @@ class Masked(Layered):
         return torch.where(x > 0, self.fc(x), torch.finfo(x.dtype).min)
 
 
-def test_limits_of_an_element_type_are_drawn_for_this_type_alone() -> None:
+def test_limits_of_an_element_type_are_drawn_for_each() -> None:
     net = nn.Sequential(nn.Linear(3, 3), Masked())
     graph = pn.from_module(net, X)
     assert pn.verify(graph, net, (X,)).opaque == {}
-    model = pn.compile(graph, reuse=net).double()
-    with pytest.raises(pn.PnneError, match=r"imported for x\.dtype == torch\.float32; otherwise import again"):
-        model(X.double())
+    model = pn.compile(graph, reuse=net)
+    for half in (torch.bfloat16, torch.float16, torch.float64):
+        assert torch.equal(copy.deepcopy(model).to(half)(X.to(half)), copy.deepcopy(net).to(half)(X.to(half)))
 
 
 class Sampled(nn.Module):
