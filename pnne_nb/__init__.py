@@ -76,6 +76,9 @@ if TYPE_CHECKING:
     from pnne_nb.compiler import compile as compile  # the name of the contract
     from pnne_nb.debugging.trainer_callbacks import hugging_face_callback, lightning_callback
     from pnne_nb.debugging.training_monitor import TrainingMonitor
+    from pnne_nb.diagnosis.diagnose import diagnose
+    from pnne_nb.diagnosis.fault import Fault
+    from pnne_nb.diagnosis.finding import Finding
     from pnne_nb.export.export_report import ExportReport
     from pnne_nb.export.exporter import export_model as export  # the package itself is the function, as below
     from pnne_nb.export.package.load import load
@@ -92,7 +95,6 @@ if TYPE_CHECKING:
     from pnne_nb.inference.quantize import quantize
     from pnne_nb.inference.targets.compare import compare_targets
     from pnne_nb.inference.targets.target_table import TargetTable
-    from pnne_nb.inspector.diagnosis.rules import Finding, diagnose
     from pnne_nb.inspector.inspector import Inspector
     from pnne_nb.inspector.tools.benchmark import benchmark
     from pnne_nb.inspector.tools.checks import check_gradients, check_numerics
@@ -102,7 +104,6 @@ if TYPE_CHECKING:
     from pnne_nb.runtime.data.datasets import register_dataset
     from pnne_nb.runtime.engine import TrainingEngine
     from pnne_nb.runtime.evaluation import confusion, worst
-    from pnne_nb.runtime.faults.fault import Fault
     from pnne_nb.runtime.script.to_script import to_script
     from pnne_nb.runtime.setup.devices import DeviceManager
     from pnne_nb.widgets.app.app import app
@@ -246,10 +247,11 @@ _MODULES = {
     "widgets.targets.target_dashboard": "TargetDashboard",
     "protocol.messages": "NodeMark",
     "inspector.tools.checks": "check_gradients check_numerics",
-    "inspector.diagnosis.rules": "Finding diagnose",
+    "diagnosis.diagnose": "diagnose",
+    "diagnosis.finding": "Finding",
     "debugging.training_monitor": "TrainingMonitor",
     "debugging.trainer_callbacks": "hugging_face_callback lightning_callback",
-    "runtime.faults.fault": "Fault",
+    "diagnosis.fault": "Fault",
     "inspector.inspector": "Inspector",
     "inspector.tools.profile": "profile",
     "inspector.tools.summary": "summary",

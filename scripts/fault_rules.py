@@ -3,7 +3,8 @@
 ``python scripts/fault_rules.py [--only faults|watched|default] [healthy [first]]``; 300 healthy runs unless told otherwise,
 from number `first` on. Every fault is put into every model; it counts as found if its kind is among what
 ``pn.diagnose(engine)`` says, and as named if it comes first. A healthy run that is accused of anything is a false alarm. The
-healthy runs are made twice: with an inspector that watches everything, and with the dashboard in its default settings.
+healthy runs are made three times: with the engine alone, with an inspector that watches everything, and with the dashboard
+in its default settings.
 ``--write`` keeps the counts in the file that findings quote.
 """
 
@@ -22,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 import pnne_nb as pn
-from pnne_nb.inspector.diagnosis.causes import CAUSES, MEASURED
+from pnne_nb.diagnosis.kinds import KINDS, MEASURED
 
 CLASSES: Final = 4
 WIDTH: Final = 16
@@ -90,6 +91,11 @@ class Recurrent(nn.Module):
         return scores
 
 
+PARTS: Final = {
+    "alone": "the engine alone",
+    "watched": "everything watched",
+    "default": "the dashboard's default settings",
+}
 MODELS: Final[tuple[Callable[[], nn.Module], ...]] = (mlp, cnn, Attending, Recurrent)
 
 
@@ -344,6 +350,8 @@ def healthy(number: int) -> Setup:
     noise = (0.3, 0.7, 1.0, 1.5)[number // (len(MODELS) * len(DATA)) % 4]
     options: dict[str, Any] = {"optimizer": optimizer, "batch_size": 32, "epochs": 5}
     schedule = SCHEDULES[number // 8 % len(SCHEDULES)]
+    if not schedule:
+        options["epochs"] = (5, 10, 15)[number % 3]
     for name, (kind, arguments) in schedule.items():
         # It begins at the optimizer's rate, or rises to it.
         arguments = {**arguments, "max_lr": optimizer[1]["lr"]} if kind == "OneCycleLR" else arguments
@@ -351,19 +359,19 @@ def healthy(number: int) -> Setup:
     return Setup(model(), data(number, noise, 640), data(number + 10_000, noise, 192), options)
 
 
-def findings(setup: Setup, *, watched: bool = True) -> list[str]:
+def findings(setup: Setup, part: str = "watched") -> list[str]:
     """The kinds of what is found in one training, in their order.
 
     Args:
         setup: What is trained.
-        watched: Whether an inspector watches everything; otherwise there is a dashboard with its default settings.
+        part: ``"watched"`` by an inspector, with a dashboard (``"default"``), or ``"alone"``.
     """
     engine = pn.TrainingEngine(setup.model, setup.train, setup.val, device="cpu", metrics=(), **setup.options)
-    if watched:
+    if part == "watched":
         inspector = pn.Inspector(engine.module)
         inspector.watch("*", what=("activations", "updates"))
         inspector.attach(engine, budget="50%", hz=1000)
-    dashboard = None if watched else pn.TrainingDashboard(engine)
+    dashboard = pn.TrainingDashboard(engine) if part == "default" else None
     engine.start()
     with contextlib.suppress(pn.TrainingError):  # some faults end a training
         engine.wait(120)
@@ -377,13 +385,13 @@ def main(count: int, begin: int, only: str | None, *, write: bool) -> None:
     alarms, runs = Counter[str](), 0
     if only == "faults" or (only is None and begin == 0):
         faults()
-    for part, what in (("watched", "everything watched"), ("default", "the dashboard's default settings")):
+    for part, what in PARTS.items():
         if only not in (None, part):
             continue
         accused: Counter[str] = Counter()
         wrong = 0
         for number in range(begin, begin + count):
-            kinds = findings(healthy(number), watched=part == "watched")
+            kinds = findings(healthy(number), part)
             if kinds:
                 print(f"accused: number {number} of {kinds}", flush=True)
             wrong += bool(kinds)
@@ -392,7 +400,7 @@ def main(count: int, begin: int, only: str | None, *, write: bool) -> None:
         print(f"{what}: {wrong} of {count} healthy runs accused: {dict(accused)}", flush=True)
     if write:
         today = dt.datetime.now(dt.UTC).date().isoformat()
-        rows = {kind: alarms[kind] for kind in CAUSES}
+        rows = {kind: alarms[kind] for kind in KINDS}
         kept = {"measured": today, "torch": torch.__version__, "healthy": runs, "false_alarms": rows}
         MEASURED.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
 
@@ -424,10 +432,10 @@ if __name__ == "__main__":
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     asked.add_argument("healthy", nargs="?", type=int, default=300, help="number of healthy runs")
     asked.add_argument("first", nargs="?", type=int, default=0, help="number of the first healthy run")
-    asked.add_argument("--only", choices=("faults", "watched", "default"), help="one part alone")
+    asked.add_argument("--only", choices=("faults", *PARTS), help="one part alone")
     asked.add_argument("--write", action="store_true", help="keep the counts of false alarms where findings quote them")
     given = asked.parse_args()
     if given.write and (given.only is not None or given.first):
-        asked.error("--write needs both kinds of healthy runs, from the first on")
+        asked.error("--write needs all kinds of healthy runs, from the first on")
     torch.set_num_threads(1)
     main(given.healthy, given.first, given.only, write=given.write)

@@ -14,13 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from pnne_nb.diagnosis.data_rules import data_faults
+from pnne_nb.diagnosis.finding import Finding
+from pnne_nb.diagnosis.first_step_rules import first_step_faults, spread
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.data.batches import as_batch
 from pnne_nb.runtime.data.held_tensors import held_tensors
-from pnne_nb.runtime.faults.data_faults import data_faults
-from pnne_nb.runtime.faults.error_messages import spread
-from pnne_nb.runtime.faults.first_step_faults import first_step_faults
-from pnne_nb.telemetry.frames import AnomalyFrame
 
 _BETWEEN: Final = 64
 """Most autograd functions between a loss and an output that are examined."""
@@ -69,13 +68,10 @@ class FirstLook:
             self._handles.pop().remove()
         self._output, self._loss = None, None
 
-    def of_step(
-        self, step: int, loss: Tensor | None, batch: Any, optimizer: torch.optim.Optimizer | None
-    ) -> list[AnomalyFrame]:
+    def of_step(self, loss: Tensor | None, batch: Any, optimizer: torch.optim.Optimizer | None) -> list[Finding]:
         """Return the faults, and stop checking.
 
         Args:
-            step: Its number.
             loss: Of the step, `[]`, with its graph; None if it is not known.
             batch: What the loader gave for it, or None.
             optimizer: What has made the step, or None if it is not known.
@@ -88,15 +84,14 @@ class FirstLook:
             output = output.get("logits")
         layer, value = _loss_between(loss, output)
         target = _target(batch)
-        apart = spread(step, layer, output, target)
         function = "" if not isinstance(output, Tensor) or output.grad_fn is None else output.grad_fn.name()
         return [
-            *(() if apart is None else (apart,)),
-            *first_step_faults(step, self._model, layer, output, target, value, optimizer, None, function),
+            *spread(layer, output, target),
+            *first_step_faults(self._model, layer, output, target, value, optimizer, None, function),
         ]
 
 
-def faults_of_data(model: nn.Module, train: Any, val: Any) -> list[AnomalyFrame]:
+def faults_of_data(model: nn.Module, train: Any, val: Any) -> list[Finding]:
     """Return the faults of a loop's data in memory.
 
     Args:

@@ -11,19 +11,16 @@ import torch
 from torch import Tensor, nn
 
 from pnne_nb.debugging.first_look import FirstLook, faults_of_data
+from pnne_nb.diagnosis.finding import Finding, Rule, as_rules
+from pnne_nb.diagnosis.rules import RULES
 from pnne_nb.errors import InspectionError, expect
-from pnne_nb.inspector.diagnosis.causes import rank
-from pnne_nb.inspector.diagnosis.evidence import Evidence, Finding
-from pnne_nb.inspector.diagnosis.rules import RULES, Rule, as_rules, diagnose
 from pnne_nb.inspector.inspector import Inspector, cadence
 from pnne_nb.inspector.manual_loop import HandwrittenLoop
 from pnne_nb.runtime.monitoring.history import History
 from pnne_nb.runtime.monitoring.reporter import Reports
-from pnne_nb.telemetry.frames import AnomalyFrame, EpochFrame, Frame, NormsFrame, StepFrame
+from pnne_nb.telemetry.frames import EpochFrame, Frame, NormsFrame, StepFrame
 
 Batch = TypeVar("Batch")
-_LOOK_EVERY = 50
-"""Steps between two looks for findings."""
 
 
 @final
@@ -64,8 +61,7 @@ class TrainingMonitor:
         self._rules = as_rules(rules)
         cadence(hz, budget)
         self._budget, self._hz = budget, hz
-        self._reports = Reports()
-        self._evidence = Evidence.of(None)
+        self._reports = Reports(self._rules)
         self._model: nn.Module | None = None
         self._optimizer: torch.optim.Optimizer | None = None
         self._loop: HandwrittenLoop | None = None
@@ -75,7 +71,6 @@ class TrainingMonitor:
         self._steps = 0
         self._epochs = 0
         self._losses: list[float] = []
-        self._said: set[tuple[str, str | None]] = set()
         self._began = time.monotonic()
 
     def __repr__(self) -> str:
@@ -177,14 +172,12 @@ class TrainingMonitor:
         self._steps += 1
         norm = None
         for frame in self._taken():
-            self._evidence.add(frame)
+            self._reports.judge.sees(frame)
             if isinstance(frame, NormsFrame):
                 norm = frame.total
         if loss is not None:
             self.tell(loss, norm=norm, examples=examples)
         self._watch()
-        if self._steps % _LOOK_EVERY == 0:
-            self._look()
 
     def tell(self, loss: float, *, norm: float | None = None, examples: int = 1) -> None:
         """Record the loss of the last step."""
@@ -192,7 +185,6 @@ class TrainingMonitor:
         rate = float(groups[0]["lr"]) if groups else float("nan")
         seconds = time.monotonic() - self._began
         frame = StepFrame(self._steps, self._epochs + 1, loss, rate, examples, seconds, norm)
-        self._evidence.add(frame)
         self._reports.stepped(frame)
 
     def epoch(self, **metrics: float) -> None:
@@ -203,9 +195,8 @@ class TrainingMonitor:
             told.setdefault("train_loss", sum(self._losses) / len(self._losses))
             self._losses.clear()
         frame = EpochFrame(max(1, self._epochs), self._steps, told)
-        self._evidence.add(frame)
         self._reports.announce(frame)
-        self._look()
+        self._reports.conclude()
 
     def diagnose(self) -> list[Finding]:
         """Return findings: what is wrong, where and why, and what to try; see `pnne_nb.diagnose`.
@@ -213,10 +204,7 @@ class TrainingMonitor:
         Returns:
             What was told while it ran and what the rules find now, each kind once for a layer, the most probable cause first.
         """
-        found = {(each.kind, each.layer): each for each in diagnose(self.history, rules=self._rules)}
-        for finding in self._found():
-            found.setdefault((finding.kind, finding.layer), finding)
-        return sorted(found.values(), key=lambda finding: rank(finding.kind))
+        return self._reports.judge.findings()
 
     def close(self) -> None:
         """Stop observing layers until the next step; the history stays."""
@@ -225,7 +213,7 @@ class TrainingMonitor:
         loop, self._loop = self._loop, None
         if loop is not None:
             loop.__exit__(None, None, None)
-        self._look()
+        self._reports.conclude()
 
     def watch(self, model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
         """Observe the layers of `model` from the next step on; `step` and `track` also do so.
@@ -256,7 +244,7 @@ class TrainingMonitor:
                     f"{type(model).__name__}."
                 )
             self._model = model
-            self._evidence.kinds = Evidence.of(model).kinds
+            self._reports.judge.watch(model)
             self._first = FirstLook(model)
         if optimizer is not None:
             expect(optimizer, torch.optim.Optimizer, "optimizer", "an optimizer of torch.optim")
@@ -274,12 +262,11 @@ class TrainingMonitor:
     def _look_first(self, loss: Tensor | None) -> None:
         first, self._first = self._first, None
         if first is not None:
-            self._tell(first.of_step(self._steps + 1, loss, self._batch, self._optimizer))
+            self._tell(first.of_step(loss, self._batch, self._optimizer))
 
-    def _tell(self, found: Iterable[AnomalyFrame]) -> None:
-        for frame in found:
-            if (frame.kind, frame.node) not in self._said:
-                self._said.add((frame.kind, frame.node))
+    def _tell(self, found: Iterable[Finding]) -> None:
+        for frame in (finding.frame(self._steps) for finding in found):
+            if not self._reports.judge.knows(frame):
                 self._reports.announce(frame)
 
     def _taken(self) -> Sequence[Frame]:
@@ -290,11 +277,3 @@ class TrainingMonitor:
         frames = list(loop.frames)
         loop.frames.clear()
         return frames
-
-    def _found(self) -> list[Finding]:
-        self._evidence.keep_recent()
-        return [finding for rule in self._rules for finding in rule.find(self._evidence)]
-
-    def _look(self) -> None:
-        self._said |= {(frame.kind, frame.node) for frame in self.history.anomalies}
-        self._tell(finding.frame(self._steps) for finding in self._found())

@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import nn
 
-from pnne_nb.inspector.diagnosis.diagnosing_probe import DiagnosingProbe
+from pnne_nb.inspector.capture.diagnosing_probe import DiagnosingProbe
 from pnne_nb.telemetry.probe import Cadence, Probe
 
 

@@ -11,15 +11,17 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from pnne_nb.diagnosis.diagnose import diagnose
+from pnne_nb.diagnosis.finding import Finding, Rule, as_rules
+from pnne_nb.diagnosis.rules import RULES
 from pnne_nb.errors import ArgumentError, InspectionError, expect, no_attribute, shown
 from pnne_nb.inspector.capture.capture import Capture, LayerView
+from pnne_nb.inspector.capture.diagnosing_probe import DiagnosingProbe
+from pnne_nb.inspector.capture.inspection_frames import frames_of
 from pnne_nb.inspector.capture.live import LiveProbe
 from pnne_nb.inspector.capture.lookup import DEFAULT, as_quantities, find
 from pnne_nb.inspector.capture.preserve import is_compiled, uncompiled, why_not_hookable
 from pnne_nb.inspector.capture.run import Inspection, run_once
-from pnne_nb.inspector.diagnosis.diagnosing_probe import DiagnosingProbe
-from pnne_nb.inspector.diagnosis.evidence import frames_of
-from pnne_nb.inspector.diagnosis.rules import RULES, Finding, Rule, as_rules, diagnose
 from pnne_nb.inspector.engine_probe import ObservableEngine, attach, scale_of
 from pnne_nb.inspector.manual_loop import HandwrittenLoop
 from pnne_nb.inspector.statistics.histogram import Bins, Histogram, histograms
@@ -281,7 +283,7 @@ class Inspector:
         """Return findings: what is wrong, where, why, and what to try.
 
         ```python
-        from pnne_nb.inspector.diagnosis.rules import RULES, ExplodingGradients
+        from pnne_nb.diagnosis.rules import RULES, ExplodingGradients
 
         inspector.diagnose(rules=[*RULES, ExplodingGradients(limit=100)])
         ```

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 from torch import nn
 
+from pnne_nb.diagnosis.fault import Fault
+from pnne_nb.diagnosis.judge import Judge
 from pnne_nb.errors import no_attribute, require_settable
 from pnne_nb.runtime.data.sources import DatasetSource, TensorSource
 from pnne_nb.runtime.data.tables import Given
 from pnne_nb.runtime.faults.error_messages import in_brief
-from pnne_nb.runtime.faults.fault import Fault
 from pnne_nb.runtime.monitoring.history import History
 from pnne_nb.runtime.monitoring.memory_estimate import MemoryNeeds, needs_of
 from pnne_nb.runtime.objective.losses import LossChoice
@@ -91,6 +92,11 @@ class EngineState:
     def error(self) -> BaseException | None:
         """What made the training fail, or None."""
         return self._session.error
+
+    @property
+    def judge(self) -> Judge:
+        """What finds faults while it trains; ``pn.diagnose(engine)`` lists them."""
+        return self._reports.judge
 
     @property
     def model(self) -> nn.Module:

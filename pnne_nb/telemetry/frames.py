@@ -157,6 +157,37 @@ class StatisticsFrame(_Frame, frozen=True, tag="statistics"):
     values: dict[str, float]
 
 
+class LookFrame(_Frame, frozen=True, tag="look"):
+    """What the training itself saw of its layers in one step, to be judged; nothing draws it.
+
+    Attributes:
+        statistics: Of activations, parameters and updates.
+        norms: Of the gradients, or None where they were not taken.
+    """
+
+    step: int
+    statistics: tuple[StatisticsFrame, ...]
+    norms: NormsFrame | None = None
+
+
+class BaselineFrame(_Frame, frozen=True, tag="baseline"):
+    """What answers that ignore the inputs would cost, from the targets alone.
+
+    Attributes:
+        loss: Loss of the best constant answer.
+        answer: That answer in words: ``"the mean of the targets"``, ``"the frequencies of the classes"``.
+        share: Of classes, the share of the most frequent one; otherwise None.
+        mean: Of quantities, their mean; otherwise None.
+        deviation: Of quantities, their standard deviation; otherwise None.
+    """
+
+    loss: float
+    answer: str
+    share: float | None = None
+    mean: float | None = None
+    deviation: float | None = None
+
+
 Evidence: TypeAlias = tuple[tuple[str, float], ...]
 """The numbers that show what was found, each with what it is, in the order in which they are drawn."""
 
@@ -250,5 +281,5 @@ class TimeFrame(_Frame, frozen=True, tag="time"):
 
 Frame: TypeAlias = (
     StepFrame | EpochFrame | ProgressFrame | StateFrame | NormsFrame | HistogramFrame | StatisticsFrame
-    | AnomalyFrame | CheckpointFrame | CostFrame | MemoryFrame | TimeFrame
+    | LookFrame | BaselineFrame | AnomalyFrame | CheckpointFrame | CostFrame | MemoryFrame | TimeFrame
 )  # fmt: skip

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from pnne_nb.diagnosis.rules import DeadReLU
 from pnne_nb.errors import ArgumentError, InspectionError, LayerNotFoundError, PnneError
 from pnne_nb.inspector.capture.live import LiveProbe
-from pnne_nb.inspector.diagnosis.rules import DeadReLU
 from pnne_nb.inspector.inspector import Inspector
 from pnne_nb.inspector.tools.benchmark import benchmark
 from pnne_nb.inspector.tools.checks import check_gradients, check_numerics

@@ -19,13 +19,15 @@ from torch.overrides import TorchFunctionMode
 
 from pnne_nb.compiler.analysis.device_rule import following
 from pnne_nb.compiler.analysis.nan_origin import NanOrigin, OriginTrace
+from pnne_nb.diagnosis.evidence import gather
+from pnne_nb.diagnosis.finding import Finding
+from pnne_nb.diagnosis.layer_rules import NotFinite
 from pnne_nb.errors import ArgumentError, InspectionError, expect
 from pnne_nb.inspector.capture.call_arguments import as_arguments, as_keywords, placed
 from pnne_nb.inspector.capture.hooks import tensors_in
+from pnne_nb.inspector.capture.inspection_frames import frames_of
 from pnne_nb.inspector.capture.preserve import refuse_lazy, uncompiled
 from pnne_nb.inspector.capture.run import Inspection, run_once
-from pnne_nb.inspector.diagnosis.evidence import frames_of, gather
-from pnne_nb.inspector.diagnosis.rules import Finding, NotFinite
 from pnne_nb.inspector.statistics.patterns import layers
 from pnne_nb.process.random_state import private_random_state
 from pnne_nb.telemetry.frames import Quantity

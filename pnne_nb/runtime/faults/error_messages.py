@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -18,8 +16,6 @@ from pnne_nb.runtime.data.batches import Batch, said
 from pnne_nb.runtime.faults.fault_location import node_of
 from pnne_nb.runtime.faults.oom_recovery import is_out_of_memory
 from pnne_nb.runtime.objective.losses import scores_for_loss
-from pnne_nb.runtime.objective.objective import WeighedLoss
-from pnne_nb.telemetry.frames import AnomalyFrame
 
 _CLASSES = (nn.CrossEntropyLoss, nn.NLLLoss, nn.MultiMarginLoss)
 """Losses whose targets are numbers of classes."""
@@ -29,14 +25,6 @@ _TORCH_S = frozenset({RuntimeError, NotImplementedError, ValueError, IndexError}
 """Of these, torch raises the ones that need words; what is derived from them is somebody's own."""
 _NO_KERNEL = "not implemented for"
 """What torch says of numbers of a type that an operation does not take."""
-_ELEMENTWISE = (nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss)
-_ELEMENTWISE_FUNCTIONS = (
-    nn.functional.mse_loss,
-    nn.functional.l1_loss,
-    nn.functional.smooth_l1_loss,
-    nn.functional.huber_loss,
-)
-"""Losses that compare number with number, and take shapes that differ."""
 _UNFIT = (RuntimeError, IndexError, TypeError, ValueError, AttributeError)
 """What a metric raises of an output or a target that it cannot take."""
 _CLOSING = frozenset("\"')]}>")
@@ -153,30 +141,6 @@ def loss_failed(error: Exception, loss: Any, output: Any, target: Any) -> Target
     )
     scores = scores_for_loss(loss, output, target)
     return TargetError(f"{message}{_of_places(loss, scores, target) or _advice(loss, scores, target)}")
-
-
-def spread(step: int, loss: Any, output: Any, target: Any) -> AnomalyFrame | None:
-    """Return a warning if the loss in `step` broadcast each output over several targets; else None.
-
-    Torch only warns of it, in the thread that trains; the training goes on, towards something else than what was meant.
-    """
-    if isinstance(loss, WeighedLoss):
-        loss, target = loss.layer, target[0] if len(target) == 1 else None
-    elementwise = type(loss) in _ELEMENTWISE or any(loss is one for one in _ELEMENTWISE_FUNCTIONS)
-    if not (elementwise and isinstance(output, Tensor) and isinstance(target, Tensor)) or output.shape == target.shape:
-        return None
-    name = getattr(loss, "__name__", type(loss).__name__)
-    shapes = tuple(output.shape), tuple(target.shape)
-    both = np.broadcast_shapes(*shapes)
-    message = (
-        f"{name} compares the model's output {shapes[0]} with the target {shapes[1]}, both spread to {both}: outputs are "
-        "compared with targets of other examples."
-    )
-    sizes = ", ".join(map(str, (-1, *shapes[0][1:])))
-    alike = output.numel() == target.numel()
-    hint = f"Give the targets the output's shape: y.reshape({sizes})." if alike else "Give both the same shape."
-    evidence = (("outputs", output.numel()), ("targets", target.numel()), ("comparisons", math.prod(both)))
-    return AnomalyFrame(step, "spread-targets", message, hint=hint, evidence=evidence)
 
 
 def metric_failed(error: Exception, name: str, output: Any, target: Any) -> TrainingError | None:

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from pnne_nb.compiler.analysis.nan_origin import NanOrigin, OriginTrace
+from pnne_nb.diagnosis.fault import Fault, listed
+from pnne_nb.diagnosis.fault_causes import Cause, cause_of
 from pnne_nb.errors import Diagnostic, TrainingError
 from pnne_nb.runtime.data.batches import Batch
 from pnne_nb.runtime.data.sources import examples_of
 from pnne_nb.runtime.faults import fault_location
-from pnne_nb.runtime.faults.fault import Fault, listed
-from pnne_nb.runtime.faults.fault_causes import Cause, cause_of
 from pnne_nb.runtime.loop.active_recipe import ActiveRecipe
 from pnne_nb.runtime.loop.step_ring import StepRing
 from pnne_nb.runtime.objective.step_logs import Peers

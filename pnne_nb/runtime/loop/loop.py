@@ -142,6 +142,8 @@ class TrainingLoop:
             NotFiniteError: The loss is NaN or infinite; the model is as before the step.
             TrainingError: The data does not fit the model, or there is none.
         """
+        batches = self.recipe.train.size
+        self._stepper.last = None if batches is None else last_epoch * -(-batches // self.recipe.accumulate)
         try:
             while self.epoch <= last_epoch and not self.has_settled():
                 yield from self._train_epoch()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, final
 
 import msgspec
@@ -16,17 +17,20 @@ import torch
 from torch import Tensor, nn
 
 from pnne_nb.compiler.analysis.device_rule import to_device
+from pnne_nb.diagnosis import layer_look
+from pnne_nb.diagnosis.first_step_rules import first_step_faults, spread
+from pnne_nb.diagnosis.layer_look import LayerLook
+from pnne_nb.diagnosis.target_sample import TargetSample
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.data.batches import Batch, StandIn
-from pnne_nb.runtime.faults.error_messages import device_lost, loss_failed, model_failed, name_layer, spread
-from pnne_nb.runtime.faults.first_step_faults import first_step_faults
+from pnne_nb.runtime.faults.error_messages import device_lost, loss_failed, model_failed, name_layer
 from pnne_nb.runtime.loop.active_recipe import ActiveRecipe
 from pnne_nb.runtime.loop.fault_replay import FaultReplay, NotFiniteError, StepPlace, pieces_of
 from pnne_nb.runtime.loop.finite_check import FiniteCheck, total_norm
 from pnne_nb.runtime.loop.loss_weighting import WeightsChangedError, counts_for_nothing, shares
 from pnne_nb.runtime.loop.oom_retry import OutOfMemoryRetry
 from pnne_nb.runtime.loop.step_ring import StepRing
-from pnne_nb.runtime.monitoring.probes import Observers
+from pnne_nb.runtime.monitoring.probes import Observers, Watched
 from pnne_nb.runtime.monitoring.resources import Stages
 from pnne_nb.runtime.objective.losses import (
     expect_classes,
@@ -35,6 +39,7 @@ from pnne_nb.runtime.objective.losses import (
     scores_for_loss,
     target_for_loss,
 )
+from pnne_nb.runtime.objective.objective import single_loss
 from pnne_nb.runtime.objective.step_logs import averaged, read, scalar
 from pnne_nb.runtime.setup.recipe import Recipe
 from pnne_nb.runtime.thread.mode_guard import Modes
@@ -68,6 +73,7 @@ _NO_GRADIENT = (
     "No parameter got a gradient: the loss does not depend on the model's parameters. Is part of the forward pass under "
     "torch.no_grad() or detached, or was the optimizer made for another model?"
 )
+_NOTHING: AbstractContextManager[None] = nullcontext()
 NORMS_AT_FIRST = 32
 NORM_EVERY = 16
 """The norm of all gradients costs some percent of a small model's step: every step at first, then one in so many."""
@@ -158,6 +164,7 @@ class Stepper:
         stages: Where the time goes; started before `make` is called.
         memory: Cuts batches for which memory is too small.
         ring: Knows the last steps.
+        last: The last step of the training, if that is known; the layers are looked at in it.
     """
 
     def __init__(self, active: ActiveRecipe, modes: Modes, randomness: PrivateRandomness, observers: Observers) -> None:
@@ -170,6 +177,8 @@ class Stepper:
         self.ring = StepRing()
         self._replay = FaultReplay(active, modes, randomness, self.ring)
         self._finite = FiniteCheck(active.recipe.device)
+        self.last: int | None = None
+        self._targets = TargetSample()
         self._compared_before = False
         self._function = ""  # of autograd, which has made the last output
         self._place = StepPlace(0, 0, 0)
@@ -217,7 +226,7 @@ class Stepper:
         weights, examples = shares(recipe, batches, of, active.reduction.kind)
         rate = float(optimizer.param_groups[0]["lr"])
         stages.ended("data")
-        with self._observers.watching(number) as watched:
+        with self._observers.watching(number) as watched, self._looking(recipe, number) as looked:
             if watched is not None:
                 stages.ended("observe")
             losses, outputs = self._differentiate(raws, batches, weights)
@@ -226,6 +235,8 @@ class Stepper:
                 stages.ended("backward")
                 watched.gradients_ready()
                 stages.ended("observe")
+            if looked is not None:
+                looked.gradients_ready()
             wanted = number <= NORMS_AT_FIRST or number % NORM_EVERY == 0
             value, norm, scaling = self._check(raws, batches, losses, wanted=wanted)
             stages.ended("backward")
@@ -241,6 +252,8 @@ class Stepper:
             stages.ended("optimizer")
             if watched is not None:
                 watched.updated()
+            if looked is not None:
+                looked.updated()
         if watched is not None:
             stages.ended("observe")
         compared, logged = False, None
@@ -252,6 +265,8 @@ class Stepper:
         elif not self._compared_before:
             self._compared_before = True
             self._tell_faults(outputs[0], batches[0], value, norm)
+        if recipe.compares and self._targets.wants and recipe.peers.count == 1 and not self._observers.muted:
+            self._sample_targets(recipe, batches)
         return StepResult(value, examples, rate, norm, not moved, logged, compared)
 
     def _differentiate(
@@ -396,18 +411,24 @@ class Stepper:
         clip = None if recipe.grad_clip is None or norm is None else (norm, recipe.grad_clip)
         target = target_for_loss(recipe.loss, output, batch.target)
         output = scores_for_loss(recipe.loss, output, target)
-        found = spread(self._place.step, recipe.loss, output, target)
-        if found is not None:
-            self.notices.append(found)
+        loss, target = single_loss(recipe.loss, target)
+        found = spread(loss, output, target)
         if recipe.peers.count == 1:
-            self.notices += first_step_faults(
-                self._place.step,
-                recipe.model,
-                recipe.loss,
-                output,
-                target,
-                value,
-                recipe.optimizer,
-                clip,
-                self._function,
+            found += first_step_faults(
+                recipe.model, loss, output, target, value, recipe.optimizer, clip, self._function
             )
+        self.notices += [each.frame(self._place.step) for each in found]
+
+    def _looking(self, recipe: Recipe, step: int) -> AbstractContextManager[Watched | None]:
+        """Look at the layers in a few steps; not where each process has a part of the gradients."""
+        due = step in layer_look.STEPS or step == self.last
+        return self._observers.looking(LayerLook(recipe.model), step) if due and recipe.peers.count == 1 else _NOTHING
+
+    def _sample_targets(self, recipe: Recipe, batches: Sequence[Batch]) -> None:
+        for batch in batches:
+            loss, target = single_loss(recipe.loss, batch.target)
+            if self._targets.add(target):
+                found, baseline = self._targets.conclude(loss)
+                self.notices += [each.frame(self._place.step) for each in found]
+                if baseline is not None:
+                    self._observers.publish([baseline])

@@ -85,6 +85,21 @@ class Observers:
         return _UNWATCHED
 
     @contextmanager
+    def looking(self, look: Probe, step: int) -> Iterator[Watched | None]:
+        """Observe one step with a probe of the training's own, which counts against no budget; not while steps are repeated."""
+        if self.muted:
+            yield None
+            return
+        watched = Watched([look], step)
+        try:
+            yield watched
+        finally:
+            frames = watched.close()
+        self.publish(frames)
+        for probe, error in watched.failed:
+            self._give_up(probe, error, step)
+
+    @contextmanager
     def _observing(self, due: Sequence[tuple[Probe, Cadence]], step: int, started: float) -> Iterator[Watched]:
         if self._since is None:
             self._since = started

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias, final
 
+from pnne_nb.diagnosis.finding import Rule
+from pnne_nb.diagnosis.judge import WATCHING, Judge
 from pnne_nb.errors import TrainingError, near, shown
 from pnne_nb.process.subscribers import Subscribers
-from pnne_nb.runtime.faults.divergence import Trends
 from pnne_nb.runtime.monitoring.history import History
 from pnne_nb.telemetry.channel import Channel
 from pnne_nb.telemetry.frames import (
     AnomalyFrame,
+    BaselineFrame,
     CheckpointFrame,
     EpochFrame,
     EpochStartFrame,
     Frame,
+    LookFrame,
     MemoryFrame,
+    NormsFrame,
     StateFrame,
     StepFrame,
     TimeFrame,
@@ -96,30 +100,36 @@ class Listeners:
 
 @final
 class Reports:
-    """Passes the events of a training to its history, channel and listeners."""
+    """Passes the events of a training to its history, channel and listeners, and to the judge, whose findings are events.
 
-    def __init__(self) -> None:
+    Args:
+        rules: What the judge looks for.
+    """
+
+    def __init__(self, rules: Iterable[Rule] = WATCHING) -> None:
         self.history = History()
         self.channel = Channel()
         self.listeners = Listeners()
-        self._trends = Trends()
+        self.judge = Judge(rules)
 
     def announce(self, frame: EpochFrame | AnomalyFrame) -> None:
         """Record and publish a frame; an error of a listener propagates."""
         self.history.record(frame)
         self.channel.put(frame)
         self.listeners.tell(frame)
-        found = self._trends.judge(frame) if isinstance(frame, EpochFrame) else None
-        if found is not None:
-            self.announce(found)
+        if isinstance(frame, AnomalyFrame):
+            self.judge.hear(frame)
+        else:
+            self._announce_all(self.judge.ends_epoch(frame))
 
     def stepped(self, frame: StepFrame) -> None:
-        """Publish a step, and the anomalies that its numbers show."""
+        """Publish a step, and the findings that its numbers lead to."""
+        if self.judge.returns_to(frame.step):
+            self.judge.recall(self.history.frames())
         self.history.record_step(frame)
         self.channel.put(frame)
         self.listeners.tell(frame)
-        for anomaly in self._trends.observe(frame):
-            self.announce(anomaly)
+        self._announce_all(self.judge.steps(frame))
 
     def saved(self, frame: CheckpointFrame) -> None:
         """Publish a checkpoint, which the history leaves out because the checkpoint contains the history."""
@@ -135,10 +145,20 @@ class Reports:
         """Publish the frames of probes."""
         for frame in frames:
             if isinstance(frame, AnomalyFrame):
-                self._trends.hear(frame)
                 self.announce(frame)
-            else:
+                continue
+            if isinstance(frame, LookFrame | BaselineFrame | NormsFrame):
+                self._announce_all(self.judge.sees(frame))
+            if not isinstance(frame, LookFrame | BaselineFrame):
                 self.channel.put(frame)
+
+    def conclude(self) -> None:
+        """Announce what is found at the end of a training."""
+        self._announce_all(self.judge.look())
+
+    def _announce_all(self, found: Iterable[AnomalyFrame]) -> None:
+        for one in found:
+            self.announce(one)
 
     def state_changed(self, state: TrainingState, error: BaseException | None, node: str | None) -> None:
         """Publish a new state; `error` is what made the training fail, at `node`."""

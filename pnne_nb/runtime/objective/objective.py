@@ -60,3 +60,10 @@ class WeighedLoss:
 def comparing_layer(loss: Any) -> Any:
     """Return what compares output and target: the loss itself, or the one layer of a drawn loss."""
     return loss.layer if isinstance(loss, WeighedLoss) else loss
+
+
+def single_loss(loss: Any, target: Any) -> tuple[Any, Any]:
+    """Return the layer that makes a loss, and its target `[N, ...]`, out of a training graph's; others as they are."""
+    if not isinstance(loss, WeighedLoss):
+        return loss, target
+    return loss.layer, target[0] if isinstance(target, tuple) and len(target) == 1 else None

@@ -103,6 +103,8 @@ class Announcer:
                 self._reports.announce(epoch)
                 self._notices.of_left_out()
                 self._checkpoints.after_epoch(epoch.epoch, improved=improved)
+            case Eased(frame=noted) if self._reports.judge.knows(noted):
+                pass  # the shapes have told it before the first step
             case Eased(frame=noted) | Restarted(frame=noted) | Unsaved(frame=noted):
                 self._reports.announce(noted)
             case Restored(frame=noted):

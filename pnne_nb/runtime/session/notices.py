@@ -5,21 +5,25 @@ from __future__ import annotations
 import copy
 from typing import final
 
+from pnne_nb.diagnosis.data_rules import data_faults
+from pnne_nb.diagnosis.finding import Finding
+from pnne_nb.diagnosis.first_step_rules import spread
+from pnne_nb.diagnosis.target_sample import baseline_of
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.data.batches import as_batch
 from pnne_nb.runtime.data.held_tensors import held_tensors
 from pnne_nb.runtime.data.sources import DatasetSource, TensorSource
-from pnne_nb.runtime.faults.data_faults import data_faults
 from pnne_nb.runtime.faults.error_messages import compares_one, model_failed
 from pnne_nb.runtime.faults.oom_recovery import batch_norms, is_out_of_memory
 from pnne_nb.runtime.loop.fault_replay import NotFiniteError
 from pnne_nb.runtime.monitoring.memory_estimate import imagined_batch, shortage, without_memory
 from pnne_nb.runtime.monitoring.reporter import Reports
 from pnne_nb.runtime.objective.metric_choices import names_of
+from pnne_nb.runtime.objective.objective import single_loss
 from pnne_nb.runtime.optim.optimizers import left_out
 from pnne_nb.runtime.session.executor import Executor
 from pnne_nb.runtime.setup.recipe import Recipe
-from pnne_nb.telemetry.frames import AnomalyFrame, Evidence, StepFrame
+from pnne_nb.telemetry.frames import AnomalyFrame, BaselineFrame, Evidence, StepFrame
 
 _LESS_MEMORY = (
     'Keep less in memory: precision="bf16", checkpoint=True at nodes, an optimizer with less state such as SGD, a '
@@ -66,6 +70,9 @@ class Notices:
             with loop.turn, loop.foreign_calls:
                 require_comparable(loop.recipe)
                 found = _found_before(loop.recipe) if loop.steps == 0 else []
+                baseline = _baseline(loop.recipe)
+            if baseline is not None:
+                self._reports.publish([baseline])
             for notice in found:
                 self._reports.announce(notice)
         self.of_left_out()
@@ -128,8 +135,33 @@ class Notices:
 def _found_before(recipe: Recipe) -> list[AnomalyFrame]:
     short = shortage(recipe)
     held = held_tensors(recipe.train) if recipe.step is None else None
-    found = data_faults(recipe.model, held, held_tensors(recipe.val), has_target=recipe.compares)
-    return [*([] if short is None else [short]), *found]
+    loss, _ = single_loss(recipe.loss, None)
+    found = data_faults(recipe.model, held, held_tensors(recipe.val), has_target=recipe.compares, loss=loss)
+    found += _spread_before(recipe)
+    return [*([] if short is None else [short]), *(each.frame(0) for each in found)]
+
+
+def _baseline(recipe: Recipe) -> BaselineFrame | None:
+    """Return what the best constant answer costs, where the targets are in memory."""
+    held = held_tensors(recipe.train) if recipe.compares else None
+    if not held:
+        return None
+    loss, target = single_loss(recipe.loss, held[-1:])
+    return baseline_of(loss, held[-1] if target is None or loss is recipe.loss else target)
+
+
+def _spread_before(recipe: Recipe) -> list[Finding]:
+    """Return a finding if the loss spreads outputs over targets of other examples, as far as shapes tell before a step."""
+    source = recipe.train
+    if not recipe.compares or not isinstance(source, TensorSource | DatasetSource):
+        return []
+    model = copy.deepcopy(recipe.model, without_memory(recipe.model)).eval()
+    try:
+        batch = as_batch(imagined_batch(source.first(), 2), wants_target=True)
+        loss, target = single_loss(recipe.loss, batch.target)
+        return spread(loss, model(*batch.inputs, **batch.named), target)
+    except Exception:  # noqa: BLE001  whatever is wrong, a step tells: some models run on numbers only, not on shapes
+        return []
 
 
 def require_comparable(recipe: Recipe) -> None:

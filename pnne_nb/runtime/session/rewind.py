@@ -10,10 +10,10 @@ from typing import final
 
 import torch
 
+from pnne_nb.diagnosis.fault import Fault
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.data.open_data import require_count
 from pnne_nb.runtime.faults.error_messages import in_a_sentence
-from pnne_nb.runtime.faults.fault import Fault
 from pnne_nb.runtime.loop.loop import TrainingLoop
 from pnne_nb.runtime.loop.loop_events import Stepped
 from pnne_nb.runtime.loop.step_ring import STEPS, copied

@@ -15,6 +15,7 @@ from torch import nn
 
 from pnne_nb.compiler.weights.rename_log import documents_of
 from pnne_nb.compiler.weights.weight_source import Reuse, keep_latest, weakly
+from pnne_nb.diagnosis.fault import Fault
 from pnne_nb.errors import CheckpointError, TrainingError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.annex import OWN
@@ -25,7 +26,6 @@ from pnne_nb.runtime.data.tables import Given, TableReader
 from pnne_nb.runtime.data.workers import WorkerDiedError
 from pnne_nb.runtime.distributed.training_group import TrainingGroup
 from pnne_nb.runtime.faults.error_messages import in_brief
-from pnne_nb.runtime.faults.fault import Fault
 from pnne_nb.runtime.faults.fault_location import drop_locals, node_of
 from pnne_nb.runtime.loop.fault_replay import NotFiniteError
 from pnne_nb.runtime.loop.loop import TrainingLoop
@@ -106,6 +106,7 @@ class Session:
         self.error: BaseException | None = None
         self.failed_at: str | None = None
         self.reports = Reports()
+        self.reports.judge.watch(self.model)
         self.reports.listeners.calling = self._calling
         self.observers = Observers(self.reports.publish)
         self.loop = TrainingLoop.of(recipe, config.seed, self.observers)
@@ -247,6 +248,7 @@ class Session:
             )
         with self.control.visit("an edit of the graph"), self.shared.edited(), self.executor.lent():
             cut = source.follow(self.loop, self.config)
+            self.reports.judge.watch(self.model)
             if cut is not None:
                 self.reports.announce(cut)
 
@@ -390,6 +392,7 @@ class Session:
         load(state, unpack(*pack(self.state_dict())), self.loop, self.reports.history, self.config)
         self.loop.ring.clear()
         self._keep_weights()
+        self.reports.judge.recall(self.reports.history.frames())
         # The number of threads changes the last bits of a sum.
         self._threads = state["threads"]
         self._rest_only = True
@@ -425,6 +428,8 @@ class Session:
             try:
                 self._notices.before_first_step()
                 state = self._train()
+                if state != "failed":
+                    self.reports.conclude()
             except StopWantedError:
                 self.loop.foreign_calls.cut_short()
                 self.loop.leave_data()
@@ -433,8 +438,16 @@ class Session:
         except BaseException as error:  # noqa: BLE001  it is kept, shown, and raised again by wait()
             if not is_left_behind():
                 self._keep(error)
+                if isinstance(error, NotFiniteError):
+                    self._conclude_failure()
             return "failed"
         return state
+
+    def _conclude_failure(self) -> None:
+        try:
+            self.reports.conclude()
+        except Exception as error:  # noqa: BLE001  a listener may fail, too
+            self._keep(error)
 
     def _train(self) -> TrainingState:
         process, stalls = self.executor.process, self._stalls

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pnne_nb.inspector.diagnosis.causes import false_alarms, is_finding, rank
+from pnne_nb.diagnosis.finding import Finding, ranked
+from pnne_nb.diagnosis.kinds import curves, false_alarms, is_finding
 from pnne_nb.protocol.control_messages import EvidenceBar, EvidenceCurve, Notice
 from pnne_nb.telemetry.frames import AnomalyFrame
 from pnne_nb.telemetry.series import Curves
@@ -18,20 +19,6 @@ NOTICES: Final = 5
 """Most findings (the most probable) and most events (the latest) that are shown at once."""
 POINTS: Final = 60
 """Most points of a curve in a finding's picture."""
-_CURVES: Final[Mapping[str, tuple[str, ...]]] = {
-    "divergence": ("loss",),
-    "loss-not-decreasing": ("loss",),
-    "nan-gradient": ("gradient_norm",),
-    "nan-loss": ("loss",),
-    "nan-validation": ("val_loss",),
-    "not-finite": ("loss",),
-    "oscillation": ("loss",),
-    "overfitting": ("train_loss", "val_loss"),
-    "slow-progress": ("loss",),
-    "exploding-gradients": ("gradient_norm",),
-    "vanishing-gradients": ("gradient_norm",),
-}
-"""Series of the history that show a kind of finding without numbers of its own."""
 
 
 @final
@@ -49,10 +36,10 @@ class Findings:
 
     def take(self, frame: AnomalyFrame) -> None:
         """Add a finding, or an event."""
-        curves = () if frame.evidence else _CURVES.get(frame.kind, ())
+        drawn = () if frame.evidence else curves(frame.kind)
         bars = [EvidenceBar(label, value) for label, value in frame.evidence if math.isfinite(value)]
         said = frame.step, frame.message, frame.node, frame.hint, false_alarms(frame.kind)
-        self._all.append((frame, Notice(len(self._all), *said, bars, self._drawn(curves, frame.step))))
+        self._all.append((frame, Notice(len(self._all), *said, bars, self._drawn(drawn, frame.step))))
 
     def dismiss(self, number: int | None) -> None:
         """Hide a finding; with None, show all of them again."""
@@ -67,11 +54,11 @@ class Findings:
         return len(self._dismissed)
 
     def shown(self) -> list[Notice]:
-        """Return the findings, the most probable cause first, then the events in their order."""
+        """Return the findings as ``pn.diagnose`` ranks them, then the events in their order."""
         left = [(frame, notice) for frame, notice in self._all if notice.number not in self._dismissed]
-        causes = sorted((pair for pair in left if is_finding(pair[0].kind)), key=lambda pair: rank(pair[0].kind))
+        causes = {Finding.of(frame): notice for frame, notice in left if is_finding(frame.kind)}
         events = [notice for frame, notice in left if not is_finding(frame.kind)]
-        return [*(notice for _, notice in causes[:NOTICES]), *events[-NOTICES:]]
+        return [*(causes[finding] for finding in ranked(causes)[:NOTICES]), *events[-NOTICES:]]
 
     def _drawn(self, names: Iterable[str], step: int) -> list[EvidenceCurve]:
         drawn = []

@@ -10,12 +10,12 @@ from typing import Any, Final, Protocol, final, runtime_checkable
 
 from torch import nn
 
+from pnne_nb.diagnosis.evidence import Evidence
+from pnne_nb.diagnosis.rules import ailments
 from pnne_nb.errors import InspectionError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.inspector.capture.function_probe import FunctionProbe
 from pnne_nb.inspector.capture.live import LiveProbe
-from pnne_nb.inspector.diagnosis.evidence import Evidence
-from pnne_nb.inspector.diagnosis.rules import ailments
 from pnne_nb.inspector.engine_probe import ObservableEngine
 from pnne_nb.inspector.statistics.patterns import layers, leaf_layers
 from pnne_nb.process.subscribers import weakly

@@ -10,8 +10,8 @@ from typing import Final, final
 import ipywidgets
 from torch import Tensor, nn
 
+from pnne_nb.diagnosis.finding import Finding
 from pnne_nb.inspector.capture.capture import Capture, LayerView
-from pnne_nb.inspector.diagnosis.rules import Finding
 from pnne_nb.inspector.statistics.histogram import histograms
 from pnne_nb.inspector.tools.dataflow import Flow, FlowLayer
 from pnne_nb.widgets.explorer.view import cost_of

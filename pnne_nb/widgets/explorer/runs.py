@@ -8,10 +8,10 @@ from typing import final
 
 from torch import Tensor, nn
 
+from pnne_nb.diagnosis.finding import Finding
 from pnne_nb.errors import InspectionError
 from pnne_nb.inspector.capture.capture import Capture
 from pnne_nb.inspector.capture.run import run_once
-from pnne_nb.inspector.diagnosis.rules import Finding
 from pnne_nb.inspector.inspector import Inspector
 from pnne_nb.inspector.tools.attention import attention_maps
 from pnne_nb.inspector.tools.dataflow import Flow, follow

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, final
 
+from pnne_nb.diagnosis.evidence import Evidence
+from pnne_nb.diagnosis.finding import Rule, found_by
+from pnne_nb.diagnosis.rules import RULES
 from pnne_nb.inspector.capture.live import LiveProbe
-from pnne_nb.inspector.diagnosis.evidence import Evidence
-from pnne_nb.inspector.diagnosis.rules import RULES, Rule
 from pnne_nb.telemetry.frames import (
     AnomalyFrame,
     EpochFrame,
@@ -73,7 +74,7 @@ class DiagnosingProbe(Wrapping[LiveProbe]):
 
     def _look(self) -> list[Frame]:
         self._evidence.keep_recent()
-        found = [finding for rule in self._rules for finding in rule.find(self._evidence)]
+        found = found_by(self._rules, self._evidence)
         new = [finding for finding in found if (finding.kind, finding.layer) not in self._said]
         self._said |= {(finding.kind, finding.layer) for finding in new}
         return [finding.frame(self._step) for finding in new]

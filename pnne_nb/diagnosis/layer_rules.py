@@ -12,15 +12,15 @@ from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import final
 
-from pnne_nb.inspector.diagnosis.evidence import (
+from pnne_nb.diagnosis.evidence import (
     RECENT,
     Evidence,
-    Finding,
     beginning,
     earliest_frame,
     ends,
     median,
 )
+from pnne_nb.diagnosis.finding import Finding
 from pnne_nb.telemetry.frames import Evidence as Numbers
 
 
@@ -159,6 +159,13 @@ class VanishingGradients:
 
 _USUAL = 1e-3
 """Usual ratio of an update to the weights (Karpathy, CS231n)."""
+_PACE = 1e-2
+"""Learning rate relative to the highest so far below which a schedule has ended the training on purpose."""
+_FEW = 10
+"""Losses whose median says where the loss is, at least."""
+_GROWN = 1.5
+_FALLEN = 0.7
+"""Shares of the first loss from which on a single large update is called harmful: at the beginning, and later."""
 _SHOWN = 3
 """Number of layers whose values are given as evidence."""
 _RECTIFIERS = frozenset({"ReLU", "ReLU6", "Threshold", "relu", "relu6", "threshold"})
@@ -195,8 +202,8 @@ class DeadReLU:
                     "dead-relu",
                     layer,
                     f"{zeros or 0.0:.1%} of its outputs are 0{units}.",
-                    "Lower the learning rate, check the bias and the initialisation of the layer before it,"
-                    " normalise its input, or use LeakyReLU or GELU.",
+                    "Check the bias and the initialisation of the layer before it, normalise its input, or use LeakyReLU or"
+                    " GELU; where it died while training, begin again with smaller steps.",
                     tuple((name, share) for name, share in shares if share is not None),
                 )
             )
@@ -246,12 +253,14 @@ class UpdateRatio:
         high: Ratio above which updates are too large.
         least: Least number of observations.
         begun: First steps in which large updates are harmless while the loss falls, as those of Adagrad are.
+        settled: Steps after which an update may be called small: a schedule may begin at 0.
     """
 
     low: float = 1e-6
     high: float = 0.2
     least: int = 5
     begun: int = 20
+    settled: int = 0
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
         """Report the worst layer of each kind and the number of others; unchanged weights come first."""
@@ -260,13 +269,10 @@ class UpdateRatio:
             layer: evidence.recent(layer, "updates", "ratio") for layer in seen if len(seen[layer]) >= self.least
         }
         ratios = {layer: ratio for layer, ratio in medians.items() if ratio is not None}
-        still = [
-            layer
-            for layer in ratios
-            if evidence.pace > 0 and all(one.values.get("ratio") == 0.0 for one in seen[layer])
-        ]
+        late = [layer for layer in ratios if evidence.pace > _PACE and seen[layer][-1].step >= self.settled]
+        still = [layer for layer in late if all(one.values.get("ratio") == 0.0 for one in seen[layer])]
         low = self.low * evidence.pace
-        slow = {layer: ratio for layer, ratio in ratios.items() if ratio < low and layer not in still}
+        slow = {layer: ratios[layer] for layer in late if ratios[layer] < low and layer not in still}
         fast = {layer: ratio for layer, ratio in ratios.items() if ratio > self.high and self._harms(evidence, layer)}
         found = []
         if still:
@@ -305,12 +311,23 @@ class UpdateRatio:
         return found
 
     def _harms(self, evidence: Evidence, layer: str) -> bool:
-        """Return whether most recent observations come after the first steps, or the loss has not fallen in them."""
+        """Return whether most recent observations come after the first steps, or the loss has not fallen in them.
+
+        A single observation shows less: then the loss must have grown, or later not have fallen far.
+        """
         recent = evidence.statistics[layer, "updates"][-RECENT:]
-        if statistics.median(frame.step for frame in recent) > self.begun:
+        begun = statistics.median(frame.step for frame in recent) > self.begun
+        if begun and self.least > 1:
             return True
-        now = median(evidence.losses[-self.least :])
-        return now is not None and now >= evidence.losses[0]
+        now = median(evidence.losses[-max(_FEW, self.least) :])
+        if now is None:
+            return False
+        if self.least > 1:
+            return now >= evidence.losses[0]
+        worse = evidence.baseline is None or now > evidence.baseline.loss
+        return worse and now >= (_FALLEN if begun else _GROWN) * min(
+            evidence.early[0], median(evidence.early[:3]) or math.inf
+        )
 
 
 @final

@@ -9,7 +9,7 @@ import torch
 from sklearn.datasets import load_diabetes, load_digits, load_iris, load_wine
 from torch import Tensor, nn
 
-from pnne_nb.runtime.faults.data_faults import data_faults
+from pnne_nb.diagnosis.data_rules import data_faults
 
 
 def kinds(
@@ -21,7 +21,7 @@ def kinds(
         val,
         has_target=True,
     )
-    assert all(frame.hint and frame.message.endswith(".") for frame in found)
+    assert all(frame.hint and frame.reason.endswith(".") for frame in found)
     return [frame.kind for frame in found]
 
 

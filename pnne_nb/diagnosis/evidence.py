@@ -6,30 +6,29 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, final, runtime_checkable
+from typing import final
 
-import msgspec
 from torch import nn
 
-from pnne_nb.inspector.capture.run import Inspection
-from pnne_nb.inspector.diagnosis.causes import false_alarms
-from pnne_nb.inspector.statistics.units import UnitCounts
 from pnne_nb.telemetry.frames import (
-    AnomalyFrame,
+    BaselineFrame,
     EpochFrame,
     Frame,
+    LookFrame,
     NormsFrame,
     Quantity,
     StatisticsFrame,
     StepFrame,
 )
-from pnne_nb.telemetry.frames import Evidence as Numbers
 
 RECENT = 10
 """Number of latest observations that describe the present state."""
 
 LOSSES = 1000
 """Most losses that are kept of a running training; of a longer one, means over several steps each."""
+
+EARLY = 64
+"""First losses that are kept as they are."""
 
 
 @final
@@ -41,17 +40,23 @@ class Evidence:
         kinds: Type name of every layer, in the model's order.
         losses: Training losses by step, or means over `stride` steps each.
         stride: Steps over which each of the losses is averaged.
+        early: The first losses as they were.
+        steps: Number of losses so far.
         not_finite: The first step whose loss is NaN or infinite, or None.
         rate: The learning rate of the last step, or NaN if it is not known.
         highest_rate: The highest learning rate so far, or NaN.
         epochs: Metrics by epoch.
         norms: Gradient norms by observed step.
         statistics: Statistics by layer and quantity.
+        looks: Step and updates of each look at the layers: ratios to the weights by layer.
+        baseline: What answers that ignore the inputs would cost, if it is known.
     """
 
     kinds: Mapping[str, str]
     losses: list[float] = field(default_factory=list)
     stride: int = 1
+    early: list[float] = field(default_factory=list)
+    steps: int = 0
     not_finite: int | None = None
     _pending: list[float] = field(default_factory=list)
     rate: float = math.nan
@@ -60,6 +65,8 @@ class Evidence:
     _epoch: tuple[int, int] | None = None
     norms: list[NormsFrame] = field(default_factory=list)
     statistics: dict[tuple[str, Quantity], list[StatisticsFrame]] = field(default_factory=dict)
+    looks: list[tuple[int, dict[str, float]]] = field(default_factory=list)
+    baseline: BaselineFrame | None = None
 
     @classmethod
     def of(cls, model: nn.Module | None) -> Evidence:
@@ -81,6 +88,10 @@ class Evidence:
                 self.norms.append(frame)
             case StatisticsFrame():
                 self.statistics.setdefault((frame.layer, frame.quantity), []).append(frame)
+            case LookFrame():
+                self._add_look(frame)
+            case BaselineFrame():
+                self.baseline = frame
             case _:
                 pass
 
@@ -90,10 +101,21 @@ class Evidence:
         if math.isfinite(frame.learning_rate):
             self.rate = frame.learning_rate
             self.highest_rate = self.rate if math.isnan(self.highest_rate) else max(self.highest_rate, self.rate)
+        self.steps += 1
+        if len(self.early) < EARLY:
+            self.early.append(frame.loss)
         self._pending.append(frame.loss)
         if len(self._pending) == self.stride:
             self.losses.append(statistics.fmean(self._pending))
             self._pending.clear()
+
+    def _add_look(self, look: LookFrame) -> None:
+        """Add a look at the layers, which says how they are now: what a look before has shown may be over."""
+        self.statistics.clear()
+        for one in (*look.statistics, *((look.norms,) if look.norms is not None else ())):
+            self.add(one)
+        ratios = {one.layer: one.values["ratio"] for one in look.statistics if one.quantity == "updates"}
+        self.looks.append((look.step, ratios))
 
     def keep_recent(self) -> None:
         """Drop measurements older than `RECENT` observations, and average the losses of long trainings."""
@@ -110,6 +132,11 @@ class Evidence:
     def pace(self) -> float:
         """The learning rate relative to the highest so far, 0 to 1: a schedule may have lowered it."""
         return self.rate / self.highest_rate if self.highest_rate > 0 else 1.0
+
+    @property
+    def typical_update(self) -> float | None:
+        """The median over the layers of the last update relative to the weights; None before a look at the layers."""
+        return median(self.looks[-1][1].values()) if self.looks else None
 
     def layers(self, quantity: Quantity) -> list[str]:
         """Layers with statistics of `quantity`, in the model's order."""
@@ -151,6 +178,18 @@ def ends(losses: Sequence[float]) -> tuple[float | None, float | None]:
     return median(known[:width]), median(known[-width:])
 
 
+def line(values: Sequence[float]) -> tuple[float, float]:
+    """Return the slope of the regression line through two `values` or more, and its standard error."""
+    count = len(values)
+    middle, mean = (count - 1) / 2, statistics.fmean(values)
+    spread = count * (count * count - 1) / 12
+    # Of equal values, rounding must not make a slope.
+    slope = sum((place - middle) * (value - mean) for place, value in enumerate(values)) / spread
+    slope = 0.0 if abs(slope) * count < 1e-9 * abs(mean) else slope
+    rest = sum((value - mean - slope * (place - middle)) ** 2 for place, value in enumerate(values))
+    return slope, (rest / max(1, count - 2) / spread) ** 0.5
+
+
 def beginning(losses: Sequence[float]) -> float | None:
     """Return the first finite loss, or the median of the first fifth if that is larger."""
     first, _ = ends(losses)
@@ -163,27 +202,6 @@ def gather(model: nn.Module | None, frames: Iterable[Frame]) -> Evidence:
     for frame in frames:
         evidence.add(frame)
     return evidence
-
-
-def frames_of(inspection: Inspection) -> list[Frame]:
-    """Return an inspection as the frames of an observed step; several outputs or calls become one frame each."""
-    frames: list[Frame] = [
-        StatisticsFrame(0, capture.layer, capture.quantity, _values(capture.statistics.to_row(), capture.units))
-        for capture in inspection.captures
-    ]
-    if inspection.norms.by_layer:
-        frames.append(NormsFrame(0, inspection.norms.by_layer, inspection.norms.total))
-    if inspection.loss is not None:
-        frames.append(StepFrame(0, 0, inspection.loss, math.nan, 0, 0.0))
-    return frames
-
-
-def _values(row: Mapping[str, object], units: UnitCounts | None) -> dict[str, float]:
-    values = {name: float(value) for name, value in row.items() if isinstance(value, (int, float))}
-    if units is not None:
-        values["dead"] = units.dead / units.units
-        values["saturation"] = units.saturation
-    return values
 
 
 def earliest_frame(evidence: Evidence, quantity: Quantity, *, backwards: bool) -> StatisticsFrame | None:
@@ -201,46 +219,3 @@ def earliest_frame(evidence: Evidence, quantity: Quantity, *, backwards: bool) -
     ]
     innermost = [frame for frame in found if not any(other.layer.startswith(f"{frame.layer}.") for other in found)]
     return min(innermost, key=lambda frame: (frame.step, order.index(frame.layer)), default=None)
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """Something that a person should look at.
-
-    Attributes:
-        kind: Stable machine name of what was found, e.g. ``"vanishing-gradients"``.
-        layer: Path of the layer, or None for the training as a whole.
-        reason: The observation, with numbers.
-        hint: What to try.
-        evidence: (name, number) pairs that show it; empty if a curve of the history shows it.
-    """
-
-    kind: str
-    layer: str | None
-    reason: str
-    hint: str
-    evidence: Numbers = ()
-
-    def __str__(self) -> str:
-        return f"{self.told} {self.false_alarms}" if self.false_alarms else self.told
-
-    @property
-    def told(self) -> str:
-        """Layer, reason and hint as one text."""
-        return f"{f'{self.layer}: ' if self.layer else ''}{self.reason} {self.hint}"
-
-    @property
-    def false_alarms(self) -> str | None:
-        """The false alarms of this kind as a sentence; None for a kind that was not measured."""
-        return false_alarms(self.kind)
-
-    def frame(self, step: int) -> AnomalyFrame:
-        """Return the finding as a frame, to be shown at its layer."""
-        return AnomalyFrame(step, self.kind, self.reason, self.layer, self.hint, self.evidence)
-
-
-@runtime_checkable
-class Rule(Protocol):
-    """Detects one kind of fault."""
-
-    def find(self, evidence: Evidence) -> Sequence[Finding]:
-        """Return the findings; empty if there is no fault, or not enough evidence."""

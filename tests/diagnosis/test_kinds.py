@@ -6,13 +6,11 @@ import json
 
 import pytest
 
-from pnne_nb.inspector.diagnosis import causes
-from pnne_nb.inspector.diagnosis.causes import CAUSES, MEASURED, false_alarms, is_finding, rank
-from pnne_nb.inspector.diagnosis.evidence import Finding
+from pnne_nb.diagnosis.finding import Finding
+from pnne_nb.diagnosis.kinds import KINDS, MEASURED, Kind, false_alarms, is_finding, rank
 
 
 def test_causes_come_before_symptoms_and_events_last() -> None:
-    assert len(set(CAUSES)) == len(CAUSES)
     assert rank("large-input") < rank("nan-loss") < rank("dead-relu") < rank("overfitting") < rank("rewound")
     assert is_finding("dead-relu")
     assert not is_finding("best-restored")
@@ -20,7 +18,7 @@ def test_causes_come_before_symptoms_and_events_last() -> None:
 
 def test_each_kind_says_how_often_it_is_wrong() -> None:
     measured = json.loads(MEASURED.read_text(encoding="utf-8"))
-    assert set(measured["false_alarms"]) <= set(CAUSES)
+    assert set(measured["false_alarms"]) <= set(KINDS)
     for kind, count in measured["false_alarms"].items():
         assert false_alarms(kind) == f"False alarms: {count} in {measured['healthy']} healthy trainings."
     assert false_alarms("best-restored") is None
@@ -32,5 +30,5 @@ def test_each_kind_says_how_often_it_is_wrong() -> None:
 
 
 def test_a_kind_that_nobody_measured_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(causes._RANKS, "odd-loss", 1)
+    monkeypatch.setitem(KINDS, "odd-loss", Kind("odd-loss"))
     assert false_alarms("odd-loss") == "False alarms: not measured yet."

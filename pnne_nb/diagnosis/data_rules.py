@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from pnne_nb.compiler.analysis.device_rule import comparable
-from pnne_nb.telemetry.frames import AnomalyFrame, Evidence
+from pnne_nb.diagnosis.finding import Finding
+from pnne_nb.diagnosis.first_step_rules import classes_under_distance
+from pnne_nb.telemetry.frames import Evidence
 
 SAMPLE = 10_000
 """Examples that statistics are taken of, evenly spread."""
 FEW = 20
 """With fewer examples nothing is said."""
+SMALL = 1e-3
+"""Mean and standard deviation of inputs below which they are called small."""
 LARGE = 100.0
 """Mean or standard deviation of inputs that is called large: the usual initialisations expect about 1 (He et al. 2015,
 arXiv:1502.01852)."""
@@ -40,8 +45,13 @@ _NORMALISATIONS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, n
 
 
 def data_faults(
-    model: nn.Module, train: Sequence[Tensor] | None, val: Sequence[Tensor] | None, *, has_target: bool
-) -> list[AnomalyFrame]:
+    model: nn.Module,
+    train: Sequence[Tensor] | None,
+    val: Sequence[Tensor] | None,
+    *,
+    has_target: bool,
+    loss: Any = None,
+) -> list[Finding]:
     """Return the faults of data in memory.
 
     Args:
@@ -50,19 +60,21 @@ def data_faults(
             cannot be looked at.
         val: The validation data likewise.
         has_target: Whether the last tensor is the target.
+        loss: The loss function, if it is known.
     """
     if not train or train[0].shape[0] < FEW:
         return []
     inputs, target = _parts(train, has_target)
     held_out, judged = ((), None) if val is None or len(val) != len(train) else _parts(val, has_target)
-    found = [*_of_target(target), *_of_inputs(model, inputs)]
+    classes = () if target is None else classes_under_distance(loss, _sample(target))
+    found = [*classes, *_of_target(target), *_of_inputs(model, inputs)]
     if held_out and held_out[0].shape[0] >= FEW:
         found += [*_shifted(inputs, held_out), *_repeated(inputs, held_out), *_never_trained(target, judged)]
     return [*found, *_still_columns(inputs)]
 
 
-def _fault(kind: str, message: str, hint: str, evidence: Evidence) -> AnomalyFrame:
-    return AnomalyFrame(0, kind, message, None, hint, evidence)
+def _fault(kind: str, reason: str, hint: str, evidence: Evidence) -> Finding:
+    return Finding(kind, None, reason, hint, evidence)
 
 
 def _parts(tensors: Sequence[Tensor], has_target: bool) -> tuple[Sequence[Tensor], Tensor | None]:
@@ -73,7 +85,7 @@ def _sample(tensor: Tensor) -> Tensor:
     return tensor[:: -(-tensor.shape[0] // SAMPLE)]
 
 
-def _of_target(target: Tensor | None) -> Iterator[AnomalyFrame]:
+def _of_target(target: Tensor | None) -> Iterator[Finding]:
     if target is None or target.is_complex() or target.numel() == 0:
         return
     sample = _sample(target)
@@ -101,7 +113,7 @@ def _of_target(target: Tensor | None) -> Iterator[AnomalyFrame]:
             )
 
 
-def _of_inputs(model: nn.Module, inputs: Sequence[Tensor]) -> Iterator[AnomalyFrame]:
+def _of_inputs(model: nn.Module, inputs: Sequence[Tensor]) -> Iterator[Finding]:
     normalised = isinstance(_first_layer(model), _NORMALISATIONS)
     for label, tensor in _floating(inputs):
         sample = _sample(tensor).float()
@@ -122,8 +134,17 @@ def _of_inputs(model: nn.Module, inputs: Sequence[Tensor]) -> Iterator[AnomalyFr
                 (("mean", mean), ("standard deviation", deviation), ("usual deviation", 1.0)),
             )
 
+        elif 0 < max(abs(mean), deviation) < SMALL and not normalised:
+            yield _fault(
+                "small-input",
+                f"{label[0].upper()}{label[1:]} has mean {mean:.4g} and standard deviation {deviation:.4g}; layers expect"
+                " about 0 and 1, and hardly see such a signal.",
+                "Standardise it: (x - mean) / std, with mean and std of the training data.",
+                (("mean", mean), ("standard deviation", deviation), ("usual deviation", 1.0)),
+            )
 
-def _shifted(inputs: Sequence[Tensor], held_out: Sequence[Tensor]) -> Iterator[AnomalyFrame]:
+
+def _shifted(inputs: Sequence[Tensor], held_out: Sequence[Tensor]) -> Iterator[Finding]:
     for (label, tensor), (_, other) in zip(_floating(inputs), _floating(held_out), strict=False):
         mean, deviation = _moments(_sample(tensor).float())
         there, spread = _moments(_sample(other).float())
@@ -157,7 +178,7 @@ def _between(tensor: Tensor) -> float:
     return float(high - low)
 
 
-def _repeated(inputs: Sequence[Tensor], held_out: Sequence[Tensor]) -> Iterator[AnomalyFrame]:
+def _repeated(inputs: Sequence[Tensor], held_out: Sequence[Tensor]) -> Iterator[Finding]:
     if len(inputs) != 1 or inputs[0].shape[1:] != held_out[0].shape[1:] or inputs[0][0].numel() < 4:
         return
     [ours], [theirs] = inputs, held_out
@@ -182,7 +203,7 @@ def _repeated(inputs: Sequence[Tensor], held_out: Sequence[Tensor]) -> Iterator[
         )
 
 
-def _never_trained(target: Tensor | None, judged: Tensor | None) -> Iterator[AnomalyFrame]:
+def _never_trained(target: Tensor | None, judged: Tensor | None) -> Iterator[Finding]:
     if target is None or judged is None or target.ndim != 1 or judged.ndim != 1:
         return
     if any(each.is_floating_point() or each.is_complex() or each.dtype == torch.bool for each in (target, judged)):
@@ -207,7 +228,7 @@ def _never_trained(target: Tensor | None, judged: Tensor | None) -> Iterator[Ano
         )
 
 
-def _still_columns(inputs: Sequence[Tensor]) -> Iterator[AnomalyFrame]:
+def _still_columns(inputs: Sequence[Tensor]) -> Iterator[Finding]:
     for label, tensor in _floating(inputs):
         if tensor.ndim != 2 or not 2 <= tensor.shape[1] <= COLUMNS:
             continue

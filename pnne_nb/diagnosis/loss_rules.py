@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from pnne_nb.inspector.diagnosis.evidence import Evidence, Finding, beginning, ends, finite
+from pnne_nb.diagnosis.evidence import Evidence, beginning, ends, finite, line
+from pnne_nb.diagnosis.finding import Finding
 
 
 @final
@@ -43,7 +44,7 @@ class LossNotDecreasing:
         if growing or first - last > self.improvement * abs(first) or last - first > max(0.5 * abs(first), 2 * error):
             return []
         # A small but certain decrease: transformers often begin so. A line through all losses shows less than the ends.
-        slope, slope_error = _slope(losses)
+        slope, slope_error = line(losses)
         if len(losses) * evidence.stride < self.patience and (first - last > 2 * error or -slope > 2 * slope_error):
             return []
         return [
@@ -51,8 +52,8 @@ class LossNotDecreasing:
                 "loss-not-decreasing",
                 None,
                 f"After {len(losses) * evidence.stride} steps the loss is {last:.4g}; it began at {first:.4g}.",
-                "Raise the learning rate, check that targets belong to their inputs, that gradients reach all layers,"
-                " and that a few examples can be learnt by heart.",
+                "Check that targets belong to their inputs, that gradients reach all layers, that the steps are neither tiny"
+                " nor far too large, and that a few examples can be learnt by heart.",
             )
         ]
 
@@ -154,7 +155,8 @@ class Oscillation:
         losses = finite(evidence.losses)
         if len(losses) < self.least or losses[0] <= 0:
             return []
-        began = statistics.median(losses[:3])
+        # Even the first update may ruin the model.
+        began = min(losses[0], statistics.median(losses[:3]))
         late = losses[len(losses) // 2 :]
         low, high = _quantile(late, 0.1), _quantile(late, 0.9)
         turns = sum(before < began < after for before, after in itertools.pairwise(late))
@@ -195,8 +197,8 @@ class SlowProgress:
         if len(losses) < self.least or losses[0] <= 0:
             return []
         half = len(losses) // 2
-        (early, early_error), (late, late_error) = _slope(losses[:half]), _slope(losses[half:])
-        gained = -_slope(losses)[0] * len(losses)
+        (early, early_error), (late, late_error) = line(losses[:half]), line(losses[half:])
+        gained = -line(losses)[0] * len(losses)
         began = statistics.median(losses[: max(1, len(losses) // 10)])
         if not 0 < gained < self.gain * began or -late < 3 * late_error or -early < 3 * early_error:
             return []
@@ -216,12 +218,3 @@ class SlowProgress:
 
 def _quantile(values: Sequence[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
-
-
-def _slope(values: Sequence[float]) -> tuple[float, float]:
-    """Return the slope of the regression line through `values`, and its standard error."""
-    places = range(len(values))
-    slope, intercept = statistics.linear_regression(places, values)
-    rest = sum((value - intercept - slope * place) ** 2 for place, value in zip(places, values, strict=True))
-    spread = statistics.variance(places) * (len(values) - 1)
-    return slope, (rest / max(1, len(values) - 2) / spread) ** 0.5

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from pnne_nb.diagnosis.finding import Finding
+from pnne_nb.diagnosis.first_step_rules import first_step_faults
 from pnne_nb.runtime.engine import TrainingEngine
-from pnne_nb.runtime.faults.first_step_faults import first_step_faults
-from pnne_nb.telemetry.frames import AnomalyFrame
 
 SCORES = torch.randn(16, 4, generator=torch.Generator().manual_seed(0))
 CLASSES = torch.arange(16) % 4
@@ -24,11 +24,11 @@ def found(
     model: nn.Module | None = None,
     clip: tuple[float, float] | None = None,
     **options: Any,
-) -> list[AnomalyFrame]:
+) -> list[Finding]:
     model = nn.Linear(2, 2) if model is None else model
     optimizer = torch.optim.SGD([each for each in model.parameters() if each.requires_grad], **{"lr": 0.1, **options})
     return first_step_faults(
-        1, model, nn.CrossEntropyLoss() if loss is None else loss, output, target, value, optimizer, clip
+        model, nn.CrossEntropyLoss() if loss is None else loss, output, target, value, optimizer, clip
     )
 
 
@@ -47,11 +47,11 @@ def test_a_usual_step_is_not_accused() -> None:
 def test_outputs_that_are_probabilities_are_told() -> None:
     [one] = found(output=SCORES.softmax(1))
     assert one.kind == "softmax-before-loss"
-    assert one.message.startswith(
+    assert one.reason.startswith(
         "The outputs are probabilities already: they went through a softmax and the loss applies"
     )
     [other] = found(nn.functional.cross_entropy, SCORES.softmax(0))
-    assert "over dimension 0, which counts examples" in other.message
+    assert "over dimension 0, which counts examples" in other.reason
     assert kinds(output=torch.randn(8, 3, 5, 5).softmax(1), target=torch.zeros(8, 5, 5).long()) == [
         "softmax-before-loss"
     ]
@@ -60,7 +60,7 @@ def test_outputs_that_are_probabilities_are_told() -> None:
 def test_a_first_loss_far_above_guessing_is_told() -> None:
     assert kinds(value=4 * math.log(4) + 0.9) == []
     [frame] = found(value=40.0)
-    assert frame.message == "The first loss is 40, and guessing among 4 classes costs 1.39."
+    assert frame.reason == "The first loss is 40, and guessing among 4 classes costs 1.39."
 
 
 def test_classes_under_a_distance_are_told() -> None:
@@ -72,11 +72,11 @@ def test_classes_under_a_distance_are_told() -> None:
 def test_batch_norm_is_looked_at() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
     [few] = found(model=model, output=SCORES[:3], target=CLASSES[:3])
-    assert (few.kind, few.node) == ("tiny-batch-norm", "1")
-    assert "over 3 examples" in few.message
+    assert (few.kind, few.layer) == ("tiny-batch-norm", "1")
+    assert "over 3 examples" in few.reason
     model[1].eval()
     [still] = found(model=model)
-    assert (still.kind, still.node) == ("batch-norm-in-eval", "1")
+    assert (still.kind, still.layer) == ("batch-norm-in-eval", "1")
 
 
 def test_a_frozen_layer_behind_a_trained_one_is_told() -> None:
@@ -85,7 +85,7 @@ def test_a_frozen_layer_behind_a_trained_one_is_told() -> None:
     assert not found(model=model), "fine-tuning freezes the beginning"
     model[2].requires_grad_(False)
     [frame] = found(model=model)
-    assert (frame.kind, frame.node) == ("frozen-layer", "2")
+    assert (frame.kind, frame.layer) == ("frozen-layer", "2")
 
 
 @pytest.mark.parametrize(
@@ -106,15 +106,15 @@ def test_weight_decay_within_the_gradient_is_large_sooner() -> None:
     assert kinds(weight_decay=0.2) == ["weight-decay-dominates"]
     model = nn.Linear(2, 2)
     apart = torch.optim.AdamW(model.parameters(), weight_decay=0.2)
-    assert not first_step_faults(1, model, nn.CrossEntropyLoss(), SCORES, CLASSES, 1.4, apart, None)
-    assert not first_step_faults(1, model, None, None, None, 0.0, None, None)
+    assert not first_step_faults(model, nn.CrossEntropyLoss(), SCORES, CLASSES, 1.4, apart, None)
+    assert not first_step_faults(model, None, None, None, 0.0, None, None)
 
 
 def test_targets_of_another_range_than_the_loss_takes_are_told() -> None:
     bits = (CLASSES > 1).float()
     assert not kinds(nn.BCEWithLogitsLoss(), SCORES[:, 0], bits)
     [frame] = found(nn.BCEWithLogitsLoss(), SCORES[:, 0], 2 * bits - 1)
-    assert (frame.kind, frame.message) == (
+    assert (frame.kind, frame.reason) == (
         "targets-out-of-range",
         "BCEWithLogitsLoss takes targets between 0 and 1, and these go from -1 to 1.",
     )
@@ -141,7 +141,7 @@ def test_layers_of_zeros_that_get_no_gradient_are_told() -> None:
     nn.init.zeros_(model[0].weight)  # type: ignore[arg-type]  # likewise
     model.zero_grad()
     model(x * 0).sum().backward()
-    assert [frame.node for frame in found(model=model) if frame.kind == "zero-weights"] == ["0"]
+    assert [frame.layer for frame in found(model=model) if frame.kind == "zero-weights"] == ["0"]
 
 
 def test_an_engine_tells_it_once() -> None:

@@ -1,0 +1,137 @@
+"""The kinds of findings: their order, their advice about the learning rate, their curves, and their false alarms."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+Advice = Literal["", "raise", "lower"]
+
+
+class Kind(NamedTuple):
+    """A kind of finding.
+
+    Attributes:
+        name: Stable machine name.
+        rate: What its hint advises about the learning rate, if anything.
+        curves: Series of the history that show it where it has no numbers of its own.
+        by_layer: Whether each layer has a finding of its own; otherwise one finding names the worst or the first layer.
+    """
+
+    name: str
+    rate: Advice = ""
+    curves: tuple[str, ...] = ()
+    by_layer: bool = False
+
+
+_LOSS: Final = ("loss",)
+_NORM: Final = ("gradient_norm",)
+
+_DECLARED: Final = (
+    # Data and loss.
+    Kind("constant-target"),
+    Kind("constant-input"),
+    Kind("classes-under-distance"),
+    Kind("softmax-before-loss"),
+    Kind("sigmoid-before-loss"),
+    Kind("relu-before-loss"),
+    Kind("targets-out-of-range"),
+    Kind("spread-targets"),
+    Kind("sorted-batches"),
+    # The model.
+    Kind("batch-norm-in-eval"),
+    Kind("zero-weights", by_layer=True),
+    Kind("equal-units"),
+    Kind("small-weights"),
+    Kind("no-gradient"),
+    Kind("not-trained"),
+    Kind("frozen-norm-moves"),
+    Kind("frozen-layer"),
+    Kind("large-input"),
+    Kind("small-input"),
+    # The training loop.
+    Kind("weight-decay-dominates"),
+    Kind("momentum-dominates"),
+    Kind("clipping-dominates"),
+    Kind("dropout-dominates"),
+    Kind("tiny-batch-norm"),
+    Kind("first-loss-high"),
+    Kind("targets-not-scaled"),
+    # May be intended.
+    Kind("one-class"),
+    Kind("validation-scaled-otherwise"),
+    Kind("validation-in-training"),
+    Kind("class-not-trained"),
+    Kind("constant-column"),
+    # Consequences of the above, and of a wrong learning rate.
+    Kind("nan-loss", "lower", _LOSS),
+    Kind("nan-gradient", "lower", _NORM),
+    Kind("not-finite", "lower", _LOSS, by_layer=True),
+    Kind("divergence", "lower", _LOSS),
+    Kind("update-ratio-high", "lower"),
+    Kind("exploding-gradients", "lower", _NORM),
+    Kind("oscillation", "lower", _LOSS),
+    Kind("saturated-activations", by_layer=True),
+    Kind("dead-relu", by_layer=True),
+    Kind("vanishing-gradients", "", _NORM),
+    Kind("rate-decayed", "raise", ("learning_rate",)),
+    Kind("unchanged-weights"),
+    Kind("update-ratio-low", "raise"),
+    Kind("slow-progress", "raise", _LOSS),
+    Kind("at-chance"),
+    Kind("loss-not-decreasing", "", _LOSS),
+    Kind("overfitting", "", ("train_loss", "val_loss")),
+    Kind("nan-validation", "", ("val_loss",)),
+)
+
+KINDS: Final = {kind.name: kind for kind in _DECLARED}
+"""By name, causes before consequences. `scripts/fault_rules.py` measures how often the order is right."""
+
+MEASURED: Final = Path(__file__).with_name("false_alarms.json")
+"""Counts of false alarms by kind, in how many healthy trainings, with which version and when.
+``scripts/fault_rules.py --write`` makes the file. A kind without a row was not measured."""
+
+_RANKS: Final = {name: rank for rank, name in enumerate(KINDS)}
+
+
+def rank(kind: str) -> int:
+    """Return the rank of a kind of finding: a smaller rank explains a larger one."""
+    return _RANKS.get(kind, len(_RANKS))
+
+
+def is_finding(kind: str) -> bool:
+    """Return whether the kind is a diagnosis, not a mere event."""
+    return kind in KINDS
+
+
+def rate_advice(kind: str) -> Advice:
+    """Return what findings of a kind advise about the learning rate, if anything."""
+    return KINDS[kind].rate if kind in KINDS else ""
+
+
+def place(kind: str, layer: str | None) -> tuple[str, str | None]:
+    """Return what tells findings apart: their kind, and of some kinds and of events their layer."""
+    return kind, layer if kind not in KINDS or KINDS[kind].by_layer else None
+
+
+def curves(kind: str) -> tuple[str, ...]:
+    """Return the series of the history that show a kind of finding."""
+    return KINDS[kind].curves if kind in KINDS else ()
+
+
+def false_alarms(kind: str) -> str | None:
+    """Return a sentence with the measured false alarms of a kind of finding; None for an event."""
+    if not is_finding(kind):
+        return None
+    measured = _measured()
+    count = measured["false_alarms"].get(kind)
+    if count is None:
+        return "False alarms: not measured yet."
+    return f"False alarms: {count} in {measured['healthy']} healthy trainings."
+
+
+@functools.cache
+def _measured() -> Any:
+    return json.loads(MEASURED.read_text(encoding="utf-8"))

@@ -1,1 +1,0 @@
-"""Rules that find what is wrong with a training, from measurements."""
