@@ -114,6 +114,11 @@ test("the finding that quotes the error and says more stands for it", () => {
 
 test("a running training that waits says what for", () => {
   expect(stateText(status)).toBe("Running");
+  const finding = { number: 0, step: 1, message: "It is.", node: null, hint: null, alarms: "0 in 9.", bars: [], curves: [] };
+  const finished: TrainingStatus = { ...status, state: "finished", notices: [{ ...finding, alarms: null }] };
+  expect(stateText(finished)).toBe("Finished");
+  expect(stateText({ ...finished, notices: [finding] })).toBe("Finished, with a finding");
+  expect(stateText({ ...finished, notices: [finding, finding] })).toBe("Finished, with 2 findings");
   expect(stateText({ ...status, waiting: "2 processes to start" })).toBe("Waiting for 2 processes to start");
   expect(stateText({ ...status, state: "paused", waiting: "a cell" })).toBe("Paused");
   const stopping = "stopping: waiting for the data, batch 3 of epoch 1; ends in at most 5 s";

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -98,14 +99,14 @@ def spread(loss: Any, output: Any, target: Any) -> list[Finding]:
         return []
     name = getattr(loss, "__name__", type(loss).__name__)
     shapes = tuple(output.shape), tuple(target.shape)
-    both = torch.broadcast_shapes(*shapes)
+    both = np.broadcast_shapes(*shapes)
     sizes = ", ".join(map(str, (-1, *shapes[0][1:])))
     alike = output.numel() == target.numel()
     return [
         Finding(
             "spread-targets",
             None,
-            f"{name} compares the model's output {shapes[0]} with the target {shapes[1]}, both spread to {tuple(both)}: "
+            f"{name} compares the model's output {shapes[0]} with the target {shapes[1]}, both spread to {both}: "
             "outputs are compared with targets of other examples.",
             f"Give the targets the output's shape: y.reshape({sizes})." if alike else "Give both the same shape.",
             (("outputs", output.numel()), ("targets", target.numel()), ("comparisons", math.prod(both))),
@@ -266,11 +267,10 @@ def _of_layers(model: nn.Module, output: Any) -> Iterator[Finding]:
 
 def _counts_on(layer: nn.Module) -> bool:
     """Return whether `layer` is a batch norm that is frozen and whose statistics move."""
-    frozen = isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.affine and layer.track_running_stats
+    if not isinstance(layer, nn.modules.batchnorm._BatchNorm) or not (layer.affine and layer.track_running_stats):
+        return False
     # With a momentum of 0, they stay.
-    return (
-        frozen and layer.training and layer.momentum != 0 and not any(one.requires_grad for one in layer.parameters())
-    )
+    return layer.training and layer.momentum != 0 and not any(one.requires_grad for one in layer.parameters())
 
 
 def _of_frozen_norms(norms: list[tuple[str, nn.modules.batchnorm._BatchNorm]]) -> Iterator[Finding]:

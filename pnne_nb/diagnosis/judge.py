@@ -139,3 +139,12 @@ class Judge:
     def findings(self, rules: Sequence[Rule] | None = None) -> list[Finding]:
         """Return what was told and what the rules find now, the most probable cause first."""
         return ranked([*self._told.values(), *found_by(self._rules if rules is None else rules, self.evidence)])
+
+    @property
+    def verdict(self) -> str:
+        """How many findings there are, and the most probable one, in a line; empty if there are none."""
+        found = [finding for finding in self.findings() if is_finding(finding.kind)]
+        if not found:
+            return ""
+        count = "1 finding" if len(found) == 1 else f"{len(found)} findings, the most probable cause first"
+        return f"{count}: {found[0].told}" + " pn.diagnose(engine) lists them." * (len(found) > 1)

@@ -169,7 +169,7 @@ def _sample(parameter: Tensor) -> Tensor:
 
 
 def _together(norms: Sequence[Tensor]) -> Tensor:
-    return torch.stack([norm.float() for norm in norms]).norm()
+    return torch.linalg.vector_norm(torch.stack([norm.float() for norm in norms]))
 
 
 def _dense(tensor: Tensor) -> bool:

@@ -304,7 +304,7 @@ class TrainingEngine(EngineState):
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end of training; an interrupt ends the waiting, not the training.
 
-        In a notebook or a terminal, a line tells how far it is, unless a dashboard does.
+        In a notebook or a terminal, a line tells how far it is, and what is probably wrong, unless a dashboard does.
 
         Returns whether training has ended within `timeout` seconds; None waits for ever.
 
@@ -317,7 +317,10 @@ class TrainingEngine(EngineState):
         if watched or not is_watched(sys.stderr):
             return self._session.wait(timeout)
         with ProgressBar(sys.stderr, lambda: self.progress, lambda: float(self.history["loss"][-1])) as bar:
-            return bar.while_waiting(self._session.wait, timeout)
+            ended = bar.while_waiting(self._session.wait, timeout)
+        if ended and self.judge.verdict:
+            print(self.judge.verdict, file=sys.stderr)
+        return ended
 
     def __await__(self) -> Generator[Any, None, None]:
         return self._session.awaited().__await__()

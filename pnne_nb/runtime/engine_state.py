@@ -65,8 +65,9 @@ class EngineState:
         progress = self.progress
         where = f"Epoch {min(progress.epoch, progress.epochs)} of {progress.epochs}, {progress.step} steps"
         failed = "" if self.error is None else f"<p>{escape(in_brief(self.error))}</p>"
+        found = f"<p>{escape(verdict)}</p>" if (verdict := self.judge.verdict) else ""
         picture = self.history._repr_html_() if progress.step else ""
-        return f"<p><code>{escape(repr(self))}</code></p><p>{where}</p>{failed}{picture}"
+        return f"<p><code>{escape(repr(self))}</code></p><p>{where}</p>{failed}{found}{picture}"
 
     @property
     def loss_choice(self) -> LossChoice:

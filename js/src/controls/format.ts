@@ -120,11 +120,15 @@ const stateNames: Record<TrainingState, string> = {
   failed: "Failed",
 };
 
-/** The state of the training in a word, or what it waits for. */
-export function stateText({ state, waiting }: TrainingStatus): string {
+/** The state of the training in a word, with what was found once it is over, or what it waits for. */
+export function stateText({ state, waiting, notices }: TrainingStatus): string {
   // A pending command, and what it waits for.
   if (waiting && /^(stopping|pausing):/.test(waiting)) return waiting.charAt(0).toUpperCase() + waiting.slice(1);
-  return state === "running" && waiting ? `Waiting for ${waiting}` : stateNames[state];
+  if (state === "running" && waiting) return `Waiting for ${waiting}`;
+  // Only a finding says how often its kind is wrong.
+  const found = notices.filter(({ alarms }) => alarms !== null).length;
+  if (state !== "finished" || !found) return stateNames[state];
+  return `${stateNames[state]}, with ${found === 1 ? "a finding" : `${found} findings`}`;
 }
 
 /** What the first button does in each state. */

@@ -56,7 +56,10 @@ class Findings:
     def shown(self) -> list[Notice]:
         """Return the findings as ``pn.diagnose`` ranks them, then the events in their order."""
         left = [(frame, notice) for frame, notice in self._all if notice.number not in self._dismissed]
-        causes = {Finding.of(frame): notice for frame, notice in left if is_finding(frame.kind)}
+        causes: dict[Finding, Notice] = {}
+        for frame, notice in left:
+            if is_finding(frame.kind):
+                causes.setdefault(Finding.of(frame), notice)
         events = [notice for frame, notice in left if not is_finding(frame.kind)]
         return [*(causes[finding] for finding in ranked(causes)[:NOTICES]), *events[-NOTICES:]]
 

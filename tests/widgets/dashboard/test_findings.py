@@ -43,9 +43,17 @@ def test_only_the_latest_events_and_the_first_findings_are_shown() -> None:
     findings = Findings(History())
     for step in range(NOTICES + 3):
         findings.take(AnomalyFrame(step, "rewound", "The training went back."))
+        findings.take(AnomalyFrame(step, "dead-relu", "It is dead.", node=f"relu{step}", hint="Look."))
         findings.take(AnomalyFrame(step, "nan-loss", "The loss is NaN.", node="fc", hint="Lower the learning rate."))
     steps = [notice.step for notice in findings.shown()]
-    assert steps == [*range(NOTICES), *range(3, NOTICES + 3)]
+    assert steps == [0, *range(NOTICES - 1), *range(3, NOTICES + 3)], "each kind once, of some kinds each layer"
+
+
+def test_advice_that_contradicts_a_more_probable_cause_is_not_shown() -> None:
+    findings = Findings(History())
+    for kind in ("slow-progress", "dead-relu", "divergence"):
+        findings.take(AnomalyFrame(1, kind, kind, hint="Change the rate."))
+    assert [notice.message for notice in findings.shown()] == ["divergence", "dead-relu"]
 
 
 def test_what_is_dismissed_is_gone_until_it_is_brought_back() -> None:
