@@ -17,6 +17,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Callable
+from multiprocessing import get_context
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -380,18 +381,24 @@ def findings(setup: Setup, part: str = "watched") -> list[str]:
     return [finding.kind for finding in pn.diagnose(engine)]
 
 
-def main(count: int, begin: int, only: str | None, *, write: bool) -> None:
+def _found(part: str, number: int) -> tuple[int, list[str]]:
+    torch.set_num_threads(1)
+    return number, findings(healthy(number), part)
+
+
+def main(count: int, begin: int, only: str | None, *, write: bool, jobs: int) -> None:
     """Print recall, how often the first is right, and false alarms; or one of the three parts alone."""
     alarms, runs = Counter[str](), 0
-    if only == "faults" or (only is None and begin == 0):
+    if only == "faults" or (only is None and begin == 0 and not write):
         faults()
     for part, what in PARTS.items():
         if only not in (None, part):
             continue
         accused: Counter[str] = Counter()
         wrong = 0
-        for number in range(begin, begin + count):
-            kinds = findings(healthy(number), part)
+        with get_context("spawn").Pool(jobs) as pool:
+            results = pool.starmap(_found, [(part, number) for number in range(begin, begin + count)], chunksize=5)
+        for number, kinds in results:
             if kinds:
                 print(f"accused: number {number} of {kinds}", flush=True)
             wrong += bool(kinds)
@@ -434,8 +441,9 @@ if __name__ == "__main__":
     asked.add_argument("first", nargs="?", type=int, default=0, help="number of the first healthy run")
     asked.add_argument("--only", choices=("faults", *PARTS), help="one part alone")
     asked.add_argument("--write", action="store_true", help="keep the counts of false alarms where findings quote them")
+    asked.add_argument("--jobs", type=int, default=2, help="number of processes for the healthy runs")
     given = asked.parse_args()
     if given.write and (given.only is not None or given.first):
         asked.error("--write needs all kinds of healthy runs, from the first on")
     torch.set_num_threads(1)
-    main(given.healthy, given.first, given.only, write=given.write)
+    main(given.healthy, given.first, given.only, write=given.write, jobs=given.jobs)

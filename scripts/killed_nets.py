@@ -53,6 +53,12 @@ def diabetes() -> tuple[Tensor, Tensor]:
     return torch.tensor(x * 21, dtype=torch.float32), torch.tensor(y, dtype=torch.float32)[:, None]
 
 
+def scaled() -> tuple[Tensor, Tensor]:
+    """The same with a quantity of mean 0 and deviation 1."""
+    x, y = diabetes()
+    return x, (y - 152) / 77
+
+
 def wine() -> tuple[Tensor, Tensor]:
     """Measurements `[178, 13]` as they are, and one of three classes."""
     x, y = load_wine(return_X_y=True)
@@ -81,6 +87,23 @@ def cnn(outputs: int = 10) -> nn.Sequential:
         nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 12, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(12, 24, 3, padding=1), nn.BatchNorm2d(24), nn.ReLU(), nn.Flatten(), nn.Linear(384, outputs),
     )  # fmt: skip
+
+
+def dead_cnn() -> nn.Sequential:
+    """One convolution."""
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 8, 8)),
+        nn.Conv2d(1, 12, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(192, 10),
+    )
+
+
+def large_head() -> nn.Sequential:
+    """A network whose scores begin a hundred times too large."""
+    return nn.Sequential(*list(mlp())[:-1], with_weights(nn.Linear(48, 10), lambda part: part.mul_(100.0)))
 
 
 class Attending(nn.Module):
@@ -222,7 +245,7 @@ WAYS: Final[dict[str, Way]] = {
     "RMSprop at 1": Way(_HIGH, lambda: train(mlp(), optimizer=("RMSprop", {"lr": 1.0})), "high"),
     "regression at 1": Way(
         _HIGH,
-        lambda: train(mlp(10, 1), (diabetes()[0], diabetes()[1] / 77 - 2), optimizer=("SGD", {"lr": 1.0, "momentum": 0.9}), batch_size=16),
+        lambda: train(mlp(10, 1), scaled(), optimizer=("SGD", {"lr": 1.0, "momentum": 0.9}), batch_size=16),
         "high",
     ),
     "SGD at 1e-6": Way(_LOW, lambda: train(mlp(), optimizer=("SGD", {"lr": 1e-6})), "low"),
@@ -238,7 +261,7 @@ WAYS: Final[dict[str, Way]] = {
     "clipping to 1e-6": Way(("clipping-dominates",), lambda: train(mlp(), grad_clip=1e-6)),
     "biases of -10": Way(("dead-relu",), lambda: train(with_weights(mlp(), lambda part: part.fill_(-10.0), biases=True))),
     "biases of -10, convolutions": Way(
-        ("dead-relu",), lambda: train(with_weights(cnn()[:4].append(nn.Flatten()).append(nn.Linear(192, 10)), lambda part: part.fill_(-10.0), biases=True))
+        ("dead-relu",), lambda: train(with_weights(dead_cnn(), lambda part: part.fill_(-10.0), biases=True))
     ),
     "weights a 10,000th": Way(_SMALL, lambda: train(with_weights(mlp(depth=3), lambda part: part.mul_(1e-4)))),
     "weights of 1e-6, Adam": Way(
@@ -250,11 +273,11 @@ WAYS: Final[dict[str, Way]] = {
         ("saturated-activations", "first-loss-high"),
         lambda: train(with_weights(mlp(activation=nn.Tanh, depth=4), lambda part: part.mul_(100.0))),
     ),
-    "head times 100": Way(("first-loss-high",), lambda: train(nn.Sequential(*mlp()[:-1], with_weights(nn.Linear(48, 10), lambda part: part.mul_(100.0))), optimizer=("Adam", {"lr": 1e-3}))),
+    "head times 100": Way(("first-loss-high",), lambda: train(large_head(), optimizer=("Adam", {"lr": 1e-3}))),
     "twelve sigmoids": Way(("vanishing-gradients", "saturated-activations"), lambda: train(mlp(activation=nn.Sigmoid, depth=12))),
     "dropout of 0.95": Way(
         ("dropout-dominates",),
-        lambda: train(nn.Sequential(nn.Linear(64, 48), nn.ReLU(), nn.Dropout(0.95), nn.Linear(48, 48), nn.ReLU(), nn.Dropout(0.95), nn.Linear(48, 10))),
+        lambda: train(mlp(activation=lambda: nn.Sequential(nn.ReLU(), nn.Dropout(0.95)))),
     ),
     "features detached": Way(("no-gradient",), lambda: train(Detached())),
     "batch norm judged by other data": Way(("batch-norm-in-eval",), lambda: train(Judging())),
@@ -267,7 +290,7 @@ WAYS: Final[dict[str, Way]] = {
         ("classes-under-distance",), lambda: train(mlp(outputs=1), (digits()[0], digits()[1].float()[:, None]), loss="MSELoss")
     ),
     "(N, 1) against (N,)": Way(
-        ("spread-targets",), lambda: train(mlp(10, 1), (diabetes()[0], diabetes()[1][:, 0] / 77 - 2), loss="MSELoss", batch_size=16)
+        ("spread-targets",), lambda: train(mlp(10, 1), (scaled()[0], scaled()[1][:, 0]), loss="MSELoss", batch_size=16)
     ),
     "-1 and 1 for a loss of 0 and 1": Way(
         ("targets-out-of-range",),
@@ -279,7 +302,9 @@ WAYS: Final[dict[str, Way]] = {
     "targets from 25 to 346, SGD": Way(
         _TARGETS, lambda: train(mlp(10, 1), diabetes(), optimizer=("SGD", {"lr": 1e-7}), batch_size=16), "low"
     ),
-    "inputs as they are": Way(("large-input", "columns-not-scaled"), lambda: train(mlp(13, 3), wine(), optimizer=("SGD", {"lr": 0.01}), batch_size=16)),
+    "inputs as they are": Way(
+        ("large-input",), lambda: train(mlp(13, 3), wine(), optimizer=("SGD", {"lr": 0.01}), batch_size=16)
+    ),
     "inputs of a millionth": Way(
         ("small-input",), lambda: train(mlp(), (digits()[0] * 1e-6, digits()[1]), optimizer=("SGD", {"lr": 0.05}))
     ),
@@ -289,7 +314,9 @@ WAYS: Final[dict[str, Way]] = {
     "48 digits, a third of them wrong": Way(
         ("overfitting",), lambda: train(mlp(), *few(), optimizer=("Adam", {"lr": 1e-2}), batch_size=8)
     ),
-    "always the same input": Way(("constant-input",), lambda: train(mlp(), (digits()[0][:1].expand(640, 64).clone(), digits()[1][:640]))),
+    "always the same input": Way(
+        ("constant-input",), lambda: train(mlp(), (digits()[0][:1].expand(640, 64).clone(), digits()[1][:640]))
+    ),
     "always the same target": Way(("constant-target",), lambda: train(mlp(), (digits()[0], torch.full((1797,), 3)))),
     "validation as the file has it": Way(
         ("validation-scaled-otherwise",),

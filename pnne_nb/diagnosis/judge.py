@@ -11,7 +11,7 @@ from torch import nn
 from pnne_nb.diagnosis.evidence import Evidence
 from pnne_nb.diagnosis.finding import Finding, Rule, found_by, ranked
 from pnne_nb.diagnosis.kinds import is_finding, place
-from pnne_nb.diagnosis.layer_rules import UpdateRatio
+from pnne_nb.diagnosis.layer_rules import NotFinite, UpdateRatio
 from pnne_nb.diagnosis.level_rules import EqualUnits, SmallWeights
 from pnne_nb.diagnosis.rules import RULES
 from pnne_nb.diagnosis.trends import Trends
@@ -27,9 +27,11 @@ _LOOKED: Final = 10
 """The look before this step shows how the training begins; most rules wait for the next one."""
 
 WATCHING: Final[tuple[Rule, ...]] = tuple(
-    replace(rule, least=1, settled=50) if isinstance(rule, UpdateRatio) else rule for rule in RULES
+    replace(rule, least=1, settled=50) if isinstance(rule, UpdateRatio) else rule
+    for rule in RULES
+    if not isinstance(rule, NotFinite)
 )
-"""The rules for a training that looks at its layers a few times only."""
+"""The rules for a training that looks at its layers a few times only, and that a NaN ends, with its place and its cause."""
 
 STARTING: Final[tuple[Rule, ...]] = tuple(rule for rule in RULES if isinstance(rule, EqualUnits | SmallWeights))
 """The rules about how weights are drawn, which the first look shows."""

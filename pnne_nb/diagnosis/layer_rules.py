@@ -161,6 +161,8 @@ _USUAL = 1e-3
 """Usual ratio of an update to the weights (Karpathy, CS231n)."""
 _PACE = 1e-2
 """Learning rate relative to the highest so far below which a schedule has ended the training on purpose."""
+_CONVERGED = 0.1
+"""Share of the first loss below which a training has converged."""
 _FEW = 10
 """Losses whose median says where the loss is, at least."""
 _GROWN = 1.5
@@ -269,7 +271,10 @@ class UpdateRatio:
             layer: evidence.recent(layer, "updates", "ratio") for layer in seen if len(seen[layer]) >= self.least
         }
         ratios = {layer: ratio for layer, ratio in medians.items() if ratio is not None}
-        late = [layer for layer in ratios if evidence.pace > _PACE and seen[layer][-1].step >= self.settled]
+        began, (_, last) = beginning(evidence.losses), ends(evidence.losses)
+        # At the end of learning, gradients are small, and so are updates.
+        ended = evidence.pace <= _PACE or (began is not None and last is not None and 0 <= last < _CONVERGED * began)
+        late = [] if ended else [layer for layer in ratios if seen[layer][-1].step >= self.settled]
         still = [layer for layer in late if all(one.values.get("ratio") == 0.0 for one in seen[layer])]
         low = self.low * evidence.pace
         slow = {layer: ratios[layer] for layer in late if ratios[layer] < low and layer not in still}

@@ -319,7 +319,7 @@ class TrainingEngine(EngineState):
         with ProgressBar(sys.stderr, lambda: self.progress, lambda: float(self.history["loss"][-1])) as bar:
             ended = bar.while_waiting(self._session.wait, timeout)
         if ended and self.judge.verdict:
-            print(self.judge.verdict, file=sys.stderr)
+            sys.stderr.write(f"{self.judge.verdict}\n")
         return ended
 
     def __await__(self) -> Generator[Any, None, None]:
