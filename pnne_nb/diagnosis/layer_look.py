@@ -169,7 +169,7 @@ def _sample(parameter: Tensor) -> Tensor:
 
 
 def _together(norms: Sequence[Tensor]) -> Tensor:
-    return torch.linalg.vector_norm(torch.stack([norm.float() for norm in norms]))
+    return torch.stack([norm.float() for norm in norms]).square().sum().sqrt()
 
 
 def _dense(tensor: Tensor) -> bool:

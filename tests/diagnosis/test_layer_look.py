@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from pnne_nb.diagnosis import layer_look
 from pnne_nb.diagnosis.layer_look import LayerLook
 from pnne_nb.runtime.engine import TrainingEngine
-from pnne_nb.telemetry.frames import LookFrame
+from pnne_nb.telemetry.frames import Frame, LookFrame
 
 
 def look(net: nn.Module, x: Tensor, rate: float = 0.1) -> dict[tuple[str, str], dict[str, float]]:
@@ -31,8 +32,8 @@ def test_rectifiers_bounds_weights_and_updates_are_measured() -> None:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1))
     with torch.no_grad():
-        net[0].bias.fill_(-100.0)  # type: ignore[operator, union-attr]  # a part of a Sequential is typed as any module
-        net[2].bias.fill_(50.0)  # type: ignore[operator, union-attr]  # likewise
+        net[0].bias.fill_(-100.0)  # type: ignore[operator]  # a part of a Sequential is typed as any module
+        net[2].bias.fill_(50.0)  # type: ignore[operator]  # likewise
     seen = look(net, torch.randn(128, 4))
     assert seen["1", "activations"] == {"zeros": 1.0, "dead": 1.0}
     assert seen["3", "activations"] == {"saturation": 1.0}
@@ -51,7 +52,7 @@ def test_equal_rows_of_weights_are_seen() -> None:
     net = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 1))
     with torch.no_grad():
         for layer in (net[0], net[1]):
-            layer.weight.fill_(0.5)  # type: ignore[operator, union-attr]  # a part of a Sequential is typed as any module
+            layer.weight.fill_(0.5)  # type: ignore[operator]  # a part of a Sequential is typed as any module
     seen = look(net, torch.randn(16, 4))
     assert seen["0", "parameters"]["equal"] == 1.0
     assert seen["1", "parameters"]["equal"] == 0.0, "there is no other unit"
@@ -83,10 +84,12 @@ def trained(steps: frozenset[int], monkeypatch: pytest.MonkeyPatch) -> tuple[lis
     engine = TrainingEngine(net, (x, y), epochs=2, batch_size=16, device="cpu", metrics=())
     looks: list[Any] = []
     publish = engine._session.observers.publish
-    engine._session.observers.publish = lambda frames: (
-        looks.extend(frame.step for frame in frames if isinstance(frame, LookFrame)),
-        publish(frames),
-    )[1]
+
+    def noted(frames: Sequence[Frame]) -> None:
+        looks.extend(frame.step for frame in frames if isinstance(frame, LookFrame))
+        publish(frames)
+
+    monkeypatch.setattr(engine._session.observers, "publish", noted)
     engine.start()
     assert engine.wait(60)
     return looks, [each.clone() for each in net.state_dict().values()]

@@ -116,10 +116,10 @@ def test_a_network_that_died_is_told_of() -> None:
     trained = engine(model=dead, epochs=5)
     trained.start()
     assert trained.wait(60)
-    dead, vanished = trained.history.anomalies
-    assert (dead.kind, dead.node, dead.step) == ("dead-relu", "2", 10)
+    died, vanished = trained.history.anomalies
+    assert (died.kind, died.node, died.step) == ("dead-relu", "2", 10)
     assert (vanished.kind, vanished.step) == ("vanishing-gradients", 10)
-    assert trained.history.summary()["anomalies"][0] == f"step 10: {dead.message}"
+    assert trained.history.summary()["anomalies"][0] == f"step 10: {died.message}"
     assert [finding.kind for finding in diagnose(trained)] == ["dead-relu", "vanishing-gradients"]
 
 
