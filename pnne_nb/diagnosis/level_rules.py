@@ -25,6 +25,7 @@ class AtChance:
         patience: Least number of steps where neither is.
         epochs: Least number of validations.
         share: Share of the cost of the constant answer below which a loss is better.
+        learned: The same for a training loss that has fallen: less is what noisy data show.
         moving: Least usual ratio of an update to the weights: smaller ones explain it.
     """
 
@@ -32,6 +33,7 @@ class AtChance:
     patience: int = 500
     epochs: int = 3
     share: float = 0.99
+    learned: float = 0.96
     moving: float = 1e-5
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
@@ -43,7 +45,7 @@ class AtChance:
             return []
         where, reached = "training", statistics.fmean(losses[-max(1, len(losses) // 5) :])
         slope, error = line(losses)
-        learns = -slope > 3 * error and reached < self.share * baseline.loss
+        learns = -slope > 3 * error and reached < self.learned * baseline.loss
         if not learns and evidence.steps < self.patience:
             return []
         judged = finite(metrics.get("val_loss", math.nan) for metrics in evidence.epochs)

@@ -36,7 +36,7 @@ def validated(made: Evidence, losses: list[float]) -> Evidence:
     return made
 
 
-FALLING = [2.3 - 0.06 * step / 200 for step in range(200)]
+FALLING = [2.3 - 0.2 * step / 200 for step in range(200)]
 
 
 def test_what_learns_its_examples_and_nothing_else_is_at_chance() -> None:
