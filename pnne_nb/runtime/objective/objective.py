@@ -6,6 +6,10 @@ from typing import Any, final
 
 from torch import Tensor, nn
 
+from pnne_nb.compiler.codegen import loader
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.model.node import Node
+
 
 @final
 class Objective:
@@ -21,6 +25,14 @@ class Objective:
         self.module = module
         self._picks = picks
         self._outputs = outputs
+
+    def compares_in(self, graph: NodeGraph) -> bool:
+        """Return whether the model's one output and one target go into ``input`` and ``target`` of a layer in its graph."""
+        inputs = [node.name for node in graph.nodes.values() if node.type == "Input"]
+        picks = dict(zip(inputs, self._picks, strict=True))
+        ends = [(edge.source.rpartition(".")[0], edge.target.rpartition(".")[2]) for edge in graph.edges]
+        given = {port: picks[name] for name, port in ends if name in picks}
+        return given == {"input": (0, 0), "target": (1, 0)} and self._outputs == 1
 
     def __call__(self, output: Any, target: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the results, one for each end: `[]` of a loss, otherwise as the nodes compute them.
@@ -47,6 +59,16 @@ class WeighedLoss:
         """The layer that makes the loss, if it is one alone."""
         layers = [layer for layer in self._objective.module.modules() if hasattr(layer, "reduction")]
         return layers[0] if len(layers) == len(self._weights) == 1 else None
+
+    @property
+    def alone(self) -> tuple[nn.Module | None, Node | None]:
+        """The layer and its node where nothing but the one layer stands between the model's output, the target and the loss."""
+        loaded = loader.loaded_from(self._objective.module)
+        if self.layer is None or self._weights != [1.0] or loaded is None or loaded.document is None:
+            return None, None
+        graph = loaded.document.graph()
+        between = [node for node in graph.nodes.values() if node.type not in {"Input", "Output"}]
+        return (self.layer, between[0]) if len(between) == 1 and self._objective.compares_in(graph) else (None, None)
 
     def __call__(self, output: Any, target: Any) -> Tensor:
         """Return the sum `[]`; for the shapes of the arguments see `Objective`."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.optim.lr_scheduler import ReduceLROnPlateau
-from torch.utils.data import TensorDataset, default_collate
+from torch.utils.data import DataLoader, TensorDataset, default_collate
 
 from pnne_nb.compiler import to_source
 from pnne_nb.compiler.codegen import loader
@@ -30,11 +30,13 @@ from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, TensorSourc
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.objective.losses import require_yes_and_no, target_for_loss
 from pnne_nb.runtime.objective.metric_choices import names_of
+from pnne_nb.runtime.objective.objective import WeighedLoss
 from pnne_nb.runtime.script import template
 from pnne_nb.runtime.setup.config import Config, is_plain
 from pnne_nb.runtime.setup.models import trial_output
 from pnne_nb.runtime.setup.recipe import Recipe
 from pnne_nb.runtime.thread.thread import threads_for_training
+from pnne_nb.runtime.training_graph.split import Collate
 
 
 def to_script(engine: TrainingEngine, path: str | Path | None = None) -> str:
@@ -126,6 +128,8 @@ def _tensors(recipe: Recipe, source: BatchSource, name: str) -> dict[str, Tensor
     match reader:
         case TensorSource(tensors=parts) | TensorDataset(tensors=parts) | Rows(parts=parts):
             found = parts
+        case DatasetSource(template=template) if isinstance(template.collate_fn, Collate) and not template.drop_last:
+            found = _drawn(template, name)
         case _:
             raise TrainingError(
                 f"{name}_data is read by {type(reader).__name__}, whose code a script cannot hold: give the examples as "
@@ -135,6 +139,35 @@ def _tensors(recipe: Recipe, source: BatchSource, name: str) -> dict[str, Tensor
         raise TrainingError(f"{name}_data has no target, which the loss compares with.")
     found = (*found[:-1], _target(recipe, found))
     return {f"{name}.{index:03}": part.detach().cpu().contiguous().clone() for index, part in enumerate(found)}
+
+
+def _drawn(template: DataLoader[Any], name: str) -> tuple[Tensor, ...]:
+    """Return all examples of a Dataset node, read one after another: inputs and the target."""
+    data: Any = template.dataset
+    fetch = getattr(data, "__getitems__", lambda indices: [data[index] for index in indices])
+    once, again = (template.collate_fn(fetch(list(range(len(data))))) for _ in range(2))
+    *inputs, targets = once
+    if len(targets) != 1 or not all(isinstance(each, Tensor) for each in (*inputs, *targets)):
+        raise TrainingError(f"{name}_data has more than tensors and one target, which a script does not read.")
+    if not all(torch.equal(a, b) for a, b in zip((*inputs, *targets), (*again[:-1], *again[-1]), strict=True)):
+        raise TrainingError(
+            f"{name}_data gives other numbers each time that it is read, by code that a script cannot hold: take the random "
+            "changes out of the dataset."
+        )
+    return (*inputs, *targets)
+
+
+def _loss_of(config: Config, recipe: Recipe) -> tuple[Any, Any]:
+    """Return the loss as it is chosen by name, and as the layer that computes it; of a training graph, its one loss layer."""
+    if not isinstance(recipe.loss, WeighedLoss):
+        return config.loss, recipe.loss
+    layer, drawn = recipe.loss.alone
+    if layer is None or drawn is None:
+        raise TrainingError(
+            "The losses of the training graph are several, are weighed, or other nodes come before or after them, which a "
+            "script does not repeat: connect one loss layer to the model's output, the target and the optimizer."
+        )
+    return (drawn.type, dict(drawn.properties)), layer
 
 
 def _target(recipe: Recipe, tensors: Sequence[Tensor]) -> Tensor:
@@ -163,7 +196,8 @@ def _weights(engine: TrainingEngine, recipe: Recipe) -> dict[str, Tensor]:
 
 def _script(engine: TrainingEngine, config: Config, recipe: Recipe, source: str, file: Path) -> str:
     custom: dict[str, object] = {}
-    criterion = _made("loss", config.loss, "nn", "", custom)
+    loss, layer = _loss_of(config, recipe)
+    criterion = _made("loss", loss, "nn", "", custom)
     optimizer = _made("optimizer", config.optimizer, "torch.optim", _TRAINABLE, custom)
     scheduler, by_step, by_epoch = _schedule(config, recipe, custom)
     carried = _carried(custom)
@@ -204,7 +238,7 @@ def _script(engine: TrainingEngine, config: Config, recipe: Recipe, source: str,
     )
     loop = template.LOOP.format(
         autocast=f"torch.autocast(DEVICE.type, torch.bfloat16, enabled={is_short})",
-        weight_of=_weight_of(recipe.loss),
+        weight_of=_weight_of(layer),
         moved=".movedim(-1, 1)" if engine.loss_choice.over else "",
         settles=_ending(recipe, template.SETTLES),
         ends_early=_ending(recipe, template.ENDS_EARLY),

@@ -236,3 +236,68 @@ def test_bad_arguments_are_said(tmp_path: Path) -> None:
         pn.to_script(engine(), 3)  # type: ignore[arg-type]  # on purpose
     with pytest.raises(TrainingError, match="cannot be written: No such file"):
         pn.to_script(engine(), tmp_path / "missing" / "train.py")
+
+
+def drawn(source: str, inputs: int, outputs: int, loss: str, **settings: Any) -> pn.NodeGraph:
+    """Return a training graph of a perceptron with validation."""
+    graph = pn.NodeGraph("net")
+    for part in ("train", "validation"):
+        graph.add("Dataset", name=f"{part}_data", source=source, split=part, **settings)
+        graph.add("DataLoader", name=f"{part}_loader", batch_size=16, shuffle=part == "train")
+        graph.connect(f"{part}_data.dataset", f"{part}_loader.dataset")
+    graph.add("Validation", name="held_out")
+    graph.add("Flatten", name="flat")
+    graph.add("Linear", name="fc1", in_features=inputs, out_features=8)
+    graph.add("Dropout", name="drop")
+    graph.add("Linear", name="fc2", in_features=8, out_features=outputs)
+    graph.add(loss, name="loss")
+    graph.add("AdamW", name="optimizer", lr=1e-2)
+    for ends in (
+        ("validation_loader.loader", "held_out.loader"), ("train_loader.input", "flat"), ("flat", "fc1"), ("fc1", "drop"),
+        ("drop", "fc2"), ("fc2.output", "loss.input"), ("train_loader.target", "loss.target"),
+        ("loss.output", "optimizer.loss"),
+    ):  # fmt: skip
+        graph.connect(*ends)
+    return graph
+
+
+def drawn_engine(graph: pn.NodeGraph, **options: Any) -> pn.TrainingEngine:
+    return pn.TrainingEngine.from_graph(graph, epochs=EPOCHS, device="cpu", **options)
+
+
+@pytest.mark.parametrize("source", ["digits", "iris", "diabetes", "variable", "csv"])
+def test_a_drawn_training_gives_the_same_losses(source: str, tmp_path: Path) -> None:
+    x, y = torch.randn(40, 3, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 2
+    table = tmp_path / "table.csv"
+    rows = [",".join(map(str, [*row, target])) for row, target in zip(x.tolist(), y.tolist(), strict=True)]
+    table.write_text("\n".join(["a,b,c,kind", *rows]))
+    graph = {
+        "digits": lambda: drawn("digits", 64, 10, "CrossEntropyLoss"),
+        "iris": lambda: drawn("iris", 4, 3, "CrossEntropyLoss", standardize=True),
+        "diabetes": lambda: drawn("diabetes", 10, 1, "MSELoss", standardize=True),
+        "variable": lambda: drawn("variable", 3, 2, "CrossEntropyLoss", data="pairs"),
+        "csv": lambda: drawn("csv", 3, 2, "CrossEntropyLoss", data=str(table)),
+    }[source]()
+    engine = drawn_engine(graph, data={"pairs": (x, y)})
+    script = tmp_path / "train.py"
+    text = pn.to_script(engine, script)
+    assert "pnne_nb" not in text.replace("written by pnne_nb", "")[text.index("import") :]
+    engine.start()
+    engine.wait(120)
+    space: dict[str, Any] = {"__file__": str(script), "__name__": "training"}
+    exec(compile(text, str(script), "exec"), space)  # our own text
+    history = space["train"]()
+    for name in ("loss", "train_loss", "val_loss"):
+        assert history[name] == engine.history[name].tolist(), name
+
+
+def test_a_drawn_training_that_a_script_cannot_repeat_says_why() -> None:
+    graph = drawn("iris", 4, 3, "CrossEntropyLoss")
+    graph.add("Loss", name="weighed", weight=0.5)
+    graph.disconnect("loss.output", "optimizer.loss_0")
+    graph.connect("loss.output", "weighed.input")
+    graph.connect("weighed.loss", "optimizer.loss")
+    with pytest.raises(
+        TrainingError, match="connect one loss layer to the model's output, the target and the optimizer"
+    ):
+        pn.to_script(drawn_engine(graph))
