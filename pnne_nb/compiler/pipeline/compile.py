@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import Final, NamedTuple
 
@@ -176,7 +176,7 @@ def _made(graph: NodeGraph, weights: Weights, purpose: Purpose | None, instead: 
         model, carried = make(graph, lowered, loaded, compiled.document, module, proof=False)
     lost: list[str] = []
     if weights.module is None and purpose is not None:
-        lost = layers_of(graph, named_tensors(model), lowered.snapshots, every=weights.role == "trained")
+        lost = layers_of(graph, _names(model), lowered.snapshots, every=weights.role == "trained")
         if lost and purpose == "run":
             raise refused(graph, lost, weights.lost)
         if lost and purpose != "look" and instead is None:
@@ -186,6 +186,10 @@ def _made(graph: NodeGraph, weights: Weights, purpose: Purpose | None, instead: 
         require_values(graph, loaded, model, carried, warns=purpose != "look" and not lost)
     afresh = () if module is None else [name for name, _ in model.named_parameters() if name not in carried]
     return Made(model, weights.said, tuple(lost or layers_of(graph, afresh)), bool(lost))
+
+
+def _names(model: nn.Module) -> Iterator[str]:
+    yield from named_tensors(model)  # only where somebody asks for the first
 
 
 def load_weights(graph_or_model: NodeGraph | nn.Module, source: object) -> WeightReport:
