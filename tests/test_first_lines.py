@@ -229,7 +229,7 @@ ANSWERED = [
     ("pn.TrainingEngine(net, (X, [1, 2.5, 'a'] * 8))", "'a' among numbers, first at place 2"),
     ("pn.TrainingEngine(net, (X, [1, 2.5, None] * 8))", "None among numbers, first at place 2"),
     ("pn.TrainingEngine(net, (X, ['1', '2'] * 12))", "numbers as texts"),
-    ("pn.TrainingEngine(net, (X, ['cat', 'dog'] * 12))", "np.unique(names, return_inverse=True)"),
+    ("pn.TrainingEngine(net, (X, [['cat'], ['dog']] * 12))", "np.unique(names, return_inverse=True)"),
     ("pn.TrainingEngine(net, (X, y), loss='sparse_categorical_crossentropy')", "Write 'CrossEntropyLoss'"),
     ("pn.TrainingEngine(net, (X, y), optimizer=('AdamW', {'learning_rate': 1}))", "Write lr."),
     ("pn.TrainingEngine(net, (X, y), scheduler='OneCycleLR')", 'Write scheduler=("OneCycleLR", {"max_lr": ...})'),

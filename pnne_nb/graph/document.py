@@ -181,7 +181,7 @@ class NodeGraph(ReadableGraph):
             return tuple(nodes)
 
     @answers_misuse('graph.set("fc", out_features=10)')
-    def set(self, nodes: Chosen, /, type: object = None, **properties: object) -> None:
+    def set(self, nodes: Chosen, /, *, type: object = None, **properties: object) -> None:
         """Set property values, or give nodes another type in their place, as one change.
 
         ::

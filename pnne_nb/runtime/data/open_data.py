@@ -214,7 +214,7 @@ def _values(table: Table | list[Any], name: str) -> NDArray[Any]:
 def _not_numbers(array: NDArray[Any], name: str) -> str:
     """Return a message about a value that is not a number, or about missing numbers, and what to do."""
     values = array.reshape(-1).tolist()
-    kinds = [_is_number(value) for value in values]
+    kinds = [is_number(value) for value in values]
     if kinds and all(kinds):
         return f"{name} holds numbers as texts: give np.asarray(values, dtype=float)."
     if any(kinds):
@@ -227,7 +227,8 @@ def _not_numbers(array: NDArray[Any], name: str) -> str:
     )
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
+    """Return whether a value is a number, or a text that says one."""
     # NumPy makes texts of all where one is a text.
     try:
         float(value)  # type: ignore[arg-type]  # whatever it is

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, Subset
 
 from pnne_nb.errors import TrainingError, near, shown
-from pnne_nb.runtime.data.open_data import Data, Table, from_numpy
+from pnne_nb.runtime.data.open_data import Data, Table, from_numpy, is_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -328,11 +328,15 @@ def _places(column: Any, values: Sequence[Any], what: str) -> NDArray[np.int64]:
 def _names_in(target: Any) -> Any:
     """Return a target that holds names of classes: texts, or a pandas categorical; None for anything else."""
     if isinstance(target, Tensor) or not hasattr(target, "__array__"):
-        texts = isinstance(target, list | tuple) and bool(target) and all(isinstance(each, str) for each in target)
-        return np.asarray(target) if texts else None
+        return np.asarray(target) if isinstance(target, list | tuple) and _are_names(target) else None
     if hasattr(getattr(target, "dtype", None), "categories"):
         return target
     values = np.asarray(target)
     if values.ndim != 1 or values.dtype.kind not in "UO" or not len(values):
         return None
-    return values if all(isinstance(each, str) for each in values.tolist()) else None
+    return values if _are_names(values.tolist()) else None
+
+
+def _are_names(values: Sequence[Any]) -> bool:
+    """Return whether values are texts, and not numbers that were written as texts: those may be quantities."""
+    return bool(values) and all(isinstance(each, str) for each in values) and not all(map(is_number, values))
