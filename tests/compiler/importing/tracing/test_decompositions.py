@@ -44,7 +44,8 @@ class Every(Positions):
 
 class Remainder(Positions):
     def forward(self, x: Tensor) -> Tensor:
-        return (self.fc(x) * 2).fmod_(self.positions)
+        h: Tensor = self.fc(x) * 2
+        return h.fmod_(self.positions)
 
 
 class Signed(Positions):
@@ -76,7 +77,7 @@ class Around(nn.Module):
         self.inner = Given()
 
     def forward(self, x: Tensor) -> Tensor:
-        h = self.fc(x)
+        h: Tensor = self.fc(x)
         y: Tensor = self.inner(h)
         return y + h
 

@@ -67,7 +67,7 @@ def steps(module: nn.Module) -> list[Tensor]:
         with torch.no_grad():
             for parameter in module.parameters():
                 assert parameter.grad is not None
-                parameter -= 0.1 * parameter.grad
+                parameter.sub_(0.1 * parameter.grad)
                 parameter.grad = None
     return found
 
