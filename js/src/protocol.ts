@@ -203,7 +203,7 @@ export interface AddNode {
 export interface Origin {
   /** `"edited"` if the node, its inputs or its inside was changed after it was proved equal. */
   readonly proof: Proof;
-  /** Why it stayed one opaque node, or why nothing is proved: the original failed with the example. Else empty. */
+  /** Why it stayed one opaque node, or why nothing is proved: the original failed with the example. Of an input, how far the original differs from itself. Else empty. */
   readonly reason?: string;
   /** Its place among the parameters, buffers and submodules of the module around it. */
   readonly member?: number | null;

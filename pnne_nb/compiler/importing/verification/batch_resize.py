@@ -50,6 +50,11 @@ class Resizing(NamedTuple):
         """Return the changed inputs."""
         return with_size(inputs, self.size, self.new, first=self.first)
 
+    def places(self, inputs: Any) -> set[tuple[int, int]]:
+        """Return what it changes in inputs: the number of the tensor, and the dimension."""
+        pairs = enumerate(zip(tensors_in(inputs), tensors_in(self.of(inputs)), strict=True))
+        return {(n, dim) for n, (a, b) in pairs for dim in range(a.dim()) if a.shape[dim] != b.shape[dim]}
+
 
 def resized(inputs: Any) -> Iterator[Resizing]:
     """Yield changes of one size: halved, or increased by one if odd; the first also to its neighbours, and 1.
@@ -147,7 +152,8 @@ def unlike(
         return smallest, False  # it compiles for each size, and raises an error where that fails
     for index, change in enumerate(resized(whole)):
         context = torch.inference_mode if index else torch.no_grad
-        for base in (smallest, whole) if smallest is not whole else (whole,):
+        is_same = change.places(smallest) == change.places(whole)  # an earlier change may have taken the size away
+        for base in (smallest, whole) if is_same and smallest is not whole else (whole,):
             given = change.of(base)
             answers = [
                 tried(graph, one.train(training), other.train(training), given, context, digests)
