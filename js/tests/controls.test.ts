@@ -114,7 +114,16 @@ test("the finding that quotes the error and says more stands for it", () => {
 
 test("a running training that waits says what for", () => {
   expect(stateText(status)).toBe("Running");
-  const finding = { number: 0, step: 1, message: "It is.", node: null, hint: null, alarms: "0 in 9.", bars: [], curves: [] };
+  const finding = {
+    number: 0,
+    step: 1,
+    message: "It is.",
+    node: null,
+    hint: null,
+    alarms: "0 in 9.",
+    bars: [],
+    curves: [],
+  };
   const finished: TrainingStatus = { ...status, state: "finished", notices: [{ ...finding, alarms: null }] };
   expect(stateText(finished)).toBe("Finished");
   expect(stateText({ ...finished, notices: [finding] })).toBe("Finished, with a finding");
