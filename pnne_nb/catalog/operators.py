@@ -29,6 +29,9 @@ CATEGORY = "Python"
 CHECK = "check"
 """Name of the type that stops where a condition does not hold."""
 
+CHECK_STRUCTURE = "check_structure"
+"""Name of the type that stops where an argument has another structure."""
+
 ATTRIBUTES = (
     "shape", "dtype", "device", "ndim", "T", "mT", "H", "mH", "real", "imag", "data", "values", "indices",
     "requires_grad", "is_cuda", "is_floating_point", "is_complex", "itemsize",
@@ -62,6 +65,8 @@ _DOCS = {
     "device_type": "The kind of device.",
     "message": "The message if the condition is false.",
     "attributes": "A dictionary of values by name.",
+    "facts": "What the graph was drawn for: the keys that lead there, what is looked at, and what it is.",
+    "argument": "What messages call it.",
 }
 _AUTOCAST = {
     "is_autocast_enabled": "Whether an autocast is on where the model is called.",
@@ -129,6 +134,13 @@ def specs() -> Iterator[NodeSpec]:
                   condition=None, message=StringType()),
             outputs=(),
         ),
+        replace(
+            _spec(CHECK_STRUCTURE, CHECK_STRUCTURE, check_structure,
+                  "Stops with a message where an argument has another structure than the one that a graph was drawn for: "
+                  "other keys, another length, None instead of a tensor.",
+                  value=None, facts=constant, argument=StringType()),
+            outputs=(),
+        ),
         _spec("slice", "slice", slice, "A slice start:stop:step with computed parts, for getitem.",
               start=optional, stop=optional, step=optional),
     )  # fmt: skip
@@ -168,6 +180,53 @@ def set_attributes_(input: Any, attributes: dict[str, Any]) -> Any:
     """Set attributes of an object and return it."""
     vars(input).update(attributes)
     return input
+
+
+def check_structure(value: Any, facts: tuple, argument: str) -> None:  # type: ignore[type-arg]  # as source shows it
+    """Raise an error where an argument has another structure than in the example.
+
+    A fact is a path of keys (an attribute is a tuple of its name), what the original
+    looks at there, what it was, and the line of its code.
+    """
+    kinds = {"a tensor": torch.Tensor, "a number": (int, float), "a dict": dict}
+    kinds |= {"a list": list, "a tuple": tuple, "a list or tuple": (list, tuple)}
+    for path, what, expected, line in facts:
+        found, place = value, argument
+        for key in path[:-1] if what == "has" else path:
+            fields = getattr(found, "_fields", None)
+            if isinstance(key, tuple):
+                found, place = getattr(found, key[0]), f"{place}.{key[0]}"
+            else:
+                place += f".{fields[key]}" if fields else f"[{key!r}]"
+                found = found[key]
+        if what == "has":
+            same = (path[-1] in found) == expected
+            said = f"{'with' if expected else 'without'} {path[-1]!r}"
+        elif what == "keys":
+            same = [*found] == [*expected]
+            said = f"with the keys {[*expected]} in order"
+        elif what == "length":
+            same, said = len(found) == expected, f"of length {expected}"
+        elif what == "filled":
+            same, said = bool(found) == expected, f"that is {'not ' * expected}empty"
+        elif what == "fields":
+            same = getattr(found, "_fields", None) == expected
+            said = f"with the fields {', '.join(expected)}"
+        elif what == "is":
+            same, said = found == expected, f"that is {expected!r}"
+            same = same and type(found) is type(expected)
+        else:
+            kind: Any = kinds.get(expected, object)
+            same = isinstance(found, kind) and found is not None
+            same, said = same and not isinstance(found, bool), f"that is {expected}"
+        if not same:
+            is_plain = found is None or isinstance(found, (bool, int, float, str))
+            now = repr(found) if is_plain else type(found).__name__
+            now += f" with {[*found]}" if isinstance(found, dict) else ""
+            if isinstance(found, (list, tuple)):
+                now += f" of length {len(found)}"
+            said = f"imported for {place} {said}, and it is {now} here; import again"
+            raise AssertionError(f"{said} with such an example{line and f' ({line})'}")
 
 
 def choose(train: Any, eval: Any, training: bool = True) -> Any:

@@ -12,6 +12,7 @@ import msgspec
 from torch import nn
 
 from pnne_nb.catalog.custom import MADE
+from pnne_nb.catalog.operators import CHECK_STRUCTURE
 from pnne_nb.compiler.codegen.custom_source import import_line
 from pnne_nb.compiler.codegen.syntax import ORDERED, dictionary, notation, operand
 from pnne_nb.compiler.ir.identifiers import RESERVED, check_target, is_attribute, is_identifier, unique
@@ -36,8 +37,10 @@ from pnne_nb.errors import CompileError
 _SPREAD = frozenset({"view", "reshape", "permute", "expand", "repeat", "tile"})
 """Methods whose sizes people write one by one: ``x.view(-1, 400)``."""
 
-_BUILTINS = frozenset({"choose", "dict", "getattr", "if_else", "len", "list", "slice", "tuple", "vars"})
-"""Functions of Python itself that the catalogue has as nodes."""
+_BUILTINS = frozenset(
+    {CHECK_STRUCTURE, "choose", "dict", "getattr", "if_else", "len", "list", "slice", "tuple", "vars"}
+)
+"""Functions of Python itself that the catalogue has as nodes, and one that the source defines."""
 
 ITSELF = "itself"
 """Name of the function in source that returns the module that a model is."""
@@ -300,6 +303,8 @@ class Expressions:
         if target in self._objects:
             self.imports[self.names[target]] = target
             return self.names[target]
+        if target == CHECK_STRUCTURE:
+            self.used |= {CHECK_STRUCTURE, "torch"}
         if target in _BUILTINS:
             return target
         module = target.partition(".")[0]

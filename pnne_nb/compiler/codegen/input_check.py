@@ -9,6 +9,9 @@ import torch
 
 from pnne_nb.graph.model.node import Node
 
+AGAIN = "import again with such a call"
+"""Words of the advice for a call that differs from that of the imported module in what it gives."""
+
 
 class Expected(NamedTuple):
     """One argument of a model, as its Input node declares it.
@@ -17,11 +20,15 @@ class Expected(NamedTuple):
         name: Of the Input node, and of the argument.
         shape: Sizes: numbers, and names for those that vary; None if it need not be a tensor.
         dtype: Name of the element type.
+        imported: Whether it is an argument of the module that the document was imported from.
+        omitted: Names of the arguments that this module may be given too, of which the document knows nothing.
     """
 
     name: str
     shape: tuple[int | str, ...] | None
     dtype: str
+    imported: bool = False
+    omitted: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         if self.shape is None:
@@ -37,7 +44,9 @@ def inputs_of(nodes: Iterable[Node]) -> tuple[Expected, ...]:
         if node.type == "Input":
             shape, dtype = node.properties.get("shape"), str(node.properties.get("dtype", "float32"))
             sizes = tuple(size for size in shape if isinstance(size, (int, str))) if isinstance(shape, tuple) else None
-            found.append(Expected(node.name, sizes, dtype))
+            origin = node.origin
+            omitted = origin.omitted if origin is not None else ()
+            found.append(Expected(node.name, sizes, dtype, origin is not None, omitted))
     return tuple(found)
 
 
@@ -56,7 +65,7 @@ def misfits(
     known: dict[str, int] = {}
     given = {**dict(zip((each.name for each in expected), args, strict=False)), **kwargs}
     if len(args) > len(expected) or any(each.name not in given for each in expected) or len(given) > len(expected):
-        yield f"The model takes {', '.join(map(str, expected)) or 'no arguments'}."
+        yield f"The model takes {', '.join(map(str, expected)) or 'no arguments'}.{_other_call(expected, args, given)}"
         return
     for each in expected:
         value = given[each.name]
@@ -65,6 +74,7 @@ def misfits(
         if not isinstance(value, torch.Tensor):
             kind = "None" if value is None else f"a {type(value).__name__}"
             hint = "" if value is None else ": torch.as_tensor makes one of numbers and arrays"
+            hint = f"; {AGAIN}" if value is None and each.imported else hint
             yield f"Input {each.name!r} expects a tensor, and was given {kind}{hint}."
         elif not _fits(value.shape, each.shape, known):
             yield f"Input {each.name!r} expects {each}, and was given {tuple(value.shape)}."
@@ -76,6 +86,25 @@ def misfits(
             yield "Input {!r} is {}, and the model {}: convert one of them with .to(...).".format(each.name, *types)
         elif home is not None and value.device != home:
             yield f"Input {each.name!r} is on {value.device}, and the model on {home}: move one of them with .to(...)."
+
+
+def _other_call(expected: Sequence[Expected], args: Sequence[Any], given: Mapping[str, Any]) -> str:
+    """Return what a call leaves out or gives that the call of the imported module did not, and what to do."""
+    if not any(each.imported for each in expected):
+        return ""
+    names = [each.name for each in expected]
+    further = [name for each in expected for name in each.omitted if name not in given]
+    count = max(0, len(args) - len(expected))
+    more = [
+        *further[:count],
+        *(f"argument {len(args)}" for _ in range(len(further), count)),
+        *(n for n in given if n not in names),
+    ]
+    less = [name for name in names if name not in given]
+    said = [f"gives {', '.join(more)}"] if more else []
+    said += [f"leaves out {', '.join(less)}"] if less else []
+    call = "pn.from_module(net, args=(...), kwargs={...})"
+    return f" It was imported from a call with {', '.join(names)}, and this one {' and '.join(said)}: {AGAIN}, {call}."
 
 
 def _fits(actual: Sequence[int], wanted: Sequence[int | str], known: dict[str, int]) -> bool:

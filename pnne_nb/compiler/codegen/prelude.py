@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+
+from pnne_nb.catalog.operators import check_structure
+
 CHECKPOINTED = '''
 
 @contextmanager
@@ -32,6 +37,9 @@ def remade(kind: type, attributes: dict):
     return made
 '''.splitlines()
 """Part of source that makes objects of plain classes, such as caches of keys."""
+
+STRUCTURED = ["", "", *re.sub(": Any|  # type: ignore.*", "", inspect.getsource(check_structure)).splitlines()]
+"""Part of source that checks the structure of arguments: what runs is what a document's node does."""
 
 EQUIPPED = '''
 

@@ -24,9 +24,10 @@ from itertools import groupby, takewhile
 from typing import assert_never
 
 from pnne_nb.catalog.custom import MADE
+from pnne_nb.catalog.operators import CHECK_STRUCTURE
 from pnne_nb.compiler.codegen.custom_source import CustomSource, import_line
 from pnne_nb.compiler.codegen.expressions import ITSELF, Expressions, takes_device
-from pnne_nb.compiler.codegen.prelude import CHECKPOINTED, EQUIPPED, REMADE, WHOLE
+from pnne_nb.compiler.codegen.prelude import CHECKPOINTED, EQUIPPED, REMADE, STRUCTURED, WHOLE
 from pnne_nb.compiler.codegen.source_map import Generated, NodeLine, Section, SourcePart
 from pnne_nb.compiler.codegen.syntax import context_calls
 from pnne_nb.compiler.ir.call_properties import CHOICES, Branch, branches
@@ -115,6 +116,8 @@ class _Writer:
             self._expressions.reserved |= {"checkpointed", "restored", "contextmanager", "nullcontext"}
         if any(call.kind == "function" and call.target.startswith(f"{MADE}.") for call in calls):
             self._expressions.reserved |= {"remade"}
+        if any(call.target == CHECK_STRUCTURE for call in calls):
+            self._expressions.reserved |= {CHECK_STRUCTURE}
         if unit.boxes:
             self._expressions.reserved |= {"equipped", "copy"}
         if unit.root.whole:
@@ -188,6 +191,7 @@ class _Writer:
             lines += self._custom.text
         lines += CHECKPOINTED if checkpointed else []
         lines += REMADE if "remade" in self._expressions.used else []
+        lines += STRUCTURED if CHECK_STRUCTURE in self._expressions.used else []
         return [*lines, *(EQUIPPED if self._unit.boxes else []), *(WHOLE if whole else [])]
 
     def _section(self, program: Program) -> Section:

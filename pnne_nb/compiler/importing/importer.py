@@ -25,8 +25,14 @@ from pnne_nb.compiler.importing.draft.draft import Item, Kind, Level, Untranslat
 from pnne_nb.compiler.importing.draft.layers import is_extensible, layer_spec, obstacle, read_properties
 from pnne_nb.compiler.importing.draft.source_lines import module_at, with_line, written_at
 from pnne_nb.compiler.importing.tracing.call_site import failed_at
-from pnne_nb.compiler.importing.tracing.calls import Slot, named_arguments, port_names, slot_of
-from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCalls, innermost_failure, observe, observe_failing
+from pnne_nb.compiler.importing.tracing.calls import Slot, argument_names, named_arguments, port_names, slot_of
+from pnne_nb.compiler.importing.tracing.observed_calls import (
+    ObservedCalls,
+    innermost_failure,
+    observe,
+    observe_failing,
+    structure_of,
+)
 from pnne_nb.compiler.importing.tracing.tracer import ForwardCall
 from pnne_nb.compiler.importing.translation.containers import nest
 from pnne_nb.compiler.importing.translation.emit_ops import assemble, class_name, class_title, complete
@@ -364,6 +370,8 @@ class _Import:
             item = next(item for item in level.of_type("Input") if item.argument == name)
             if isinstance(value, torch.Tensor):
                 item.properties = {"shape": tuple(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
+        for item in list(level.of_type("Input"))[-1:]:
+            item.omitted = tuple(name for name in argument_names(self._net) if name not in dict(called))
         self._tie(level)
         self._freeze(level)
         if self._again:
@@ -476,7 +484,8 @@ class _Import:
                 reason = f"not every constructor argument of a {spec.type} can be read back from it"
         if not reason:
             slots = pytree.tree_map(lambda v: (v.name, v.tensor) if isinstance(v, Slot) else v, call.arguments)
-            key = path, repr(slots)
+            given = next(({**dict(enumerate(frame.args)), **frame.kwargs} for frame in call.frames.values()), {})
+            key = path, repr((slots, structure_of(given)))
             try:
                 if key not in self._levels:
                     self._levels[key] = self._level(call, path)

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from pnne_nb.compiler.codegen import loader
-from pnne_nb.compiler.codegen.input_check import misfits
+from pnne_nb.compiler.codegen.input_check import AGAIN, misfits
 from pnne_nb.compiler.codegen.model_document import ModelDocument
 from pnne_nb.compiler.codegen.source_map import NodeLine
 from pnne_nb.compiler.shapes.available_devices import missing_device
@@ -317,8 +317,10 @@ def _named(error: Exception, unexpected: str) -> ExecutionError | None:
         return None  # it names the node before the one that Python was about to run
     failure = find_failure(error)
     if failure is None:
-        if unexpected and isinstance(error, TypeError):
-            error.add_note(unexpected)  # Python itself has refused the call
+        if unexpected and isinstance(error, TypeError):  # Python itself has refused the call
+            if AGAIN in unexpected:
+                return ExecutionError(unexpected)
+            error.add_note(unexpected)
         return None
     inputs = "".join(f"\n  {name}: {text}" for name, text in failure.inputs.items())
     place = f"Node {failure.node!r} failed"

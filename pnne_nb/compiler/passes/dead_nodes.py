@@ -7,7 +7,7 @@ from typing import final
 import torch
 from torch import nn
 
-from pnne_nb.catalog.operators import CHECK
+from pnne_nb.catalog.operators import CHECK, CHECK_STRUCTURE
 from pnne_nb.compiler.ir.snapshot import NO_WIRES, GraphSnapshot
 from pnne_nb.compiler.passes.graph_pass import Pass, PassSubject, Rewrite, borrowed, remove
 from pnne_nb.compiler.passes.report import Change, Gain
@@ -75,7 +75,7 @@ class RemoveDeadNodes(Pass):
 
     def _needed(self, subject: PassSubject, id: str, name: str, kept: set[str]) -> str:
         """Return why a node stays although its results are unused; empty if it can go."""
-        if subject.snapshots[id].nodes[name].type == CHECK:
+        if subject.snapshots[id].nodes[name].type in (CHECK, CHECK_STRUCTURE):
             return "it checks what the model is called with"
         if name in kept:
             return "its weights are used by another node"

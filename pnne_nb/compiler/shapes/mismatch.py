@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from pnne_nb.catalog.operators import CHECK
+from pnne_nb.catalog.operators import CHECK, CHECK_STRUCTURE
 from pnne_nb.catalog.tables.auto_sizes import AUTOMATIC, SizeOf
 from pnne_nb.compiler.ir.bind import automatic_properties
 from pnne_nb.compiler.shapes.cost import TooManyPiecesError
@@ -166,7 +166,7 @@ def failure_finding(
         return NodeFinding("shape-unknown", "The shape of the result depends on the data.", severity="info")
     if isinstance(error, TooManyPiecesError):
         return NodeFinding("too-many-pieces", f"{text}.", hint="Make fewer and larger pieces.")
-    if spec.type == CHECK:
+    if spec.type in (CHECK, CHECK_STRUCTURE):
         return NodeFinding("check-failed", f"{text}.")
     own = not spec.target.startswith("torch.") and spec.kind == "module"
     if building:

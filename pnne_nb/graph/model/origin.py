@@ -34,6 +34,7 @@ class Origin(
         member: Its place among the parameters, buffers and submodules of the module around it.
         held: The attribute path of its module, if that is not its name; empty if the module is the model itself.
         assumes: Assumptions of the import about an input, as text: ``"x.shape[1] is 3"``.
+        omitted: Names of the arguments of the original that the example left out, kept with the last Input.
         variables: Names of its outputs in the original's code, by port.
         ties: Its tensors that belong to other nodes: their path below this node, and the path below the model.
         frozen: Paths below it of the modules that are not trained; an empty path is the node itself.
@@ -49,6 +50,7 @@ class Origin(
     member: int | None = None
     held: str | None = None
     assumes: tuple[str, ...] = ()
+    omitted: tuple[str, ...] = ()
     variables: dict[str, str] = {}
     ties: dict[str, str] = {}
     frozen: tuple[str, ...] = ()

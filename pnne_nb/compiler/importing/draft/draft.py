@@ -48,6 +48,7 @@ class Item:
         whole: Whether it is the imported module itself.
         in_place: Whether the model then is that module, instead of holding it.
         argument: The name of the argument of an Input.
+        omitted: Names of the arguments that the example left out, of the last Input.
         kinds: The kind of each output, by port; tensors by default.
         called: Whether the original calls it.
         variables: The original's variable for each output, by port.
@@ -73,6 +74,7 @@ class Item:
     whole: bool = False
     in_place: bool = False
     argument: str = ""
+    omitted: tuple[str, ...] = ()
     kinds: dict[str, Kind] = field(default_factory=dict)
     called: bool = True
     again: bool = False

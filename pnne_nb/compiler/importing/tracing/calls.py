@@ -81,11 +81,13 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 def can_be_passed(value: Any) -> bool:
     """Return whether ports and properties can carry an argument."""
+    if issubclass(type(value), Traced):
+        return True
     if isinstance(value, (tuple, list)):
         return all(map(can_be_passed, value))
     if type(value) in (dict, OrderedDict):
         return all(map(can_be_passed, value.values()))
-    return issubclass(type(value), Traced) or isinstance(value, _CARRIED)
+    return isinstance(value, _CARRIED)
 
 
 def opened(value: Any) -> Any:
@@ -169,6 +171,11 @@ def named_arguments(called: nn.Module, args: Sequence[Any], kwargs: Mapping[str,
 def argument_names(called: nn.Module) -> list[str]:
     """Return the names of the arguments of a module's ``forward`` that can be passed by keyword."""
     return [p.name for p in _parameters(called) if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+
+
+def optional_names(called: nn.Module) -> list[str]:
+    """Return the names of the arguments of a module's ``forward`` that are None if a call leaves them out."""
+    return [p.name for p in _parameters(called) if p.default is None]
 
 
 def forward_of(module: nn.Module) -> Callable[..., Any]:

@@ -11,22 +11,27 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from types import FrameType
-from typing import Any, final
+from types import FrameType, FunctionType
+from typing import Any, TypeAlias, final
 
 import torch
 from torch import fx
 
+from pnne_nb.catalog.operators import check_structure
 from pnne_nb.compiler.importing.draft.describe import BECAUSE, in_words, shown
+from pnne_nb.compiler.importing.draft.draft import UntranslatableError
 from pnne_nb.compiler.importing.draft.source_lines import line_number_of, line_of, place_of
 from pnne_nb.compiler.importing.tracing.call_effects import AUTOCAST, TYPE, changes, draws
-from pnne_nb.compiler.importing.tracing.call_site import spot_of
+from pnne_nb.compiler.importing.tracing.call_site import asking, is_followed, spot_of
 from pnne_nb.compiler.importing.tracing.proxies import EXAMPLE, UNKNOWN, Traced, TracedTensor
 
 _OPPOSITE: Mapping[Callable[..., Any], Callable[..., Any]] = {
     operator.eq: operator.ne, operator.ne: operator.eq, operator.lt: operator.ge, operator.ge: operator.lt,
     operator.gt: operator.le, operator.le: operator.gt,
 }  # fmt: skip
+
+Path: TypeAlias = tuple[Any, ...]
+"""Keys from an argument to something inside of it; the name of an attribute is a tuple of one."""
 
 MAX_SAID = 80
 """Characters of the longest condition that a message repeats."""
@@ -51,6 +56,7 @@ class Assumptions:
     def __init__(self, graph: fx.Graph) -> None:
         self._graph = graph
         self._done: set[str] = set()
+        self._seen: dict[fx.Node, dict[tuple[str, Path], Any]] = {}
         self.texts: dict[str, None] = {}
         self.batches: dict[tuple[int, str], None] = {}
         self.ranked = False
@@ -77,9 +83,51 @@ class Assumptions:
         """Record that an argument is a constant."""
         self._check(self._call(operator.is_ if value is None else operator.eq, node, value))
 
-    def present(self, node: fx.Node) -> None:
-        """Record that a value is not None."""
-        self._check(self._call(operator.is_not, node, None))
+    def looked(self, node: fx.Node, what: str, expected: Any, *keys: Any, exactly: bool = False) -> bool:
+        """Note what the code has seen of the structure of an argument, or of what it is given by code that is not drawn.
+
+        Args:
+            node: The container or object.
+            what: As in `check_structure`.
+            expected: What it was.
+            keys: The items inside of which the code has seen it.
+            exactly: Whether it tells a list from a tuple.
+
+        Returns:
+            Whether another call may give something else.
+
+        Raises:
+            UntranslatableError: If a key is nothing that a document can name.
+        """
+        path: list[Any] = [*reversed(keys)]
+        while node.op == "call_function" and (step := _step(node)) is not None:
+            path += step
+            node = node.args[0]  # type: ignore[assignment]  # the container
+        is_foreign = node.op == "call_function" and _is_foreign(node.target)
+        if node.op not in ("placeholder", "call_module") and not is_foreign:
+            return False
+        if any(type(key) not in (str, int, bool, tuple) for key in path):
+            raise UntranslatableError("it is given a dictionary with a key that is no string and no number")
+        line = line_of(spot_of(sys._getframe(1)))
+        facts, place = self._seen.setdefault(node, {}), (what, tuple(reversed(path)))
+        if what == "kind" and expected in ("a list", "a tuple"):
+            # Other code, whose isinstance is not seen, may tell them apart.
+            exactly = exactly or not is_followed(asking(sys._getframe(1)))
+            before = facts.get(place, ("a list or tuple", line))[0]
+            facts[place] = expected if exactly else before, line
+        facts.setdefault(place, (expected, line))
+        return True
+
+    def check_structures(self, names: Callable[[fx.Node], str]) -> None:
+        """Record the checks of what the code has seen; `names` are those of arguments in messages."""
+        for node, seen in self._seen.items():
+            name = names(node)
+            for (what, path), (expected, _) in seen.items():
+                place = name + "".join(f".{key[0]}" if isinstance(key, tuple) else f"[{key!r}]" for key in path)
+                self.texts.setdefault(f"{place}: {what} {expected}")
+            facts = tuple((path, what, expected, line) for (what, path), (expected, line) in seen.items())
+            with self._graph.inserting_after(node):
+                self._call(check_structure, node, facts, name)
 
     def computed(self, node: fx.Node, answer: bool) -> fx.Node | None:
         """Record the answer of a branch on a tensor that is computed without the elements of any input."""
@@ -131,6 +179,8 @@ class Assumptions:
         node: Any = value.node
         if isinstance(value.value, torch.Size):
             self.ranked = True
+        elif isinstance(value.value, tuple) and self.looked(node, "length", len(value.value)):
+            pass
         elif type(value) is TracedTensor:
             self.settled(self._size(node, 0), len(value.value))
         elif _name(node) == "unbind":
@@ -157,6 +207,23 @@ class Assumptions:
             line = line_of(spot_of(sys._getframe(1)))
             said += f" ({in_words(condition)}{line})" if line else ""
         return self._call(torch._assert, condition, said)
+
+
+def _is_foreign(target: Any) -> bool:
+    """Return whether a function that is called as a whole is neither torch's nor Python's."""
+    return isinstance(target, FunctionType) and target.__module__.partition(".")[0] not in ("torch", "pnne_nb")
+
+
+def _step(node: fx.Node) -> tuple[Any, ...] | None:
+    """Return the key of an item, backwards: what stands between it and the first argument of the node that reads it."""
+    if node.target is operator.setitem:
+        return ()
+    if node.target is vars:
+        return ()
+    if node.target is not operator.getitem or isinstance(node.args[1], fx.Node | slice):
+        return None
+    is_attribute = getattr(node.args[0], "target", None) is vars
+    return ((node.args[1],),) if is_attribute else (node.args[1],)
 
 
 def without_inputs(node: fx.Node) -> Any:

@@ -18,7 +18,7 @@ from torch import fx, nn
 from pnne_nb.catalog.custom import ObjectMaker
 from pnne_nb.catalog.operators import set_attributes_
 from pnne_nb.compiler.importing.draft.draft import UntranslatableError
-from pnne_nb.compiler.importing.tracing.proxies import is_plain_object, wrap
+from pnne_nb.compiler.importing.tracing.proxies import TracedContainer, is_plain_object, seen, wrap
 from pnne_nb.compiler.importing.tracing.recorder import TraceRecorder
 
 MAX_PARTS = 10_000
@@ -67,42 +67,46 @@ class Objects:
         self._recorder = recorder
         self._nodes: dict[int, fx.Node | None] = {}
         self._given: list[tuple[Any, fx.Node, dict[str, Any]]] = []
+        self._containers: list[TracedContainer] = []
         self._read: list[fx.Node] = []
         self._unread: dict[int, tuple[Any, Any, dict[int, Any]]] = {}
         self._sealed = _sealed(self._opened, lambda new: type(self._unread[id(new)][1]))
         self._kept = {id(value) for each in module.modules() for value in vars(each).values()}
         self._alive: list[Any] = []  # keeps identities from being used again
 
-    def given(self, value: Any, node: fx.Node) -> Any:
-        """Return the copy of an object at a node that the code is given.
+    def proxied(self, node: fx.Node, value: Any, made: dict[int, Any]) -> Any:
+        """Return the proxy of a value at a node, which is a copy of an object, filled when the code looks into it.
+
+        Args:
+            node: Gives the value.
+            value: As in the example.
+            made: The proxies of the objects, lists and dictionaries around it, by identity.
 
         Raises:
-            UntranslatableError: If it holds something that no node could check.
+            UntranslatableError: If it has too many parts.
         """
-        return self._part(value, node, {})
-
-    def _part(self, value: Any, node: fx.Node, made: dict[int, Any]) -> Any:
         if id(value) in made:
             return made[id(value)]
-        if len(made) + len(self._read) > MAX_PARTS:
+        if len(made) > MAX_PARTS:
             raise UntranslatableError(f"it is given an object with more than {MAX_PARTS:,} parts")
-        if is_plain_object(value):
-            new = made[id(value)] = self._sealed()
-            self._nodes[id(new)] = node
-            self._unread[id(new)] = new, value, made
-            return new
-        if type(value) in (list, tuple):
-            self._count(node, len(value))
-            return type(value)(self._part(each, self._item(node, index), made) for index, each in enumerate(value))
-        if type(value) is dict and all(isinstance(key, (str, int)) for key in value):
-            self._count(node, len(value))
-            return {key: self._part(each, self._item(node, key), made) for key, each in value.items()}
-        if isinstance(value, (torch.Tensor, torch.dtype)) or type(value) in (int, float):
-            self._recorder.assumptions.present(node)
-            return wrap(node, self._recorder, value)
+        if not is_plain_object(value):
+            found = wrap(node, self._recorder, value, made)
+            if isinstance(found, TracedContainer):
+                self._containers.append(found)
+            return found
+        new = made[id(value)] = self._sealed()
+        self._nodes[id(new)] = node
+        self._unread[id(new)] = new, value, made
+        return new
+
+    def _attribute(self, names: fx.Node, name: str, value: Any, made: dict[int, Any]) -> Any:
+        node = self._item(names, name)
+        self._recorder.assumptions.looked(node, *seen(value))
         if value is None or type(value) in (bool, str):
-            self._recorder.assumptions.given(node, value)
             return value
+        plain = (torch.Tensor, torch.dtype, int, float, list, tuple, dict)
+        if isinstance(value, plain) or is_plain_object(value):
+            return self.proxied(node, value, made)
         raise UntranslatableError(f"it is given an object with a {type(value).__name__} in it, which no node can check")
 
     def _opened(self, new: Any) -> Any:
@@ -112,12 +116,9 @@ class Objects:
         assert node is not None, "it was given from there"
         object.__setattr__(new, "__class__", type(value))
         names = self._node(vars, node)
-        vars(new).update({name: self._part(each, self._item(names, name), made) for name, each in vars(value).items()})
+        vars(new).update({name: self._attribute(names, name, each, made) for name, each in vars(value).items()})
         self._given.append((new, node, {name: _likeness(each) for name, each in vars(new).items()}))
         return new
-
-    def _count(self, node: fx.Node, count: int) -> None:
-        self._recorder.assumptions.settled(self._node(len, node), count)
 
     def _item(self, holder: fx.Node, key: Any) -> fx.Node:
         return self._node(operator.getitem, holder, key)
@@ -173,6 +174,8 @@ class Objects:
         Raises:
             UntranslatableError: If it has removed an attribute.
         """
+        for container in self._containers:
+            container.flush()
         for value, node, before in self._given:
             now = vars(value)
             if not before.keys() <= now.keys():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
@@ -327,7 +327,7 @@ def outlined(value: Any) -> Any:
             return UNKNOWN
     if isinstance(value, (tuple, list)) and type(value) in (tuple, list):
         return type(value)(map(outlined, value))
-    if type(value) in (dict, OrderedDict):
+    if isinstance(value, dict) and not is_dataclass(value):
         return {key: outlined(each) for key, each in value.items()}
     if is_made(value):
         with contextlib.suppress(UntranslatableError):  # of too many parts
@@ -335,6 +335,15 @@ def outlined(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return with_fields(value, {name: outlined(each) for name, each in fields_of(value).items()})
     return value
+
+
+def structure_of(value: Any) -> Any:
+    """Return how a value is built up, by which calls of one module differ; objects are only named."""
+    if isinstance(value, (tuple, list)):
+        return (type(value).__name__, *map(structure_of, value))
+    if isinstance(value, dict):
+        return {key: structure_of(each) for key, each in value.items()}
+    return value if value is None or type(value) in (bool, str) else type(value).__name__
 
 
 def fields_of(value: Any) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from pnne_nb.compiler.importing.tracing.proxies import (
     is_plain_object,
     is_traced,
     known,
+    seen,
     type_of,
 )
 from pnne_nb.compiler.importing.tracing.recorder import TraceRecorder
@@ -387,6 +388,8 @@ def _functions(recorder: TraceRecorder) -> dict[str, Any]:
 
     def is_instance(value: Any, kind: Any) -> bool:
         stands_for = type_of(value)
+        if issubclass(type(value), Traced) and value.value is not UNKNOWN:
+            recorder.assumptions.looked(value.node, *seen(value.value), exactly=True)
         return isinstance(value, kind) if stands_for is type(value) else _is_subclass(stands_for, kind)
 
     def recorded(plain: Callable[..., Any], target: Callable[..., Any]) -> Callable[..., Any]:

@@ -46,7 +46,7 @@ _RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 """Functions that torch computes step by step in Python where there is no data."""
 
 _OF_GRADIENTS = frozenset(("grad", "grad_fn", "is_leaf", "retains_grad"))
-_OWN = ("node", "tracer", "value", "parameter")
+_OWN = ("node", "tracer", "value", "parameter", "given", "own", "read", "first", "made")
 
 
 def _recorded(function: Callable[..., Any]) -> Callable[[Any, Any], Any]:
@@ -84,16 +84,12 @@ class Traced(fx.Proxy):
         return len(self.value)
 
     def __iter__(self) -> Iterator[Any]:
-        if isinstance(self.value, dict):
-            return iter(self.value)
         count = parts(sys._getframe(1))
+        if isinstance(self.value, tuple) and not isinstance(self.value, torch.Size):
+            self.tracer.assumptions.looked(self.node, "length", len(self.value))
         if count is None or self.value is not UNKNOWN:
             count = len(self) if count is None else len(self.value)
         return (self[index] for index in range(count))
-
-    def keys(self) -> Any:
-        """Return the keys of a dictionary, or record the method of another value."""
-        return self.tracer.call_method(self, "keys", (), {})
 
     def __index__(self) -> int:
         if isinstance(self.value, (tuple, float)):
@@ -138,7 +134,10 @@ class Traced(fx.Proxy):
             raise self.tracer.unknown(self)
         names = getattr(kind, "_fields", getattr(kind, "__match_args__", ())) if issubclass(kind, tuple) else ()
         if name in names:
+            self.tracer.assumptions.looked(self.node, "fields", tuple(names))
             return self[names.index(name)]
+        if isinstance(self, TracedDict) and name in getattr(kind, "__dataclass_fields__", ()):
+            return self.get(name)  # a class of results that are also dictionaries
         if name in _OF_GRADIENTS and type(self) is TracedTensor:
             raise UntranslatableError(f"it asks for {name} of a tensor, which goes by whether gradients are recorded")
         self.tracer.assumptions.ranked |= name == "ndim"
@@ -166,12 +165,8 @@ class Traced(fx.Proxy):
             raise UntranslatableError(f"it sets the attribute {name} of a tensor")
 
     def opened(self) -> Any:
-        """Return the tuple, list or dictionary of proxies behind a proxy."""
-        if isinstance(self.value, dict):
-            return {key: self[key] for key in self.value}
-        if isinstance(self.value, (tuple, list)):
-            return (tuple if isinstance(self.value, tuple) else list)(self)
-        return self.value
+        """Return the tuple of proxies behind a proxy, or another value as it is."""
+        return tuple(self) if isinstance(self.value, tuple) else self.value
 
 
 @final
@@ -221,8 +216,246 @@ class TracedTuple(Traced, tuple):  # type: ignore[type-arg]  # noqa: SLOT001  # 
         return hash(tuple(self))
 
 
-def wrap(node: fx.Node, tracer: TraceRecorder, value: Any) -> Traced:
-    """Return the proxy of the result of a recorded call."""
+class TracedContainer(Traced):
+    """Proxy of a list or dictionary, which also is one.
+
+    It holds what the example holds, and proxies in place of that as soon as the code reads them. What the code looks at
+    is an assumption: how many items there are, which keys, whether an item is a tensor. What it changes is recorded when
+    the container is used as a whole, or at the end.
+
+    Attributes:
+        given: What it held in the example; `value` is what it holds after the changes that are recorded.
+        read: What the code has read, by index or key.
+    """
+
+    given: Any
+    read: dict[Any, Any]
+
+    def __init__(self, node: fx.Node, tracer: TraceRecorder, value: Any, made: dict[int, Any]) -> None:
+        super().__init__(node, tracer, value)
+        self.given, self.read = value, {}
+        self.made = made  # the proxies of what is around it, by identity
+        made[id(value)] = self
+
+    def look(self, what: str, expected: Any, *keys: Any) -> None:
+        """Note that the code has seen something of it, or of the item at `keys`."""
+        looked = self.tracer.assumptions.looked
+        looked(self.node, "kind", "a dict" if isinstance(self.given, dict) else "a list")
+        if not looked(self.node, what, expected, *keys) and not keys:
+            self.tracer.assumptions.counted(self)
+
+    def part(self, key: Any, value: Any) -> Any:
+        """Return the proxy of an item that the code reads, of which it may ask anything."""
+        self.look(*seen(value), key)
+        if value is None or type(value) in (bool, str):
+            return value
+        node = self.tracer.create_node("call_function", operator.getitem, (self.node, key), {})
+        found = self.tracer.proxied(node, value, self.made)
+        self.tracer.name(found, key)
+        return found
+
+    def assign(self, key: Any, value: Any) -> None:
+        """Record an assignment to an item."""
+        given = self.tracer.create_arg(value)
+        self.node = self.tracer.create_node("call_function", operator.setitem, (self.node, key, given), {})
+
+
+def seen(value: Any) -> tuple[str, Any]:
+    """Return what any code sees of a value, and what it is."""
+    if value is None or type(value) in (bool, str):
+        return "is", value
+    if type(value) in (int, float):
+        return "kind", "a number"
+    kinds = {torch.Tensor: "a tensor", dict: "a dict", list: "a list", tuple: "a tuple"}
+    return "kind", next((name for kind, name in kinds.items() if isinstance(value, kind)), "an object")
+
+
+def _sees_all(base: type, *names: str) -> Callable[[Any], Any]:
+    """Return a decorator that lets methods of a list or dictionary look at all of it, and of what it is combined with."""
+
+    def method(name: str) -> Callable[..., Any]:
+        def call(owner: Any, *args: Any, **kwargs: Any) -> Any:
+            for each in (owner, *(args if name.startswith("__") else ())):
+                if issubclass(type(each), TracedContainer):
+                    each.take()
+            return getattr(base, name)(owner, *args, **kwargs)
+
+        return call
+
+    def decorate(cls: Any) -> Any:
+        for name in (*names, "__eq__", "__ne__", "__repr__", "__reversed__", "__delitem__", "clear", "copy"):
+            setattr(cls, name, method(name))
+        cls.__copy__ = cls.copy
+        return cls
+
+    return decorate
+
+
+@final
+@_sees_all(
+    list, "append", "extend", "insert", "remove", "pop", "index", "count", "sort", "reverse", "__add__", "__iadd__",
+    "__mul__", "__rmul__", "__imul__", "__lt__", "__le__", "__gt__", "__ge__", "__contains__", "__setitem__",
+)  # fmt: skip
+class TracedList(TracedContainer, list):  # type: ignore[misc,type-arg]  # of anything, with a hash of its own
+    """Proxy of a list.
+
+    Attributes:
+        own: Whether the code has looked at all of it, and may have changed it since.
+        first: The index with which the code has first read each item: it may count from the end.
+    """
+
+    own: bool
+    first: dict[int, int]
+
+    def __init__(self, node: fx.Node, tracer: TraceRecorder, value: list[Any], made: dict[int, Any]) -> None:
+        super().__init__(node, tracer, value, made)
+        self.own, self.first = False, {}
+        list.extend(self, value)
+
+    def __getitem__(self, index: Any) -> Any:
+        if not self.own and type(index) is int and -len(self.given) <= index < len(self.given):
+            self._read(index)
+        else:
+            self.take()
+        return list.__getitem__(self, index)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[index] for index in range(len(self)))
+
+    def __len__(self) -> int:
+        if not self.own:
+            self.look("length", len(self.given))
+        return list.__len__(self)
+
+    def __bool__(self) -> bool:
+        if not self.own:
+            self.look("filled", bool(self.given))
+        return list.__len__(self) > 0
+
+    def __radd__(self, other: list[Any]) -> list[Any]:
+        return [*other, *self]
+
+    def _read(self, index: int) -> None:
+        place = index % len(self.given)
+        if place not in self.read:
+            self.first[place], self.read[place] = index, self.part(index, self.given[place])
+            list.__setitem__(self, place, self.read[place])
+        elif self.first[place] != index:
+            self.look("length", len(self.given))
+
+    def take(self) -> None:
+        """Look at all of it: its further content is the code's own."""
+        for index in range(len(self)) if not self.own else ():
+            self._read(index)
+        self.own = True
+
+    def flush(self) -> None:
+        """Record what the code has changed."""
+        now = list.copy(self)
+        if self.own and [*map(id, now)] != [id(self.read[index]) for index in range(len(self.read))]:
+            self.assign(slice(None), now)
+            self.value, self.read = known(now), dict(enumerate(now))
+
+
+@final
+@_sees_all(dict, "items", "values", "popitem", "setdefault", "update", "__or__", "__ior__", "__ror__")
+class TracedDict(TracedContainer, dict):  # type: ignore[misc,type-arg]  # as above
+    """Proxy of a dictionary.
+
+    Attributes:
+        own: Keys that the code has assigned or removed, or may have.
+    """
+
+    own: set[Any]
+
+    def __init__(self, node: fx.Node, tracer: TraceRecorder, value: dict[Any, Any], made: dict[int, Any]) -> None:
+        super().__init__(node, tracer, value, made)
+        self.own = set()
+        dict.update(self, value)
+
+    def __getitem__(self, key: Any) -> Any:
+        if key not in self.own:
+            self._read(key)
+        return dict.__getitem__(self, key)
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """Return the item of a key, or another value."""
+        return self[key] if key in self else default  # noqa: SIM401  # which this is
+
+    def __contains__(self, key: object) -> bool:
+        if key not in self.own:
+            self.look("has", key in self.given, key)
+        return dict.__contains__(self, key)
+
+    def __iter__(self) -> Iterator[Any]:
+        self._look_at_keys()
+        return dict.__iter__(self)
+
+    def keys(self) -> Any:
+        """Return its keys."""
+        self._look_at_keys()
+        return dict.keys(self)
+
+    def __len__(self) -> int:
+        self.look("length", len(self.given))
+        return dict.__len__(self)
+
+    def __bool__(self) -> bool:
+        self.look("filled", bool(self.given))
+        return dict.__len__(self) > 0
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.own.add(key)
+        dict.__setitem__(self, key, value)
+
+    def pop(self, key: Any, *default: Any) -> Any:
+        """Remove an item and return it."""
+        found = self.get(key, *default)
+        if key not in self:
+            return dict.pop(self, key, *default)
+        self.own.add(key)
+        dict.pop(self, key)
+        return found
+
+    def _look_at_keys(self) -> None:
+        self.look("keys", tuple(self.given))
+
+    def _read(self, key: Any) -> None:
+        if key in self.read:
+            return
+        if key not in self.given:
+            self.look("has", False, key)
+            return
+        self.read[key] = self.part(key, self.given[key])
+        dict.__setitem__(self, key, self.read[key])
+
+    def take(self) -> None:
+        """Look at all of it: its further content is the code's own."""
+        self._look_at_keys()
+        for key in self.given:
+            if key not in self.own:
+                self._read(key)
+        self.own |= {*self.given}
+
+    def flush(self) -> None:
+        """Record what the code has changed.
+
+        Raises:
+            UntranslatableError: If it has removed something, which no node does.
+        """
+        now = dict(dict.items(self))  # a copy would ask for the keys
+        if [*now][: len(self.given)] != [*self.given]:
+            raise UntranslatableError("it removes an item from a dictionary that it is given")
+        changed = [key for key in now if key in self.own and now[key] is not self.read.get(key, UNKNOWN)]
+        for key in changed:
+            self.assign(key, now[key])
+            self.read[key] = now[key]
+        if changed:
+            self.value = {key: known(value) if key in self.read else value for key, value in now.items()}
+
+
+def wrap(node: fx.Node, tracer: TraceRecorder, value: Any, made: dict[int, Any] | None = None) -> Traced:
+    """Return the proxy of the result of a recorded call; `made` are those of containers around it, by identity."""
     if isinstance(value, torch.Tensor):
         found: Traced = TracedTensor(node, tracer, value)
     elif type(value) is int:
@@ -238,6 +471,10 @@ def wrap(node: fx.Node, tracer: TraceRecorder, value: Any) -> Traced:
         found.value = value
     elif isinstance(value, tuple):
         found = TracedTuple(node, tracer, value)
+    elif type(value) is list:
+        found = TracedList(node, tracer, value, {} if made is None else made)
+    elif isinstance(value, dict):
+        found = TracedDict(node, tracer, value, {} if made is None else made)
     else:
         found = Traced(node, tracer, value)
     if value is not UNKNOWN:

@@ -21,9 +21,7 @@ class Assumed(Protocol):
 
     def counted(self, value: Any) -> None: ...
 
-    def given(self, node: fx.Node, value: Any) -> None: ...
-
-    def present(self, node: fx.Node) -> None: ...
+    def looked(self, node: fx.Node, what: str, expected: Any, *keys: Any, exactly: bool = False) -> bool: ...
 
     def settled(self, node: fx.Node, value: Any) -> fx.Node | None: ...
 
@@ -44,6 +42,14 @@ class TraceRecorder(fx.Tracer, ABC):
     @abstractmethod
     def call_method(self, owner: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Record the call of a method."""
+
+    @abstractmethod
+    def proxied(self, node: fx.Node, value: Any, made: dict[int, Any]) -> Any:
+        """Return the proxy of a value; `made` are those of the containers and objects around it, by identity."""
+
+    @abstractmethod
+    def name(self, value: Any, part: object) -> None:
+        """Note the variable in which the code keeps a value that it reads."""
 
     @abstractmethod
     def watched(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -60,6 +60,7 @@ from pnne_nb.compiler.importing.tracing.calls import (
     named_arguments,
     one_form,
     opened,
+    optional_names,
 )
 from pnne_nb.compiler.importing.tracing.context_managers import ActiveContexts, DeviceKind
 from pnne_nb.compiler.importing.tracing.guards import Assumptions, asks_type, origin, without_inputs
@@ -76,13 +77,15 @@ from pnne_nb.compiler.importing.tracing.patched_functions import Rebound
 from pnne_nb.compiler.importing.tracing.proxies import (
     UNKNOWN,
     Traced,
+    TracedContainer,
     TracedFloat,
     TracedInt,
+    TracedList,
     TracedTensor,
     TracedTuple,
     evaluated,
-    is_plain_object,
     is_traced,
+    seen,
     wrap,
 )
 from pnne_nb.compiler.ir.program import Inside
@@ -228,9 +231,11 @@ class ForwardTracer(recording.TraceRecorder):
         frame = self._frame
         if frame is None and self.types is not None:
             raise UntranslatableError("it is not called in these element types")
-        seen = {} if frame is None else dict(named_arguments(self._module, frame.args, frame.kwargs))
+        given_before = {} if frame is None else dict(named_arguments(self._module, frame.args, frame.kwargs))
         given = named_arguments(self._module, *self._arguments)
-        made = [(name, self._placeholders(value, seen.get(name, UNKNOWN))) for name, value in given]
+        made = [(name, self._placeholders(value, given_before.get(name, UNKNOWN))) for name, value in given]
+        if frame is not None and not frame.path:
+            self._look_at_optional(dict(made))
         count = len(self._arguments[0])
         args, kwargs = tuple(value for _, value in made[:count]), dict(made[count:])
         # Functions such as torch.arange(n) take no traced tensor; a mode, which is local to the thread, sees them.
@@ -255,6 +260,7 @@ class ForwardTracer(recording.TraceRecorder):
     def _finished(self, result: Any) -> Recording:
         self._objects.finish()
         self.graph.output(result)
+        self.assumptions.check_structures(self._called_in_messages)
         sweep(self.graph, self._checked, {each.condition for each in self._decisions.values()})
         assumed = self.assumptions
         return Recording(
@@ -267,6 +273,20 @@ class ForwardTracer(recording.TraceRecorder):
             self._decisions,
         )
 
+    def _look_at_optional(self, made: dict[str, Any]) -> None:
+        """Note which arguments are given that the next call may leave out: no code shows that it asks whether one is None."""
+        for name in optional_names(self._module):
+            value: Any = made.get(name)
+            if issubclass(type(value), Traced) and value.value is not UNKNOWN:
+                self.assumptions.looked(value.node, *seen(value.value))
+
+    def _called_in_messages(self, node: fx.Node) -> str:
+        return self._slots[str(node.target)].name if node.op == "placeholder" else f"the result of {shown(node)}"
+
+    def proxied(self, node: fx.Node, value: Any, made: dict[int, Any] | None = None) -> Any:
+        """Return the proxy of a value; `made` are those of the containers and objects around it, by identity."""
+        return self._objects.proxied(node, value, {} if made is None else made)
+
     def _placeholders(self, value: Any, seen: Any) -> Any:
         if isinstance(value, Slot):
             node = self.graph.create_node("placeholder", f"slot{len(self._slots)}", name=value.name)
@@ -274,7 +294,7 @@ class ForwardTracer(recording.TraceRecorder):
             if value.only:
                 self.assumptions.given(node, value.only[0])
                 return value.only[0]
-            return self._objects.given(seen, node) if is_plain_object(seen) else wrap(node, self, seen)
+            return self.proxied(node, seen)
         if isinstance(value, (tuple, list)) and not isinstance(value, torch.Size):
             parts = (
                 list(seen) if isinstance(seen, (tuple, list)) and len(seen) == len(value) else [UNKNOWN] * len(value)
@@ -302,8 +322,7 @@ class ForwardTracer(recording.TraceRecorder):
             self._mark(node, within)
             result = seen.result if seen is not None else UNKNOWN
             if not is_dataclass(result):
-                found = self._objects.given(result, node) if is_plain_object(result) else wrap(node, self, result)
-                return self._called(found)
+                return self._called(self.proxied(node, result))
             # A data class is taken apart at the border of the nested graph, which has an output for each field.
             parts = fields_of(result)
             whole = wrap(node, self, tuple(parts.values()))
@@ -349,6 +368,8 @@ class ForwardTracer(recording.TraceRecorder):
         if issubclass(type(a), Traced):
             if a.tracer is not self:
                 raise UntranslatableError("it is given an object, such as a cache, that other calls have filled")
+            if issubclass(type(a), TracedContainer):
+                a.flush()
             return a.node
         if isinstance(a, np.generic):
             return a.item()  # NumPy's numbers are Python's
@@ -379,9 +400,12 @@ class ForwardTracer(recording.TraceRecorder):
         within = self.surroundings.inside()
         if target in (operator.eq, operator.ne) and (same := self._same_device(*args)) is not None:
             return same is (target is operator.eq)
-        if any(type(each) is TracedTuple for each in args):
+        if any(type(each) in (TracedTuple, TracedList) for each in args):
             places = list_places(target)
-            args = tuple(opened(each) if place in places else each for place, each in enumerate(args))
+            args = tuple(
+                each if place not in places else [*each] if type(each) is TracedList else opened(each)
+                for place, each in enumerate(args)
+            )
         if within and (name := applied(sys._getframe(1), ForwardTracer.run.__code__)):
             raise UntranslatableError(f"it calls {name}.apply, whose own backward pass would be lost")
         self._objects.refuse_in((args, kwargs), target)
@@ -390,17 +414,35 @@ class ForwardTracer(recording.TraceRecorder):
         self._mark(node, within)
         if getattr(target, "__module__", "") == "_operator" and not self._by_mode.isdisjoint(node.all_input_nodes):
             self._by_mode.add(node)
+        self._look(target, args)
         around = () if self.types is None else self.types.inside
         value = evaluated(kind, target, args, kwargs, (*around, *within))
-        if target is operator.getitem and (value is None or type(value) is str):
-            return value  # one of several results, for `is None` to see, or a name
-        if is_plain_object(value) and not is_dataclass(value):
-            return self._objects.given(value, node)
-        found = wrap(node, self, value)
+        if target is operator.getitem and type(args[0]) is TracedTuple:
+            is_checked = self.assumptions.looked(node, *seen(value))
+            if value is None or type(value) is str or (type(value) is bool and is_checked):
+                return value  # for `is None` to see, or a name
+        found = wrap(node, self, value) if is_dataclass(value) else self.proxied(node, value)
         if changes(kind, target, kwargs) and issubclass(type(args[0]), Traced):
             # The same tensor: its later uses come after the change.
             args[0].node = node
         return self._called(found, args[1] if target is operator.getitem else None)
+
+    def _look(self, target: Any, args: tuple[Any, ...]) -> None:
+        """Note what a call sees of a tuple: one item, or all of them."""
+        if getattr(target, "__module__", "") != "_operator":
+            return
+        is_item = target is operator.getitem and type(args[1]) is int and args[1] >= 0
+        for each in args:
+            if type(each) is TracedTuple and not isinstance(each.value, torch.Size) and each.value is not UNKNOWN:
+                self.assumptions.looked(each.node, "kind", "a tuple")
+                if not is_item:
+                    self.assumptions.looked(each.node, "length", len(each.value))
+
+    def name(self, value: Any, part: object) -> None:
+        """Note the variable in which the code keeps a value that it reads, and the line."""
+        if issubclass(type(value), Traced):
+            self._mark(value.node, self.surroundings.inside())
+            self._called(value, part)
 
     def _called(self, value: Any, part: object = None) -> Any:
         """Note the variable in which the code keeps a value, and return the value."""
@@ -417,6 +459,8 @@ class ForwardTracer(recording.TraceRecorder):
         found = decompositions.method(self, name, owner, args, kwargs)
         if found is not decompositions.ABSENT:
             return self._called(found)
+        if issubclass(type(owner), TracedContainer):
+            raise UntranslatableError(f"it calls {name} of a {type(owner.value).__name__} that it is given")
         if type(owner) not in (TracedTensor, TracedInt, TracedFloat) and owner.value is not UNKNOWN:
             if name == "numel" and isinstance(owner.value, torch.Size):
                 return math.prod(owner.opened())

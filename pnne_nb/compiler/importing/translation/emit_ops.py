@@ -270,6 +270,7 @@ def _origin(item: Item, level: Level, failure: str, noise: str) -> Origin:
         member=level.order.get(item),
         held="" if item.in_place else held,  # by the model itself
         assumes=tuple(text for text in assumed if re.search(rf"\b{re.escape(name)}\b", text)),
+        omitted=item.omitted,
         variables=dict(item.variables),
         ties=dict(item.ties),
         frozen=item.frozen,

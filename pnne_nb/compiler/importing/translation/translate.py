@@ -10,7 +10,7 @@ from typing import Any, cast, final
 import torch
 from torch import fx, nn
 
-from pnne_nb.catalog.operators import RESULT, RESULTS
+from pnne_nb.catalog.operators import RESULT, RESULTS, check_structure
 from pnne_nb.compiler.importing.draft.draft import DifferingCallsError, Item, Kind, Level, Source, UntranslatableError
 from pnne_nb.compiler.importing.draft.source_lines import line_of, with_line
 from pnne_nb.compiler.importing.tracing.alternatives import trace_modes
@@ -110,6 +110,8 @@ class _Translation:
                 self._submodule(node)
             case "call_function" if node.target is operator.getitem and self._unpacked(node):
                 pass
+            case "call_function" if node.target is check_structure and self._is_drawn(node.args[0]):
+                pass  # the drawn graph gives what the example got
             case "call_function":
                 self._call(node, *function_call(node, self._kind))
             case "call_method":
@@ -139,6 +141,10 @@ class _Translation:
             return "value"
         item, port = self._sources[value]
         return item.kinds.get(port, "tensor")
+
+    def _is_drawn(self, source: Any) -> bool:
+        item, _ = self._several[source] if source in self._several else self._sources[source]
+        return source.op == "call_module" and item.type != "Module"
 
     def _attribute(self, node: fx.Node) -> None:
         target = str(node.target)

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from pnne_nb.catalog.operators import CHECK
+from pnne_nb.catalog.operators import CHECK, CHECK_STRUCTURE
 from pnne_nb.compiler.analysis.dispatch_modes import DigestedProducts, Digests, FillEmptyTensors
 from pnne_nb.compiler.analysis.nested_values import copied, difference, has_nan, tensors_in
 from pnne_nb.compiler.analysis.verify import key_prefix
@@ -259,4 +259,6 @@ def _is_check(graph: NodeGraph, error: ExecutionError) -> bool:
     """Return whether a check has failed that only the import has."""
     # What fails inside a closed part has no node of its own.
     failed = [graph[found.node] for found in error.diagnostics if found.node is not None and found.node in graph]
-    return any(node.type == CHECK and BECAUSE not in str(node.properties.get("message")) for node in failed)
+    return any(
+        node.type in (CHECK, CHECK_STRUCTURE) and BECAUSE not in str(node.properties.get("message")) for node in failed
+    )
