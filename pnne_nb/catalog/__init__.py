@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import final
 
 from pnne_nb.catalog import functions, layers, operators, optimizers, training_nodes
-from pnne_nb.catalog.custom import register_node
+from pnne_nb.catalog.custom import met, register_node
 from pnne_nb.catalog.functions import operator
 from pnne_nb.catalog.quantized import quantized_layer
 from pnne_nb.catalog.tables import overrides
@@ -37,7 +37,7 @@ def specs() -> tuple[NodeSpec, ...]:
 
 def unlisted(type: str) -> NodeSpec | None:
     """Return the spec of a type that a document may name but the palette does not list, or None."""
-    return quantized_layer(type) or operator(type)
+    return quantized_layer(type) or operator(type) or met(type)
 
 
 def _place(spec: NodeSpec) -> int:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import importlib.util
 import inspect
 import keyword
 import sys
 import threading
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, TypeVar, final, overload
 
 import msgspec
@@ -21,7 +24,7 @@ from pnne_nb.catalog.introspection.arguments import Argument, typed, typed_in
 from pnne_nb.catalog.layers import positional
 from pnne_nb.errors import RegistrationError, expect, shown
 from pnne_nb.graph.schema.names import MAX_LENGTH
-from pnne_nb.graph.schema.property_types import ConstantType, OptionalType, PropertyType
+from pnne_nb.graph.schema.property_types import ConstantType, OptionalType, PropertyType, StringType, TupleType
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import REQUIRED, NodeSpec, Port, PortKind, Property, Required
 from pnne_nb.graph.schema.structural import MODULE_PROPERTIES
@@ -39,6 +42,12 @@ HOME = "registered"
 
 MADE = f"{HOME}.remade"
 """First part of the targets of classes whose objects are made of attributes."""
+
+WHOLE: Mapping[str, tuple[str, ...]] = {"einops": ("rearrange", "reduce", "repeat", "einsum", "pack", "unpack")}
+"""Functions of other packages that nodes stand for whether or not a model was imported that calls them."""
+
+_met: dict[str, str] = {}
+"""The types of functions that imports have met, by the short names under which earlier documents have them."""
 
 _VALUE = Port("output", kind="value")
 
@@ -180,6 +189,11 @@ def result_class(cls: type) -> NodeSpec:
     )
 
 
+def empty(kind: type) -> Any:
+    """Return an object of a class, made without its constructor."""
+    return SimpleNamespace() if kind is SimpleNamespace else object.__new__(kind)
+
+
 @final
 class ObjectMaker:
     """Makes objects of a class from their attributes, without its constructor.
@@ -194,7 +208,7 @@ class ObjectMaker:
 
     def __call__(self, attributes: dict[str, Any]) -> Any:
         """Return a new object with these attributes."""
-        made: Any = object.__new__(self.kind)
+        made = empty(self.kind)
         vars(made).update(attributes)
         return made
 
@@ -236,31 +250,52 @@ def _listed(label: str, target: object, *, home: str = HOME, **fields: Any) -> N
     return spec
 
 
-def called_function(target: Callable[..., Any], keywords: Sequence[str] = ()) -> NodeSpec:
+def called_function(target: Callable[..., Any]) -> NodeSpec:
     """Return the node type of a function that a model calls and torch lacks, registering it at first use.
+
+    The name of the type is the function's qualified name, so that no two functions share one.
 
     Args:
         target: A function that its module has under its name, or a subclass of ``torch.autograd.Function``.
-        keywords: Names that a call passes to its ``**kwargs``.
 
     Raises:
         RegistrationError: If its name cannot stand in source, or means something else there, or it has no signature.
     """
     with _meeting:
-        return _called(target, keywords)
+        return _called(target)
 
 
-def _called(target: Callable[..., Any], keywords: Sequence[str]) -> NodeSpec:
+def met(type: str) -> NodeSpec | None:
+    """Return the type of a function of einops, or of what an import has met, by the short name of earlier documents."""
+    package, _, name = type.partition(".")
+    if package in WHOLE and name in WHOLE[package] and importlib.util.find_spec(package) is not None:
+        return called_function(getattr(importlib.import_module(package), name))
+    found = _met.get(type)
+    return None if found is None else msgspec.structs.replace(registry[found], type=type)
+
+
+def is_whole(function: object) -> bool:
+    """Return whether a function is called as one node, although its code could be followed."""
+    package = str(getattr(function, "__module__", "")).partition(".")[0]
+    return getattr(function, "__name__", "") in WHOLE.get(package, ())
+
+
+def names_of(spec: NodeSpec) -> str:
+    """Return the name of the property with the names of further keywords, ``**factors``; empty if it takes none."""
+    more = spec.positional[-1] if spec.positional else ""
+    return f"{more[2:]}_names" if more.startswith("**") else ""
+
+
+def _called(target: Callable[..., Any]) -> NodeSpec:
     is_function = isinstance(target, type) and issubclass(target, Function)
     name = str(getattr(target, "__qualname__", ""))
     home = sys.modules.get(str(getattr(target, "__module__", "")))
     if not _is_name(name) or getattr(home, name, None) is not target:
         raise RegistrationError(f"{shown(name)} is not what its module has under this name, so source cannot name it.")
-    found = registry.listed(name)
-    if found is not None and found.torch is target and all(found.property_named(each) for each in keywords):
+    label, dotted = _qualified(target)
+    found = registry.listed(label)
+    if found is not None and found.torch is target:
         return found
-    if found is not None and found.torch is not target and not _is_rerun(found):
-        raise RegistrationError(f"There is another node type {shown(name)}.")
     try:
         skip = 1 if is_function and target.setup_context is Function.setup_context else 0
         call = target.forward if is_function else target
@@ -268,34 +303,46 @@ def _called(target: Callable[..., Any], keywords: Sequence[str]) -> NodeSpec:
     except (TypeError, ValueError) as error:
         raise RegistrationError(f"{name} has no Python signature.") from error
     known = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    before = [prop.name for prop in found.properties] if found is not None and found.torch is target else []
-    named = list(dict.fromkeys([*(p.name for p in known), *before, *keywords]))
+    named = [p.name for p in known]
     spread = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
+    more = [p.name for p in parameters if p.kind is p.VAR_KEYWORD]
     # apply takes no keywords, so that every argument is passed.
     defaults = {} if is_function else {p.name: p.default for p in known if isinstance(p.default, _PLAIN)}
     missing = REQUIRED if is_function else None
     spec = NodeSpec(
-        type=name,
+        type=label,
         category="Called",
         kind="function",
-        target=f"{HOME}.{name}",
+        target=dotted,
         inputs=(
             *(Port(each, kind="value", optional=True) for each in named),
-            *(Port(each, kind="value", optional=True, variadic=True) for each in spread),
+            *(Port(each, kind="value", optional=True, variadic=True) for each in (*spread, *more)),
         ),
         outputs=(_VALUE,),
-        properties=tuple(
-            Property(each, OptionalType(ConstantType()), defaults.get(each, missing), role="call") for each in named
+        properties=(
+            *(Property(each, OptionalType(ConstantType()), defaults.get(each, missing), role="call") for each in named),
+            *(Property(f"{each}_names", TupleType(StringType()), (), role="node") for each in more),
         ),
         positional=(
             *(p.name for p in known if p.kind is not p.KEYWORD_ONLY),
             *(f"*{each}" for each in spread),
+            *(f"**{each}" for each in more),
         ),
         doc=docstrings.summary(target.__doc__),
         torch=target,
     )
     registry.register(spec, replace=found is not None)
-    return spec
+    _met.setdefault(name, label)
+    return registry[label]
+
+
+def _qualified(target: Any) -> tuple[str, str]:
+    """Return the name of the type of a function or class, and its target in source."""
+    home, name = str(target.__module__), str(target.__qualname__)
+    package = home.partition(".")[0]
+    if is_whole(target):
+        return f"{package}.{name}", f"{package}.{name}"
+    return f"{home}.{name}", f"{HOME}.{home.replace('__main__', 'main__')}.{name}"
 
 
 def _own(properties: Sequence[Property]) -> Iterator[Property]:

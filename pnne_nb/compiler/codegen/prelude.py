@@ -32,7 +32,7 @@ REMADE = '''
 
 def remade(kind: type, attributes: dict):
     """Return an object of a class with the given attributes, without calling its constructor."""
-    made = object.__new__(kind)
+    made = kind() if kind.__module__ == "types" else object.__new__(kind)
     vars(made).update(attributes)
     return made
 '''.splitlines()

@@ -37,7 +37,12 @@ from pnne_nb.compiler.importing.tracing.tracer import ForwardCall
 from pnne_nb.compiler.importing.translation.containers import nest
 from pnne_nb.compiler.importing.translation.emit_ops import assemble, class_name, class_title, complete
 from pnne_nb.compiler.importing.translation.translate import translate
-from pnne_nb.compiler.importing.verification.bad_modules import refuse_cycles, refuse_lazy, told_if_it_ends_or_hangs
+from pnne_nb.compiler.importing.verification.bad_modules import (
+    refuse_cycles,
+    refuse_hidden,
+    refuse_lazy,
+    told_if_it_ends_or_hangs,
+)
 from pnne_nb.compiler.importing.verification.batch_resize import batch_of, tried, unlike
 from pnne_nb.compiler.importing.verification.bisect import ImportFault, find_fault, innermost
 from pnne_nb.compiler.importing.verification.element_types import Converted, converted
@@ -96,6 +101,7 @@ def from_module(
         args = normal_inputs(input_size, args)
     args, given = following(call_arguments(args, kwargs), net)
     refuse_cycles(net)
+    refuse_hidden(net)
     refuse_lazy(net)
     line = ProgressLine(sys.stderr)
     try:

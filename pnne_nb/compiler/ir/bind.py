@@ -12,7 +12,7 @@ import msgspec
 import torch
 from torch import nn
 
-from pnne_nb.catalog.custom import is_autograd_function
+from pnne_nb.catalog.custom import is_autograd_function, names_of
 from pnne_nb.compiler.ir.literals import TensorLiteral
 from pnne_nb.compiler.ir.program import Argument, Constant, Construction, Mode, Sequence
 from pnne_nb.graph.model.node import Node
@@ -141,8 +141,14 @@ def passed(
         arguments += [given.pop(name) for name in ("end", "step") if name in given]
     shown = spec.input_names
     for name in spec.positional or shown:
-        plain = name.removeprefix("*")
+        plain = name.lstrip("*")
         argument = given.pop(plain, None)
+        if name.startswith("**"):
+            named = values.get(names_of(spec))
+            for index, keyword in enumerate(named if isinstance(named, tuple) else ()):
+                if f"{plain}_{index}" in wires:
+                    keywords.append((str(keyword), wires[f"{plain}_{index}"]))
+            continue
         if argument is None:
             contiguous = False
         elif plain != name and isinstance(argument, Sequence):

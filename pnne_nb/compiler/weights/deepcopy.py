@@ -11,7 +11,6 @@ from typing import Any, final
 
 import torch
 from torch import nn
-from torch.utils import _pytree as pytree
 
 from pnne_nb.process.gc_pause import without_collections
 from pnne_nb.process.random_state import preserved_random_state
@@ -188,11 +187,18 @@ def computed(module: nn.Module) -> Iterator[torch.Tensor]:
     """Yield the tensors that a module has computed and keeps, which cannot be copied with what they were made from."""
     for each in module.modules():
         own = [value for name, value in vars(each).items() if name not in ("_parameters", "_modules")]
-        for leaf in pytree.tree_leaves(
-            [value for value in own if not isinstance(value, _ATOMS) and not _is_empty(value)]
-        ):
-            if isinstance(leaf, torch.Tensor) and not leaf.is_leaf:
-                yield leaf
+        yield from (leaf for leaf in _tensors(own, set()) if not leaf.is_leaf)
+
+
+def _tensors(value: Any, seen: set[int]) -> Iterator[torch.Tensor]:
+    """Yield the tensors in lists, tuples and dictionaries, which may hold themselves."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple, dict)) and id(value) not in seen:
+        seen.add(id(value))
+        for each in value.values() if isinstance(value, dict) else value:
+            if not isinstance(each, _ATOMS):
+                yield from _tensors(each, seen)
 
 
 def _is_empty(value: object) -> bool:

@@ -124,7 +124,8 @@ class Assumptions:
             name = names(node)
             for (what, path), (expected, _) in seen.items():
                 place = name + "".join(f".{key[0]}" if isinstance(key, tuple) else f"[{key!r}]" for key in path)
-                self.texts.setdefault(f"{place}: {what} {expected}")
+                if what != "kind":
+                    self.texts.setdefault(f"{place}: {what} {expected}")
             facts = tuple((path, what, expected, line) for (what, path), (expected, line) in seen.items())
             with self._graph.inserting_after(node):
                 self._call(check_structure, node, facts, name)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from dataclasses import is_dataclass
+from types import SimpleNamespace
 from typing import Any, final
 
 import torch
 from torch import fx, nn
 
-from pnne_nb.catalog.custom import ObjectMaker
+from pnne_nb.catalog.custom import ObjectMaker, empty
 from pnne_nb.catalog.operators import set_attributes_
 from pnne_nb.compiler.importing.draft.draft import UntranslatableError
 from pnne_nb.compiler.importing.tracing.proxies import TracedContainer, is_plain_object, seen, wrap
@@ -42,7 +43,7 @@ def rebuilt(value: Any, leaf: Callable[[Any], Any]) -> Any:
         if id(each) in made:
             return made[id(each)]
         if is_plain_object(each):
-            new = made[id(each)] = object.__new__(type(each))
+            new = made[id(each)] = empty(type(each))
             vars(new).update({name: again(part) for name, part in vars(each).items()})
             return new
         if type(each) in (list, tuple):
@@ -94,10 +95,11 @@ class Objects:
             if isinstance(found, TracedContainer):
                 self._containers.append(found)
             return found
-        new = made[id(value)] = self._sealed()
+        is_open = type(value) is SimpleNamespace  # of whose class no other object can become
+        new = made[id(value)] = SimpleNamespace() if is_open else self._sealed()
         self._nodes[id(new)] = node
         self._unread[id(new)] = new, value, made
-        return new
+        return self._opened(new) if is_open else new
 
     def _attribute(self, names: fx.Node, name: str, value: Any, made: dict[int, Any]) -> Any:
         node = self._item(names, name)
@@ -114,7 +116,8 @@ class Objects:
         new, value, made = self._unread.pop(id(new))
         node = self._nodes[id(new)]
         assert node is not None, "it was given from there"
-        object.__setattr__(new, "__class__", type(value))
+        if type(new) is not type(value):
+            object.__setattr__(new, "__class__", type(value))
         names = self._node(vars, node)
         vars(new).update({name: self._attribute(names, name, each, made) for name, each in vars(value).items()})
         self._given.append((new, node, {name: _likeness(each) for name, each in vars(new).items()}))
@@ -184,6 +187,9 @@ class Objects:
             if changed:
                 attributes = self._recorder.create_arg(changed)
                 self._recorder.create_node("call_function", set_attributes_, (node, attributes), {})
+
+    def sweep(self) -> None:
+        """Remove what reads attributes that nothing needs."""
         for node in reversed(self._read):
             if not node.users:
                 node.graph.erase_node(node)

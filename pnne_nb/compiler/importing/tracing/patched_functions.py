@@ -23,6 +23,7 @@ from torch.distributions import Distribution
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
+from pnne_nb.catalog.custom import is_whole
 from pnne_nb.compiler.importing.draft.draft import UntranslatableError
 from pnne_nb.compiler.importing.tracing.call_effects import CREATORS
 from pnne_nb.compiler.importing.tracing.proxies import (
@@ -208,7 +209,8 @@ class _View:
         }
         self._replaced |= {id(getattr(math, name)): replaced[name] for name in ("sqrt", "floor", "ceil")}
         self._replaced[id(np.sqrt)] = replaced["sqrt"]
-        self._replaced |= {id(getattr(torch, name)): replaced[name] for name in ("finfo", "iinfo", "is_tensor")}
+        known = ("finfo", "iinfo", "is_tensor", "promote_types", "can_cast")
+        self._replaced |= {id(getattr(torch, name)): replaced[name] for name in known}
         self._replaced[id(checkpoint)] = plainly
         self._replaced[id(checkpoint_sequential)] = plainly_sequential
         self._replaced |= {id(getattr(home, name)): _refuse_seed for home, name in _SEEDS}
@@ -224,7 +226,7 @@ class _View:
         if _is_numpys(value):
             return self._settling(value)
         if isinstance(value, types.FunctionType):
-            if value in self._leaves:
+            if value in self._leaves or is_whole(value):
                 return lambda *args, **kwargs: _whole(value, self._recorder, args, kwargs)
             return self.copied(value) if _package(value.__globals__) == package else value
         if isinstance(value, types.ModuleType):
@@ -418,6 +420,8 @@ def _functions(recorder: TraceRecorder) -> dict[str, Any]:
         "is_tensor": lambda value: is_instance(value, torch.Tensor),
         "finfo": lambda dtype: torch.finfo(settled(dtype)),
         "iinfo": lambda dtype: torch.iinfo(settled(dtype)),
+        "promote_types": lambda *dtypes: torch.promote_types(*map(settled, dtypes)),
+        "can_cast": lambda *dtypes: torch.can_cast(*map(settled, dtypes)),
         "len": length,
         "int": _Number("int", (int,), {"kind": int, "convert": staticmethod(recorded(int, math.trunc))}),
         "float": _Number("float", (float,), {"kind": float, "convert": staticmethod(recorded(float, float))}),

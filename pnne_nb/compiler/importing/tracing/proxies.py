@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from enum import Enum
 from itertools import repeat
-from types import FunctionType
+from types import FunctionType, SimpleNamespace
 from typing import Any, final
 
 import torch
@@ -119,6 +119,9 @@ class Traced(fx.Proxy):
         is_key = type(self.value) in (int, float, torch.dtype)
         return hash(self.tracer.settle(self)) if is_key else id(self)
 
+    def __deepcopy__(self, _: Any) -> Any:
+        raise UntranslatableError(f"it makes a deep copy of a {type_of(self).__name__}, which no node does")
+
     def __setitem__(self, index: Any, value: Any) -> None:
         self.node = self.tracer.create_proxy("call_function", operator.setitem, (self, index, value), {}).node
 
@@ -162,7 +165,8 @@ class Traced(fx.Proxy):
         elif name in _OWN:
             object.__setattr__(self, name, value)
         else:
-            raise UntranslatableError(f"it sets the attribute {name} of a tensor")
+            kind = "tensor" if self.value is UNKNOWN else type_of(self).__name__
+            raise UntranslatableError(f"it sets the attribute {name} of a {kind}")
 
     def opened(self) -> Any:
         """Return the tuple of proxies behind a proxy, or another value as it is."""
@@ -524,6 +528,8 @@ def known(value: Any) -> Any:
 def is_plain_object(value: Any) -> bool:
     """Return whether a value is an object of a class written in Python, all of whose content is its attributes."""
     kind = type(value)
+    if kind is SimpleNamespace:
+        return True
     if not kind.__dictoffset__ or issubclass(kind, (type, nn.Module, Traced, BaseException, Enum)) or callable(value):
         return False
     return all(base.__flags__ & _HEAP_TYPE and not vars(base).get("__slots__") for base in kind.__mro__[:-1])

@@ -260,6 +260,7 @@ class ForwardTracer(recording.TraceRecorder):
     def _finished(self, result: Any) -> Recording:
         self._objects.finish()
         self.graph.output(result)
+        self._objects.sweep()
         self.assumptions.check_structures(self._called_in_messages)
         sweep(self.graph, self._checked, {each.condition for each in self._decisions.values()})
         assumed = self.assumptions
@@ -421,7 +422,7 @@ class ForwardTracer(recording.TraceRecorder):
             is_checked = self.assumptions.looked(node, *seen(value))
             if value is None or type(value) is str or (type(value) is bool and is_checked):
                 return value  # for `is None` to see, or a name
-        found = wrap(node, self, value) if is_dataclass(value) else self.proxied(node, value)
+        found = self.proxied(node, value)
         if changes(kind, target, kwargs) and issubclass(type(args[0]), Traced):
             # The same tensor: its later uses come after the change.
             args[0].node = node

@@ -62,9 +62,8 @@ def _refer_to_called(level: Level) -> None:
 def _refer(item: Item) -> None:
     """Turn an item into a reference to a tensor of a called submodule: ``self.embed.weight``."""
     if item.type != "Parameter":
-        raise UntranslatableError(
-            f"it uses the buffer {'.'.join(item.member)} itself, and also calls {item.member[0]} or a part of it"
-        )
+        does = f"uses the buffer {'.'.join(item.member)}" if item.type == "Buffer" else f"calls {'.'.join(item.member)}"
+        raise UntranslatableError(f"it {does} itself, and also calls {item.member[0]} or a part of it")
     item.name = "_".join(item.member)
     item.properties = {**item.properties, "of": ".".join(item.member)}
     item.member = ()

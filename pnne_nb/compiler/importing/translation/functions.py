@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from pnne_nb.catalog.custom import ObjectMaker, called_function, object_class, result_class
+from pnne_nb.catalog.custom import ObjectMaker, called_function, names_of, object_class, result_class
 from pnne_nb.catalog.functions import FROM_TORCH
 from pnne_nb.catalog.introspection.schemas import positions
 from pnne_nb.catalog.operators import CHECK, choose, if_else
@@ -24,8 +24,11 @@ from pnne_nb.graph.schema.property_types import OptionalType, PropertyType, Tupl
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec, Property
 
-_ALIASES = {"axis": "dim", "keepdims": "keepdim", "self": "input", "x": "input"}
-"""NumPy's names of arguments, which torch takes too."""
+_ALIASES = {
+    "axis": "dim", "keepdims": "keepdim", "self": "input", "x": "input", "tensor": "input",
+    "split_size": "split_size_or_sections", "indices": "indices_or_sections", "sections": "indices_or_sections",
+}  # fmt: skip
+"""Names of arguments that are NumPy's, or those of a method, and which torch takes too."""
 
 _TENSOR_OPERATORS: Mapping[Callable[..., Any], str] = {
     operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.truediv: "div",
@@ -110,11 +113,11 @@ def function_call(node: fx.Node, kind: Callable[[Any], str]) -> tuple[NodeSpec, 
         return spec, _by_name(spec, name, args, {}, kind)
     if target in (torch.min, torch.max) and len(args) == 2 and kind(args[1]) == "tensor":
         target = getattr(torch, _OF_TWO[target.__name__])
-    spec = _find(target, tuple(node.kwargs))
+    spec = _find(target)
     return spec, _by_name(spec, spec.type, args, node.kwargs, kind)
 
 
-def _find(target: Any, keywords: tuple[str, ...]) -> NodeSpec:
+def _find(target: Any) -> NodeSpec:
     if isinstance(target, type) and (is_dataclass(target) or hasattr(target, "_fields")):
         try:
             return result_class(target)
@@ -148,7 +151,7 @@ def _find(target: Any, keywords: tuple[str, ...]) -> NodeSpec:
         if spec.torch is target and spec.kind == "function":
             return spec  # torch._C._nn.log_sigmoid is torch.nn.functional.logsigmoid
     try:
-        return called_function(target, keywords)
+        return called_function(target)
     except RegistrationError as error:
         shown = f"{module}.{name}" if module and module != "builtins" else name
         raise UntranslatableError(f"there is no node type for the function {shown}: {error}") from error
@@ -181,6 +184,11 @@ def _by_name(
         args = (args[0], args[1:])
     order = _ORDERS.get(name) or spec.positional or tuple(port.name for port in spec.inputs)
     found: dict[str, Any] = {}
+    if names := names_of(spec):
+        more = {key: value for key, value in kwargs.items() if spec.property_named(key) is None or key == names}
+        kwargs = {key: value for key, value in kwargs.items() if key not in more}
+        found = {names.removesuffix("_names"): tuple(more.values()), names: tuple(more)} if more else {}
+        order = order[:-1]
     rest = list(args)
     for position, plain in enumerate(order):
         if not rest:

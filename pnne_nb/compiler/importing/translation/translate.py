@@ -155,7 +155,7 @@ class _Translation:
             return
         path = tuple(target.split("."))
         holder = self._module.get_submodule(".".join(path[:-1]))
-        tensor = getattr(holder, path[-1])
+        tensor = getattr(holder, path[-1], None)
         if path[-1] in holder._parameters or path[-1] in holder._buffers:
             item = stored(holder, path)
         else:
@@ -256,7 +256,7 @@ class _Translation:
             self._outputs(node, item, spec)
 
     def _call(self, node: fx.Node, spec: NodeSpec, given: dict[str, Any]) -> None:
-        item = Item(spec.type, spec.type.removeprefix("operator_"))
+        item = Item(spec.type, spec.type.rpartition(".")[2].removeprefix("operator_"))
         self._arguments(item, spec, given)
         self._outputs(node, item, spec)
 
@@ -340,6 +340,9 @@ class _Translation:
     def _typed(self, item: Item, spec: NodeSpec, name: str, port: Port | None, value: Any) -> bool:
         """Keep a constant argument as a property; return whether it can be one."""
         prop = spec.property_named(name)
+        if prop is not None and prop.role == "node":
+            item.properties[name] = value
+            return True
         if isinstance(value, fx.Node) and value.op == "get_attr" and value.target == MODE:
             return prop is not None and _admits_mode(prop.type)
         if holds_nodes(value) or isinstance(value, torch.Tensor):

@@ -48,6 +48,24 @@ def refuse_cycles(net: nn.Module) -> None:
             pending += [(child, False) for child in module._modules.values() if child is not None]
 
 
+def refuse_hidden(net: nn.Module) -> None:
+    """Refuse a module that has something else under the name of a method that torch itself calls.
+
+    Raises:
+        CompileError: If it has, such as a list ``self.modules``.
+    """
+    pending = [net]
+    while pending:
+        module = pending.pop()
+        pending += [child for child in module._modules.values() if child is not None]
+        for name, value in vars(module).items():
+            if not name.startswith("_") and callable(getattr(nn.Module, name, None)) and not callable(value):
+                raise CompileError(
+                    f"{type(net).__name__} cannot be imported: in a {type(module).__name__}, self.{name} is a "
+                    f"{type(value).__name__}, which hides torch's method {name}(). Give the attribute another name."
+                )
+
+
 def refuse_lazy(net: nn.Module) -> None:
     """Refuse a module with parameters that the first call makes.
 
