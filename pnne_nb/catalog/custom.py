@@ -43,6 +43,9 @@ HOME = "registered"
 MADE = f"{HOME}.remade"
 """First part of the targets of classes whose objects are made of attributes."""
 
+CALLED = "Called"
+"""Heading of the functions that imports have met."""
+
 WHOLE: Mapping[str, tuple[str, ...]] = {"einops": ("rearrange", "reduce", "repeat", "einsum", "pack", "unpack")}
 """Functions of other packages that nodes stand for whether or not a model was imported that calls them."""
 
@@ -270,8 +273,8 @@ def met(type: str) -> NodeSpec | None:
     package, _, name = type.partition(".")
     if package in WHOLE and name in WHOLE[package] and importlib.util.find_spec(package) is not None:
         return called_function(getattr(importlib.import_module(package), name))
-    found = _met.get(type)
-    return None if found is None else msgspec.structs.replace(registry[found], type=type)
+    found = registry.listed(_met.get(type, ""))
+    return None if found is None else msgspec.structs.replace(found, type=type)
 
 
 def is_whole(function: object) -> bool:
@@ -311,7 +314,7 @@ def _called(target: Callable[..., Any]) -> NodeSpec:
     missing = REQUIRED if is_function else None
     spec = NodeSpec(
         type=label,
-        category="Called",
+        category=CALLED,
         kind="function",
         target=dotted,
         inputs=(

@@ -263,12 +263,15 @@ class _View:
         return copied
 
     def _wraps(self, cell: types.CellType) -> bool:
-        """Return whether a cell holds a function, or the context that a decorator calls one in."""
+        """Return whether a cell holds a function, a module, or the context that a decorator calls one in."""
         try:
             value = cell.cell_contents
         except ValueError:
             return False  # still empty
-        return isinstance(value, types.FunctionType) or self._recorder.surroundings.seen(value) is not None
+        return (
+            isinstance(value, (types.FunctionType, types.ModuleType))
+            or self._recorder.surroundings.seen(value) is not None
+        )
 
     def _unchecked(self, distribution: type[Distribution]) -> type:
         """Return a class of distributions that does not check the class of a sample, because a proxy has another one."""

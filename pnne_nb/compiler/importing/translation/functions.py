@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from pnne_nb.catalog.custom import ObjectMaker, called_function, names_of, object_class, result_class
+from pnne_nb.catalog.custom import CALLED, ObjectMaker, called_function, names_of, object_class, result_class
 from pnne_nb.catalog.functions import FROM_TORCH
 from pnne_nb.catalog.introspection.schemas import positions
 from pnne_nb.catalog.operators import CHECK, choose, if_else
@@ -141,14 +141,14 @@ def _find(target: Any) -> NodeSpec:
         candidates = [f"math_{name}"]
     for candidate in candidates:
         spec = registry.get(candidate)
-        if spec is not None and spec.kind in ("function", "method"):
+        if spec is not None and spec.kind in ("function", "method") and spec.category != CALLED:
             if spec.torch is target:
                 return spec
             # torch.relu, torch.nn.functional.relu and Tensor.relu are one type.
             if module.startswith("torch") or getattr(torch, name, None) is target:
                 return _with_order(spec, name) if inspect.isbuiltin(target) else spec
     for spec in registry.values():
-        if spec.torch is target and spec.kind == "function":
+        if spec.torch is target and spec.kind == "function" and spec.category != CALLED:
             return spec  # torch._C._nn.log_sigmoid is torch.nn.functional.logsigmoid
     try:
         return called_function(target)
