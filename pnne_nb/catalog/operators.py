@@ -182,7 +182,7 @@ def set_attributes_(input: Any, attributes: dict[str, Any]) -> Any:
     return input
 
 
-def check_structure(value: Any, facts: tuple, argument: str) -> None:  # type: ignore[type-arg]  # as source shows it
+def check_structure(value: Any, facts: list, argument: str) -> None:  # type: ignore[type-arg]  # as source shows it
     """Raise an error where an argument has another structure than in the example.
 
     A fact is a path of keys (an attribute is a tuple of its name), what the original

@@ -274,6 +274,8 @@ class Expressions:
                 return Bracketed("[", tuple(map(self._item, items)), "]")
             case Call():
                 return self.call(argument)
+            case Constant(list(value)):
+                return literal(value)
         return self.argument(argument)
 
     def _again(self, call: Call, member: str, arguments: tuple[Text, ...]) -> Bracketed:

@@ -73,8 +73,10 @@ def _comprehension(items: Sequence[Text]) -> Bracketed | None:
 
 
 def literal(value: object) -> Text:
-    """Return a constant; a long list may be broken into lines."""
+    """Return a constant; a long list or tuple may be broken into lines."""
     text = emit(value)
+    if len(text) > WIDTH // 2 and isinstance(value, tuple) and len(value) > 1:
+        return Bracketed("(", tuple(map(literal, value)))
     if len(text) <= WIDTH // 2 or not isinstance(value, list):
         return text
     return Bracketed("[", tuple(map(literal, value)), "]")

@@ -126,7 +126,7 @@ class Assumptions:
                 place = name + "".join(f".{key[0]}" if isinstance(key, tuple) else f"[{key!r}]" for key in path)
                 if what != "kind":
                     self.texts.setdefault(f"{place}: {what} {expected}")
-            facts = tuple((path, what, expected, line) for (what, path), (expected, line) in seen.items())
+            facts = [(path, what, expected, line) for (what, path), (expected, line) in seen.items()]
             with self._graph.inserting_after(node):
                 self._call(check_structure, node, facts, name)
 
