@@ -99,9 +99,9 @@ def from_module(
         raise CompileError(f"pn.from_module takes an nn.Module, {_instead(net)}.")
     if input_size is not None:
         args = normal_inputs(input_size, args)
-    args, given = following(call_arguments(args, kwargs), net)
     refuse_cycles(net)
     refuse_hidden(net)
+    args, given = following(call_arguments(args, kwargs), net)
     refuse_lazy(net)
     line = ProgressLine(sys.stderr)
     try:

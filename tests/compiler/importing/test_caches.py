@@ -163,7 +163,7 @@ def test_a_cache_that_is_made_and_returned_is_drawn(make: Callable[[], nn.Module
             assert difference(net(x), model(x)) == ""
     assert any(node.type == "Layers" for inner in graph.graphs.values() for node in inner.nodes.values())
     checks = sum(node.type.startswith("check") for inner in graph.graphs.values() for node in inner.nodes.values())
-    assert bool(checks) is (make is Asking)  # nothing is checked of what is only passed on
+    assert checks == 0  # what a drawn submodule returns is always the same
 
 
 def shown_as(graph: pn.NodeGraph, net: nn.Module) -> nn.Module:
