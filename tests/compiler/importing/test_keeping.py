@@ -105,7 +105,7 @@ class Routed(nn.Module):
 def test_a_function_that_goes_by_the_data_is_all_that_stays_closed() -> None:
     net, x = Routed(), torch.randn(3, 4)
     graph = pn.NodeGraph.from_json(pn.from_module(net, x).to_json())
-    assert graph["routed"].type == "routed"
+    assert graph["routed"].type == f"{__name__}.routed"
     model = pn.compile(graph, reuse=net)
     for sign in (1, -1):
         x = torch.full((3, 4), 9.0 * sign)
