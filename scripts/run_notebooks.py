@@ -6,6 +6,7 @@ The text of a widget stays, and the picture that it leaves in an output of its o
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -18,6 +19,7 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 
 def main(names: list[str]) -> None:
     """Run those whose file names begin with one of `names`, or all of them; a cell that raises ends it."""
+    os.environ["PNNE_PROGRESS"] = "0"
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         if names and not path.name.startswith(tuple(names)):
             continue

@@ -126,7 +126,12 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup() -> None:
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    # A line of progress appears where a cell takes longer than a second; the kernel of a notebook starts here.
+    if ".ipynb" in item.nodeid:
+        os.environ["PNNE_PROGRESS"] = "0"
+    else:
+        os.environ.pop("PNNE_PROGRESS", None)
     # Nor what a test draws on the tests before it, which differ where several processes share the files.
     _seed()
 

@@ -211,6 +211,8 @@ export interface Origin {
   readonly held?: string | null;
   /** Assumptions of the import about an input, as text: `"x.shape[1] is 3"`. */
   readonly assumes?: readonly string[];
+  /** Names of the arguments of the original that the example left out, kept with the last Input. */
+  readonly omitted?: readonly string[];
   /** Names of its outputs in the original's code, by port. */
   readonly variables?: Readonly<Record<string, string>>;
   /** Its tensors that belong to other nodes: their path below this node, and the path below the model. */

@@ -126,7 +126,7 @@ class Judge:
 
     def knows(self, frame: AnomalyFrame) -> bool:
         """Return whether the same was told before."""
-        return place(frame.kind, frame.node) in self._told
+        return is_finding(frame.kind) and place(frame.kind, frame.node) in self._told
 
     def look(self, rules: Sequence[Rule] | None = None, step: int | None = None) -> list[AnomalyFrame]:
         """Apply the rules, or some of them, to what is known now; return what is new, the most probable cause first.

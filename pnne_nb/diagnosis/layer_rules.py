@@ -272,12 +272,12 @@ class UpdateRatio:
         }
         ratios = {layer: ratio for layer, ratio in medians.items() if ratio is not None}
         began, (_, last) = beginning(evidence.losses), ends(evidence.losses)
-        # At the end of learning, gradients are small, and so are updates.
-        ended = evidence.pace <= _PACE or (began is not None and last is not None and 0 <= last < _CONVERGED * began)
-        late = [] if ended else [layer for layer in ratios if seen[layer][-1].step >= self.settled]
+        # At the end of learning, gradients are small, and so are updates; none is exactly 0 for that.
+        ended = began is not None and last is not None and 0 <= last < _CONVERGED * began
+        late = [layer for layer in ratios if evidence.pace > _PACE and seen[layer][-1].step >= self.settled]
         still = [layer for layer in late if all(one.values.get("ratio") == 0.0 for one in seen[layer])]
         low = self.low * evidence.pace
-        slow = {layer: ratios[layer] for layer in late if ratios[layer] < low and layer not in still}
+        slow = {layer: ratios[layer] for layer in late if not ended and ratios[layer] < low and layer not in still}
         fast = {layer: ratio for layer, ratio in ratios.items() if ratio > self.high and self._harms(evidence, layer)}
         found = []
         if still:

@@ -74,7 +74,7 @@ def repair(finding: Diagnostic, graph: NodeGraph) -> Diagnostic:
         return msgspec.structs.replace(
             finding, hint=hint, fix=Retype(finding.node, other, f"Change {finding.node} to {other}")
         )
-    packs = any(each.type == "pack_padded_sequence" for each in graph.nodes.values())
+    packs = any(each.type.endswith("pack_padded_sequence") for each in graph.nodes.values())
     if finding.code == "not-traceable" and packs:
         return msgspec.structs.replace(finding, hint=PACKED)
     if finding.code == "data-dependent" and node.type in CAUSAL and node.properties.get(CAUSAL[node.type]) is None:

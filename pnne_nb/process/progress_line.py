@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from typing import Any, Final, TextIO, final
@@ -16,7 +17,14 @@ _CELLS: Final = 24
 
 
 def is_watched(stream: object) -> bool:
-    """Return whether `stream` is a terminal or a notebook, not a file or a test's."""
+    """Return whether `stream` is a terminal or a notebook, not a file or a test's, and nobody has switched progress off.
+
+    ``PNNE_PROGRESS=0`` does so, for notebooks whose outputs are compared.
+    """
+    return os.environ.get("PNNE_PROGRESS") != "0" and _is_shown(stream)
+
+
+def _is_shown(stream: object) -> bool:
     return _is_notebook(stream) or bool(getattr(stream, "isatty", lambda: False)())
 
 

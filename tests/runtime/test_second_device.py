@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from pnne_nb.diagnosis import layer_look
 from pnne_nb.errors import TargetError, TrainingError
 from pnne_nb.runtime.engine import TrainingEngine
 from tests.runtime.tasks import CLASSES, Noisy, images, network
@@ -141,7 +142,9 @@ def a_step_waits_for_the_device_once() -> None:
         made.stop()
         # Between the last step of an epoch and the first of the next one, the epoch's metrics are computed.
         steps = [after - before for before, after in pairwise(seen)]
-        inside = [count for place, count in enumerate(steps, 2) if place % 6 != 1]
+        # In a few steps, the training looks at its layers; in one of twenty, it copies its state for `rewind`.
+        rare = {*layer_look.STEPS, 20, 40}
+        inside = [count for place, count in enumerate(steps, 2) if place % 6 != 1 and place not in rare]
         assert set(inside) == {1}, (options, steps)
 
 

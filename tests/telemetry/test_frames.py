@@ -8,12 +8,14 @@ import pytest
 from pnne_nb.telemetry import frames
 from pnne_nb.telemetry.frames import (
     AnomalyFrame,
+    BaselineFrame,
     CheckpointFrame,
     CostFrame,
     DeviceMemory,
     EpochFrame,
     Frame,
     HistogramFrame,
+    LookFrame,
     MemoryFrame,
     NormsFrame,
     ProgressFrame,
@@ -33,6 +35,8 @@ EXAMPLES: list[Frame] = [
         step=1, layer="relu1", quantity="activations", lower=0.0, upper=1.0, counts=(1, 2), sampled=3, total=30
     ),
     StatisticsFrame(step=1, layer="relu1", quantity="gradients", values={"mean": 0.0}),
+    LookFrame(step=1, statistics=(StatisticsFrame(step=1, layer="fc", quantity="updates", values={"ratio": 0.0}),)),
+    BaselineFrame(loss=2.3, answer="the frequencies of the classes", share=0.1),
     AnomalyFrame(step=1, kind="nan-loss", message="The loss became nan.", node="fc", hint=None),
     CheckpointFrame(step=1, path="run/000001-step-1.ckpt"),
     CostFrame(step=1, share=0.01, frames_per_second=9.5),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import inspect
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -45,11 +48,23 @@ def drop_locals(error: BaseException) -> None:
             continue
         seen.add(id(current))
         traceback.clear_frames(current.__traceback__)
+        _empty_closures(current)
         for frame, _ in traceback.walk_tb(current.__traceback__):
             # Before Python 3.13, a frame keeps the variables that were read, until they are read again.
             _ = frame.f_locals
         pending += [current.__cause__, current.__context__]
         pending += current.exceptions if isinstance(current, BaseExceptionGroup) else ()
+
+
+def _empty_closures(error: BaseException) -> None:
+    """Empty the variables around torch's own inner functions in a traceback: clearing a frame leaves those as they are."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if not frame.f_code.co_freevars or frame.f_code.co_filename != inspect.getfile(nn.Module):
+            continue
+        for function in gc.get_referents(frame):
+            if isinstance(function, FunctionType) and function.__code__ is frame.f_code:
+                for cell in function.__closure__ or ():
+                    cell.cell_contents = None
 
 
 def output_not_finite(model: nn.Module, inputs: Sequence[Any], named: Mapping[str, Any]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sized
 from typing import Any
 
@@ -117,8 +118,15 @@ def shortage(recipe: Recipe) -> AnomalyFrame | None:
 
 
 def without_memory(model: nn.Module) -> dict[int, Any]:
-    """Return a memo for `copy.deepcopy` that puts the copy's parameters and buffers on the meta device."""
+    """Return a memo for `copy.deepcopy` that puts the copy's parameters and buffers on the meta device, without hooks.
+
+    Hooks are somebody's own code: they would count the imagined batch, or hold what cannot be copied.
+    """
     memo: dict[int, Any] = {}
+    for module in model.modules():
+        for name, hooks in vars(module).items():
+            if name.endswith("_hooks") and isinstance(hooks, dict):
+                memo[id(hooks)] = OrderedDict()
     for parameter in model.parameters():
         shape = torch.empty_like(parameter, device="meta")
         memo[id(parameter)] = nn.Parameter(shape, requires_grad=parameter.requires_grad)

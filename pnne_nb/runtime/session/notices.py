@@ -155,8 +155,8 @@ def _spread_before(recipe: Recipe) -> list[Finding]:
     source = recipe.train
     if not recipe.compares or not isinstance(source, TensorSource | DatasetSource):
         return []
-    model = copy.deepcopy(recipe.model, without_memory(recipe.model)).eval()
     try:
+        model = copy.deepcopy(recipe.model, without_memory(recipe.model)).eval()
         batch = as_batch(imagined_batch(source.first(), 2), wants_target=True)
         loss, target = single_loss(recipe.loss, batch.target)
         return spread(loss, model(*batch.inputs, **batch.named), target)

@@ -22,7 +22,8 @@ from tests.graph.types import TYPES
 
 FULL = {
     "proof": "opaque", "reason": "its forward depends on data", "member": 3, "held": "layers.0",
-    "assumes": ["x.shape[1] is 3"], "variables": {"output": "h"}, "ties": {"weight": "embed.weight"}, "frozen": ["", "0"],
+    "assumes": ["x.shape[1] is 3"], "omitted": ["mask"], "variables": {"output": "h"}, "ties": {"weight": "embed.weight"},
+    "frozen": ["", "0"],
     "dtype": "float64", "twice": True, "values": "absent", "called": False, "whole": True,
 }  # fmt: skip
 """Every field at another value than its default, in the order and form of a file."""

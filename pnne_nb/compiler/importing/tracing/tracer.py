@@ -282,7 +282,10 @@ class ForwardTracer(recording.TraceRecorder):
                 self.assumptions.looked(value.node, *seen(value.value))
 
     def _called_in_messages(self, node: fx.Node) -> str:
-        return self._slots[str(node.target)].name if node.op == "placeholder" else f"the result of {shown(node)}"
+        if node.op == "placeholder":
+            return self._slots[str(node.target)].name
+        # Without its arguments: constants in them may differ between the alternatives of a module.
+        return f"the result of {f'{node.target}(…)' if node.op == 'call_module' else shown(node)}"
 
     def proxied(self, node: fx.Node, value: Any, made: dict[int, Any] | None = None) -> Any:
         """Return the proxy of a value; `made` are those of the containers and objects around it, by identity."""

@@ -23,6 +23,7 @@ def is_table(tensor: Tensor) -> bool:
     """
     if not tensor.requires_grad:
         return True
+    tensor = torch.view_as_real(tensor.detach().resolve_conj()) if tensor.is_complex() else tensor
     found = tensor.detach().flatten()[:LOOKED_AT].double()
     if len(found) < 2 or not bool(torch.isfinite(found).all()):
         return False

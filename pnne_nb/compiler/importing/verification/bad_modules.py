@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import NoneType
-from typing import final
+from typing import Final, final
 
 from torch import nn
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
@@ -48,6 +48,14 @@ def refuse_cycles(net: nn.Module) -> None:
             pending += [(child, False) for child in module._modules.values() if child is not None]
 
 
+_CALLED: Final = frozenset(
+    ("apply", "buffers", "children", "eval", "forward", "get_buffer", "get_parameter", "get_submodule", "modules",
+     "named_buffers", "named_children", "named_modules", "named_parameters", "parameters", "requires_grad_", "state_dict",
+     "to", "train", "zero_grad")
+)  # fmt: skip
+"""Methods without which no module can be walked, trained or copied. A tensor ``self.half`` is no hindrance."""
+
+
 def refuse_hidden(net: nn.Module) -> None:
     """Refuse a module that has something else under the name of a method that torch itself calls.
 
@@ -59,7 +67,7 @@ def refuse_hidden(net: nn.Module) -> None:
         module = pending.pop()
         pending += [child for child in module._modules.values() if child is not None]
         for name, value in vars(module).items():
-            if not name.startswith("_") and callable(getattr(nn.Module, name, None)) and not callable(value):
+            if name in _CALLED and not callable(value):
                 raise CompileError(
                     f"{type(net).__name__} cannot be imported: in a {type(module).__name__}, self.{name} is a "
                     f"{type(value).__name__}, which hides torch's method {name}(). Give the attribute another name."
