@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from typing import final
 
+from torch import Tensor
+
 from pnne_nb.diagnosis.data_rules import data_faults
 from pnne_nb.diagnosis.finding import Finding
 from pnne_nb.diagnosis.first_step_rules import spread
@@ -156,9 +158,11 @@ def _spread_before(recipe: Recipe) -> list[Finding]:
     if not recipe.compares or not isinstance(source, TensorSource | DatasetSource):
         return []
     try:
-        model = copy.deepcopy(recipe.model, without_memory(recipe.model)).eval()
         batch = as_batch(imagined_batch(source.first(), 2), wants_target=True)
         loss, target = single_loss(recipe.loss, batch.target)
+        if not isinstance(target, Tensor) or not target.is_floating_point():
+            return []  # classes are not spread, and a forward of somebody's own is not run without need
+        model = copy.deepcopy(recipe.model, without_memory(recipe.model)).eval()
         return spread(loss, model(*batch.inputs, **batch.named), target)
     except Exception:  # noqa: BLE001  whatever is wrong, a step tells: some models run on numbers only, not on shapes
         return []
