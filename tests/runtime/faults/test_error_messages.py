@@ -449,7 +449,8 @@ def test_a_loss_that_compares_all_outputs_with_all_targets_is_told_once(
     trained.start()
     assert trained.wait(60)
     told = [found for found in trained.history.anomalies if found.kind == "spread-targets"]
-    assert [found.step for found in told] == [0] * (said_so is not None), "shapes tell it before the first step"
+    assert len(told) == (said_so is not None)
+    assert all(found.step <= 1 for found in told), "before the first step, or in it where the targets are whole numbers"
     if said_so is not None:
         assert re.match(said_so, told[0].message)
         assert told[0].hint == "Give the targets the output's shape: y.reshape(-1, 1)."
