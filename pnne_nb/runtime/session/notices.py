@@ -158,7 +158,8 @@ def _spread_before(recipe: Recipe) -> list[Finding]:
     if not recipe.compares or not isinstance(source, TensorSource | DatasetSource):
         return []
     try:
-        batch = as_batch(imagined_batch(source.first(), 2), wants_target=True)
+        examples = source.batch_size if isinstance(source, TensorSource) else 2
+        batch = as_batch(imagined_batch(source.first(), examples), wants_target=True)
         loss, target = single_loss(recipe.loss, batch.target)
         if not isinstance(target, Tensor) or not target.is_floating_point():
             return []  # classes are not spread, and a forward of somebody's own is not run without need
