@@ -122,7 +122,7 @@ def layers_of(
 def _is_lost(around: list[Node]) -> bool:
     """Return whether the values of a node, the last of the path `around` it, are those of an import and nowhere else."""
     origin = around[-1].origin
-    if around[-1].type == "Parameter" and origin is not None:
+    if around[-1].type in ("Parameter", "Buffer") and origin is not None:
         return origin.initial == "absent"
     return any(node.origin is not None for node in around)
 

@@ -163,7 +163,7 @@ def _require_model_of(graph: NodeGraph, tensors: Mapping[str, torch.Tensor], sta
 
 
 def _require_place(path: Path, *, overwrite: bool) -> None:
-    place = shown(str(path))
+    place = repr(str(path))
     try:
         found = file_at(path)
     except OSError as error:
@@ -273,7 +273,7 @@ def _onnx(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise ExportError(f"The ONNX file {shown(str(path))} cannot be read: {error.strerror or error}.") from error
+        raise ExportError(f"The ONNX file {str(path)!r} cannot be read: {error.strerror or error}.") from error
 
 
 def _prove(path: Path, target: Path, recorded: RecordedRun, *, has_onnx: bool) -> None:
@@ -319,4 +319,4 @@ def _sign(path: Path, key: Path) -> None:
         config = import_module("model_signing.signing").Config()
         config.use_elliptic_key_signer(private_key=key).sign(path, path.with_name(f"{path.name}.sig"))
     except Exception as error:  # of a foreign package
-        raise ExportError(f"{shown(str(path))} was written, but cannot be signed: {error}") from error
+        raise ExportError(f"{str(path)!r} was written, but cannot be signed: {error}") from error

@@ -75,7 +75,7 @@ def test_nodes_bear_the_names(attention: pn.NodeGraph) -> None:
     assert {name: attention[name].type for name in ("q", "v", "scores", "weights", "time")} == {
         "q": "getitem", "v": "getitem", "scores": "div", "weights": "softmax", "time": "getitem",
     }  # fmt: skip
-    assert set(pn.compile(attention).state_dict()) == set(Attention().state_dict())
+    assert set(pn.compile(attention, reuse=None).state_dict()) == set(Attention().state_dict())
 
 
 def test_a_node_that_is_renamed_is_called_so_everywhere(attention: pn.NodeGraph) -> None:
