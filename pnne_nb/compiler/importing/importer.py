@@ -173,11 +173,13 @@ def _proved(net: nn.Module, args: tuple[Any, ...], given: dict[str, Any], tell: 
             path = path.partition(".")[0] if count <= 2 * MANY else ""
         path = path if path in importing.open or path not in opaque else ""
         if path in importing.open:
-            failed[path] += 1 if count <= 2 * MANY else TRIES
+            failed[path] += 1
         elif path in opaque:
             break  # all of it is closed
         else:
             opaque[path] = _told(fault.reason, net.get_submodule(path))
+        if count > 2 * MANY:
+            failed[path] = TRIES
     raise CompileError(
         f"{type(net).__name__} cannot be imported: {opaque.get('', 'nothing of it can be verified').rstrip('.')}."
     )

@@ -92,5 +92,5 @@ def test_the_number_of_proofs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(importer, "find_fault", differing)
     graph = pn.from_module(module, X)
-    assert proofs <= 2 * importer.MANY + 3
+    assert proofs <= 2 * importer.MANY + 2
     assert graph.import_report.open == 0
