@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final, final
 
 import torch
@@ -108,13 +109,12 @@ class TargetSample:
         batches, self._batches = [batch for batch in self._batches or () if len(batch) >= _FEW], None
         if len(batches) < BATCHES // 2:
             return [], None
-        found = _sorted(batches)
-        whole = torch.cat(batches)
+        whole = torch.cat(batches).cpu()  # the only time that an accelerator is waited for
+        found = _sorted(whole, whole.split([len(batch) for batch in batches]))
         return found, None if found else baseline_of(loss, whole)
 
 
-def _sorted(batches: list[Tensor]) -> list[Finding]:
-    whole = torch.cat(batches)
+def _sorted(whole: Tensor, batches: Sequence[Tensor]) -> list[Finding]:
     hint = "Shuffle: DataLoader(..., shuffle=True), or give the engine the dataset itself, which it shuffles."
     if not whole.is_floating_point():
         alone = sum(bool((batch == batch[0]).all()) for batch in batches)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pnne_nb.diagnosis import layer_look
+from pnne_nb.diagnosis.target_sample import BATCHES
 from pnne_nb.errors import TargetError, TrainingError
 from pnne_nb.runtime.engine import TrainingEngine
 from tests.runtime.tasks import CLASSES, Noisy, images, network
@@ -124,6 +125,7 @@ def a_loss_is_chosen_on_the_device() -> None:
 
 
 def a_step_waits_for_the_device_once() -> None:
+    rare = {*layer_look.STEPS, BATCHES}
     for options in (
         {},
         {"precision": "16"},
@@ -142,9 +144,9 @@ def a_step_waits_for_the_device_once() -> None:
         made.stop()
         # Between the last step of an epoch and the first of the next one, the epoch's metrics are computed.
         steps = [after - before for before, after in pairwise(seen)]
-        # In a few steps, the training looks at its layers; in one of twenty, it copies its state for `rewind`.
-        rare = {*layer_look.STEPS, 20, 40}
+        # In a few steps, the training looks at its layers, and in one at the targets so far.
         inside = [count for place, count in enumerate(steps, 2) if place % 6 != 1 and place not in rare]
+        assert all(steps[place - 2] == 2 for place in rare if 2 <= place < 50), (options, steps)
         assert set(inside) == {1}, (options, steps)
 
 
