@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Generator, Iterator
 
@@ -172,7 +173,16 @@ def _leaves_nothing_behind(_one_torch_thread: None, _own_temporary_directory: No
     assert not left, f"The test has left behind: {'; '.join(left)}. Close what it opened, and set back what it set."
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(autouse=True, scope="module")
+def _no_warm_server() -> Iterator[None]:
+    """The process that starts the processes of trainings is kept for the kernel: here, for one file."""
+    yield
+    server = sys.modules.get("pnne_nb.runtime.training_process.process_server")
+    if server is not None:
+        server.server.close()
+
+
+@pytest.fixture(scope="module")
 def second() -> Iterator[SecondDevice]:
     """A process with a second device, for what is to be tried without a GPU."""
     device = SecondDevice()

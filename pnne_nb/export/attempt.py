@@ -52,7 +52,7 @@ def attempt(
 ) -> ExportReport:
     """Write a file and prove it. If it is wrong at a free size, write it again with that size fixed.
 
-    If it is wrong at the size 1 only, the size is free from 2.
+    If the file is wrong only at size 1, the size stays free and its least value is 2.
 
     Raises:
         ExportError: If the model has no form in the format, or the file does not run.

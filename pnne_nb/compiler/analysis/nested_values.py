@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from pnne_nb.compiler.module.call_errors import describe
 
 _COMPARED = (bool, int, float, complex, str, bytes, set, frozenset, range, slice, np.generic, torch.Size, torch.device)
-"""What is equal if it says so."""
+"""Types whose own ``==`` decides whether two values are equal."""
 
 
 _PLAIN = (torch.Tensor, nn.Parameter)

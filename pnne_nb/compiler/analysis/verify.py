@@ -347,7 +347,7 @@ def _run_both(
     wanted: bool,
     near: Near | None,
 ) -> _Run:
-    """Compare `calls` calls with one backward pass, whose `gradients` are of both, and another call without gradients.
+    """Compare two modules: the outputs of `calls` calls, the gradients of one backward pass, and a call without gradients.
 
     Where gradients to the inputs are `wanted`, nothing is found if both modules refuse to compute them. With `products`,
     that other call in evaluation mode computes them all the same, and whatever fails is raised.

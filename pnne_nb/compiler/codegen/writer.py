@@ -330,7 +330,7 @@ class _Writer:
                 yield from (((member.name, *path), opaque) for path, opaque in inner)
 
     def _made(self, member: Member, opaque: dict[tuple[str, ...], str]) -> Text:
-        """Return the making of a member."""
+        """Return the expression that constructs a member."""
         text: Text
         match member:
             case Layer(_, construction, device):

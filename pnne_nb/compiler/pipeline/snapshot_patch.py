@@ -84,7 +84,7 @@ class _Draft:
         return False
 
     def _rewire(self) -> None:
-        """Make room for other wires: as long as they are the same ones, nobody looks at them."""
+        """Copy the wires before the first change, because unchanged ones are shared with the snapshot before."""
         if self._wires is self._before.wires:
             self._wires, self._followers = self._wires.copy(), self._followers.copy()
 

@@ -181,7 +181,7 @@ class Worker:
         try:
             while self._verdict() is Verdict.GO:
                 if self._group.rank > 0:
-                    # Numbers of its own, which a restart brings back although nobody has kept them.
+                    # Each process draws its own random numbers. They follow from seed, step and rank, so a restart repeats them.
                     self._randomness.reseed(key_of(self._seed, self.loop.steps, self._group.rank))
                 with self._determinism:
                     event = next(events, None)

@@ -66,7 +66,7 @@ export interface Drawn {
   readonly isCatalogThere: boolean;
   /** How large what is inside is drawn, if it is open in place. */
   readonly inside: Size | null;
-  /** What a block shows of the nodes inside as its own. */
+  /** The parts of inner nodes that a block shows on its own card. */
   readonly promoted: readonly Part[];
 }
 

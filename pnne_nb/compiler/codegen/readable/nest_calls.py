@@ -64,7 +64,7 @@ class _Composing:
         return msgspec.structs.replace(self._program, calls=tuple(self._calls), results=results)
 
     def _with_operands(self, call: Call) -> Call:
-        """Write into a call what was made for it just before."""
+        """Nest the calls just before this one into its arguments, where only this one uses their results."""
         if call.again or call.kind == "member" or call.target in (*STATEMENTS, *CHOICES) or not call.arguments:
             return call
         if any(not isinstance(value, Constant) for _, value in call.keywords):
