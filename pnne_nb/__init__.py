@@ -18,6 +18,7 @@ from pnne_nb.errors import (
     Diagnostic,
     ExecutionError,
     ExportError,
+    GraphChangedError,
     GraphError,
     GraphFileAccessError,
     GraphFileError,
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
     from pnne_nb.export.preflight import check_export
     from pnne_nb.export.quantization.quantization_report import QuantizationReport
     from pnne_nb.graph.block_library import blocks
+    from pnne_nb.graph.difference import GraphDifference, NodeDifference, assert_unchanged, diff
     from pnne_nb.graph.document import NodeGraph
     from pnne_nb.graph.layout.cards import Resolved
     from pnne_nb.graph.model.node import Edge, Node, Transaction
@@ -131,6 +133,8 @@ __all__ = [
     "ExportReport",
     "Fault",
     "Finding",
+    "GraphChangedError",
+    "GraphDifference",
     "GraphEditor",
     "GraphError",
     "GraphFileAccessError",
@@ -146,6 +150,7 @@ __all__ = [
     "ModuleExplorer",
     "NameTakenError",
     "Node",
+    "NodeDifference",
     "NodeGraph",
     "NodeMark",
     "NodeSpec",
@@ -179,6 +184,7 @@ __all__ = [
     "VerificationReport",
     "WeightReport",
     "app",
+    "assert_unchanged",
     "benchmark",
     "blocks",
     "catalog",
@@ -190,6 +196,7 @@ __all__ = [
     "confusion",
     "detect_anomaly",
     "diagnose",
+    "diff",
     "explain",
     "export",
     "from_module",
@@ -226,6 +233,7 @@ _MODULES = {
     "export.package.save": "save",
     "export.export_report": "ExportReport",
     "graph.block_library": "blocks",
+    "graph.difference": "GraphDifference NodeDifference assert_unchanged diff",
     "graph.document": "NodeGraph",
     "graph.sequential": "sequential",
     "graph.model.node": "Edge Node Transaction",

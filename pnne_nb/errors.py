@@ -189,6 +189,10 @@ class StaleVersionError(GraphError):
     """The change was made against a version of the document that no longer exists."""
 
 
+class GraphChangedError(PnneError, AssertionError):
+    """A document is not what its test expects."""
+
+
 class GraphFileError(PnneError, ValueError):
     """A graph file is damaged, hostile, or from a newer version."""
 
