@@ -122,7 +122,8 @@ class GraphDifference(msgspec.Struct, frozen=True):
         )
         style = (
             ":root{color-scheme:light dark}body{font:15px system-ui,sans-serif;margin:2rem}img{max-width:100%}"
-            "main{display:flex;flex-wrap:wrap}table{border-collapse:collapse}td,th{padding:.2rem .8rem;border-bottom:1px solid #8884}"
+            "main{display:flex;flex-wrap:wrap}table{border-collapse:collapse}"
+            "td,th{padding:.2rem .8rem;border-bottom:1px solid #8884}"
         )
         replace_file(
             path,
