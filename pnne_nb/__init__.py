@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from pnne_nb.graph.model.node import Edge, Node, Transaction
     from pnne_nb.graph.render.scene import Shapes
     from pnne_nb.graph.sequential import sequential
+    from pnne_nb.inference.generate import generate
     from pnne_nb.inference.inference_engine import InferenceEngine, Prediction
     from pnne_nb.inference.quantize import quantize
     from pnne_nb.inference.targets.compare import compare_targets
@@ -200,6 +201,7 @@ __all__ = [
     "explain",
     "export",
     "from_module",
+    "generate",
     "hugging_face_callback",
     "infer_shapes",
     "lightning_callback",
@@ -243,6 +245,7 @@ _MODULES = {
     "runtime.engine": "TrainingEngine",
     "runtime.evaluation": "confusion worst",
     "export.quantization.quantization_report": "QuantizationReport",
+    "inference.generate": "generate",
     "inference.inference_engine": "InferenceEngine Prediction",
     "inference.quantize": "quantize",
     "inference.targets.compare": "compare_targets",
