@@ -2,6 +2,7 @@
 # make test    set everything up, a Chromium included, and run every test (CI runs this, and make check-wheel)
 # make check   linters, type checkers, import contracts, generated files
 # make check-wheel  build the wheel, install it into an empty environment without Node, train there
+# make docs    build the site into build/site, from the pages, the notebooks as they are stored, and the docstrings
 # make bench   benchmarks: ratios measured in one run
 # make test-trainers  the callbacks against Lightning and Hugging Face's Trainer, in an environment of their own
 # make test-processors  the tests that train, with each of PyTorch's kernels for a processor and one and two threads
@@ -33,11 +34,11 @@ IN_PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 AGAIN_ALONE := --last-failed --exitfirst
 FRONT_END_SOURCES := $(shell find js -name node_modules -prune -o -type f -print)
 
-.PHONY: help lab test test-python test-processors test-trainers test-oldest test-front-end check check-wheel check-python check-front-end bench front-end format \
+.PHONY: help lab test test-python test-processors test-trainers test-oldest test-front-end check check-wheel check-python check-front-end bench docs front-end format \
     types notebooks screenshots chromium clean with-trainers
 
 help:
-	@sed -n '1,11p' Makefile
+	@sed -n '1,12p' Makefile
 
 $(STAMPS)/venv: scripts/create_venv.sh
 	@scripts/create_venv.sh $(VENV)
@@ -123,6 +124,14 @@ check-wheel: front-end
 
 bench: front-end
 	$(PY) -m benchmarks
+
+$(STAMPS)/docs: $(STAMPS)/lab
+	$(PIP_INSTALL) -e '.[docs]'
+	@touch $@
+
+# Nothing runs, and nothing is fetched: `make test` has run every notebook and every block of a page.
+docs: $(STAMPS)/docs
+	$(PY) scripts/build_site.py
 
 # The README's picture and the pictures in the stored notebooks, as the widgets look now.
 screenshots: front-end chromium

@@ -282,11 +282,11 @@ class Inspector:
     def diagnose(self, frames: Iterable[Frame] | None = None, rules: Iterable[Rule] = RULES) -> list[Finding]:
         """Return findings: what is wrong, where, why, and what to try.
 
-        ```python
-        from pnne_nb.diagnosis.rules import RULES, ExplodingGradients
+        A rule with other thresholds::
 
-        inspector.diagnose(rules=[*RULES, ExplodingGradients(limit=100)])
-        ```
+            from pnne_nb.diagnosis.rules import RULES, ExplodingGradients
+
+            inspector.diagnose(rules=[*RULES, ExplodingGradients(limit=100)])
 
         Args:
             frames: Frames of a training, such as ``live.frames``; None for the last run of `run_inspection`.
@@ -359,15 +359,15 @@ class Inspector:
     ) -> Iterator[HandwrittenLoop]:
         """Watch a hand-written training loop, which calls `step` after each optimizer step.
 
-        ```python
-        with inspector.live(budget="1%") as live:
-            for x, y in batches:
-                loss_fn(net(x), y).backward()
-                optimizer.step()
-                optimizer.zero_grad()
-                inspector.step()
-        live.frames
-        ```
+        ::
+
+            with inspector.live(budget="1%") as live:
+                for x, y in batches:
+                    loss_fn(net(x), y).backward()
+                    optimizer.step()
+                    optimizer.zero_grad()
+                    inspector.step()
+            live.frames
 
         Parameters, their gradients, norms and updates are measured when an optimizer of ``torch.optim`` steps. A loop
         without one shows only activations, inputs and gradients of activations.

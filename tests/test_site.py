@@ -1,0 +1,127 @@
+"""The site: its links lead somewhere, its reference has every name, and its builder sees what a page would fetch."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pnne_nb as pn
+from scripts import build_site, reference_pages
+from tests.pages import ROOT
+
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+NOTEBOOKS = sorted(path for path in (ROOT / "notebooks").rglob("*.ipynb") if ".ipynb_checkpoints" not in path.parts)
+LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
+
+
+def prose(path: Path) -> str:
+    """The text of a page or of a notebook's cells, without its code."""
+    if path.suffix == ".ipynb":
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        return "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    return re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(path: Path) -> set[str]:
+    """What a link into a page may name: its headings as GitHub and the site write them."""
+    titles = re.findall(r"^#+ (.+)$", prose(path), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("path", [*PAGES, *NOTEBOOKS], ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_link_leads_somewhere(path: Path) -> None:
+    for file, anchor in LINK.findall(prose(path)):
+        target = (path.parent / file).resolve() if file else path
+        assert target.exists(), f"{file} does not exist"
+        assert target.is_relative_to(ROOT), f"{file} is outside of the project"
+        assert not anchor or anchor in anchors(target), f"{file} has no heading for #{anchor}"
+
+
+def test_every_public_name_has_a_page_of_the_reference() -> None:
+    pages = reference_pages.pages()
+    for name in pn.__all__:
+        assert f"## pn.{name}\n" in pages[f"{reference_pages.room_of(name)}.md"], name
+
+
+def test_a_name_without_a_room_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(reference_pages.ROOMS, "inspect")
+    with pytest.raises(LookupError, match=r"No page of the reference has inspector/, where pn\.summary lives"):
+        reference_pages.room_of("summary")
+
+
+def test_a_page_has_signatures_members_and_examples() -> None:
+    train = reference_pages.twins()["train.md"]
+    assert "TrainingEngine(model: 'nn.Module | NodeGraph'" in train
+    assert "### TrainingEngine.rewind\n" in train
+    assert "\nTrainingDashboard(engine" in reference_pages.twins()["widgets.md"]
+    assert ".. autoclass:: pnne_nb.GraphEditor(graph=" in reference_pages.pages()["widgets.md"]
+    assert "```python\ngraph = pn.NodeGraph" in reference_pages.twins()["draw.md"]
+    assert ".. autoclass:: pnne_nb.TrainingEngine\n   :members: " in reference_pages.pages()["train.md"]
+
+
+def codes() -> Iterator[str]:
+    """Yield every code that the package gives to a `Diagnostic` where it makes it."""
+    for path in reference_pages.PACKAGE.rglob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("Diagnostic"):
+                yield from (
+                    each.value.value
+                    for each in call.keywords
+                    if each.arg == "code" and isinstance(each.value, ast.Constant) and isinstance(each.value.value, str)
+                )
+
+
+def test_every_code_of_a_message_is_listed() -> None:
+    said = reference_pages.messages()
+    assert set(codes()) <= set(said)
+    assert said["no-output"][0].hint
+    page = reference_pages.pages()["messages.md"]
+    assert all(f"### {code}\n" in page for code in said)
+    assert "- `dead-relu`\n" in page
+
+
+def test_every_option_of_launch_is_described() -> None:
+    rows = [line.split(" | ") for line in reference_pages.pages()["launch.md"].splitlines() if line.startswith("| `")]
+    assert {"`strategy`", "`timeout`", "`nproc`"} <= {row[0].strip("| ") for row in rows}
+    assert all(len(row[2].rstrip("| ")) > 10 for row in rows), "a docstring does not describe an option"
+
+
+def test_every_argument_of_the_engine_is_described() -> None:
+    for name in inspect.signature(pn.TrainingEngine).parameters:
+        assert re.search(rf"^    {name}: ", inspect.getdoc(pn.TrainingEngine) or "", re.MULTILINE), name
+
+
+def test_what_a_page_would_fetch_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build_site, "SITE", tmp_path)
+    page = tmp_path / "page.html"
+    page.write_text(
+        '<a href="https://example.org"></a><link rel="canonical" href="https://example.org"><img src="a.png">'
+        '<script src="https://cdn.example.org/a.js"></script><img src="//example.org/b.png">'
+    )
+    assert build_site.loaded_from_elsewhere(page) == [
+        "page.html: https://cdn.example.org/a.js",
+        "page.html: //example.org/b.png",
+    ]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_the_twin_of_a_notebook_is_text(path: Path) -> None:
+    notebook = build_site.read(path)
+    twin = build_site.as_markdown(notebook)
+    assert twin.startswith("# ")
+    assert "base64," not in twin
+    assert all(cell.source in twin for cell in notebook.cells)
+
+
+def test_the_list_of_nodes_is_cut_into_its_chapters(tmp_path: Path) -> None:
+    page = tmp_path / "nodes.md"
+    page.write_text("# Node types\n\n- [Two words](#two-words) (1)\n\n## Two words\n\n### Node\n\nText.\n")
+    build_site.split_chapters(page)
+    assert "](nodes/two-words.md) (1)" in page.read_text()
+    assert (tmp_path / "nodes" / "two-words.md").read_text() == "# Two words\n\n## Node\n\nText.\n"
