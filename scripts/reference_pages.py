@@ -158,8 +158,9 @@ def _signature(name: str, value: Any) -> str:
 
 def _hidden_constructor(value: object) -> bool:
     """Return whether a class has its arguments from `__init__`, but a foreign `__new__` in front of it, as widgets have."""
-    made = value.__new__ if inspect.isclass(value) else None
-    return inspect.isfunction(made) and not made.__module__.startswith("pnne_nb")
+    if not inspect.isclass(value) or not inspect.isfunction(value.__init__):  # type: ignore[misc]  # of a class that is known
+        return False
+    return inspect.isfunction(value.__new__) and not value.__new__.__module__.startswith("pnne_nb")
 
 
 def _constructor(value: type) -> inspect.Signature:

@@ -14,6 +14,12 @@ from ipywidgets.widgets.widget import _instances
 import pnne_nb as pn
 from tests.pages import ROOT, blocks
 
+TASKS = sorted(
+    path.relative_to(ROOT).as_posix()
+    for folder in ("howto", "coming-from")
+    for path in (ROOT / "docs" / folder).glob("*.md")
+)
+
 
 def run(page: str) -> dict[str, Any]:
     """Run every block of a page as one session, and return its names: a reader has no others."""
@@ -114,3 +120,9 @@ def test_serving_runs() -> None:
         assert "The input x of iris.pnne has the shape (N, 4), and the data (1, 2)" in wrong.json()["detail"]
         assert client.post("/predict", json={"examples": "x"}).status_code == 422
     assert Path("train_iris.safetensors").exists()
+
+
+@pytest.mark.parametrize("page", TASKS)
+def test_a_page_by_task_runs(page: str) -> None:
+    assert run(page)["pn"] is pn
+    assert len((ROOT / page).read_text(encoding="utf-8").splitlines()) <= 60

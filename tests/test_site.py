@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import json
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import pnne_nb as pn
+from pnne_nb.export.formats import FORMATS
+from pnne_nb.export.formats.base import ExportFormat
 from scripts import build_site, reference_pages
 from tests.pages import ROOT
 
@@ -125,3 +129,35 @@ def test_the_list_of_nodes_is_cut_into_its_chapters(tmp_path: Path) -> None:
     build_site.split_chapters(page)
     assert "](nodes/two-words.md) (1)" in page.read_text()
     assert (tmp_path / "nodes" / "two-words.md").read_text() == "# Two words\n\n## Node\n\nText.\n"
+
+
+@functools.cache
+def shown() -> str:
+    """Everything that shows how something is done: pages by task, the tour, and the cells of notebooks."""
+    pages = [path.read_text(encoding="utf-8") for path in PAGES if path.parent != ROOT and path.name != "nodes.md"]
+    cells = [cell for path in NOTEBOOKS for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]]
+    return "\n".join([*pages, *("".join(cell["source"]) for cell in cells)])
+
+
+def test_every_public_name_is_shown_in_use() -> None:
+    missing = [name for name in pn.__all__ if not re.search(rf"\bpn\.{name}\b", shown())]
+    assert not missing, "A page in docs/howto or a notebook is to show each of these once."
+
+
+def test_every_argument_of_the_engine_is_shown_in_use() -> None:
+    given = [name for name in inspect.signature(pn.TrainingEngine).parameters if name not in {"model", "train_data"}]
+    missing = [name for name in given if not re.search(rf"\b{name}=", shown())]
+    assert not missing, "A page in docs/howto or a notebook is to give each of these arguments once."
+
+
+def test_every_extra_is_explained() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    page = (ROOT / "docs" / "howto" / "install.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"`([a-z]+)`", page)) >= set(extras)
+
+
+@pytest.mark.parametrize("format", FORMATS, ids=lambda format: format.name)
+def test_every_format_of_an_export_is_on_its_page(format: ExportFormat) -> None:
+    page = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
+    assert f'"{format.name}"' in page
+    assert any(f"`{suffix}`" in page for suffix in format.suffixes)
