@@ -21,7 +21,7 @@ WIDGETS = {
 }
 """What shows a widget, with what is on the page then."""
 
-EVERY_PAGE = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+EVERY_PAGE = ["README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))]
 PAGES = ["README.md", "docs/tour.md", "docs/hosts.md"]
 
 
