@@ -217,7 +217,7 @@ export interface Origin {
   readonly variables?: Readonly<Record<string, string>>;
   /** Its tensors that belong to other nodes: their path below this node, and the path below the model. */
   readonly ties?: Readonly<Record<string, string>>;
-  /** Paths below it of the modules that are not trained; an empty path is the node itself. */
+  /** Paths below it of modules that were not trained and are no nodes of their own. In older files, of any: an empty path is the node itself. */
   readonly frozen?: readonly string[];
   /** The element type of its layer's weights, if that is not float32. */
   readonly dtype?: Dtype | null;

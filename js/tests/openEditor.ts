@@ -9,7 +9,15 @@ const TYPES = [
   { type: "Output", kind: "structural", category: 0, inputs: [{ name: "input", kind: "value" }] },
   { type: "ReLU", kind: "module", category: 0, inputs: [one("input")], outputs: [one("output")] },
   { type: "GELU", kind: "module", category: 0, inputs: [one("input")], outputs: [one("output")] },
-  { type: "Linear", kind: "module", category: 0, inputs: [one("input")], outputs: [one("output")], properties: [0, 1] },
+  {
+    type: "Linear",
+    kind: "module",
+    category: 0,
+    inputs: [one("input")],
+    outputs: [one("output")],
+    properties: [0, 1, 2],
+  },
+  { type: "Subgraph", kind: "structural", category: 0, properties: [2] },
   {
     type: "LazyLinear",
     kind: "module",
@@ -56,6 +64,7 @@ export function openEditor(graph: GraphState, definitions: Record<string, GraphS
     properties: [
       { name: "out_features", type: { type: "int", minimum: 1 }, default: null },
       { name: "bias", type: { type: "bool" }, default: true },
+      { name: "trainable", type: { type: "bool" }, default: true, role: "node" },
     ],
     types: TYPES,
     templates: { format: "pnne-graph", formatVersion: 1, name: "templates", graphs: {} },

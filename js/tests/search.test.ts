@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
+import { placesOf } from "../src/editor/document/definitions";
 import { fromState } from "../src/editor/document/document";
-import { placesOf } from "../src/editor/document/places";
 import { nodeSimilarity, searchTypes, similarity } from "../src/editor/panels/search";
 import { type NodeTypeState, UNKNOWN } from "../src/protocol";
 import { documentOf } from "./openEditor";

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import msgspec
@@ -14,7 +15,7 @@ from pnne_nb.catalog.tables import overrides
 from pnne_nb.catalog.tables.auto_sizes import AUTOMATIC
 from pnne_nb.graph.schema.property_types import BoolType, EnumType, OptionalType, PropertyType, UnionType
 from pnne_nb.graph.schema.spec import NodeSpec, Port, Property, Required, Returns
-from pnne_nb.graph.schema.structural import MODULE_PROPERTIES
+from pnne_nb.graph.schema.structural import EVAL_MODE, MODULE_PROPERTIES, TRAINABLE
 
 URL = "https://docs.pytorch.org/docs/stable/generated/{}.html"
 
@@ -47,6 +48,11 @@ def _spec(cls: type[nn.Module]) -> NodeSpec:
     passed = {part.argument for part in parts}
     properties = [_init_property(name, a, about) for a in built.values() if a.name not in passed]
     properties += [Property(part.when, BoolType(), False, doc=about[part.when]) for part in parts if part.when]
+    # In torch, what has weights takes their device.
+    has_weights = "device" in inspect.signature(cls).parameters or issubclass(cls, nn.RNNBase) or parts
+    has_modes = has_weights and any(prop.name in ("track_running_stats", "dropout") for prop in properties)
+    left_out = [prop for prop, given in ((TRAINABLE, has_weights), (EVAL_MODE, has_modes)) if not given]
+    common = [prop for prop in MODULE_PROPERTIES if prop not in left_out]
     return NodeSpec(
         type=name,
         category=overrides.CATEGORIES.get(name) or overrides.MODULE_CATEGORIES.get(module, module.capitalize()),
@@ -54,7 +60,7 @@ def _spec(cls: type[nn.Module]) -> NodeSpec:
         target=f"torch.nn.{name}",
         inputs=tuple(port(name, a, about.get(a.name, "")) for a in calls if a.kind is not None),
         outputs=tuple(msgspec.structs.replace(port, doc=about[port.name]) for port in results),
-        properties=(*properties, *call_properties(name, calls, about), *MODULE_PROPERTIES),
+        properties=(*properties, *call_properties(name, calls, about), *common),
         positional=positional(calls),
         returns=returns if any(isinstance(item, tuple) for item in returns) else (),
         parts=parts,

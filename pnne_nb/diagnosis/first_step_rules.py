@@ -219,20 +219,21 @@ def _of_layers(model: nn.Module, output: Any) -> Iterator[Finding]:
     examples = output.shape[0] if isinstance(output, Tensor) and output.dim() else 0
     norms = [(path, each) for path, each in model.named_modules() if isinstance(each, nn.modules.batchnorm._BatchNorm)]
     # Whoever trains has called train(): what is in eval mode now was put there by the model's own code.
-    still = [path for path, each in norms if not each.training and each.track_running_stats]
+    # A frozen one is there on purpose.
+    still = [path for path, each in norms if not each.training and each.track_running_stats and _is_trained(each)]
     if still:
         yield Finding(
             "batch-norm-in-eval",
             still[0],
             f"It normalises with its running statistics while the model trains{_others(still)}, and those do not change.",
-            "Call train() on it, or leave out the eval() in the model's code, unless it is frozen on purpose.",
+            "Call train() on it, or leave out the eval() in the model's code.",
             (("in eval mode", len(still)), ("batch norms", len(norms))),
         )
     # Of pictures, batch norm counts every pixel; and one example of numbers alone is refused by torch.
     flat = [
         path
         for path, each in norms
-        if 1 < examples <= (FEW if isinstance(each, nn.BatchNorm1d) else _FEW_PICTURES) and path not in still
+        if 1 < examples <= (FEW if isinstance(each, nn.BatchNorm1d) else _FEW_PICTURES) and each.training
     ]
     if flat:
         yield Finding(
@@ -270,7 +271,12 @@ def _counts_on(layer: nn.Module) -> bool:
     if not isinstance(layer, nn.modules.batchnorm._BatchNorm) or not (layer.affine and layer.track_running_stats):
         return False
     # With a momentum of 0, they stay.
-    return layer.training and layer.momentum != 0 and not any(one.requires_grad for one in layer.parameters())
+    return layer.training and layer.momentum != 0 and not _is_trained(layer)
+
+
+def _is_trained(layer: nn.Module) -> bool:
+    parameters = list(layer.parameters())
+    return not parameters or any(one.requires_grad for one in parameters)
 
 
 def _of_frozen_norms(norms: list[tuple[str, nn.modules.batchnorm._BatchNorm]]) -> Iterator[Finding]:
@@ -281,7 +287,8 @@ def _of_frozen_norms(norms: list[tuple[str, nn.modules.batchnorm._BatchNorm]]) -
             moving[0],
             f"Its weights are frozen, and its running statistics go on changing{_others(moving)}: validation sees another layer "
             "than the one that was frozen.",
-            "Freeze the statistics too: set its momentum to 0.0, or let its train() keep it in eval mode.",
+            f'Freeze the statistics too: graph.freeze("{moving[0]}", eval_mode=True), or let the train() of the model keep it '
+            "in eval mode.",
             (("frozen, with statistics that move", len(moving)), ("batch norms", len(norms))),
         )
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from pnne_nb.errors import GraphError, answers_misuse, choose, expect
 from pnne_nb.graph.annotations import Frames
-from pnne_nb.graph.edits import bulk, group_plans
+from pnne_nb.graph.edits import bulk, freezing, group_plans
 from pnne_nb.graph.edits.add_node import addition, parts_of, place
 from pnne_nb.graph.edits.apply import apply_op
 from pnne_nb.graph.edits.autoconnect import connection, edges_between, loose_end
@@ -352,6 +352,86 @@ class NodeGraph(ReadableGraph):
                     made.append(f"{place.prefix}{name}")
             return [self[path] for path in made]
 
+    def freeze(self, *nodes: Chosen, eval_mode: bool = False) -> list[str]:
+        """Have training leave the weights of nodes and blocks as they are, as one change.
+
+        ::
+
+            graph.freeze("layer1", "bn*")  # of a block, everything inside
+            graph.freeze("backbone", eval_mode=True)  # batch norms keep their statistics too, and dropout is off
+
+        The model that `compile` makes does not require their gradients, its source says so, and an engine's optimizer
+        gets the others. Where a block is shown several times and not all are meant, this one gets its own definition.
+
+        Args:
+            nodes: Nodes, their paths, or patterns of paths; a pattern means the nodes with weights that fit.
+            eval_mode: Whether those that differ in eval mode, such as blocks and batch norms, stay in it as well.
+
+        Returns:
+            The paths of what is frozen now, without what is inside these.
+
+        Raises:
+            UnknownNodeError: If one of them does not exist; none is frozen.
+            GraphError: If a node has no weights, or no node with weights fits a pattern.
+        """
+        with self._ledger.editing():
+            paths = freezing.chosen_paths(self._content, nodes, self._types, "freeze")
+            with self.transaction(f"Freeze {_named(paths)}"):
+                for ops in freezing.unshare(self._content, paths):
+                    self._ledger.apply(ops)
+                for path in paths:
+                    self._ledger.apply(freezing.freeze(self._content, path, self._types, eval_mode=eval_mode))
+            return paths
+
+    def unfreeze(self, *nodes: Chosen) -> list[str]:
+        """Have the weights of nodes and blocks trained again, as one change; the inverse of `freeze`.
+
+        Of a node inside a frozen block, the others inside stay frozen.
+
+        Args:
+            nodes: Nodes, their paths, or patterns of paths.
+
+        Returns:
+            The paths of what is trained now, without what is inside these.
+
+        Raises:
+            UnknownNodeError: If one of them does not exist.
+            GraphError: If a node has no weights, or no node with weights fits a pattern.
+        """
+        with self._ledger.editing():
+            paths = freezing.chosen_paths(self._content, nodes, self._types, "unfreeze")
+            with self.transaction(f"Unfreeze {_named(paths)}"):
+                for path in paths:
+                    for ops in freezing.unfreeze(self._content, path, self._types):
+                        self._ledger.apply(ops)
+            return paths
+
+    def replace_head(self, classes: int, *, at: NodeRef | None = None) -> Node:
+        """Put a new last layer in the place of the old one, for another number of classes, as one change.
+
+        It has the old name, edges, type and input size, fresh weights, and is trained, also inside a frozen block::
+
+            graph = pn.from_module(resnet, args=(x,))
+            graph.freeze("*")
+            graph.replace_head(10)
+
+        Args:
+            classes: The number of classes: its ``out_features`` or ``out_channels``, 1 or more.
+            at: The layer; by default the last Linear or Conv before the Output.
+
+        Raises:
+            UnknownNodeError: If there is no such node.
+            BadValueError: If `classes` is no such number.
+            GraphError: If the layer is no head, several could be, or it shares its weights.
+        """
+        with self._ledger.editing():
+            path = freezing.head_of(self._content) if at is None else self._at(path_of(at)).path
+            with self.transaction(f"Replace the head {path}"):
+                for ops in freezing.unfreeze(self._content, path, self._types):
+                    self._ledger.apply(ops)
+                self._ledger.apply(freezing.replace_head(self._content, path, classes))
+            return self[path]
+
     def group(self, nodes: Iterable[NodeRef], name: str | None = None, *, graph: str = "") -> Node:
         """Move nodes of one graph into a new nested graph, shown by one node of type ``"Subgraph"``.
 
@@ -561,8 +641,12 @@ class NodeGraph(ReadableGraph):
         return cls.from_json(read_file(path), types=types)
 
 
+def _named(paths: Sequence[str]) -> str:
+    return paths[0] if len(paths) == 1 else f"{len(paths)} nodes"
+
+
 def _counted(found: Sequence[bulk.Place]) -> str:
-    return found[0].path if len(found) == 1 else f"{len(found)} nodes"
+    return _named([place.path for place in found])
 
 
 def expect_graph(graph: object) -> None:

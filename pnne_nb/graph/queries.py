@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Self
 
-import msgspec
 from msgspec.structs import replace
 
 from pnne_nb.errors import (
@@ -31,7 +30,7 @@ from pnne_nb.graph.model.content import Content
 from pnne_nb.graph.model.lint import lint, lint_at
 from pnne_nb.graph.model.node import Edge, Node
 from pnne_nb.graph.model.ops import ChangeFrame, MoveNode
-from pnne_nb.graph.model.paths import find_node, paths_in
+from pnne_nb.graph.model.paths import find_node, frozen_around, paths_in
 from pnne_nb.graph.model.validate import Types
 from pnne_nb.graph.model.views import Graphs, Nodes
 from pnne_nb.graph.render.html import figure
@@ -343,7 +342,9 @@ class ReadableGraph:
     def _at(self, path: str, within: str = "") -> Node:
         with self._ledger.lock:
             _, node, prefix = find_node(self._content, path, within)
-            return msgspec.structs.replace(node, path=f"{prefix}{node.name}") if prefix else node
+            if not prefix:
+                return node
+            return replace(node, path=f"{prefix}{node.name}", frozen_by=frozen_around(self._content, prefix, within))
 
     @property
     def _content(self) -> Content:

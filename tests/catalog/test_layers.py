@@ -13,7 +13,8 @@ from torch import nn
 from pnne_nb.catalog import layers
 from pnne_nb.graph.schema.property_types import EnumType, PropertyType, check
 from pnne_nb.graph.schema.registry import registry
-from pnne_nb.graph.schema.structural import MODULE_PROPERTIES
+from pnne_nb.graph.schema.spec import NodeSpec
+from pnne_nb.graph.schema.structural import EVAL_MODE, MODULE_PROPERTIES, TRAINABLE
 from tests.catalog.calling import build, call, flat, resolve
 from tests.catalog.layer_samples import sample
 
@@ -97,7 +98,17 @@ def test_everything_is_documented() -> None:
         assert [prop.name for prop in spec.properties if not prop.doc] == []
         assert [port.name for port in (*spec.inputs, *spec.outputs) if not port.doc] == []
         assert spec.url.endswith(f"torch.nn.{name}.html")
-        assert spec.properties[-len(MODULE_PROPERTIES) :] == MODULE_PROPERTIES
+        own = [prop for prop in MODULE_PROPERTIES if prop in spec.properties]
+        assert [*spec.properties[-len(own) :]] == own
+        assert {*MODULE_PROPERTIES} - {*own} <= {TRAINABLE, EVAL_MODE}
+        # Instance norms have weights only if they are asked for.
+        assert (TRAINABLE in own) == _has_weights(spec) or name.startswith("InstanceNorm")
+
+
+def _has_weights(spec: NodeSpec) -> bool:
+    given = sample(spec.type)
+    module = build(spec, given.values, [given.inputs.get(port.name) for port in spec.inputs])
+    return any(True for _ in module.parameters())
 
 
 def test_ports_are_described_by_torchs_own_shapes() -> None:

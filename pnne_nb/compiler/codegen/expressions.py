@@ -202,7 +202,7 @@ class Expressions:
         if is_identifier(path) and not path.startswith("__"):  # what most are
             return f"self.{path}"
         text, before = "self", ""
-        for name in path.split("."):
+        for name in path.split(".") if path else ():
             inside, before = before, f"{before}.{name}" if before else name
             if inside in self.lists and name.isdecimal():
                 text = f"{text}[{name}]"

@@ -100,6 +100,8 @@ class Generated(msgspec.Struct, frozen=True, dict=True):  # dict: for what is de
         absent: Parameters and buffers whose values are not in the document, by definition.
         devices: Where submodules are put, by path.
         boxes: Paths of opaque modules that run their own code on nodes of the document, outer ones first.
+        frozen: Paths of the modules and parameters that are not trained.
+        still: Paths of the modules that stay in eval mode.
     """
 
     name: str
@@ -111,6 +113,8 @@ class Generated(msgspec.Struct, frozen=True, dict=True):  # dict: for what is de
     absent: dict[str, tuple[str, ...]]
     devices: dict[str, str]
     boxes: tuple[str, ...]
+    frozen: tuple[str, ...]
+    still: tuple[str, ...]
 
     @functools.cached_property
     def lines(self) -> dict[int, NodeLine]:

@@ -169,6 +169,8 @@ class _Writer:
             },
             devices=self._unit.devices,
             boxes=self._unit.boxes,
+            frozen=self._unit.frozen,
+            still=self._unit.still,
         )
 
     def _header(self) -> list[str]:
@@ -284,15 +286,31 @@ class _Writer:
             else:
                 self._member(program, held[0], names)
         lists = self._expressions.lists.copy()
-        if program.ties or program.frozen:
+        if program.ties or program.frozen or program.still:
             self._expressions.lists.update(self._lists(program.members))
         for tied, other in ties.items():
             line = NodeLine(program.definition, tied.partition(".")[0], calls=False)
             self._statement(f"{self._expressions.held(tied)} = {self._expressions.held(other)}", line)
         for frozen in program.frozen:
-            line = NodeLine(program.definition, frozen.partition(".")[0], calls=False)
-            self._statement(f"{self._expressions.held(frozen)}.requires_grad_(False)", line)
+            self._call_on(program, frozen, "requires_grad_(False)")
+        if program.still:
+            self._lines += ["        self.train()", ""]
+            self._training(program)
         self._expressions.lists = lists
+
+    def _training(self, program: Program) -> None:
+        """Write that some modules stay in eval mode."""
+        self._lines += [
+            f"    def train(self, mode: bool = True) -> {emit(self._classes[program.definition])}:",
+            "        super().train(mode)",
+        ]
+        for path in program.still:
+            self._call_on(program, path, "eval()")
+        self._lines.append("        return self")
+
+    def _call_on(self, program: Program, path: str, call: str) -> None:
+        line = NodeLine(program.definition, path.partition(".")[0], calls=False)
+        self._statement(f"{self._expressions.held(path)}.{call}", line)
 
     def _lists(self, members: tuple[Member, ...], above: str = "") -> Iterator[str]:
         """Yield the paths of what is inside a class and is written as a list of modules."""

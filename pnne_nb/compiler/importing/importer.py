@@ -55,7 +55,8 @@ from pnne_nb.compiler.weights.deepcopy import Copies, Shared, duplicate, untouch
 from pnne_nb.compiler.weights.weight_source import keep_given
 from pnne_nb.errors import CompileError, answers_misuse
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.graph.schema.structural import CHECKPOINT
+from pnne_nb.graph.schema.registry import registry
+from pnne_nb.graph.schema.structural import CHECKPOINT, TRAINABLE
 from pnne_nb.process.gc_pause import return_free_memory
 from pnne_nb.process.progress_line import ProgressLine, bar, is_watched, runs_unattended
 from pnne_nb.process.random_state import private_random_state
@@ -381,7 +382,7 @@ class _Import:
         for item in list(level.of_type("Input"))[-1:]:
             item.omitted = tuple(name for name in argument_names(self._net) if name not in dict(called))
         self._tie(level)
-        self._freeze(level)
+        self._freeze(level, self._net)
         if self._again:
             _compute_again(level, inside=False)
         graph = NodeGraph(class_title(self._net))
@@ -410,13 +411,20 @@ class _Import:
             elif other != path and whole is not None:
                 whole.ties[path] = other if whole.in_place else f"{whole.name}.{other}"
 
-    def _freeze(self, level: Level) -> None:
-        """Note layers and blocks that are not trained."""
-        modules = dict(self._net.named_modules(remove_duplicate=False))
+    def _freeze(self, level: Level, holder: nn.Module) -> None:
+        """Freeze the layers and blocks that are not trained."""
+        below = dict(holder.named_modules(remove_duplicate=False))
         for item in level.items:
-            module = modules.get(".".join(item.member)) if item.member and item.owner is None else None
-            if module is not None and item.type != "Module":
-                item.frozen = tuple(_frozen(module))
+            module = below.get(".".join(item.member)) if item.member and item.owner is None else None
+            if module is None or item.type == "Module":
+                continue
+            paths = list(_frozen(module))
+            if "" in paths and TRAINABLE in registry[item.type].properties:
+                item.properties[TRAINABLE.name] = False
+            elif item.inner is not None:
+                self._freeze(item.inner, module)
+            else:
+                item.frozen = tuple(paths)
 
     def _outermost(self, called: list[tuple[str, Any]], positional: int) -> Level:
         try:

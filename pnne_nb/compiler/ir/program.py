@@ -8,7 +8,7 @@ They are trees, which is why Python's collector of cycles need not look at their
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -225,6 +225,7 @@ class Program(msgspec.Struct, frozen=True, dict=True):  # dict: for what is deri
         parameters: Arguments of the constructor: name, type in words, and default or None.
         ties: Tied tensors, by their paths: the second replaces the first.
         frozen: Paths of modules whose parameters are not trained.
+        still: Paths of modules that stay in eval mode while the model trains.
         form: How the class is written: ``"chain"`` as an ``nn.Sequential``, ``"list"`` as a list of its members,
             ``"loop"`` as one whose members do the same one after the other.
         holds: Of the content of an opaque module, which has no ``forward``: its torch class.
@@ -239,6 +240,7 @@ class Program(msgspec.Struct, frozen=True, dict=True):  # dict: for what is deri
     parameters: tuple[tuple[str, str, Constant | None], ...] = ()
     ties: tuple[tuple[str, str], ...] = ()
     frozen: tuple[str, ...] = ()
+    still: tuple[str, ...] = ()
     form: Literal["", "chain", "list", "loop"] = ""
     holds: Holder = ""
     whole: str = ""
@@ -274,12 +276,28 @@ class Unit(msgspec.Struct, frozen=True, dict=True):  # dict: for what is derived
     @functools.cached_property
     def boxes(self) -> tuple[str, ...]:
         """Paths of opaque modules that run their own code on nodes of the document, outer ones first."""
+        return self._paths(
+            lambda program: (each.name for each in program.blocks if isinstance(each, Opaque) and each.definition)
+        )
+
+    @functools.cached_property
+    def frozen(self) -> tuple[str, ...]:
+        """Paths of the modules and parameters that are not trained."""
+        return self._paths(
+            lambda program: (*program.frozen, *(each.name for each in program.members if _is_frozen(each)))
+        )
+
+    @functools.cached_property
+    def still(self) -> tuple[str, ...]:
+        """Paths of the modules that stay in eval mode."""
+        return self._paths(lambda program: program.still)
+
+    def _paths(self, own: Callable[[Program], Iterable[str]]) -> tuple[str, ...]:
+        """Return the paths that are `own` to each program, from the outermost graph."""
         inside: dict[str, list[str]] = {}
         for program in self.programs.values():
-            found = inside[program.definition] = []
+            found = inside[program.definition] = [program.below(path) for path in own(program)]
             for member in program.blocks:
-                if isinstance(member, Opaque) and member.definition:
-                    found.append(program.below(member.name))
                 if member.definition:
                     found += [program.below(member.name, path) for path in inside[member.definition]]
         return tuple(inside[""])
@@ -353,3 +371,7 @@ def runs_alike(one: Program, other: Program) -> bool:
         and (one.entries, one.results, one.form) == (other.entries, other.results, other.form)
         and (one.holds, one.whole) == (other.holds, other.whole)
     )
+
+
+def _is_frozen(member: Member) -> bool:
+    return isinstance(member, Weight) and member.trained and not member.requires_grad

@@ -8,6 +8,7 @@ from pnne_nb.compiler.ir.snapshot import GraphSnapshot
 from pnne_nb.errors import Diagnostic
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import Node, whole_of
+from pnne_nb.graph.schema.structural import EVAL_MODE, TRAINABLE
 
 
 def member_paths(snapshot: GraphSnapshot) -> dict[str, str]:
@@ -94,17 +95,30 @@ def ties(snapshots: Mapping[str, GraphSnapshot], diagnostics: list[Diagnostic]) 
             yield path, other
 
 
+def still(snapshot: GraphSnapshot) -> Iterator[str]:
+    """Yield the paths of modules that stay in eval mode."""
+    if EVAL_MODE.name in snapshot.property_names:
+        paths = module_paths(snapshot)
+        for name, node in snapshot.nodes.items():
+            if node.properties.get(EVAL_MODE.name) is True and EVAL_MODE in node.spec.properties:
+                yield paths[node.shares or name]
+
+
 def frozen(snapshots: Mapping[str, GraphSnapshot], snapshot: GraphSnapshot) -> Iterator[str]:
-    """Yield the paths of modules whose parameters were frozen when they were imported."""
-    if snapshot.is_drawn:
+    """Yield the paths of modules that are frozen, by their nodes or since they were imported."""
+    if snapshot.is_drawn and TRAINABLE.name not in snapshot.property_names:
         return
     paths: dict[str, str] | None = None
     for name, node in snapshot.nodes.items():
-        if node.origin is None or not node.origin.frozen or node.type == "Module" or node.shares is not None:
+        imported = node.origin.frozen if node.origin is not None and node.type != "Module" else ()
+        if (node.trainable and not imported) or node.type == "Parameter":
             continue
         paths = paths if paths is not None else module_paths(snapshot)
+        if not node.trainable:
+            yield paths[node.shares or name]
+            continue
         inside = snapshots.get(node.definition) if node.definition is not None else None
-        for below in node.origin.frozen:
+        for below in imported if node.shares is None else ():
             # What has been removed or renamed inside since is a new layer.
             if not below or (inside is not None and _is_module(snapshots, inside, below)):
                 yield ".".join(part for part in (paths[name], below) if part)

@@ -25,7 +25,7 @@ from pnne_nb.compiler.ir.program import (
     Unit,
 )
 from pnne_nb.compiler.ir.snapshot import NO_WIRES, GraphSnapshot, passed_on, paths_of
-from pnne_nb.compiler.lowering.attributes import frozen, member_paths, place_of, ties, whole_clash
+from pnne_nb.compiler.lowering.attributes import frozen, member_paths, place_of, still, ties, whole_clash
 from pnne_nb.compiler.lowering.lower_node import (
     NO_SIZES,
     LoweringContext,
@@ -174,7 +174,8 @@ class _Lowering:
                 if (ref := snapshot.wires.get(name, NO_WIRES).get("input")) is not None
             ),
             ties=() if snapshot.id else tuple(ties(self._snapshots, self.diagnostics)),
-            frozen=tuple(frozen(self._snapshots, snapshot)),
+            frozen=tuple(dict.fromkeys(frozen(self._snapshots, snapshot))),
+            still=tuple(dict.fromkeys(still(snapshot))),
             holds=holds,
             whole=whole,
         )
@@ -322,7 +323,7 @@ def _is_same(one: Program, other: Program) -> bool:
         and all(map(operator.is_, one.members, other.members))
         and all(map(operator.is_, one.calls, other.calls))
         and (one.entries, one.results, one.ties) == (other.entries, other.results, other.ties)
-        and (one.frozen, one.holds, one.whole) == (other.frozen, other.holds, other.whole)
+        and (one.frozen, one.still, one.holds, one.whole) == (other.frozen, other.still, other.holds, other.whole)
     )
 
 

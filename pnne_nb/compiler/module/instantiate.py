@@ -30,7 +30,15 @@ from pnne_nb.compiler.weights.lost_weights import warn_of_lost
 from pnne_nb.compiler.weights.memory_check import require_room
 from pnne_nb.compiler.weights.opaque_copies import settle, shell
 from pnne_nb.compiler.weights.rename_log import former_paths, is_known, remember
-from pnne_nb.compiler.weights.reuse import Former, carry_over, place_in, share_modules
+from pnne_nb.compiler.weights.reuse import (
+    Former,
+    carry_over,
+    frozen_in,
+    is_below,
+    place_in,
+    remember_frozen,
+    share_modules,
+)
 from pnne_nb.errors import Diagnostic
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import whole_of
@@ -77,7 +85,8 @@ def make(
     if reuse is not None and source is not None:
         boxes = loaded.generated.boxes
         # A copy of a whole module has its tensors already, which may overlap.
-        carried = carry_over(source if whole_node(graph) in boxes else reuse, model, former, ready)
+        frozen = frozen_in(reuse)
+        carried = carry_over(source if whole_node(graph) in boxes else reuse, model, former, ready, frozen)
         if missing := settle(model, source, boxes, former):
             raise failure(loaded.generated.name, [_on_screen(graph, each) for each in missing])
         if not proof and not is_known(graph, reuse):
@@ -87,6 +96,10 @@ def make(
         share_modules(source, model, former)
         if drawn is not None and (proof or not _keeps_fresh(model, _unchanged(model, source, carried), opaque)):
             drawn.restore()  # what was drawn for the constructors is nowhere
+        if proof:
+            remember_frozen(reuse, loaded.generated.frozen)
+        for path in loaded.generated.still:
+            model.get_submodule(path).eval()
     remember(model, graph)
     if reuse is not None:
         for path, device in loaded.generated.devices.items():
@@ -176,6 +189,8 @@ def _opaque_modules(graph: NodeGraph, loaded: Loaded, reuse: nn.Module | None, f
             )
         else:
             modules.append(shell(found) if path in loaded.generated.boxes else duplicate(found))
+            if reuse is not None and is_below(place, frozen_in(reuse)):
+                modules[-1].requires_grad_()  # the class freezes it again, unless the graph does so no longer
     if missing:
         raise failure(loaded.generated.name, [_on_screen(graph, each) for each in missing])
     return modules

@@ -104,11 +104,12 @@ def compile(graph: NodeGraph, reuse: Reuse = OWN) -> nn.Module:
     Args:
         graph: The document; it is not changed.
         reuse: Other weights; None asks for fresh ones. A module's tensors are copied wherever name and shape still
-            fit, together with their device, element type and ``requires_grad``, and with the training mode of its
-            modules. Linear, convolution, norm and embedding layers that were made wider keep their old rows; in what
-            reads them, new columns start at zero. It is not changed and shares nothing with the result. Opaque nodes
-            take a copy of their module from it. Of a ``state_dict``, or the path of a file with one, the values are
-            copied; a warning says what does not fit.
+            fit, together with their device and element type, with ``requires_grad`` where it was set by hand (else
+            `NodeGraph.freeze` decides), and with the training mode of its modules. Linear, convolution, norm and
+            embedding layers that were made wider keep their old rows; in what reads them, new columns start at zero. It
+            is not changed and shares nothing with the result. Opaque nodes take a copy of their module from it. Of a
+            ``state_dict``, or the path of a file with one, the values are copied; a warning says what does not
+            fit.
 
     Raises:
         CompileError: If the document is unfinished or wrong; ``diagnostics`` lists every reason.

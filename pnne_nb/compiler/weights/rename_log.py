@@ -343,6 +343,8 @@ def _before(path: tuple[_Step, ...], changes: Sequence[_Change]) -> tuple[_Step,
             match change:
                 case RenameNode(name, new_name, graph) if (step.graph, step.name) == (graph, new_name):
                     path = (*path[:place], step._replace(name=name), *path[place + 1 :])
+                case RenameNode(name, _, graph) if (step.graph, step.name) == (graph, name):
+                    return ()  # the name was another node's until then
                 case _Grouped(graph, block, _, names) if (step.graph, step.name) == (graph, block):
                     inner = path[place + 1] if place + 1 < len(path) else None
                     if inner is None or inner.name not in names:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
@@ -10,6 +11,7 @@ from typing import TypeAlias
 import torch
 from torch import nn
 
+from pnne_nb.compiler.codegen import loader
 from pnne_nb.compiler.weights.widen import widenings
 from pnne_nb.graph.schema.property_types import holds_tensor
 from pnne_nb.graph.schema.registry import registry
@@ -20,13 +22,40 @@ Former: TypeAlias = Mapping[str, str | None]
 NOT_MOVED: Former = MappingProxyType({})
 
 
+Frozen: TypeAlias = Collection[str]
+"""Paths of modules and parameters that a document had frozen when a model was made of it, or it of the model."""
+
+_of_imported: weakref.WeakKeyDictionary[nn.Module, Frozen] = weakref.WeakKeyDictionary()
+
+
+def remember_frozen(net: nn.Module, frozen: Frozen) -> None:
+    """Note what the document that was imported from a module has frozen."""
+    _of_imported[net] = frozen
+
+
+def frozen_in(source: nn.Module) -> Frozen:
+    """Return what the document of a model had frozen when the one was made of the other."""
+    loaded = loader.loaded_from(source)
+    return loaded.generated.frozen if loaded is not None else _of_imported.get(source, ())
+
+
+def is_below(path: str, places: Frozen) -> bool:
+    """Return whether a path is one of some places, or inside one of them."""
+    return any(not place or f"{path}.".startswith(f"{place}.") for place in places)
+
+
 def carry_over(
-    source: nn.Module, target: nn.Module, former: Former = NOT_MOVED, ready: Collection[int] = ()
+    source: nn.Module,
+    target: nn.Module,
+    former: Former = NOT_MOVED,
+    ready: Collection[int] = (),
+    frozen: Frozen = (),
 ) -> dict[str, str]:
     """Copy into `target` every parameter and buffer of `source` that has the same name and shape.
 
-    A layer that was made wider keeps what it had, as `widen` says. Device, element type and ``requires_grad`` come
-    along, and so do ties: names that share one tensor in `source` share one in `target`. What does not fit keeps
+    A layer that was made wider keeps what it had, as `widen` says. Device and element type come along, ``requires_grad``
+    where it was set by hand in `source` (else the document of `target` decides, which may have changed), and so do ties:
+    names that share one tensor in `source` share one in `target`. What does not fit keeps
     its fresh values, on the device and in the floating type that most of `source` has, if its node names no other;
     so does what a property of the node says, such as the class weights of a loss. Modules of the same name take
     over the training mode.
@@ -36,6 +65,7 @@ def carry_over(
         target: The model that gets them.
         former: Paths that modules of `target` have in `source`.
         ready: Tensors of `target`, by identity, that are copies already.
+        frozen: What the document had frozen when `source` was made, by path in `source`.
 
     Returns:
         The names of the tensors that were carried over, with those that they have in `source`.
@@ -62,7 +92,10 @@ def carry_over(
                     key = id(old), fresh.shape
                     if key not in copies:
                         values = _copy(old) if widening is None else widening.fit(old, fresh)
-                        copies[key] = nn.Parameter(values, requires_grad=old.requires_grad) if is_parameter else values
+                        if is_parameter:
+                            by_hand = old.requires_grad == is_below(place + name, frozen)
+                            values = nn.Parameter(values, requires_grad=(old if by_hand else fresh).requires_grad)
+                        copies[key] = values
                     # setattr, not the dictionary: recurrent layers keep a second list of their weights.
                     setattr(module, name, copies[key])
                     carried[dot + name] = place + name

@@ -14,7 +14,10 @@ from pnne_nb.graph.model import ops
 from pnne_nb.graph.model.content import Content
 from pnne_nb.graph.model.node import Node, split_port
 from pnne_nb.graph.model.ops import Op
-from pnne_nb.graph.schema.structural import PROMOTED
+from pnne_nb.graph.schema.structural import PROMOTED, TRAINABLE
+
+_COMPUTES_THE_SAME = (PROMOTED.name, TRAINABLE.name)
+"""Properties that change the picture, or what a training does."""
 
 _Place = tuple[str, str]
 """The id of a graph, and the name of a node in it."""
@@ -47,8 +50,8 @@ def disproved(content: Content, done: Sequence[Op], inverses: Sequence[Sequence[
                     if (graph, name) in places:
                         del places[graph, name]
                         places[graph, new_name] = None
-            case ops.SetProperty(property=PROMOTED.name) | ops.ResetProperty(property=PROMOTED.name):
-                pass  # it changes only the picture
+            case ops.SetProperty(property=name) | ops.ResetProperty(property=name) if name in _COMPUTES_THE_SAME:
+                pass
             case ops.SetProperty(node=name, graph=graph) | ops.ResetProperty(node=name, graph=graph):
                 if op not in inverse and not _shows_the_same(content, op, inverse):
                     changed[graph, name] = None

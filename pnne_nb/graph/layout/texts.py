@@ -11,7 +11,7 @@ from types import MappingProxyType
 from pnne_nb.graph.model.node import Node
 from pnne_nb.graph.schema.property_types import OptionalType, PropertyType, TupleType, UnionType, is_number
 from pnne_nb.graph.schema.spec import NodeSpec, Property, Required
-from pnne_nb.graph.schema.structural import PROMOTED
+from pnne_nb.graph.schema.structural import PROMOTED, TRAINABLE
 from pnne_nb.graph.schema.values import TorchConstant
 
 MAX_PARTS = 4
@@ -55,7 +55,7 @@ def parts(
     into = next((prop for prop in properties if prop.name in SIZES_IN), None)
     out = next((prop for prop in properties if prop.name in SIZES_OUT), None)
     own: list[str] = []
-    properties = tuple(prop for prop in properties if prop.name != PROMOTED.name)
+    properties = tuple(prop for prop in properties if prop.name not in (PROMOTED.name, TRAINABLE.name))
     if into is not None and out is not None:
         own.append(f"{_short(_value(into, node, resolved))}→{_short(_value(out, node, resolved))}")
     # Properties of the node itself (device, checkpoint) were chosen for it, and must not be cut off.

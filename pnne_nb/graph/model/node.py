@@ -13,7 +13,7 @@ from pnne_nb.graph.model.ops import AddNode, Op
 from pnne_nb.graph.model.origin import Origin
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
-from pnne_nb.graph.schema.structural import ABLATE, CONTEXTS, INSIDE, REROUTE
+from pnne_nb.graph.schema.structural import ABLATE, CONTEXTS, INSIDE, REROUTE, TRAINABLE
 from pnne_nb.graph.schema.values import Value
 
 NO_PROPERTIES: Mapping[str, Value] = MappingProxyType({})
@@ -30,6 +30,7 @@ class Node(msgspec.Struct, frozen=True):
         position: Centre in the editor's pixels; None if it is arranged automatically.
         origin: The origin and the proof of an imported node; None for a node that was drawn.
         collapsed: Whether the editor shows only its name.
+        frozen_by: Path of the outermost block around it that is frozen, for a node that was asked for by its path.
         path: Its name with those of the Subgraph nodes around it: ``"block.conv1"``.
     """
 
@@ -40,6 +41,14 @@ class Node(msgspec.Struct, frozen=True):
     origin: Origin | None = None
     path: str = ""
     collapsed: bool = False
+    frozen_by: str = ""
+
+    @property
+    def trainable(self) -> bool:
+        """Whether training changes its weights; see `NodeGraph.freeze`."""
+        flag = "requires_grad" if self.type == "Parameter" else TRAINABLE.name
+        imported = self.origin is not None and "" in self.origin.frozen
+        return not (self.frozen_by or imported or self.properties.get(flag) is False)
 
     @property
     def spec(self) -> NodeSpec:

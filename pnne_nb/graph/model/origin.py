@@ -37,7 +37,8 @@ class Origin(
         omitted: Names of the arguments of the original that the example left out, kept with the last Input.
         variables: Names of its outputs in the original's code, by port.
         ties: Its tensors that belong to other nodes: their path below this node, and the path below the model.
-        frozen: Paths below it of the modules that are not trained; an empty path is the node itself.
+        frozen: Paths below it of modules that were not trained and are no nodes of their own. In older files, of any:
+            an empty path is the node itself.
         dtype: The element type of its layer's weights, if that is not float32.
         twice: Whether computing it again, for a checkpoint, changes its buffers again.
         initial: ``"absent"`` if the buffer has too many values for the document.

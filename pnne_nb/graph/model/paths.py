@@ -61,6 +61,18 @@ def find_node(content: Content, ref: NodeRef, within: str = "") -> tuple[GraphIn
     return graph, graph.require(name), prefix + dot
 
 
+def frozen_around(content: Content, path: str, within: str = "") -> str:
+    """Return the path of the outermost frozen block on a path (a final dot does not matter); empty if there is none."""
+    graph, done = content.require(within), ""
+    for name in path.rstrip(".").split(".") if path else ():
+        node = graph.require(name)
+        done = f"{done}.{name}" if done else name
+        if not node.trainable:
+            return done
+        graph = content.require(node.definition)
+    return ""
+
+
 def paths_in(content: Content) -> Iterator[str]:
     """Yield the path of every node, nested ones after the node that shows them."""
 

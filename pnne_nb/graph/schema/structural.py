@@ -126,8 +126,24 @@ PROMOTED = _property(
 )
 """The property that names the properties of a node that the block around it shows."""
 
-MODULE_PROPERTIES = (SHARES, CHECKPOINT, DEVICE, INSIDE, ABLATE, PROMOTED)
-"""The properties of every node that compiles to a submodule, beside those of its type."""
+TRAINABLE = _property(
+    "trainable",
+    BoolType(),
+    "Whether training changes its weights; of a block, those of everything inside.",
+    True,
+)
+"""The property of a node with weights, which can be frozen."""
+
+EVAL_MODE = _property(
+    "eval_mode",
+    BoolType(),
+    "Whether it stays in eval mode while the model trains: batch norms keep their statistics, dropout is off.",
+    False,
+)
+
+MODULE_PROPERTIES = (SHARES, CHECKPOINT, DEVICE, INSIDE, ABLATE, PROMOTED, TRAINABLE, EVAL_MODE)
+"""The properties of every node that compiles to a submodule, beside those of its type; the last two, if it has weights, and
+if these or what it computes depend on the training mode."""
 
 CALL_PROPERTIES = (INSIDE, ABLATE, PROMOTED)
 """The properties of every other node that is called."""

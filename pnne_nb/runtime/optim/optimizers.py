@@ -221,7 +221,7 @@ def _known_otherwise(model: nn.Module, pattern: str) -> str:
     for name, one in model.named_parameters(remove_duplicate=False):
         if fnmatchcase(name, pattern):
             if not one.requires_grad:
-                return f" {name} is frozen: requires_grad_(True) before the engine is made lets it be trained."
+                return f" {name} is frozen: graph.unfreeze or requires_grad_(True) before the engine is made lets it be trained."
             return f" {name} is shared, and known as {first[id(one)]}: use that name."
     return ""
 
@@ -248,6 +248,11 @@ def parameter_groups(model: nn.Module, groups: Mapping[str, Options]) -> list[An
         expect(options, Mapping, f"parameter_groups[{asked!r}]", 'options by name, such as {"lr": 1e-2}')
     named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     if not named:
+        if any(True for _ in model.parameters()):
+            raise TrainingError(
+                'All weights of the model are frozen: graph.unfreeze("fc") before the engine is made has a node trained, and '
+                "model.fc.requires_grad_(True) a module."
+            )
         raise TrainingError("The model has no trainable parameters: add a layer with weights, such as Linear.")
     if not groups:
         return [parameter for _, parameter in named]

@@ -54,7 +54,8 @@ METHODS: Final = {
     **dict.fromkeys(("export", "to_onnx"), 'pn.export(engine, "net.onnx")'),
     **dict.fromkeys(
         ("freeze", "unfreeze"),
-        "with engine.paused() as model: model.get_submodule(name).requires_grad_(False), or graph.freeze(name) before",
+        'graph.freeze("layer1") before the engine is made; then, with engine.paused() as model: '
+        'model.get_submodule("layer1").requires_grad_(False)',
     ),
     **dict.fromkeys(("cancel", "interrupt", "abort"), "engine.stop()"),
     **dict.fromkeys(("is_running", "running", "status"), "engine.state"),

@@ -53,7 +53,7 @@ def test_a_pattern_for_a_frozen_or_a_shared_parameter_says_why_it_fits_none() ->
     model[0].requires_grad_(False)
     model.append(model[5])
     with pytest.raises(
-        TrainingError, match=r"like '0\.\*'\. 0.weight is frozen: requires_grad_\(True\) before the engine"
+        TrainingError, match=r"like '0\.\*'\. 0.weight is frozen: graph.unfreeze or requires_grad_\(True\) before"
     ):
         engine(model=model, parameter_groups={"0.*": {"lr": 0.1}})
     with pytest.raises(TrainingError, match=r"6.weight is shared, and known as 5.weight: use that name"):

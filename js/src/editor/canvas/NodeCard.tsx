@@ -44,6 +44,8 @@ import { Ports } from "./Ports";
 const FOLD = "M3 2.5h10M3 13.5h10M8 4v3M6.3 5.6L8 7.2l1.7-1.6M8 12V9M6.3 10.4L8 8.8l1.7 1.6";
 const OPEN_BLOCK = "M9.5 2.5h4v4M13.5 2.5L9 7M6.5 13.5h-4v-4M2.5 13.5L7 9";
 const CLOSE_BLOCK = "M9 3v4h4M9 7l4.5-4.5M7 13V9H3M7 9l-4.5 4.5";
+const SNOWFLAKE = "M8 2v12M2.8 5l10.4 6M2.8 11l10.4-6M6.5 3.4L8 4.9l1.5-1.5M6.5 12.6L8 11.1l1.5 1.5";
+const FROZEN = "Frozen: training leaves its weights as they are (L has them trained again)";
 const UNFOLD = "M3 2.5h10M3 13.5h10M8 7.5v-3M6.3 6L8 4.4L9.7 6M8 8.5v3M6.3 10L8 11.6L9.7 10";
 
 /** The picture of one node. Its size is `card.geometry`'s, whatever its texts are. */
@@ -72,7 +74,7 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
   return (
     // biome-ignore lint/a11y/useSemanticElements: a fieldset is for forms
     <div
-      className={`pnne-card${worst ? ` pnne-has-${worst}` : ""}${card.known ? "" : " pnne-unknown"}${(card.inside && !isOpen(card)) || card.run ? " pnne-stack" : ""}${card.collapsed ? " pnne-collapsed" : ""}${card.ablated ? " pnne-ablated" : ""}${isOpen(card) ? " pnne-open" : ""}${isHere ? " pnne-here" : ""}${isDot ? " pnne-dot" : ""}${isCut ? " pnne-cut" : ""}`}
+      className={`pnne-card${worst ? ` pnne-has-${worst}` : ""}${card.known ? "" : " pnne-unknown"}${(card.inside && !isOpen(card)) || card.run ? " pnne-stack" : ""}${card.collapsed ? " pnne-collapsed" : ""}${card.ablated ? " pnne-ablated" : ""}${card.frozen ? " pnne-frozen" : ""}${isOpen(card) ? " pnne-open" : ""}${isHere ? " pnne-here" : ""}${isDot ? " pnne-dot" : ""}${isCut ? " pnne-cut" : ""}`}
       ref={element}
       tabIndex={isCurrent ? 0 : -1}
       style={style}
@@ -121,7 +123,7 @@ function useIsCut(card: Card): boolean {
     const letters = Math.max(0, ...card.lines.map((line) => wordsOf(line).length));
     if (letters * CODE_LETTER * MOST_LETTERS > width - BESIDE_VALUES) return true;
     const room = (width - BESIDE_TITLE) / MOST_LETTERS;
-    const marks = MARK * [timesOf(card), card.origin, card.diagnostics.length].filter(Boolean).length;
+    const marks = MARK * [timesOf(card), card.frozen, card.origin, card.diagnostics.length].filter(Boolean).length;
     return isWider(card.title, room, root) || isWider(card.kind, room - marks / MOST_LETTERS, root);
   }, [card, root]);
 }
@@ -151,6 +153,11 @@ function CardHeader({ card, worst, hovered }: CardHeaderProps) {
           }
         >
           {times}
+        </span>
+      )}
+      {card.frozen && (
+        <span className="pnne-origin pnne-origin-frozen" role="img" aria-label="Frozen" title={FROZEN}>
+          <Icon path={SNOWFLAKE} />
         </span>
       )}
       {card.origin && <OriginBadge origin={card.origin} />}

@@ -2,6 +2,7 @@ import type { EdgeState, Fix, Op, Retype } from "../../protocol";
 import { connectOps, whyNotConnect } from "../document/connection";
 import { definitionOf } from "../document/definitions";
 import { edgeId, graphAt, nodeOf } from "../document/document";
+import { flagOf, freezeOps, frozenBlock, headSize, isFrozen, newHeadOps } from "../document/freezing";
 import { freeName } from "../document/names";
 import { portsOf } from "../document/ports";
 import { retyped } from "../document/retype";
@@ -17,6 +18,7 @@ import { cardFor, centreOf, documentPlace, ownerOf, type ShownScene } from "../s
 import { type Connecting, STILL } from "../scene/view";
 import { edgeAt, routeOf } from "../scene/wires";
 import type { Editor } from "./editor";
+import { editInline } from "./inline";
 
 const DOT_SIZE = { width: DOT, height: DOT };
 
@@ -109,6 +111,53 @@ export function ablate(editor: Editor, how: "bypass" | "zeros"): void {
   const isOff = names.every((name) => scene?.graph.nodes.get(name)?.properties?.ablate === how);
   if (isOff) editor.resetProperty(names, "ablate");
   else editor.setProperty(names, "ablate", how);
+}
+
+/** The selected nodes that have weights. */
+function weighted(editor: Editor) {
+  const scene = editor.scene();
+  const nodes = [...editor.view.get().nodes].flatMap((name) => scene?.graph.nodes.get(name) ?? []);
+  return nodes.filter((node) => flagOf(node, scene?.types.get(node.type)) !== null);
+}
+
+export function areFrozen(editor: Editor): boolean {
+  const nodes = weighted(editor);
+  return nodes.length > 0 && nodes.every(isFrozen);
+}
+
+/** Freezes the selected nodes, or has them trained again if all are frozen. One edit. */
+export function freeze(editor: Editor): void {
+  const scene = editor.scene();
+  const nodes = weighted(editor);
+  if (!scene || isInCold(editor)) return;
+  if (nodes.length === 0) {
+    editor.session.notify("Select nodes that have weights: layers, blocks or Parameters.");
+    return;
+  }
+  const frozen = !areFrozen(editor);
+  const changed = frozen ? nodes.filter((node) => !isFrozen(node)) : nodes;
+  const what = nodes.length === 1 ? nodes[0]?.name : `${nodes.length} nodes`;
+  editor.edit(freezeOps(changed, frozen, scene.graphId), `${frozen ? "Freeze" : "Unfreeze"} ${what}`);
+}
+
+/** Puts a new layer in the place of the selected one, and opens its size. One edit. */
+export function replaceHead(editor: Editor): void {
+  const scene = editor.scene();
+  const name = editor.only();
+  const node = name === null ? undefined : scene?.graph.nodes.get(name);
+  const size = node && headSize(node);
+  if (!scene || isInCold(editor)) return;
+  if (!node || !size) editor.session.notify("Select the layer that makes the result: a Linear, or a Conv.");
+  else if (editor.edit(newHeadOps(scene.graph, node, scene.graphId), `Replace the head ${node.name}`)) {
+    editInline(editor, node.name, size);
+  }
+}
+
+function isInCold(editor: Editor): boolean {
+  const scene = editor.scene();
+  const block = scene && frozenBlock(scene.document, scene.path);
+  if (block) editor.session.notify(`The block ${block} around it is frozen: train that again first (L).`);
+  return Boolean(block);
 }
 
 /** Opens the search for where else an end of the selected edge can go. */

@@ -9,12 +9,15 @@ import {
   ablate,
   addIntoEdge,
   addReroute,
+  areFrozen,
+  freeze,
   openConnect,
   openEdges,
   openFind,
   openPalette,
   openReconnect,
   openTypes,
+  replaceHead,
   togglePeek,
   walk,
 } from "./gestures";
@@ -30,6 +33,8 @@ type Run = (editor: Editor, focusSearch: () => void) => void;
 export interface Command {
   readonly keys: readonly string[];
   readonly what: string;
+  /** The same in the menu, where it depends on the selection. */
+  readonly does?: (editor: Editor) => string;
   readonly run: Run;
   /** Whether it is switched on; for a command that switches something on and off. */
   readonly isOn?: (editor: Editor) => boolean;
@@ -106,6 +111,13 @@ export const COMMANDS: Readonly<Record<string, readonly Command[]>> = {
     { keys: ["x"], what: "Fold or unfold equal nodes in a row, or steps", run: (editor) => toggleFolded(editor) },
     { keys: ["b"], what: "Bypass, or run again", run: (editor) => ablate(editor, "bypass") },
     { keys: ["Shift+b"], what: "Give zeros instead, or run again", run: (editor) => ablate(editor, "zeros") },
+    {
+      keys: ["l"],
+      what: "Freeze the weights, or train them again",
+      does: (editor) => (areFrozen(editor) ? "Train the weights again" : "Freeze the weights"),
+      run: freeze,
+    },
+    { keys: ["n"], what: "Replace the head…", run: replaceHead },
     { keys: ["Mod+g"], what: "Group into a block", run: group },
     { keys: ["Mod+Shift+g"], what: "Ungroup the block", run: ungroup },
     { keys: ["Shift+g"], what: "Put a frame around", run: addFrame },

@@ -1,4 +1,5 @@
 import { definitionOf } from "../document/definitions";
+import { headSize } from "../document/freezing";
 import { boxOf } from "../scene/boxes";
 import { cardFor } from "../scene/scene";
 import type { Editor } from "./editor";
@@ -45,7 +46,7 @@ export function menuFor(editor: Editor): string[][] {
       node ? ["*Enter", "*i", ...(block ? ["*o", "*p"] : ["t", "v"]), "F2"] : [],
       node ? ["c", "*e"] : [],
       ["*Mod+c", "Mod+x", "Mod+d"],
-      ["b", "Shift+b"],
+      ["b", "Shift+b", "l", ...(node && headSize(node) !== null ? ["n"] : [])],
       ["Mod+g", ...(node?.type === "Subgraph" ? ["Mod+Shift+g"] : []), "Shift+g", "h"],
       [...(nodes.size > 1 ? ["a"] : []), "*Shift+f"],
       ["Delete", "Shift+Delete"],

@@ -70,7 +70,7 @@ function Menu({ menu, focusSearch }: { menu: OverCanvas; focusSearch: () => void
                 onClick={() => take(key)}
               >
                 <span>
-                  {command?.what}
+                  {command?.does?.(editor) ?? command?.what}
                   {isOn && " ✓"}
                 </span>
                 <kbd>{keyText(key)}</kbd>

@@ -1,6 +1,5 @@
 import type { NodeTypeState, TensorShape } from "../../protocol";
-import { definitionOf } from "../document/definitions";
-import type { Place } from "../document/places";
+import { definitionOf, type Place } from "../document/definitions";
 
 const NAME = 4;
 const CATEGORY = 2;

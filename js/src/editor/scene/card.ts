@@ -1,5 +1,6 @@
 import { BLOCK, type Category, type Diagnostic, type NodeState, type NodeTypeState, UNKNOWN } from "../../protocol";
 import { definitionOf } from "../document/definitions";
+import { flagOf, isFrozen } from "../document/freezing";
 import { type Provenance, provenanceOf } from "../document/origin";
 import type { Ports } from "../document/ports";
 import type { Run } from "../document/repeats";
@@ -41,6 +42,8 @@ export interface Card {
   readonly loose: boolean;
   /** What it gives instead of running; empty if it runs. */
   readonly ablated: string;
+  /** Whether training leaves its weights as they are: it is frozen, or a block around it is. */
+  readonly frozen: boolean;
   /** Whether there is a graph inside that can be entered. */
   readonly inside: boolean;
   /** Names of the nodes of a folded row that it represents, its own first. */
@@ -64,6 +67,8 @@ export interface Drawn {
   /** Whether no edge leads to or from it. */
   readonly isAlone: boolean;
   readonly isCatalogThere: boolean;
+  /** Whether it is in a block that is frozen. */
+  readonly isCold: boolean;
   /** How large what is inside is drawn, if it is open in place. */
   readonly inside: Size | null;
   /** The parts of inner nodes that a block shows on its own card. */
@@ -86,7 +91,7 @@ export function cardOf(
   ports: Ports,
   diagnostics: readonly Diagnostic[],
   uses: number,
-  { run, steps, across, isAlone, isCatalogThere, inside, promoted }: Drawn,
+  { run, steps, across, isAlone, isCatalogThere, isCold, inside, promoted }: Drawn,
 ): Card {
   const [{ node, type }] = steps as readonly [Step];
   const chain = steps.length > 1 ? steps.map((step) => step.node.name) : null;
@@ -98,6 +103,7 @@ export function cardOf(
   const collapsed = node.collapsed ?? false;
   const shown = uses > 1 ? `, shown ${uses} times` : "";
   const origin = provenanceOf(node);
+  const frozen = steps.some((step) => isFrozen(step.node) || (isCold && flagOf(step.node, step.type) !== null));
   const opaque = origin?.proof === "opaque" ? ", opaque" : "";
   const problems = errors === 0 ? "" : `, ${errors} ${errors === 1 ? "problem" : "problems"}`;
   const called = run ? `${node.name} to ${run.at(-1)}, ${run.length} equal nodes in a row` : node.name;
@@ -117,13 +123,14 @@ export function cardOf(
     geometry: inside ? openedGeometry(closed, inside, collapsed) : closed,
     closed,
     diagnostics,
-    label: `${called}, ${node.type}${summary ? `, ${summary}` : ""}${shown}${opaque}${collapsed ? ", collapsed" : ""}${inside ? ", open" : ""}${problems}`,
+    label: `${called}, ${node.type}${summary ? `, ${summary}` : ""}${shown}${opaque}${frozen ? ", frozen" : ""}${collapsed ? ", collapsed" : ""}${inside ? ", open" : ""}${problems}`,
     collapsed,
     uses,
     origin,
     loose:
       isAlone && errors > 0 && diagnostics.every(({ code }) => /^(unconnected-input|missing-property)$/.test(code)),
     ablated: steps.map((step) => ablationOf(step.node)).find((each) => each !== "") ?? "",
+    frozen,
     inside: definitionOf(node) !== null,
     run,
     chain,

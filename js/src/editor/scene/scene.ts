@@ -2,6 +2,7 @@ import type { Diagnostic, EdgeState, Frame, NodeState, NodeTypeState } from "../
 import type { Scene } from "../document/connection";
 import { definitionOf, usesOf } from "../document/definitions";
 import { type Graph, type GraphDocument, graphAt, nodeOf, splitPort } from "../document/document";
+import { frozenBlock } from "../document/freezing";
 import { type Ports, type PortView, portsOf } from "../document/ports";
 import { haveSameRuns, type Run, runsOf } from "../document/repeats";
 import { type Columns, columnsOf, UNWIRED, wiringOf } from "../document/wiring";
@@ -127,8 +128,16 @@ export class SceneMaker {
       if (inside) open.set(name, inside);
     }
     this.inner = inner;
+    const isCold = frozenBlock(document, path) !== null;
     // What no card alone depends on; while it is the same, an ordinary card is as its node is.
-    const common = [prefix, across, state.catalog, exposed.size + toFold.length === 0, inlined === NOTHING_INLINED];
+    const common = [
+      prefix,
+      across,
+      state.catalog,
+      exposed.size + toFold.length === 0,
+      inlined === NOTHING_INLINED,
+      isCold,
+    ];
     if (this.common.length !== common.length || !same(this.common, common)) this.common = common;
     const { common: shared, made } = this;
     if (made.size > 2 * graph.nodes.size + MANY_LEFT) made.clear();
@@ -168,6 +177,7 @@ export class SceneMaker {
         run?.join(),
         inside && `${inside.width} ${inside.height}`,
         across,
+        isCold,
         state.catalog !== null,
       ];
       const isAlone = !run && !chain && definitionOf(node) === null;
@@ -190,6 +200,7 @@ export class SceneMaker {
                 across,
                 isAlone: !into?.size && !outOf?.length,
                 isCatalogThere: state.catalog !== null,
+                isCold,
                 inside,
                 promoted: promotedIn(shownBy(node, document.graphs), types),
               },

@@ -1,4 +1,5 @@
 import type { NodeState, NodeTypeState, PropertyState, PropertyType } from "../../protocol";
+import { TRAINABLE } from "../document/freezing";
 import { items, tagged } from "../values/check";
 import { textOf } from "../values/text";
 
@@ -100,7 +101,8 @@ export function partsOf(
     const name = typeof given.target === "string" ? (given.target.split(".").at(-1) ?? "") : "";
     return name ? [[{ property: null, text: name }], ...told] : told;
   }
-  const properties = type?.properties?.filter((property) => property.name !== PROMOTED) ?? [];
+  const properties =
+    type?.properties?.filter((property) => property.name !== PROMOTED && property.name !== TRAINABLE) ?? [];
   const valueFor = (property: PropertyState) => {
     const value = property.name in given ? given[property.name] : property.default;
     return value === "auto" && property.name in resolved ? resolved[property.name] : value;

@@ -116,7 +116,8 @@ def _skeleton(id: str, program: Program) -> str:
                 members.append(f"{path} {name} {definition} {device}")
             case _:
                 members.append(f"{path} {member!r}")
-    return f"{stem(id)} {members} {program.entries} {program.calls} {program.results} {program.holds} {program.frozen}"
+    kept = program.entries, program.calls, program.results, program.holds, program.frozen, program.still
+    return f"{stem(id)} {members} {kept}"
 
 
 def _leaves(members: tuple[Member, ...], above: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], Member]]:

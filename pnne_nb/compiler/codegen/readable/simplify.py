@@ -112,7 +112,7 @@ def is_chain(program: Program) -> bool:
         if not _is_step(call) or call.target != member.name or call.arguments != (before,):
             return False
         before = _result(call)
-    return program.results[0].value == before and not program.parameters and not program.frozen
+    return program.results[0].value == before and not (program.parameters or program.frozen or program.still)
 
 
 def _holds_opaque(program: Program, programs: Mapping[str, Program]) -> bool:
@@ -137,7 +137,7 @@ def _form(program: Program, programs: Mapping[str, Program]) -> Literal["", "cha
     names = [member.name for member in program.members if not isinstance(member, Weight)]
     if not names or names != [str(index) for index in range(len(names))]:
         return ""
-    if program.frozen:
+    if program.frozen or program.still:
         return ""
     if not program.definition and (program.ties or [each.node for each in program.entries] != ["input"]):
         return ""  # nn.Sequential calls its argument so
