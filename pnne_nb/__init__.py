@@ -113,6 +113,7 @@ if TYPE_CHECKING:
     from pnne_nb.widgets.dashboard.dashboard import TrainingDashboard
     from pnne_nb.widgets.editor.editor import GraphEditor
     from pnne_nb.widgets.explorer.explorer import ModuleExplorer
+    from pnne_nb.widgets.host.setup_check import check_setup
     from pnne_nb.widgets.quantization.quantization_editor import QuantizationEditor
     from pnne_nb.widgets.targets.target_dashboard import TargetDashboard
 
@@ -192,6 +193,7 @@ __all__ = [
     "check_export",
     "check_gradients",
     "check_numerics",
+    "check_setup",
     "compare_targets",
     "compile",
     "confusion",
@@ -254,6 +256,7 @@ _MODULES = {
     "widgets.dashboard.dashboard": "TrainingDashboard",
     "widgets.editor.editor": "GraphEditor",
     "widgets.explorer.explorer": "ModuleExplorer",
+    "widgets.host.setup_check": "check_setup",
     "widgets.quantization.quantization_editor": "QuantizationEditor",
     "widgets.targets.target_dashboard": "TargetDashboard",
     "protocol.messages": "NodeMark",

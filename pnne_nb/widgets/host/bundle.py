@@ -22,7 +22,7 @@ def bundled(name: str) -> str:
         return _text(path, path.stat().st_mtime_ns)
     except FileNotFoundError:
         raise FileNotFoundError(
-            f"The front end is not built: {path} is missing. Run `npm ci && npm run build` in js/ (or `make build`)."
+            f"The front end is not built: {path} is missing. Run `npm ci && npm run build` in js/ (or `make front-end`)."
         ) from None
 
 
