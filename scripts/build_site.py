@@ -77,6 +77,7 @@ def lay_out() -> dict[str, str]:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     twins["index.md"] = readme
     shown = readme.replace("[MIT](LICENSE)", "MIT")
+    shown = shown.replace("(docs/howto/)", "(how-to.md)").replace("(docs/coming-from/)", "(coming-from.md)")
     (SOURCE / "index.md").write_text(shown + "\n" + tree(chapters()), encoding="utf-8")
     return twins
 
