@@ -44,11 +44,12 @@ from pnne_nb.errors import (
     UnknownPropertyError,
     UnknownSeriesError,
     UnknownTypeError,
-    near,
+    meant,
 )
 from pnne_nb.graph.schema.analysis_hook import GraphAnalysis, install_analysis
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
+from pnne_nb.habits import FUNCTIONS
 from pnne_nb.process.background_import import SYMBOLIC, import_in_background, imported_late
 from pnne_nb.process.version import __version__ as __version__
 from pnne_nb.telemetry.plot_hook import install_plots
@@ -300,46 +301,12 @@ Several small modules instead of one large: who forks, or wants another module, 
 Python of calls at each fork comes by itself: a fork that had waited for it would make half of those calls, and print an error.
 """
 
-_ELSEWHERE = {
-    "Module": "pn.NodeGraph(), or pn.from_module(net, args=(x,)) of a module that you have",
-    "DataLoader": "pn.TrainingEngine(net, (X, y), batch_size=64), which takes a DataLoader of torch as well",
-    "devices": "pn.DeviceManager().devices",
-    "evaluate": "engine.validate(), or pn.confusion(engine)",
-    "fit": "pn.TrainingEngine(net, (X, y)).start()",
-    "from_keras": "pn.from_module(net, args=(x,)) of the same model in PyTorch; nothing else is imported",
-    "from_onnx": "pn.InferenceEngine.load(path), which runs an ONNX file; it cannot be drawn",
-    "help": "help(pn.TrainingEngine); the README lists the pages",
-    "layers": 'graph.add("Linear", out_features=10); pn.catalog has all types',
-    "nn": 'torch.nn, or graph.add("Linear", out_features=10)',
-    "predict": "pn.InferenceEngine(model).predict(X)",
-    "seed": "pn.TrainingEngine(net, (X, y), seed=0)",
-    "seed_everything": "pn.TrainingEngine(net, (X, y), seed=0)",
-    "train": "pn.TrainingEngine(net, (X, y)).start()",
-    **dict.fromkeys(("Dashboard", "dashboard", "monitor"), "pn.TrainingDashboard(engine)"),
-    **dict.fromkeys(("Editor", "draw", "edit", "plot_model", "show"), "pn.GraphEditor(graph)"),
-    **dict.fromkeys(("Engine", "Learner", "NeuralNet", "Trainer"), "pn.TrainingEngine(net, (X, y))"),
-    **dict.fromkeys(("Explorer", "explore", "view", "visualize"), "pn.ModuleExplorer(net), or pn.GraphEditor(graph)"),
-    **dict.fromkeys(("Graph", "Model", "Network"), "pn.NodeGraph()"),
-    **dict.fromkeys(("from_pytorch", "from_torch", "import_model", "import_module"), "pn.from_module(net, args=(x,))"),
-    **dict.fromkeys(("Sequential", "chain"), 'pn.sequential("ReLU", nn.Linear(4, 3), input=("N", 4))'),
-    **dict.fromkeys(("load_graph", "open", "read"), "pn.NodeGraph.load(path)"),
-    "load_model": "pn.load(path)",
-    "load_state_dict": "pn.load_weights(graph, state_dict)",
-    "save_model": "pn.save(graph, model, path)",
-    **dict.fromkeys(("code", "source", "to_code", "to_python"), "pn.to_source(graph)"),
-    **dict.fromkeys(("shapes", "shape"), "pn.infer_shapes(graph)"),
-    **dict.fromkeys(("confusion_matrix", "plot_confusion_matrix"), "pn.confusion(engine)"),
-    "to_onnx": 'pn.export(graph, "net.onnx")',
-}
-"""What to write instead of names of other libraries."""
-
 
 def __getattr__(name: str) -> object:
     if name in ("catalog", "export"):
         return imported_late(f"pnne_nb.{name}")
     if name not in _HOMES:
-        meant = f" Write {_ELSEWHERE[name]}." if name in _ELSEWHERE else near(name, __all__)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}.{meant}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}.{meant(name, __all__, FUNCTIONS)}")
     value: object = getattr(imported_late(f"pnne_nb.{_HOMES[name]}"), name)
     globals()[name] = value
     import_in_background(*_AHEAD.get(name, ()))

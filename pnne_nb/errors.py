@@ -40,11 +40,14 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import UnionType
-from typing import Literal, ParamSpec, TypeVar
+from typing import Final, Literal, ParamSpec, TypeVar
 
 import msgspec
+
+from pnne_nb.habits import FUNCTIONS
 
 Severity = Literal["error", "warning", "info"]
 
@@ -311,6 +314,49 @@ def together(faults: Sequence[Faulty]) -> Faulty:
     return type(faults[0])(f"{len(faults)} things are wrong:{lines}", found)
 
 
+_EMPTY: Final = frozenset("a all as at by do for from get is it last my of on save set the to with".split())
+"""Words that say nothing alone."""
+
+
+def meant(name: object, known: Iterable[str], *tables: Mapping[str, str]) -> str:
+    """Return ``" Write …"`` of a table, or ``" Did you mean 'x'?"``; "" if nothing is near.
+
+    A name is looked up apart from capitals and underscores, and then the longest run of its words that is a known name or
+    one in a table: ``rename_layer`` is ``rename``, ``per_device_train_batch_size`` is ``batch_size``. What is left are
+    names with nearly the same letters.
+
+    Args:
+        name: What was written.
+        known: The names that there are.
+        tables: What to write, by name in other libraries; the first one counts.
+    """
+    if not isinstance(name, str) or len(name) > LONGEST:
+        return ""
+    own = list(known)
+    answers = {"".join(words(key)): answer for table in reversed(tables) for key, answer in table.items()}
+    names = {"".join(words(each)): each for each in own}
+    parts = words(name)
+    runs = sorted(
+        ((start, end) for start in range(len(parts)) for end in range(start + 1, len(parts) + 1)),
+        key=lambda run: (run[0] - run[1], "".join(parts[slice(*run)]) not in names, run[0]),
+    )
+    for start, end in runs:
+        run = parts[start:end]
+        if len(parts) > 1 and run[0] in _EMPTY and len(run) == 1:
+            continue
+        plain = "".join(run)
+        if plain in answers:
+            return f" Write {answers[plain]}."
+        if plain in names:
+            return f" Did you mean {names[plain]!r}?"
+    return near(name, own)
+
+
+def words(name: str) -> list[str]:
+    """Return the words of a name in lower case: ``NeuralNetClassifier`` and ``neural_net_classifier`` have the same."""
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
+
+
 def near(name: object, known: Iterable[str]) -> str:
     """Return ``" Did you mean 'x'?"`` for the known names nearest to `name`, or an empty string."""
     if not isinstance(name, str) or len(name) > LONGEST:
@@ -322,10 +368,8 @@ def near(name: object, known: Iterable[str]) -> str:
     if not matches:
         folded = {c.casefold(): c for c in candidates}
         matches = [folded[m] for m in difflib.get_close_matches(name.casefold(), folded, n=3, cutoff=0.6)]
-    if not matches:
-        return ""
     matches = list(dict.fromkeys(matches))[:3]
-    return f" Did you mean {' or '.join(repr(match) for match in matches)}?"
+    return f" Did you mean {' or '.join(map(repr, matches))}?" if matches else ""
 
 
 def no_attribute(owner: object, name: str, elsewhere: Mapping[str, str]) -> AttributeError:
@@ -337,11 +381,10 @@ def no_attribute(owner: object, name: str, elsewhere: Mapping[str, str]) -> Attr
         elsewhere: The line to write, by what other libraries call it.
     """
     message = f"{type(owner).__name__!r} object has no attribute {name!r}"
-    if name in elsewhere:
-        message += f". Write {elsewhere[name]}."
-    elif not name.startswith("_") and (meant := near(name, (known for known in dir(owner) if known[0] != "_"))):
-        message += f".{meant}"
-    return AttributeError(message)
+    if name.startswith("_") and name not in elsewhere:
+        return AttributeError(message)
+    answer = meant(name, (known for known in dir(owner) if known[0] != "_"), elsewhere, FUNCTIONS)
+    return AttributeError(f"{message}.{answer}" if answer else message)
 
 
 def require_settable(owner: object, name: str, elsewhere: Mapping[str, str]) -> None:
@@ -369,7 +412,7 @@ def require_settable(owner: object, name: str, elsewhere: Mapping[str, str]) -> 
     message = f"{name!r} of a {type(owner).__name__} cannot be set"
     if not declared and known is None:
         message = f"{type(owner).__name__!r} object has no attribute {name!r}, so setting it would change nothing"
-    raise AttributeError(f"{message}.{f' Write {elsewhere[name]}.' if name in elsewhere else ''}")
+    raise AttributeError(f"{message}.{meant(name, (), elsewhere)}")
 
 
 P = ParamSpec("P")
@@ -401,7 +444,7 @@ def answers_misuse(
             except TypeError as error:
                 answers: dict[str, list[str]] = {}
                 for name in () if takes_any else (name for name in kwargs if name not in known):
-                    answer = f" Write {table[name]}." if name in table else near(name, known)
+                    answer = meant(name, known, table) or f" Write {usage}."
                     answers.setdefault(answer, []).append(repr(name))
                 said = [
                     f"{owner} has no argument {' and no '.join(sorted(names))}.{answer}"

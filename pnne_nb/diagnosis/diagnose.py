@@ -60,7 +60,9 @@ def diagnose(
     chosen = as_rules(rules)
     extra = "" if frames is None else " with frames"
     if isinstance(source, nn.Module):
-        expect(frames, Iterable, "frames", "the frames of a training, such as live.frames")
+        expect(
+            frames, Iterable, "frames", "the frames of a training, such as live.frames", "Write pn.diagnose(engine)."
+        )
         return ranked(found_by(chosen, gather(source, frames or ())))
     if frames is not None or not isinstance(source, JudgedTraining | Recorded):
         raise ArgumentError(

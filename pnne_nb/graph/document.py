@@ -13,7 +13,7 @@ from typing import Self, final, get_args
 
 from msgspec.structs import replace
 
-from pnne_nb.errors import GraphError, answers_misuse, choose, expect
+from pnne_nb.errors import ArgumentError, GraphError, answers_misuse, choose, expect, shown
 from pnne_nb.graph.annotations import Frames
 from pnne_nb.graph.edits import bulk, freezing, group_plans
 from pnne_nb.graph.edits.add_node import addition, parts_of, place
@@ -82,6 +82,10 @@ class NodeGraph(ReadableGraph):
     frames: Frames
 
     def __init__(self, name: str = "Model", *, types: Types = registry) -> None:
+        if isinstance(name, str) and name.endswith(".json"):
+            raise ArgumentError(
+                f"{shown(name)} is the name of a file. Write pn.NodeGraph.load({shown(name)}) to read it."
+            )
         content = Content(name)
         apply_op(content, RenameDocument(name))
         super().__init__(Ledger(content, types, self.__repr__), types)
@@ -227,6 +231,7 @@ class NodeGraph(ReadableGraph):
         with self._found(node) as (found, graph):
             self._ledger.apply([ResetProperty(found.name, name, graph) for name in properties])
 
+    @answers_misuse('graph.rename("fc", "head")')
     def rename(self, node: NodeRef, name: str) -> None:
         """Rename a node; edges and references follow.
 
@@ -260,7 +265,7 @@ class NodeGraph(ReadableGraph):
             found = [find_node(self._content, node) for node in nodes]
             self._ledger.apply([CollapseNode(node.name, collapsed, graph.id) for graph, node, _ in found])
 
-    @answers_misuse('graph.connect("x", "fc", "y")')
+    @answers_misuse('graph.connect("x", "fc", "y")', to='graph.connect("x", "fc")')
     def connect(self, source: NodeRef, target: NodeRef, *further: NodeRef) -> Edge:
         """Add an edge, or with more than two ends one from each to the next, and return the last.
 
@@ -301,11 +306,11 @@ class NodeGraph(ReadableGraph):
             graph, edges = edges_between(self._content, source, target)
             self._ledger.apply([Disconnect(edge.source, edge.target, graph.id) for edge in edges])
 
-    def remove(self, *nodes: NodeRef, reconnect: bool = False) -> None:
+    def remove(self, *nodes: NodeRef | Sequence[NodeRef], reconnect: bool = False) -> None:
         """Remove nodes and their edges, and definitions that no node shows any more, as one change.
 
         Args:
-            nodes: The nodes, their paths, or patterns of paths.
+            nodes: The nodes, their paths, or patterns of paths; also in one list.
             reconnect: Whether what feeds each node then feeds what that node fed.
 
         Raises:
@@ -313,7 +318,8 @@ class NodeGraph(ReadableGraph):
             GraphError: If a gap cannot be closed, because not exactly one output feeds the node; none is removed.
         """
         with self._ledger.editing():
-            found = bulk.places(self._content, nodes)
+            listed = nodes[0] if len(nodes) == 1 and isinstance(nodes[0], list | tuple | set) else nodes
+            found = bulk.places(self._content, listed)
             with self.transaction(f"Remove {_counted(found)}"):
                 for place in found:
                     if reconnect:
@@ -322,7 +328,9 @@ class NodeGraph(ReadableGraph):
                     if place.node.definition is not None:
                         self._ledger.apply(group_plans.discarding(self._content, place.node.definition))
 
-    def insert_after(self, nodes: Chosen, type: object, /, **properties: object) -> list[Node]:
+    def insert_after(
+        self, nodes: Chosen, type: object, /, *, name: str | None = None, **properties: object
+    ) -> list[Node]:
         """Add a node behind each of some nodes, as one change: what their first output fed is fed by the new node.
 
         ::
@@ -332,6 +340,7 @@ class NodeGraph(ReadableGraph):
         Args:
             nodes: A node, its path, a pattern of paths, or several of these.
             type: The type of the new nodes, as for `add`.
+            name: The name of the new node, if it is one; numbered by the type if None.
             properties: Their property values.
 
         Returns:
@@ -347,9 +356,11 @@ class NodeGraph(ReadableGraph):
             with self.transaction(f"Insert {len(found)} nodes" if len(found) > 1 else ""):
                 for place in found:
                     new, _ = addition(self._content, self._types, type, (), None, properties, None)
-                    name = numbered(stem_of(new.type), place.graph.nodes)
-                    self._ledger.apply(bulk.insert_after(self._content, place, replace(new, name=name), self._types))
-                    made.append(f"{place.prefix}{name}")
+                    own = (
+                        name if name is not None and len(found) == 1 else numbered(stem_of(new.type), place.graph.nodes)
+                    )
+                    self._ledger.apply(bulk.insert_after(self._content, place, replace(new, name=own), self._types))
+                    made.append(f"{place.prefix}{own}")
             return [self[path] for path in made]
 
     def freeze(self, *nodes: Chosen, eval_mode: bool = False) -> list[str]:
@@ -622,7 +633,7 @@ class NodeGraph(ReadableGraph):
             GraphFileError: If it is damaged, hostile, or from a newer version; the message names the place.
         """
         content = json_format.read(text)
-        graph = cls(content.name, types=types)
+        graph = cls(types=types)
         graph._ledger.content = content
         return graph
 

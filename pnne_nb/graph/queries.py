@@ -131,11 +131,17 @@ class ReadableGraph:
     if not TYPE_CHECKING:  # for a type checker, the class would then have any attribute
 
         def __getattr__(self, name: str) -> NoReturn:
-            own = {} if name.startswith("_") or name not in self else {name: f'graph["{name}"]'}
+            own = {} if name.startswith("_") or name not in self else {name: _instead(name)}
             raise no_attribute(self, name, METHODS | own)
 
     def __setattr__(self, name: str, value: object) -> None:
-        require_settable(self, name, SETTINGS)
+        layer = (
+            {}
+            if isinstance(value, str) or not hasattr(value, "forward")
+            else {name: f'graph.add(layer, name="{name}")'}
+        )
+        own = {name: f'graph.set("{name}", type=layer)'} if layer and name in self else layer
+        require_settable(self, name, SETTINGS | own)
         super().__setattr__(name, value)
 
     def __call__(self, *_args: object, **_kwargs: object) -> NoReturn:
@@ -147,6 +153,10 @@ class ReadableGraph:
         raise TypeError(
             f'A graph takes no assignment. Write graph.add(nn.ReLU(), name="{name}"), or graph.set("{name}", ...).'
         )
+
+    def __delattr__(self, name: str) -> None:
+        """Refuse ``del graph.act``."""
+        raise AttributeError(f'Write graph.remove("{name}").')
 
     def __delitem__(self, name: str) -> NoReturn:
         """Refuse ``del graph["act"]``."""
@@ -169,6 +179,12 @@ class ReadableGraph:
     def __len__(self) -> int:
         return len(self.nodes)
 
+    def __hash__(self) -> int:
+        """Refuse ``hash(graph)``: a document changes, and equality is by content."""
+        raise TypeError(
+            "A graph changes, so it cannot be a key. Write graph.to_json() for its content, id(graph) for itself."
+        )
+
     def __bool__(self) -> bool:
         """Return whether there is a document: True for an empty one too."""
         return True
@@ -183,8 +199,6 @@ class ReadableGraph:
         if not isinstance(other, ReadableGraph):
             return NotImplemented
         return self is other or self.to_json() == other.to_json()
-
-    __hash__ = None  # type: ignore[assignment]  # it changes, and equality is by content
 
     def __repr__(self) -> str:
         with self._ledger.lock:
@@ -297,6 +311,7 @@ class ReadableGraph:
         with self._ledger.lock:
             return partial(json_format.state, self._content.name, self._content.parts())
 
+    @answers_misuse('graph.to_json(), or graph.save("net.pnne.json")')
     def to_json(self) -> str:
         """Return the text of a graph file: the same for equal documents, a line for each node and edge."""
         return json_format.write(self.state())
@@ -365,3 +380,8 @@ def _arranged(state: DocumentState, content: Content, types: Types) -> DocumentS
         frames = (replace(frame, box=boxes.get(frame.name) or frame.box) for frame in graph.frames)
         graphs[id] = replace(graph, nodes=tuple(nodes), frames=tuple(frames))
     return replace(state, graphs=graphs)
+
+
+def _instead(name: str) -> str:
+    """Return what to write instead of ``graph.fc``."""
+    return f'graph["{name}"], .properties["out_features"] of it, graph.set("{name}", out_features=10), and graph.freeze("{name}")'

@@ -37,9 +37,11 @@ from pnne_nb.runtime.session import training_registry
 from pnne_nb.runtime.session.launch import launched, packed
 from pnne_nb.runtime.session.live_source import EditedTraining
 from pnne_nb.runtime.session.session import Session
+from pnne_nb.runtime.session.waiting import Started, WaitInterrupted
 from pnne_nb.runtime.setup.argument_names import ARGUMENTS
 from pnne_nb.runtime.setup.cadence import EveryChoice
 from pnne_nb.runtime.setup.config import Config
+from pnne_nb.telemetry.frames import ENDED
 from pnne_nb.telemetry.probe import Cadence, Probe
 
 _Function = TypeVar("_Function", bound=Callable[[Any], object])
@@ -65,7 +67,7 @@ class TrainingEngine(EngineState):
         loss: A loss of ``torch.nn`` by name or class, alone or with arguments, a function of output and target; None
             if the model returns its own loss. Unless one is given, the target decides: ``CrossEntropyLoss`` for numbers of
             classes, ``BCEWithLogitsLoss`` for floats of 0 and 1, and for whole ones with one output, ``MSELoss`` for other
-            floats; the engine's repr says it.
+            floats; the engine's repr says it. The ``weight`` of a loss of classes may be ``"balanced"``.
         optimizer: An optimizer of ``torch.optim`` by name or class, alone or with arguments, a function of the
             parameters, or an optimizer.
         scheduler: Likewise of ``torch.optim.lr_scheduler``; ``"step"`` behind it moves it after every step, not epoch.
@@ -234,12 +236,14 @@ class TrainingEngine(EngineState):
         self._shared.exclusive = exclusive
 
     @answers_misuse(
-        "engine.start()",
+        "engine.start(); epochs=5 is an argument of the engine",
         dict.fromkeys(
-            ("epochs", "max_epochs", "num_epochs"), "epochs=3 when the engine is made; start() makes as many again"
+            ("epochs", "max_epochs", "max_iter", "n_epochs", "num_epochs"),
+            "epochs=3 when the engine is made; start() makes as many again",
         ),
+        ckpt_path="pn.TrainingEngine.resume_from(path, net, (X, y)), then engine.start()",
     )
-    def start(self, *, process: bool = False) -> None:
+    def start(self, *, process: bool = False) -> Started:
         """Train in the background.
 
         A new training makes ``epochs`` passes over the data. One that was stopped, or has failed, goes on where it was; a
@@ -253,6 +257,9 @@ class TrainingEngine(EngineState):
         Args:
             process: Whether the steps are made in a process of its own, not in a thread of this one.
 
+        Returns:
+            What can be waited for, as in ``engine.start().wait()``; a cell shows nothing of it.
+
         Raises:
             CompileError: The edited graph is unfinished or wrong; nothing has changed.
             CheckpointError: No checkpoint could be written into the ``checkpoint_dir``.
@@ -261,6 +268,7 @@ class TrainingEngine(EngineState):
         expect(process, bool, "process", "True or False")
         self._executor.choose(process=process)
         self._session.go_on()
+        return Started(self)
 
     def pause(self, *, wait: bool = True) -> None:
         """Halt after the running step, whatever `step` was asked for; without `wait`, return before that."""
@@ -310,14 +318,20 @@ class TrainingEngine(EngineState):
 
         Raises:
             TrainingError: Training was never started, or the loss became NaN or infinite.
+            WaitInterrupted: The waiting was interrupted.
             BaseException: Whatever made the training fail, as it was raised.
         """
         expect(timeout, (int, float, NoneType), "timeout", "a number of seconds, or None")
         watched = bool(self._session.observers.entries)
-        if watched or not is_watched(sys.stderr):
-            return self._session.wait(timeout)
-        with ProgressBar(sys.stderr, lambda: self.progress, lambda: float(self.history["loss"][-1])) as bar:
-            ended = bar.while_waiting(self._session.wait, timeout)
+        try:
+            if watched or not is_watched(sys.stderr):
+                return self._session.wait(timeout)
+            with ProgressBar(sys.stderr, lambda: self.progress, lambda: float(self.history["loss"][-1])) as bar:
+                ended = bar.while_waiting(self._session.wait, timeout)
+        except KeyboardInterrupt:
+            if self.state in ENDED:
+                raise
+            raise WaitInterrupted from None
         if ended and self.judge.verdict:
             sys.stderr.write(f"{self.judge.verdict}\n")
         return ended
@@ -332,7 +346,9 @@ class TrainingEngine(EngineState):
         """
         return self._session.lent()
 
-    @answers_misuse("engine.validate(); the data are the val_data=(X, y) that the engine was made with")
+    @answers_misuse(
+        "engine.validate(); the data are the val_data=(X, y) that the engine was made with, engine.evaluate((X, y)) takes others"
+    )
     def validate(self, *, wait: bool = True) -> dict[str, float]:
         """Validate now, between two steps; training waits, and goes on as if nothing was.
 

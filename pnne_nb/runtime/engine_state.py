@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import torch
 from torch import nn
 
 from pnne_nb.diagnosis.fault import Fault
 from pnne_nb.diagnosis.judge import Judge
-from pnne_nb.errors import no_attribute, require_settable
+from pnne_nb.errors import answers_misuse, no_attribute, require_settable
 from pnne_nb.runtime.data.sources import DatasetSource, TensorSource
 from pnne_nb.runtime.data.tables import Given
 from pnne_nb.runtime.faults.error_messages import in_brief
@@ -26,6 +26,18 @@ from pnne_nb.runtime.setup.config import Config
 from pnne_nb.runtime.setup.recipe import Recipe
 from pnne_nb.telemetry.channel import Channel
 from pnne_nb.telemetry.frames import ProgressFrame, TrainingState
+
+_DATA: Final = {
+    **dict.fromkeys(
+        ("dataloaders", "dataset", "dl", "eval_dataset", "X", "x", "y"),
+        "engine.evaluate((X_test, y_test)) or engine.predict(X)",
+    ),
+    **dict.fromkeys(
+        ("batch_size", "verbose"),
+        "engine.evaluate((X_test, y_test)) or engine.predict(X); batch_size=64 is an argument of the engine",
+    ),
+}
+"""What to write instead of arguments that evaluation has in other libraries."""
 
 
 class EngineState:
@@ -47,6 +59,23 @@ class EngineState:
 
         def __getattr__(self, name: str) -> NoReturn:
             raise no_attribute(self, name, METHODS)
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError(
+                "A training needs no with block. Write engine.start(); engine.wait(). To look at the model while it "
+                "trains: with engine.paused() as model: ..."
+            )
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def __call__(self, *_args: object, **_kwargs: object) -> NoReturn:
+            raise TypeError("An engine is no model. Write engine.start() to train, engine.predict(X) for outputs.")
+
+    def __reduce_ex__(self, _: object) -> NoReturn:
+        raise TypeError(
+            "A training cannot be copied or pickled, because it runs. Write engine.save_checkpoint(path), and "
+            "pn.TrainingEngine.resume_from(path, ...) to go on; engine.snapshot() is a copy of the model."
+        )
 
     def __setattr__(self, name: str, value: object) -> None:
         require_settable(self, name, SETTINGS)
@@ -161,6 +190,7 @@ class EngineState:
         """What the training works with, made of the arguments; it belongs to the training."""
         return self._loop.recipe
 
+    @answers_misuse("engine.evaluate((X_test, y_test))", _DATA)
     def evaluate(self, data: Given | None = None) -> Evaluation:
         """Return loss and metrics of the model on `data`; a running training waits meanwhile, and goes on as if nothing was.
 
@@ -175,6 +205,7 @@ class EngineState:
         """
         return evaluate(self._session, data)
 
+    @answers_misuse("engine.predict(X)", {**_DATA, "data": "engine.predict(X)"})
     def predict(self, data: Any) -> Any:
         """Return the outputs of the model in evaluation mode, joined on the CPU; a running training waits meanwhile.
 

@@ -174,7 +174,9 @@ def confusion(
     return ConfusionMatrix(counts.numpy(), tuple(labels), _named(engine, data))
 
 
-@answers_misuse("pn.worst(engine, 10)", dict.fromkeys(("count", "k", "top", "top_k"), "n=10"))
+@answers_misuse(
+    "pn.worst(engine, 10)", dict.fromkeys(("count", "k", "n_samples", "top", "top_k"), "n=10; pn.worst(engine, 10)")
+)
 def worst(engine: TrainingEngine, n: int = 10, data: Data | None = None) -> WorstExamples:
     """Find the examples with the greatest loss; a running training waits meanwhile.
 

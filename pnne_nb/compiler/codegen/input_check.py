@@ -77,7 +77,9 @@ def misfits(
             hint = f"; {AGAIN}" if value is None and each.imported else hint
             yield f"Input {each.name!r} expects a tensor, and was given {kind}{hint}."
         elif not _fits(value.shape, each.shape, known):
-            yield f"Input {each.name!r} expects {each}, and was given {tuple(value.shape)}."
+            lacks_batch = value.dim() > 0 and _fits(value.shape, each.shape[1:], dict(known))
+            alone = f" A single example needs a batch axis: {each.name}[None]." if lacks_batch else ""
+            yield f"Input {each.name!r} expects {each}, and was given {tuple(value.shape)}.{alone}"
         elif value.is_floating_point() != getattr(torch, each.dtype).is_floating_point:
             kind = str(value.dtype).removeprefix("torch.")
             yield f"Input {each.name!r} expects {each.dtype}, and was given {kind}: convert it with .to(torch.{each.dtype})."

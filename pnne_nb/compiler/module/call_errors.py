@@ -238,6 +238,17 @@ def describe(value: object) -> str:
 def guard(loaded: loader.Loaded) -> None:
     """Wrap the calls of a class, so that errors name the node."""
     loaded.cls.__call__ = _call  # type: ignore[method-assign]  # calls the one it replaces
+    loaded.cls.load_state_dict = _load_state_dict  # type: ignore[method-assign]  # likewise
+
+
+def _load_state_dict(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    try:
+        return nn.Module.load_state_dict(self, *args, **kwargs)
+    except RuntimeError as error:
+        error.args = (
+            f"{error}\n\tWrite pn.load_weights(model, state_dict), which finds what fits and tells what does not.",
+        )
+        raise
 
 
 @contextmanager

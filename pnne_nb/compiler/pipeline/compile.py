@@ -82,6 +82,7 @@ registry.observe(forget)
 
 
 _TRAINED: Final = "pn.TrainingEngine(graph, (X, y), loss=..., optimizer=..., metrics=...), which trains"
+_WEIGHTS: Final = "pn.load_weights(model, path) after model = pn.compile(graph), or pn.compile(graph, reuse=path)"
 _FASTER: Final = "torch.compile(pn.compile(graph), ...)"
 
 
@@ -89,6 +90,7 @@ _FASTER: Final = "torch.compile(pn.compile(graph), ...)"
     "pn.compile(graph)",
     {
         **dict.fromkeys(("loss", "metrics", "optimizer"), _TRAINED),
+        **dict.fromkeys(("checkpoint", "pretrained", "state_dict", "weights"), _WEIGHTS),
         **dict.fromkeys(("backend", "dynamic", "fullgraph", "mode"), _FASTER),
     },
 )
@@ -193,6 +195,7 @@ def _names(model: nn.Module) -> Iterator[str]:
     yield from named_tensors(model)  # only where somebody asks for the first
 
 
+@answers_misuse("pn.load_weights(graph, path)")
 def load_weights(graph_or_model: NodeGraph | nn.Module, source: object) -> WeightReport:
     """Give a graph or a model the weights of a source.
 

@@ -164,8 +164,8 @@ def _read_zip(path: Path) -> dict[str, bytes]:
         seal, found = file.read(_DIGEST), _digest(file, size - _DIGEST)
         if seal != found.encode():
             file.seek(0)
-            if file.read(_DIGEST).lstrip().startswith(b"{"):
-                raise GraphFileError(f"{place} is no package, but a graph file: pn.NodeGraph.load({place}) opens it.")
+            if other := _other_kind(file, place):
+                raise GraphFileError(f"{place} is no package, but {other}.")
             raise GraphFileError(f"{place} is damaged, was changed, or is no package: {_damage(file)} {_AGAIN}")
         try:
             with zipfile.ZipFile(file) as archive:
@@ -174,6 +174,22 @@ def _read_zip(path: Path) -> dict[str, bytes]:
             if isinstance(error, GraphFileError):
                 raise
             raise GraphFileError(f"{place} is no package: {shown(str(error))}.") from error
+
+
+def _other_kind(file: BinaryIO, place: str) -> str:
+    """Return what else a file is, and the line that opens it; "" if it is nothing known."""
+    head = file.read(_DIGEST)
+    if head.lstrip().startswith(b"{"):
+        return f"a graph file. Write pn.NodeGraph.load({place})"
+    if head[8:9] == b"{":  # a safetensors file: the length of its header, then the header
+        file.seek(8)
+        if b'"pnne"' in file.read(min(int.from_bytes(head[:8], "little"), _MAX_MANIFEST)):
+            return f"a checkpoint. Write pn.TrainingEngine.resume_from({place}, net, (X, y))"
+        return f"a file of weights. Write pn.load_weights(graph, {place})"
+    with contextlib.suppress(Exception), zipfile.ZipFile(file) as archive:
+        if any(name.endswith("/data.pkl") for name in archive.namelist()):
+            return f"a file of weights by torch.save. Write pn.load_weights(graph, {place})"
+    return ""
 
 
 def _entries(archive: zipfile.ZipFile, size: int, place: str) -> list[zipfile.ZipInfo]:

@@ -55,7 +55,7 @@ def addition(
             raise ArgumentError(
                 f"{shown(type)} is no node type. Write graph.add({_written(first)}, name={shown(type)})."
             )
-    spec, read = _meant(types, type)
+    spec, read = meant_type(types, type)
     if name is None and arguments and isinstance(arguments[0], str):
         name, *arguments = arguments  # type: ignore[assignment]  # it is a text
     given = dict(properties)
@@ -78,7 +78,7 @@ def addition(
     return AddNode(last, spec.type, {**read, **given}, position, graph.id), f"{prefix}{dot}{last}"
 
 
-def _meant(types: Types, type: object) -> tuple[NodeSpec, Mapping[str, object]]:
+def meant_type(types: Types, type: object) -> tuple[NodeSpec, Mapping[str, object]]:
     """Return the node type, and the properties of a layer."""
     if isinstance(type, str):
         return require_type(types, type), {}

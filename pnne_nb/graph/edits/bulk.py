@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple, TypeAlias
 
 from pnne_nb.errors import GraphError, UnknownNodeError, near, shown
+from pnne_nb.graph.edits.add_node import meant_type
 from pnne_nb.graph.edits.gaps import Room, areas, card_size
 from pnne_nb.graph.layout.arrange_graph import drawn_right
 from pnne_nb.graph.model.content import Content, GraphIndex, find_input, input_ports, output_ports
@@ -87,13 +88,12 @@ def retype(content: Content, place: Place, type: object, types: Types) -> list[O
         GraphError: If the node cannot have it, or an edge would have no port.
     """
     graph, node, _ = place
-    spec = require_type(types, type)
-    if node.type == spec.type:
+    spec, read = meant_type(types, type)
+    if node.type == spec.type and not read:
         return []
     _refuse_fixed(graph, node, spec)
-    properties: dict[str, object] = {
-        name: value for name, value in node.properties.items() if spec.property_named(name) is not None
-    }
+    kept = {name: value for name, value in node.properties.items() if spec.property_named(name) is not None}
+    properties: dict[str, object] = {**kept, **read}
     new = AddNode(
         node.name, spec.type, properties, node.position, graph.id, graph.index_of(node.name), collapsed=node.collapsed
     )

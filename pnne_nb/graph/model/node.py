@@ -8,7 +8,7 @@ from typing import NamedTuple, final
 
 import msgspec
 
-from pnne_nb.errors import shown
+from pnne_nb.errors import meant, shown
 from pnne_nb.graph.model.ops import AddNode, Op
 from pnne_nb.graph.model.origin import Origin
 from pnne_nb.graph.schema.registry import registry
@@ -92,6 +92,7 @@ class Node(msgspec.Struct, frozen=True):
             raise AttributeError(f'A property is read by node.properties["{name}"].')
         raise AttributeError(
             f"A node has no attribute {name!r}; its values are in node.properties, its defaults in node.spec."
+            f"{'' if name.startswith('_') else meant(name, (), _instead(self.path))}"
         )
 
     def __rshift__(self, other: object) -> object:
@@ -113,9 +114,19 @@ class Node(msgspec.Struct, frozen=True):
 
 
 def _refuse_change(node: Node, name: str, value: object) -> None:
-    others = {"name": f'rename("{node.path}", {shown(value)})', "position": f'move("{node.path}", 120.0, 40.0)'}
-    change = others.get(name, f'set("{node.path}", {name}={shown(value)})')
-    raise AttributeError(f"A node is read only: graph.{change} changes the graph.")
+    rename = f'graph.rename("{node.path}", {shown(value)})'
+    others = {"name": rename, "_name": rename, "position": f'graph.move("{node.path}", 120.0, 40.0)'}
+    change = others.get(name) or _instead(node.path).get(name) or f'graph.set("{node.path}", {name}={shown(value)})'
+    raise AttributeError(f"A node is read only: {change} changes the graph.")
+
+
+def _instead(path: str) -> dict[str, str]:
+    """Return what to write instead of what layers of other libraries have."""
+    return {
+        **dict.fromkeys(("set", "update", "set_params"), f'graph.set("{path}", out_features=10)'),
+        **dict.fromkeys(("config", "get_config", "get_params", "hparams"), 'node.properties["out_features"]'),
+        **dict.fromkeys(("freeze", "requires_grad", "trainable"), f'graph.freeze("{path}")'),
+    }
 
 
 # The error of a frozen struct does not say what to do. A method in the class body would not replace it.

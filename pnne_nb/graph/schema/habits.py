@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from pnne_nb.errors import near
+from pnne_nb.errors import meant, near
 from pnne_nb.graph.schema.spec import NodeSpec
 
 _ELSEWHERE: Final = {
@@ -73,30 +73,75 @@ _PROPERTIES: Final = {
 }
 """Properties by their names in other libraries."""
 
+_GRAPH_ARGUMENTS: Final = {
+    **dict.fromkeys(
+        ("after", "before", "input", "inputs", "parent"),
+        'graph.insert_after("fc", "ReLU"), or graph.connect("fc", "act")',
+    ),
+    "name": 'graph.rename("fc", "head")',
+    **dict.fromkeys(
+        ("frozen", "requires_grad", "trainable"),
+        'graph.freeze("fc")',
+    ),
+}
+"""What to write instead of properties that no node has, and other libraries have in the same place."""
+
 METHODS: Final = {
-    **dict.fromkeys(("add_layer", "add_module", "add_node"), 'graph.add("Linear", out_features=10)'),
-    **dict.fromkeys(("append", "extend"), 'graph.chain("ReLU", ("Linear", {"out_features": 10}))'),
+    **dict.fromkeys(
+        ("add_block", "add_layer", "add_module", "add_node", "register_module"), 'graph.add("Linear", out_features=10)'
+    ),
+    **dict.fromkeys(
+        ("append", "extend"),
+        'graph.chain("ReLU", ("Linear", {"out_features": 10})), or graph.add("Linear", out_features=10)',
+    ),
     **dict.fromkeys(("clone", "copy"), "copy.deepcopy(graph)"),
-    **dict.fromkeys(("add_edge", "link"), 'graph.connect("a", "b")'),
-    **dict.fromkeys(("delete", "remove_node", "pop"), 'graph.remove("a")'),
-    **dict.fromkeys(("forward", "predict"), "pn.compile(graph)(x)"),
+    **dict.fromkeys(("add_edge", "edge", "link", "wire"), 'graph.connect("a", "b")'),
+    **dict.fromkeys(("delete", "discard", "drop", "erase", "pop", "remove_node"), 'graph.remove("a")'),
+    **dict.fromkeys(("call", "forward", "predict", "transform"), "pn.compile(graph)(x)"),
     **dict.fromkeys(
         """
-        build children cpu cuda eval load_state_dict model modules named_children named_modules
+        build children configure_model cpu cuda eval load_state_dict model modules named_children named_modules
         named_parameters parameters state_dict to to_model to_module to_torch
         """.split(),
-        "model = pn.compile(graph), which is an nn.Module",
+        "model = pn.compile(graph), which is an nn.Module; graph.nodes are the nodes, pn.load_weights(graph, state_dict) "
+        "gives weights",
     ),
     **dict.fromkeys(
         ("display", "draw", "plot", "render", "show", "view", "visualize"),
         "pn.GraphEditor(graph); graph.to_svg() is a picture",
     ),
     **dict.fromkeys(("fit", "train"), "pn.TrainingEngine(graph, (X, y)).start()"),
-    **dict.fromkeys(("get_layer", "get_node", "node"), 'graph["name"]'),
+    **dict.fromkeys(
+        ("get_layer", "get_node", "node"),
+        'graph["name"], its .properties["out_features"], and graph.set("name", out_features=10)',
+    ),
+    **dict.fromkeys(
+        ("items", "keys", "named_steps", "values"), "graph.nodes.items(): a graph is a mapping of its nodes by name"
+    ),
+    **dict.fromkeys(
+        ("replace", "replace_layer", "set_submodule", "substitute", "swap"),
+        'graph.set("fc", type="Identity"), which keeps the edges',
+    ),
+    **dict.fromkeys(
+        ("change", "configure", "edit", "modify", "set_params", "update"),
+        'graph.set("fc", out_features=10), or graph.set("fc", type="Identity")',
+    ),
+    **dict.fromkeys(("relabel", "set_name"), 'graph.rename("fc", "head")'),
+    **dict.fromkeys(
+        ("requires_grad", "trainable"),
+        'graph.freeze("fc"), or graph.unfreeze("fc")',
+    ),
+    **dict.fromkeys(("config", "get_config", "get_params", "hparams", "to_dict"), "graph.to_json()"),
+    **dict.fromkeys(("dump", "save_model", "write"), 'graph.save("net.pnne.json")'),
+    **dict.fromkeys(("count_params", "describe", "info", "summarize"), "graph.summary()"),
+    "load_weights": "pn.load_weights(graph, path)",
     **dict.fromkeys(("code", "source", "to_code", "to_source"), "pn.to_source(graph)"),
-    **dict.fromkeys(("export", "to_onnx"), 'pn.export(graph, "net.onnx")'),
+    **dict.fromkeys(("export", "to_onnx"), 'pn.export(graph, "net.onnx"); graph.save("net.pnne.json") keeps the graph'),
     "compile": "pn.compile(graph); loss and optimizer belong to pn.TrainingEngine(graph, (X, y), loss=..., optimizer=...)",
-    "insert": 'graph.add("ReLU", name="act"), graph.disconnect("a", "b") and graph.connect("a", "act", "b")',
+    **dict.fromkeys(
+        ("add_after", "insert", "insert_before"),
+        'graph.insert_after("a", "ReLU"); or graph.add, graph.disconnect("a", "b") and graph.connect("a", "act", "b")',
+    ),
     "layers": "graph.nodes",
     "output_shape": "pn.infer_shapes(graph)",
     "shapes": "pn.infer_shapes(graph)",
@@ -153,8 +198,8 @@ def property_habit(name: object, known: Iterable[str]) -> str:
     names = list(known)
     if name == "activation" and "nonlinearity" not in names:
         return ' An activation is a node of its own: graph.add("ReLU").'
-    meant = next((own for own in (_PROPERTIES.get(name, ()) if isinstance(name, str) else ()) if own in names), None)
-    return f" Write {meant}." if meant else near(name, names)
+    same = next((own for own in (_PROPERTIES.get(name, ()) if isinstance(name, str) else ()) if own in names), None)
+    return f" Write {same}." if same else meant(name, names, _GRAPH_ARGUMENTS)
 
 
 def layers_of(function: NodeSpec, types: Mapping[str, NodeSpec]) -> list[NodeSpec]:

@@ -17,7 +17,15 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from pnne_nb.errors import GraphError, GraphFileAccessError, GraphFileError, GraphFileNotFoundError, expect, shown
+from pnne_nb.errors import (
+    LONGEST,
+    GraphError,
+    GraphFileAccessError,
+    GraphFileError,
+    GraphFileNotFoundError,
+    expect,
+    shown,
+)
 from pnne_nb.graph.edits.apply import apply_op, check_ends, check_free, make_node
 from pnne_nb.graph.model.annotation import Frame
 from pnne_nb.graph.model.content import Content, GraphIndex, Parts, topological_order
@@ -196,7 +204,7 @@ def _parse(text: str | bytes) -> Any:
         return data
     except json.JSONDecodeError as error:
         end = " The file seems to be cut off." if error.pos >= len(str(text).rstrip()) else ""
-        _fail(f"line {error.lineno}, column {error.colno}", f"this is not JSON: {error.msg}.{end}")
+        _fail(f"line {error.lineno}, column {error.colno}", f"this is not JSON: {error.msg}.{end or _path(text)}")
     except UnicodeError as error:
         _fail("$", f"this is not UTF-8 text: {error}.")
     except RecursionError:
@@ -213,6 +221,15 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"the key {twice!r} appears twice in one object.")
     return result
+
+
+def _path(text: str | bytes) -> str:
+    given = str(text)
+    return (
+        f" {shown(given)} seems to be a path. Write pn.NodeGraph.load({shown(given)})."
+        if len(given) < LONGEST and "{" not in given
+        else ""
+    )
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -93,7 +93,13 @@ def uncompiled(model: nn.Module) -> nn.Module:
     Raises:
         ArgumentError: It is no module.
     """
-    expect(model, nn.Module, "net", "an nn.Module", "pn.compile(graph) makes one of a graph.")
+    expect(
+        model,
+        nn.Module,
+        "net",
+        "an nn.Module",
+        "pn.compile(graph) makes one of a graph; engine.model is that of a training: pn.summary(engine.model, x).",
+    )
     return dict(model.named_children()).get("_orig_mod", model)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pnne_nb.errors import UnknownSeriesError, choose, near, no_attribute, shown
+from pnne_nb.errors import UnknownSeriesError, answers_misuse, choose, near, no_attribute, shown
 from pnne_nb.process.fork import fork_safe
 from pnne_nb.runtime.monitoring.tensorboard import write_scalars
 from pnne_nb.telemetry.frames import AnomalyFrame, EpochFrame, Frame, MemoryFrame, NormsFrame, StepFrame
@@ -28,6 +28,16 @@ if TYPE_CHECKING:
 ANOMALIES_KEPT = 1000
 EDITED = "graph-edited"
 """Kind of the event that says that the graph was edited in the middle of a training."""
+
+
+@final
+class _NothingYet(np.ndarray[Any, np.dtype[np.float64]]):
+    """The values of a series that has none; the first and the last of them are answered."""
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, int | np.integer):
+            raise IndexError("Nothing has been measured yet. Write engine.wait(), or engine.step(), before it.")
+        return super().__getitem__(key)
 
 
 @final
@@ -141,7 +151,20 @@ class History(Mapping[str, NDArray[np.float64]]):
         Raises:
             UnknownSeriesError: There is no such name.
         """
-        return self.points(name)[1]
+        if isinstance(name, int | slice | tuple):
+            raise UnknownSeriesError(
+                f'The history has values by name, not by {shown(name)}. Write engine.history["loss"][-1] for the last loss, or '
+                "engine.history.to_frame() for a table."
+            )
+        values = self.points(name)[1]
+        return values if len(values) else values.view(_NothingYet)
+
+    def __array__(self, dtype: object = None, copy: object = None) -> NoReturn:
+        """Refuse ``pd.DataFrame(engine.history)``, which would be a column of names."""
+        raise TypeError(
+            "The series of a history have different lengths. Write engine.history.to_frame() for the epochs, or "
+            'engine.history.to_frame("steps"); engine.history["loss"] is an array.'
+        )
 
     def __iter__(self) -> Iterator[str]:
         with self._lock:
@@ -186,8 +209,9 @@ class History(Mapping[str, NDArray[np.float64]]):
         def __getattr__(self, name: str) -> NoReturn:
             own = {} if name.startswith("_") or name not in self else {name: f'engine.history["{name}"]'}
             pictures = {form: f"history.plot().{form}()" for form in ("to_svg", "to_png", "to_html")}
-            losses = dict.fromkeys(("history", "losses"), 'engine.history["loss"]')
-            raise no_attribute(self, name, losses | pictures | own)
+            losses = dict.fromkeys(("history", "losses"), 'engine.history["loss"], or engine.history.to_frame()')
+            tables = dict.fromkeys(("df", "to_df", "to_dict", "to_pandas"), "engine.history.to_frame()")
+            raise no_attribute(self, name, losses | tables | pictures | own)
 
     @property
     def nbytes(self) -> int:
@@ -295,6 +319,7 @@ class History(Mapping[str, NDArray[np.float64]]):
         columns = {name: values[~values.index.duplicated()] for name, values in series.items()}
         return pd.DataFrame(columns).rename_axis(index="step")
 
+    @answers_misuse('engine.history.plot("loss")')
     def plot(self, *names: str | Sequence[str], log: bool = False) -> object:
         """Draw the loss and the metrics as a picture, which stays in a saved notebook.
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, final
 
 from pnne_nb.diagnosis.finding import Rule
 from pnne_nb.diagnosis.judge import WATCHING, Judge
-from pnne_nb.errors import TrainingError, near, shown
+from pnne_nb.errors import TrainingError, meant, shown
 from pnne_nb.process.subscribers import Subscribers
 from pnne_nb.runtime.monitoring.history import History
 from pnne_nb.telemetry.channel import Channel
@@ -63,7 +63,8 @@ class Listeners:
         topics = _TOPIC_OF.values()
         if not isinstance(topic, str) or topic not in topics:
             raise TrainingError(
-                f"There is no event {shown(topic)}; there are {', '.join(map(repr, topics))}.{near(topic, topics)}"
+                f"There is no event {shown(topic)}; there are {', '.join(map(repr, topics))}.{meant(topic, topics)} "
+                'Write engine.on("epoch", function).'
             )
         if not callable(function):
             raise TrainingError(f"What is called at each {topic} must be a function, not {shown(function)}.")

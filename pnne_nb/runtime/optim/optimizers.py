@@ -71,6 +71,25 @@ def make_optimizer(
     return made
 
 
+def require_no_strays(optimizer: torch.optim.Optimizer) -> None:
+    """Refuse an optimizer of torch with an attribute such as ``lr``, which somebody has set, and which it does not read.
+
+    Raises:
+        TrainingError: See above.
+    """
+    if not type(optimizer).__module__.startswith("torch.optim."):
+        return
+    stray = next(
+        (name for name in ("lr", "learning_rate", "weight_decay", "momentum") if name in vars(optimizer)), None
+    )
+    if stray is not None:
+        option = "lr" if stray == "learning_rate" else stray
+        raise TrainingError(
+            f"optimizer.{stray} was set, and {type(optimizer).__name__} does not read it. Write del engine.optimizer.{stray} and "
+            f"engine.set_optimizer({option}={shown(getattr(optimizer, stray))})."
+        )
+
+
 def set_options(
     optimizer: torch.optim.Optimizer, schedule: Schedule | None, options: Options, group: int | None = None
 ) -> None:

@@ -17,15 +17,22 @@ _ELSEWHERE: Final = {
     "categorical_crossentropy": "CrossEntropyLoss",
     "cosine": "CosineAnnealingLR",
     "huber": "HuberLoss",
+    "cross_entropy": "CrossEntropyLoss",
     "kl_divergence": "KLDivLoss",
+    "log_loss": "CrossEntropyLoss",
+    "logistic": "BCEWithLogitsLoss",
     "mae": "L1Loss",
     "mean_absolute_error": "L1Loss",
+    "absolute_error": "L1Loss",
     "mean_squared_error": "MSELoss",
+    "mselossflat": "MSELoss",
+    "nll_loss": "NLLLoss",
     "one_cycle": "OneCycleLR",
     "onecycle": "OneCycleLR",
     "plateau": "ReduceLROnPlateau",
     "smooth_l1": "SmoothL1Loss",
     "sparse_categorical_crossentropy": "CrossEntropyLoss",
+    "squared_error": "MSELoss",
 }
 """What losses and schedulers are called elsewhere."""
 

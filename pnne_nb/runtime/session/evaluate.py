@@ -90,6 +90,7 @@ def predict(session: Session, data: Any) -> Any:
     recipe = session.loop.recipe
     data = session.reader.inputs(data)
     given = (data,) if isinstance(data, Tensor | np.ndarray | Table) else data
+    _require_batch_axis(recipe.train, given)
     source = in_order(open_source(given, "data", batch_size=session.config.batch_size))
     has_target = recipe.compares and isinstance(given, Dataset | DataLoader)
     found = []
@@ -102,6 +103,25 @@ def predict(session: Session, data: Any) -> Any:
     finally:
         source.close()
     return join_outputs(found)
+
+
+def _require_batch_axis(train: BatchSource, given: Any) -> None:
+    """Refuse inputs that have the shapes of one example of the training data.
+
+    Raises:
+        TrainingError: See above.
+    """
+    if not isinstance(train, TensorSource) or not isinstance(given, tuple):
+        return
+    inputs = train.tensors[: len(given)]
+    if all(
+        isinstance(part, Tensor | np.ndarray) and part.ndim and tuple(part.shape) == tuple(known.shape[1:])
+        for part, known in zip(given, inputs, strict=False)
+    ):
+        raise TrainingError(
+            f"data has the shape {tuple(given[0].shape)} of a single example, and the model takes several in a batch. Write "
+            "engine.predict(X[None]), or engine.predict(X[:1]) of all of them."
+        )
 
 
 def outputs(session: Session, data: Given | None) -> Generator[tuple[Batch, Any]]:

@@ -32,6 +32,7 @@ from pnne_nb.runtime.loop.loop import TrainingLoop
 from pnne_nb.runtime.loop.step_ring import MEMORY
 from pnne_nb.runtime.monitoring.probes import Observers
 from pnne_nb.runtime.monitoring.reporter import Reports
+from pnne_nb.runtime.optim.optimizers import require_no_strays
 from pnne_nb.runtime.session.announcer import Announcer
 from pnne_nb.runtime.session.checkpoint_match import differences, kinds_of, load
 from pnne_nb.runtime.session.checkpoint_schedule import CheckpointSchedule
@@ -151,6 +152,7 @@ class Session:
             TrainingError: It cannot be followed, or not be handed to a process.
         """
         self.follow_edits()
+        require_no_strays(self.loop.recipe.optimizer)
         alive, process = self.control.alive, None
         if not alive:
             require_own(self.model, in_process=self.executor.in_process)

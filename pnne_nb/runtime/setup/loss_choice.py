@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 from torch import Tensor, nn
 
-from pnne_nb.errors import PnneError, TargetError, TrainingError
+from pnne_nb.errors import PnneError, TargetError, TrainingError, shown
 from pnne_nb.runtime.data.batches import Batch, as_batch
 from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, StreamSource, TensorSource
 from pnne_nb.runtime.objective.losses import (
@@ -40,6 +40,7 @@ def choose_loss(config: Config, model: nn.Module, data: BatchSource) -> tuple[Co
         loss = None if config.loss == BY_TARGET else config.loss
         return msgspec.structs.replace(config, loss=loss), LossChoice("of the step function")
     if config.loss != BY_TARGET:
+        config = _balanced(config, model, data)
         return config, LossChoice(loss_name(config.loss), over=_over(config, model, data))
     batch = _first(data, 1)
     if batch is None:
@@ -58,6 +59,35 @@ def choose_loss(config: Config, model: nn.Module, data: BatchSource) -> tuple[Co
     require_classes(loss, scores_for_loss(loss, output, batch.target))
     choice = msgspec.structs.replace(choice, over=_place(loss, output, batch.target))
     return msgspec.structs.replace(config, loss=choice.name), choice
+
+
+def _balanced(config: Config, model: nn.Module, data: BatchSource) -> Config:
+    """Return what is asked for with numbers for the weights ``"balanced"``, examples ÷ (classes × examples of the class).
+
+    A class without examples has the weight 1.
+
+    Raises:
+        TrainingError: The weights are another text, or the targets are no classes in memory.
+    """
+    match config.loss:
+        case (name, {"weight": str(weight), **options}):
+            pass
+        case _:
+            return config
+    if weight != "balanced":
+        raise TrainingError(f'weight cannot be {shown(weight)}. Write "balanced", or a number for each class.')
+    target = data.tensors[-1] if isinstance(data, TensorSource) and len(data.tensors) > 1 else None
+    if target is None or target.is_floating_point() or target.dim() != 1 or int(target.min()) < 0:
+        raise TrainingError(
+            'The weights "balanced" are counted from whole numbers of classes in memory, as in train_data=(X, y). Give a number '
+            'for each class instead: loss=("CrossEntropyLoss", {"weight": [1.0, 2.0]}).'
+        )
+    batch = _first(data, 1)
+    output = None if batch is None else _output(model, batch, config.seed)
+    outputs = output.shape[1] if isinstance(output, Tensor) and output.dim() > 1 else 0
+    counts = target.long().bincount(minlength=outputs)
+    weights = (len(target) / (int((counts > 0).sum()) * counts.clamp(min=1).double())).where(counts > 0, 1.0)
+    return msgspec.structs.replace(config, loss=(name, {**options, "weight": weights.tolist()}))
 
 
 def _over(config: Config, model: nn.Module, data: BatchSource) -> str:

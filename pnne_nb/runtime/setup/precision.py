@@ -42,8 +42,10 @@ def choose_device(device: str | torch.device) -> torch.device:
 
 
 _SPELLED_ELSEWHERE: Final = {
-    **dict.fromkeys(("16", "16-mixed", "16-true", "amp", "float16", "fp16", "half", "mixed", "torch.float16"), "16"),
-    **dict.fromkeys(("bf16-mixed", "bf16-true", "bfloat16", "torch.bfloat16"), "bf16"),
+    **dict.fromkeys(
+        ("16", "16-mixed", "16-true", "amp", "float16", "fp16", "half", "mixed", "mixed_float16", "torch.float16"), "16"
+    ),
+    **dict.fromkeys(("bf16-mixed", "bf16-true", "bfloat16", "mixed_bfloat16", "torch.bfloat16"), "bf16"),
     **dict.fromkeys(("32", "32-true", "float32", "fp32", "full", "torch.float32"), "32"),
 }
 """Precisions by what torch and other libraries call them."""

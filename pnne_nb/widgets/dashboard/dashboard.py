@@ -102,7 +102,13 @@ class TrainingDashboard(ipywidgets.VBox, Pictured):
         Raises:
             ArgumentError: `engine` is not a training.
         """
-        expect(engine, TrainingEngine, "engine", "a TrainingEngine", "pn.TrainingEngine(model, data) makes one.")
+        expect(
+            engine,
+            TrainingEngine,
+            "engine",
+            "a TrainingEngine",
+            "Write pn.TrainingDashboard(engine) of engine = pn.TrainingEngine(model, data).",
+        )
         existing = cls._open.get(id(engine))
         return existing if existing is not None else super().__new__(cls)
 

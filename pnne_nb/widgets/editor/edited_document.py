@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
 from pnne_nb import compiler
-from pnne_nb.errors import ArgumentError
+from pnne_nb.errors import ArgumentError, shown
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.ops import Op, RenameNode
 
@@ -30,9 +31,8 @@ def document_of(
     if graph is None:
         graph = NodeGraph()
     if not isinstance(graph, NodeGraph):
-        raise ArgumentError(
-            f"A GraphEditor edits a NodeGraph, not a {type(graph).__name__}: pn.GraphEditor(pn.NodeGraph())."
-        )
+        loaded = f"pn.NodeGraph.load({shown(str(graph))})" if isinstance(graph, str | Path) else "pn.NodeGraph()"
+        raise ArgumentError(f"A GraphEditor edits a NodeGraph, not a {type(graph).__name__}: pn.GraphEditor({loaded}).")
     if not isinstance(args, tuple) or args or kwargs or input_size is not None:
         raise ArgumentError(
             "args, kwargs and input_size belong to a module that is imported: pn.GraphEditor(net, args=(x,))."

@@ -211,3 +211,29 @@ def test_looking_at_the_model_changes_nothing() -> None:
     assert torch.equal(random, torch.random.get_rng_state())
     assert all(module.training for module in model.modules())
     assert all(torch.equal(value, model.state_dict()[name]) for name, value in state.items())
+
+
+def test_balanced_weights_are_counted_from_the_targets() -> None:
+    data = torch.randn(12, 4), torch.tensor([0] * 8 + [1] * 4)
+    engine = TrainingEngine(
+        nn.Linear(4, 3), data, loss=("CrossEntropyLoss", {"weight": "balanced"}), epochs=1, device="cpu"
+    )
+    loss = engine.recipe.loss
+    assert isinstance(loss, nn.CrossEntropyLoss)
+    assert loss.weight is not None
+    assert loss.weight.tolist() == [0.75, 1.5, 1.0]
+    engine.start().wait()
+
+
+@pytest.mark.parametrize(
+    ("weight", "target", "answer"),
+    [
+        ("even", torch.arange(6) % 3, 'Write "balanced", or a number for each class'),
+        ("balanced", torch.randn(6, 3), "counted from whole numbers of classes in memory"),
+    ],
+)
+def test_other_weights_in_words_and_targets_that_cannot_be_counted_are_told(
+    weight: str, target: torch.Tensor, answer: str
+) -> None:
+    with pytest.raises(TrainingError, match=answer):
+        TrainingEngine(nn.Linear(4, 3), (torch.randn(6, 4), target), loss=("CrossEntropyLoss", {"weight": weight}))
