@@ -187,6 +187,6 @@ def test_nodes_are_replaced_inserted_and_removed_as_people_write_it() -> None:
     with pytest.raises(AttributeError, match=r'Write graph.add\(layer, name="head"\)'):
         graph.head = nn.ReLU()
     with pytest.raises(AttributeError, match=r'Write graph.remove\("fc"\)'):
-        del graph.fc
+        del graph.fc  # type: ignore[attr-defined]
     with pytest.raises(TypeError, match=r"Write graph.to_json\(\)"):
         hash(graph)

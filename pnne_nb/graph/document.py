@@ -82,7 +82,7 @@ class NodeGraph(ReadableGraph):
     frames: Frames
 
     def __init__(self, name: str = "Model", *, types: Types = registry) -> None:
-        if isinstance(name, str) and name.endswith(".json"):
+        if type(name) is str and name.endswith(".json"):  # anything else is refused below
             raise ArgumentError(
                 f"{shown(name)} is the name of a file. Write pn.NodeGraph.load({shown(name)}) to read it."
             )
@@ -318,8 +318,7 @@ class NodeGraph(ReadableGraph):
             GraphError: If a gap cannot be closed, because not exactly one output feeds the node; none is removed.
         """
         with self._ledger.editing():
-            listed = nodes[0] if len(nodes) == 1 and isinstance(nodes[0], list | tuple | set) else nodes
-            found = bulk.places(self._content, listed)
+            found = bulk.places(self._content, *nodes)
             with self.transaction(f"Remove {_counted(found)}"):
                 for place in found:
                     if reconnect:

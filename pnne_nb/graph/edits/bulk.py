@@ -53,15 +53,15 @@ def matching(content: Content, pattern: str, type: str | None = None, *, inside:
     ]
 
 
-def places(content: Content, chosen: Chosen) -> list[Place]:
+def places(content: Content, *chosen: Chosen) -> list[Place]:
     """Return the nodes that are meant, each once: a node of a shared block has several paths.
 
     Raises:
         UnknownNodeError: If there is no such node, or nothing fits a pattern.
     """
-    refs: list[object] = [chosen]
-    if isinstance(chosen, Iterable) and not isinstance(chosen, (str, Node)):
-        refs = [*chosen]
+    refs: list[object] = []
+    for each in chosen:
+        refs += [*each] if isinstance(each, Iterable) and not isinstance(each, (str, Node)) else [each]
     found: dict[tuple[str, str], Place] = {}
     for ref in refs:
         paths: Sequence[object] = [ref]

@@ -254,7 +254,9 @@ def _table(data: object, name: str) -> pd.DataFrame | None:
         path = Path(data)
         reader = _TABLE_FILES.get(path.suffix.lower())
         if reader is None:
-            raise TrainingError(f"{name} is {str(path)!r}, and a file of data ends in {' or '.join(_TABLE_FILES)}.")
+            raise TrainingError(
+                f"{name} is {shown(str(path))}, and a file of data ends in {' or '.join(_TABLE_FILES)}."
+            )
         import pandas  # noqa: ICN001,PLC0415  # it takes half a second, and most trainings never read a table
 
         try:

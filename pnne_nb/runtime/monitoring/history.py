@@ -151,7 +151,7 @@ class History(Mapping[str, NDArray[np.float64]]):
         Raises:
             UnknownSeriesError: There is no such name.
         """
-        if isinstance(name, int | slice | tuple):
+        if not isinstance(name, str):
             raise UnknownSeriesError(
                 f'The history has values by name, not by {shown(name)}. Write engine.history["loss"][-1] for the last loss, or '
                 "engine.history.to_frame() for a table."

@@ -42,7 +42,7 @@ def test_what_start_returns_can_be_waited_for_and_shows_nothing() -> None:
     started = engine.start()
     assert started.wait()
     assert engine.state == started.state == "finished"
-    assert started._ipython_display_() is None
+    started._ipython_display_()
     assert repr(started).startswith("Started(TrainingEngine(")
     with pytest.raises(AttributeError, match=r'Write engine.history\["loss"\]'):
         started.losses  # noqa: B018

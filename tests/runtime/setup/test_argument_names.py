@@ -22,7 +22,7 @@ from pnne_nb.runtime.setup.argument_names import ARGUMENTS
         ("validation_data", "val_data=(X, y)"),
         ("max_epochs", "epochs=5"),
         ("callbacks", 'engine.on("epoch", function)'),
-        ("epoch", "Did you mean 'epochs'?"),
+        ("epoch", "Write epochs=5"),
     ],
 )
 def test_an_argument_of_another_library_is_answered_with_ours(name: str, written: str) -> None:
