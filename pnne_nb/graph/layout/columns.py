@@ -20,8 +20,6 @@ GAP = 72.0
 """Pixels between columns: an edge to the next column rises there."""
 EASY_GAP = 160.0
 """Pixels between columns if there is room."""
-WIDEST_GAP = 400.0
-"""The same if there is still room after the nodes of each row are spread."""
 STRETCH = 1.5
 """Largest factor of the distance of rows, if there is room."""
 SPREAD = 1.4
@@ -73,10 +71,10 @@ def _filling(
     gaps = len(parts) - 1
     gap = min(EASY_GAP, GAP + spare / gaps)
     spare -= gaps * (gap - GAP)
+    # More room than this stays on both sides: columns far apart do not read as one drawing.
     columns_of = [[name for row in part for name in row.names] for part in parts]
     across = sum(max(xs) - min(xs) for xs in ([places[name][0] for name in names] for names in columns_of))
     spread = min(SPREAD, 1 + spare / across) if across else 1.0
-    gap = min(WIDEST_GAP, gap + (spare - across * (spread - 1)) / gaps)
     made: dict[str, Point] = {}
     left = 0.0
     for names in columns_of:
