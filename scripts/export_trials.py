@@ -128,6 +128,7 @@ def _export_all(format: str, cases: Mapping[str, Callable[[], Case]], folder: Pa
         if report is not None:
             fixed = [size.nodes or (None,) for size in report.sizes.values() if size.how == "fixed"]
             told = {("size-fixed", node) for nodes in fixed for node in nodes}
+            told |= {("axis-fixed", axis.input) for axis in report.fixed if axis.name}
             told |= {("differs", each.node) for each in report.nodes.values() if not each.ok}
         agree = _told(findings) == told
         results["check and export agree"] += agree

@@ -35,6 +35,7 @@ from pnne_nb.export.proof.comparison import Tolerance
 from pnne_nb.export.proof.prove import prove
 from pnne_nb.export.repairs import with_repairs
 from pnne_nb.export.subject.example_batches import SAMPLES, Maker, first_batch, is_whole
+from pnne_nb.export.subject.fixed_axes import axis_findings, fixed_axes, freed
 from pnne_nb.export.subject.subject import HasExamples, Sizes, Subject, input_names, plain_result, subject_of
 from pnne_nb.graph.model.annex import OWN
 from pnne_nb.process.version import __version__
@@ -69,6 +70,12 @@ def attempt(
         proof = prove(subject, format, path, written.sizes, maker, example, usable, tolerance)
         if not proof.wrong_sizes:
             deprecated = (format.deprecated,) if format.deprecated else ()
+            asked = replace(subject, inputs=declared)
+            axes = fixed_axes(asked, sizes, example)
+            findings = axis_findings(axes, freed(declared, axes), format.unchecked)
+            one_size = fixed or axes or any(size.how == "fixed" for size in written.sizes)
+            told = [f"{each.message} {each.hint}" for each in findings if each.hint]
+            unchecked = (format.unchecked,) if format.unchecked and one_size and not told else ()
             return ExportReport(
                 path=path,
                 format=format.name,
@@ -77,11 +84,12 @@ def attempt(
                 comparisons=proof.comparisons,
                 random=proof.random,
                 exempt=proof.exempt,
-                findings=written.findings,
-                notes=(*deprecated, *subject.notes, *written.notes, *notes, *proof.notes),
+                findings=(*findings, *written.findings),
+                notes=(*deprecated, *subject.notes, *told, *unchecked, *written.notes, *notes, *proof.notes),
                 bytes=sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*")),
                 inferences=proof.inferences,
                 sessions=proof.sessions,
+                fixed=axes,
             )
         values = {**example, **({} if batch is None else free_sizes_in(subject.inputs, batch))}
         batch_size = batch_size_of(subject.inputs)

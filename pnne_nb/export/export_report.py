@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, final
 
 from pnne_nb.errors import Diagnostic
-from pnne_nb.export.formats.base import FreeSize
+from pnne_nb.export.formats.base import FixedAxis, FreeSize
 from pnne_nb.export.proof.parity import Comparison, NodeParity
 
 if TYPE_CHECKING:
@@ -25,11 +25,12 @@ class ExportReport:
         path: The file.
         format: Its format.
         sizes: What became of each free size, by name.
+        fixed: The axes of inputs that have a number in the document, so that the file takes that size only.
         nodes: How well each drawn node agrees, by path, in the order in which the nodes run.
         comparisons: Every batch that the outputs were compared on.
         random: Nodes that draw random numbers: the file was given the numbers of the model.
         exempt: Nodes whose values depend on random numbers that the file could not be given.
-        findings: Operations that the file says in another way than the drawing.
+        findings: Axes that are fixed, and operations that the file says in another way than the drawing.
         notes: What else a person should know.
         bytes: The size of the file.
         inferences: How often the file was run for the outputs.
@@ -48,6 +49,7 @@ class ExportReport:
     bytes: int = 0
     inferences: int = 0
     sessions: int = 0
+    fixed: tuple[FixedAxis, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -100,6 +102,8 @@ class ExportReport:
         lines = [f"{self.format}, {self.bytes:,} bytes: {self.path}"]
         if self.sizes:
             lines.append(f"sizes: {'; '.join(map(str, self.sizes.values()))}")
+        if self.fixed:
+            lines.append(f"fixed: {', '.join(map(str, self.fixed))}")
         lines += [f"compared on {each}" for each in self.comparisons]
         if self.random:
             lines.append(f"random nodes, given the model's numbers: {', '.join(self.random)}")

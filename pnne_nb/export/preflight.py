@@ -12,6 +12,7 @@ from pnne_nb.export.formats import find_format, require_packages
 from pnne_nb.export.formats.traced_program import size_findings, trace
 from pnne_nb.export.repairs import with_repairs
 from pnne_nb.export.subject.example_batches import Maker
+from pnne_nb.export.subject.fixed_axes import axis_findings, fixed_axes, freed
 from pnne_nb.export.subject.subject import Sizes
 from pnne_nb.graph.model.annex import OWN
 from pnne_nb.process.random_state import private_random_state
@@ -41,8 +42,9 @@ def check_export(
 
     Returns:
         Errors keep the model from being exported (``"no-translation"``, ``"data-dependent"``, ``"not-traceable"``, …).
-        Warnings tell what the file will do otherwise (``"size-fixed"``, ``"differs"``). The rest informs
-        (``"decomposed"``).
+        Warnings tell what the file will do otherwise (``"size-fixed"``, ``"differs"``), and where the model takes other
+        sizes than the number in the document (``"axis-fixed"``). The rest informs: axes at which the model takes that size
+        only (``"axis-fixed"``), and ``"decomposed"``.
 
     Raises:
         ExportError: There is no such format, or its packages are not installed.
@@ -55,7 +57,10 @@ def check_export(
                 subject, _, example = prepare(graph, data, sizes, reuse)
                 tensors = Maker(subject.model, subject.inputs, subject.limits, subject.seen).tensors(example)
                 with with_repairs(subject.graph):
-                    return size_findings(trace(request_of(subject, tensors)).sizes)
+                    found_sizes = trace(request_of(subject, tensors)).sizes
+                axes = fixed_axes(subject, sizes, example)
+                free = freed(subject.inputs, axes)
+                return [*size_findings(found_sizes), *axis_findings(axes, free, found.unchecked)]
             path = Path(folder) / f"model{found.suffixes[0]}"
             report = attempt(graph, found, path, data, sizes, opset, reuse=reuse)
     except ExportError as error:

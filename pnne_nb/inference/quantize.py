@@ -16,6 +16,7 @@ from pnne_nb.compiler.passes.graph_pass import PassSubject
 from pnne_nb.compiler.shapes.cost import state_bytes
 from pnne_nb.compiler.weights.weight_source import Reuse
 from pnne_nb.errors import ExportError, choose
+from pnne_nb.export.formats.base import numbered_axes
 from pnne_nb.export.quantization.calibration import calibrate, correct_biases, require_calibration
 from pnne_nb.export.quantization.candidates import (
     Candidate,
@@ -106,6 +107,8 @@ class PrecisionSearch:
         steps = [RemoveDeadNodes(), RemoveIdentities(), FuseBatchNorm()]
         fused = transform(separate_uses(drawn), steps, args=inputs, reuse=examples.subject.model)
         self._notes = list(examples.notes)
+        if fixed := numbered_axes(examples.subject.inputs):
+            self._notes.append(f"It was calibrated and measured at these sizes only: {', '.join(map(str, fixed))}.")
         norms = [change for report in fused.reports for change in report.changes if change.what == "fused"]
         if norms:
             times = "once" if len(norms) == 1 else f"{len(norms)} times"

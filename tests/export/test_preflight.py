@@ -60,12 +60,13 @@ def test_check_and_export_agree(kind: str, format: str, codes: set[tuple[str, st
 
 def test_what_finds_places_is_written() -> None:
     # torch.onnx decomposes it, and torch refuses to decompose the same program once more for what the check tells.
-    assert pn.check_export(chained("places", ("N", 4), ("nonzero", "places")), "onnx") == []
+    findings = pn.check_export(chained("places", ("N", 4), ("nonzero", "places")), "onnx")
+    assert [(each.code, each.severity) for each in findings] == [("axis-fixed", "warning")]
 
 
 def test_a_slow_format_is_only_traced() -> None:
     findings = pn.check_export(graph("fixed"), "aoti")
-    assert [(each.code, each.node) for each in findings] == [("size-fixed", "fix")]
+    assert [(each.code, each.node) for each in findings] == [("size-fixed", "fix"), ("axis-fixed", "x")]
 
 
 def test_an_unknown_format_is_refused() -> None:

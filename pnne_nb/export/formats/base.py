@@ -115,6 +115,26 @@ class FreeSize:
 
 
 @dataclass(frozen=True, slots=True)
+class FixedAxis:
+    """An axis of an input at which a file takes one size only, because the document has a number there.
+
+    Attributes:
+        input: The name of the input.
+        axis: The place of the axis, from 0.
+        value: The size that the file takes.
+        name: What the size can be called to leave it free, if the model itself takes other sizes there; else empty.
+    """
+
+    input: str
+    axis: int
+    value: int
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.input}.shape[{self.axis}] = {self.value}"
+
+
+@dataclass(frozen=True, slots=True)
 class WrittenFile:
     """A format's information about a written file.
 
@@ -160,6 +180,7 @@ class ExportFormat(ABC):
         slow: Whether writing takes minutes, because a compiler runs; a check then only traces the model.
         deprecated: What to use instead, if torch gives the format up; else empty.
         outputs_only: Why no drawn node can be compared, only outputs; empty where nodes are.
+        unchecked: What the format's own runtime does at a size that the file does not take; empty if it refuses it.
     """
 
     name: str
@@ -170,6 +191,7 @@ class ExportFormat(ABC):
     slow: bool = False
     deprecated: str = ""
     outputs_only: str = ""
+    unchecked: str = ""
 
     @abstractmethod
     def write(self, request: ExportRequest, path: Path) -> WrittenFile:
@@ -270,6 +292,16 @@ def with_fixed(inputs: Iterable[TensorInfo], sizes: Mapping[str, int]) -> tuple[
         return sizes.get(found, found) if isinstance(found, str) else found
 
     return tuple(replace(info, shape=tuple(map(size, info.shape))) for info in inputs)
+
+
+def numbered_axes(inputs: Sequence[TensorInfo]) -> tuple[FixedAxis, ...]:
+    """Return the axes of inputs that have a number instead of a name."""
+    return tuple(
+        FixedAxis(info.name, place, size)
+        for info in inputs
+        for place, size in enumerate(info.shape)
+        if isinstance(size, int)
+    )
 
 
 def batch_size_of(inputs: Iterable[TensorInfo]) -> str | None:

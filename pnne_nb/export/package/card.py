@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pnne_nb.export.formats.base import numbered_axes
 from pnne_nb.export.package import manifest as names
 from pnne_nb.export.package.manifest import Manifest
 
@@ -35,6 +36,8 @@ def write_card(
         *(f"| output | {_cell(one.name)} | {one.dtype} | {_shape(one.shape)} |" for one in manifest.outputs),
         "",
     ]
+    if fixed := numbered_axes(manifest.inputs):
+        lines += [f"Fixed sizes: {_cell(', '.join(map(str, fixed)))}.", ""]
     if manifest.classes:
         lines += [f"Classes, in order: {', '.join(_cell(name) for name in manifest.classes)}.", ""]
     if metrics:

@@ -42,6 +42,7 @@ const WORDS: Readonly<Record<string, string>> = {
   "data-dependent": "depends on data",
   "not-traceable": "not traceable",
   "size-fixed": "size fixed",
+  "axis-fixed": "axis fixed",
   differs: "differs",
   decomposed: "decomposed",
 };
