@@ -349,5 +349,9 @@ class _Plots:
 registry.provide(
     _late("catalog", "specs"), _late("catalog", "unlisted"), _late("compiler.importing.draft.layers", "described")
 )
-install_analysis(GraphAnalysis(_shapes, _late("inspector.tools.summary", "summary")))
+install_analysis(
+    GraphAnalysis(
+        _shapes, _late("inspector.tools.summary", "summary"), _late("compiler.weights.fixed_tables", "table_file")
+    )
+)
 install_plots(_Plots())

@@ -223,8 +223,8 @@ export interface Origin {
   readonly dtype?: Dtype | null;
   /** Whether computing it again, for a checkpoint, changes its buffers again. */
   readonly twice?: boolean;
-  /** `"absent"` if the buffer has too many values for the document. */
-  readonly values?: "absent" | null;
+  /** `"absent"` if the tensor has too many values for the document; of a fixed table, the digest of its values, `"sha256:…"`, which a file beside the graph file has. */
+  readonly values?: string | null;
   /** Whether the original calls it. */
   readonly called?: boolean;
   /** Whether it is the whole module that was imported. */

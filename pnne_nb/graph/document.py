@@ -613,6 +613,7 @@ class NodeGraph(ReadableGraph):
         """Copy the content, as in a file, and what is kept beside it, such as where the weights are."""
         with self.reading():
             copy = self.from_json(self.to_json(), types=self._types)
+            copy.tables = self.tables
             if self.annex is not None:
                 copy.annex = self.annex.for_copy(copy)
         return copy
@@ -640,6 +641,8 @@ class NodeGraph(ReadableGraph):
     def load(cls, path: str | Path, *, types: Types = registry) -> Self:
         """Read a graph file; for `types`, see `from_json`.
 
+        Large fixed tables of an import are read from ``….values.safetensors`` beside it, when a model is made.
+
         Args:
             path: The file, of at most 64 MiB.
             types: The catalogue.
@@ -648,7 +651,9 @@ class NodeGraph(ReadableGraph):
             GraphFileError: If it is damaged, hostile, or from a newer version; the message names the place.
             GraphFileNotFoundError, GraphFileAccessError: If it cannot be opened; both are ``OSError`` too.
         """
-        return cls.from_json(read_file(path), types=types)
+        graph = cls.from_json(read_file(path), types=types)
+        graph.tables = json_format.tables_beside(path)
+        return graph
 
 
 def _named(paths: Sequence[str]) -> str:

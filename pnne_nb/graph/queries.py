@@ -63,6 +63,7 @@ class ReadableGraph:
         self._ledger = ledger
         self._types = types
         self._annex: Annex | None = None
+        self._tables: Path | None = None
         self.graphs = Graphs(lambda: ledger.content, types, ledger.lock)
         self.nodes = Nodes(lambda: ledger.content.graphs[""], ledger.lock)
 
@@ -74,6 +75,15 @@ class ReadableGraph:
     @annex.setter
     def annex(self, annex: Annex) -> None:
         self._annex = annex
+
+    @property
+    def tables(self) -> Path | None:
+        """The file with large fixed tables, beside the graph file that the document was loaded from or saved to."""
+        return self._tables
+
+    @tables.setter
+    def tables(self, path: Path | None) -> None:
+        self._tables = path
 
     @property
     def version(self) -> int:
@@ -319,12 +329,21 @@ class ReadableGraph:
     def save(self, path: str | Path) -> None:
         """Write a graph file, by custom named ``….pnne.json``; an existing one is replaced at once, or not at all.
 
+        A graph file holds no weights. Large tables of an imported module that are not drawn and not trained, such as a table
+        of sines, are kept beside it, in ``….values.safetensors``, as long as the module is there.
+
         Args:
             path: The file; its directory must exist.
 
         Raises:
             GraphFileAccessError: If the file cannot be written; it is an ``OSError`` too.
         """
+        nodes = (node for graph in self.graphs.values() for node in graph.nodes.values())
+        has_tables = any(node.origin is not None and node.origin.initial for node in nodes)
+        if has_tables and (values := installed().tables(self)) is not None:
+            beside = json_format.tables_beside(path)
+            replace_file(beside, values)
+            self.tables = beside
         replace_file(path, self.to_json())
 
     # Observing

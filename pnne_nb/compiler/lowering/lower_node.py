@@ -160,7 +160,7 @@ def _weight(spec: NodeSpec, node: Node, path: str) -> Weight:
         values=values.get("values"),
         mean=float(str(values.get("mean", 0.0))),
         std=float(str(values.get("std", 1.0))),
-        absent=node.origin is not None and node.origin.initial == "absent",
+        absent=bool(node.absent),
     )
 
 

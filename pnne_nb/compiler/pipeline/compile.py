@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import accumulate
 from typing import Final, NamedTuple
 
@@ -28,6 +28,7 @@ from pnne_nb.compiler.module.instantiate import make, make_indexable
 from pnne_nb.compiler.module.pickled_model import PickledModel, empty, make_portable
 from pnne_nb.compiler.shapes import trial
 from pnne_nb.compiler.shapes.infer import failure, infer
+from pnne_nb.compiler.weights.fixed_tables import take_tables
 from pnne_nb.compiler.weights.lost_weights import layers_of, lost_text, refused, require_values, tell
 from pnne_nb.compiler.weights.rename_log import former_paths, paths_among
 from pnne_nb.compiler.weights.stored_weights import named_tensors, said_of, tensors_in
@@ -165,7 +166,7 @@ def made(graph: NodeGraph, reuse: Reuse = OWN, purpose: Purpose = "make", *, ins
             return _made(graph, own, purpose, instead)
         model = _made(graph, own, "look").model
     report = _placed(graph, model, tensors, reuse)
-    if not report.complete:
+    if report.reshaped or report.new or report.left_over:
         tell(f"Not all weights fit. {report!r}")
     return Made(model, report.source, tuple(report.new))
 
@@ -177,22 +178,25 @@ def _made(graph: NodeGraph, weights: Weights, purpose: Purpose | None, instead: 
         compiled = _compiled(graph)
         lowered, loaded = compiled.lowered, compiled.loaded
         model, carried = make(graph, lowered, loaded, compiled.document, module, proof=False)
+    tables, why = take_tables(graph, model, carried) if loaded.generated.absent else (set[str](), "")
     lost: list[str] = []
     if weights.module is None and purpose is not None:
-        lost = layers_of(graph, _names(model), lowered.snapshots, every=weights.role == "trained")
+        lost = layers_of(graph, _names(model, tables), lowered.snapshots, every=weights.role == "trained")
         if lost and purpose == "run":
-            raise refused(graph, lost, weights.lost)
+            raise refused(graph, lost, weights.lost, why)
         if lost and purpose != "look" and instead is None:
-            tell(lost_text(graph, lost, weights.lost))
+            tell(lost_text(graph, lost, weights.lost, why))
     if loaded.generated.absent:
         # The others were told of just now.
-        require_values(graph, loaded, model, carried, warns=purpose != "look" and not lost)
+        held = {*carried, *tables}
+        require_values(graph, loaded, model, held, warns=purpose != "look" and not lost, why=why)
     afresh = () if module is None else [name for name, _ in model.named_parameters() if name not in carried]
     return Made(model, weights.said, tuple(lost or layers_of(graph, afresh)), bool(lost))
 
 
-def _names(model: nn.Module) -> Iterator[str]:
-    yield from named_tensors(model)  # only where somebody asks for the first
+def _names(model: nn.Module, without: Collection[str]) -> Iterator[str]:
+    # Only where somebody asks for the first.
+    yield from (name for name in named_tensors(model) if name not in without)
 
 
 @answers_misuse("pn.load_weights(graph, path)")

@@ -29,9 +29,17 @@ _ZERO = "The document does not contain the values of this parameter: it starts a
 
 
 def require_values(
-    graph: NodeGraph, loaded: Loaded, model: nn.Module, carried: Collection[str], *, warns: bool
+    graph: NodeGraph, loaded: Loaded, model: nn.Module, carried: Collection[str], *, warns: bool, why: str = ""
 ) -> None:
     """Say which tensors of an imported graph have no values, because the document does not keep them.
+
+    Args:
+        graph: The document.
+        loaded: Its class.
+        model: A new model of it.
+        carried: Names of the tensors that have values.
+        warns: Whether to warn of those that ``load_state_dict`` could give.
+        why: Why the file beside the graph file has not the values of fixed tables.
 
     Raises:
         CompileError: If ``load_state_dict`` could not give them either.
@@ -56,7 +64,8 @@ def require_values(
     found = [
         Diagnostic(
             code="absent-values",
-            message=start + (f" The same holds for {_listed(paths[1:])}." if len(paths) > 1 else ""),
+            message=f"{start} {why if start is not _DRAWN else ''}".rstrip()
+            + (f" The same holds for {_listed(paths[1:])}." if len(paths) > 1 else ""),
             node=paths[0],
             severity="warning" if is_loadable else "error",
             hint="Pass the model that has it: pn.compile(graph, reuse=model)"
@@ -123,22 +132,23 @@ def _is_lost(around: list[Node]) -> bool:
     """Return whether the values of a node, the last of the path `around` it, are those of an import and nowhere else."""
     origin = around[-1].origin
     if around[-1].type in ("Parameter", "Buffer") and origin is not None:
-        return origin.initial == "absent"
+        return bool(around[-1].absent)
     return any(node.origin is not None for node in around)
 
 
-def lost_text(graph: NodeGraph, layers: list[str], because: str) -> str:
-    """Return the sentence that names layers whose weights are gone, and what to write."""
+def lost_text(graph: NodeGraph, layers: list[str], because: str, tables: str = "") -> str:
+    """Return the sentence that names layers whose weights are gone, and what to write; then why fixed tables are."""
     because = because or "a graph file holds none"
     return (
         f"{graph.name}: the weights of {_listed(layers)} are not there, because {because}. Give them: "
         f'pn.compile(graph, reuse=net), or pn.load_weights(graph, "weights.safetensors"); reuse=None asks for fresh ones.'
+        f" {tables}".rstrip()
     )
 
 
-def refused(graph: NodeGraph, layers: list[str], because: str) -> CompileError:
+def refused(graph: NodeGraph, layers: list[str], because: str, tables: str = "") -> CompileError:
     """Return the error for a model that would be used with random weights in place of those that are gone."""
-    message = lost_text(graph, layers, because)
+    message = lost_text(graph, layers, because, tables)
     return CompileError(
         message, [Diagnostic(code="lost-weights", message="Its weights are gone.", node=path) for path in layers]
     )

@@ -17,7 +17,7 @@ from torch import nn
 
 from pnne_nb.compiler.weights.reuse import NOT_MOVED, Former, former_path
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.graph.model.node import Transaction, whole_of
+from pnne_nb.graph.model.node import Node, Transaction, whole_of
 from pnne_nb.graph.model.ops import AddNode, Op, RemoveNode, RenameNode, SetProperty
 from pnne_nb.graph.queries import ReadableGraph
 
@@ -280,6 +280,12 @@ def _without_taken(found: Former) -> Former:
 def all_paths(graph: NodeGraph) -> list[str]:
     """Return the paths of the modules of all nodes, outer ones first."""
     return [_written(path) for path in _paths(graph, "", ())]
+
+
+def nodes_by_path(graph: NodeGraph) -> Iterator[tuple[str, Node]]:
+    """Yield every node with the path of its module or tensor, outer ones first."""
+    for path in _paths(graph, "", ()):
+        yield _written(path), graph.graphs[path[-1].graph].nodes[path[-1].name]
 
 
 def _joined(graph: NodeGraph, later: Former, first: Former) -> Former:

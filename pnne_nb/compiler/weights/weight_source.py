@@ -133,6 +133,7 @@ def inherit(part: NodeGraph, whole: NodeGraph, block: str = "") -> None:
         whole: The other.
         block: The node of `whole` whose inside it is; empty if its nodes have the same paths.
     """
+    part.tables = whole.tables
     source = given(whole)
     if source is None:
         return

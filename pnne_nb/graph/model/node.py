@@ -10,7 +10,7 @@ import msgspec
 
 from pnne_nb.errors import meant, shown
 from pnne_nb.graph.model.ops import AddNode, Op
-from pnne_nb.graph.model.origin import Origin
+from pnne_nb.graph.model.origin import DIGEST, Origin
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.graph.schema.structural import ABLATE, CONTEXTS, INSIDE, REROUTE, TRAINABLE
@@ -72,6 +72,13 @@ class Node(msgspec.Struct, frozen=True):
         """Name of the node in the same graph whose module this one uses, or None."""
         value = self.properties.get("shares")
         return value if isinstance(value, str) else None
+
+    @property
+    def absent(self) -> str:
+        """What stands for initial values that the document does not keep; empty if there are none. See `Origin.initial`."""
+        initial = self.origin.initial if self.origin is not None else None
+        written = "init" in self.properties or self.properties.get("values") is not None
+        return "" if initial is None or (written and initial.startswith(DIGEST)) else initial
 
     @property
     def is_box(self) -> bool:

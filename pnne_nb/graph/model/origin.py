@@ -10,6 +10,9 @@ import msgspec
 
 from pnne_nb.graph.schema.values import Dtype
 
+DIGEST = "sha256:"
+"""What the digest of a tensor's values begins with."""
+
 Proof: TypeAlias = Literal["equal", "edited", "opaque"]
 """Whether the node equals the original, equalled it before a change, or keeps the original's code."""
 
@@ -41,7 +44,8 @@ class Origin(
             an empty path is the node itself.
         dtype: The element type of its layer's weights, if that is not float32.
         twice: Whether computing it again, for a checkpoint, changes its buffers again.
-        initial: ``"absent"`` if the buffer has too many values for the document.
+        initial: ``"absent"`` if the tensor has too many values for the document; of a fixed table, the digest of its
+            values, ``"sha256:…"``, which a file beside the graph file has.
         called: Whether the original calls it.
         whole: Whether it is the whole module that was imported.
     """
@@ -57,7 +61,7 @@ class Origin(
     frozen: tuple[str, ...] = ()
     dtype: Dtype | None = None
     twice: bool = False
-    initial: Literal["absent"] | None = msgspec.field(default=None, name="values")  # `values` is a mapping's method
+    initial: str | None = msgspec.field(default=None, name="values")  # `values` is a mapping's method
     called: bool = True
     whole: bool = False
 

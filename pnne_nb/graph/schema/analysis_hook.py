@@ -12,10 +12,12 @@ class GraphAnalysis(NamedTuple):
     Attributes:
         shapes: Returns the shapes on the edges of a graph's picture, and the inferred values of its properties.
         summary: Returns the summary of a compiled graph.
+        tables: Returns a file with the values of large fixed tables that the file of a graph has no room for, or None.
     """
 
     shapes: Callable[[Any], tuple[Any, Any]] = lambda _: ({}, {})
     summary: Callable[[Any], object] = lambda _: None
+    tables: Callable[[Any], bytes | None] = lambda _: None
 
 
 _analysis = GraphAnalysis()

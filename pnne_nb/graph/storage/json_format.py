@@ -318,15 +318,20 @@ def read_file(path: str | Path) -> bytes:
     return content
 
 
-def replace_file(path: str | Path, text: str) -> None:
-    """Write a text file so that a crash leaves either the old one or the new one.
+def tables_beside(path: str | Path) -> Path:
+    """Return the path of the file with the large fixed tables of a graph file."""
+    return Path(path).with_suffix(".values.safetensors")
+
+
+def replace_file(path: str | Path, content: str | bytes) -> None:
+    """Write a file so that a crash leaves either the old one or the new one.
 
     Raises:
         GraphFileNotFoundError: If there is no such directory.
         GraphFileAccessError: If it cannot be written; the old one is untouched.
     """
     with _accessing(path, "written") as target:
-        atomic_file.replace_file(target, text.encode())
+        atomic_file.replace_file(target, content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager

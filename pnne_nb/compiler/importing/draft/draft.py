@@ -60,7 +60,7 @@ class Item:
         again: Whether training computes it again for the backward pass.
         twice: Whether computing it again changes its buffers again, as in the original.
         line: The line of the original's source that makes it.
-        absent: Whether it is a tensor with more values than a document keeps.
+        absent: Of a tensor with more values than a document keeps, the digest of a fixed table, else ``"absent"``.
     """
 
     type: str
@@ -79,7 +79,7 @@ class Item:
     called: bool = True
     again: bool = False
     twice: bool = False
-    absent: bool = False
+    absent: str = ""
     line: int | None = None
     variables: dict[str, str] = field(default_factory=dict)
     part: bool = False

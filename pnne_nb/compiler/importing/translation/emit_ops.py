@@ -16,6 +16,7 @@ from pnne_nb.compiler.importing.draft.layers import described, layer_spec, obsta
 from pnne_nb.compiler.importing.draft.variable_names import is_possible, name_by_variables
 from pnne_nb.compiler.importing.translation.fixed_values import is_identity, is_table, without_repeats
 from pnne_nb.compiler.ir.identifiers import is_attribute
+from pnne_nb.compiler.weights.fixed_tables import digest_of
 from pnne_nb.graph.model.ops import AddGraph, AddNode, Connect, Op
 from pnne_nb.graph.model.origin import Origin
 from pnne_nb.graph.schema.names import free_name
@@ -118,7 +119,10 @@ def stored(holder: nn.Module, path: tuple[str, ...]) -> Item:
     if not trained and name in holder._non_persistent_buffers_set:
         properties["persistent"] = False
     item = Item("Parameter" if trained else "Buffer", name, properties, member=path)
-    item.absent = not (_keep_start(tensor, properties) if trained else _keep_values(tensor, properties))
+    if not (_keep_start(tensor, properties) if trained else _keep_values(tensor, properties)):
+        # What is drawn again has a distribution; everything else is fixed.
+        is_fixed = "init" not in properties and tensor.layout == torch.strided
+        item.absent = digest_of(tensor) if is_fixed else "absent"
     return item
 
 
@@ -276,7 +280,7 @@ def _origin(item: Item, level: Level, failure: str, noise: str) -> Origin:
         frozen=item.frozen,
         dtype=next((dtype for dtype in DTYPES if dtype == item.element), None),
         twice=item.twice,
-        initial="absent" if item.absent else None,
+        initial=item.absent or None,
         called=item.called,
         whole=item.whole,
     )
