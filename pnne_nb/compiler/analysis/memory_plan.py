@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from html import escape
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 import msgspec
 import torch
@@ -22,9 +22,15 @@ from pnne_nb.compiler.module.call_errors import blame
 from pnne_nb.compiler.pipeline.compile import made
 from pnne_nb.compiler.shapes.fake_tensors import imitation, imitation_with_optimizer
 from pnne_nb.compiler.weights.deepcopy import duplicate
-from pnne_nb.errors import CompileError, Diagnostic, PnneError, expect
+from pnne_nb.errors import ArgumentError, CompileError, Diagnostic, PnneError, expect, near, shown
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.process.random_state import preserved_random_state, private_random_state
+
+OptimizerKind: TypeAlias = str | type[torch.optim.Optimizer] | None
+"""The optimizer of a planned training step, by name in ``torch.optim`` or as a class; None counts none."""
+
+_NOT_PLANNED = ("Optimizer", "LBFGS")
+"""The base class, and what computes the loss again by a closure."""
 
 BACKWARD = "(backward)"
 """Stands behind the path of a node in the backward pass; alone where no node is known."""
@@ -160,6 +166,7 @@ def plan_memory(
     kwargs: Mapping[str, Any] | None = None,
     *,
     training: bool = False,
+    optimizer: OptimizerKind = "AdamW",
 ) -> MemoryPlan:
     """Plan the memory of a forward pass or of a training step: lifetimes, and the peak with its node.
 
@@ -172,9 +179,12 @@ def plan_memory(
         args: Positional inputs, of which only shapes and element types matter; from the shapes of the Input nodes if
             neither these nor `kwargs` are given.
         kwargs: Those by name.
-        training: Whether to run forward and backward, keeping what the backward pass needs.
+        training: Whether to run a whole training step: forward, backward, and the optimizer's update with its state.
+        optimizer: For a training step, the optimizer whose state is counted, by its name in ``torch.optim`` or as a class;
+            None counts neither state nor update.
 
     Raises:
+        ArgumentError: If there is no such optimizer, or it does not take the model's parameters.
         CompileError: If the document cannot be compiled, `model` is no compiled model, there is nothing to make inputs
             from, or the model looks at its data, which tensors without data do not have.
     """
@@ -189,7 +199,8 @@ def plan_memory(
         raise CompileError("Inputs are needed to run the model: pass args=(...), or the graph instead of the model.")
     args, kwargs = call_inputs(graph or NodeGraph(), model, args, kwargs)
     try:
-        return measure_memory(model, args, kwargs, training=training)
+        moved = made_optimizer(model, optimizer) if training else None
+        return measure_memory(model, args, kwargs, training=training, optimizer=moved)
     except PnneError:
         raise
     except Exception as error:
@@ -199,13 +210,50 @@ def plan_memory(
         raise CompileError(message, [Diagnostic(code="needs-data", message=message, node=node)]) from error
 
 
+def made_optimizer(model: nn.Module, kind: OptimizerKind) -> torch.optim.Optimizer | None:
+    """Return an optimizer of the trained parameters of a model, whose state is empty; None if there is nothing to move.
+
+    Raises:
+        ArgumentError: If there is none of this kind, it needs a closure, or it does not take the parameters.
+    """
+    if kind is None:
+        return None
+    listed = {name: getattr(torch.optim, name) for name in torch.optim.__all__}
+    known = {name: each for name, each in listed.items() if isinstance(each, type) and name not in _NOT_PLANNED}
+    made: Any = known.get(kind) if isinstance(kind, str) else kind
+    if not isinstance(made, type) or not issubclass(made, torch.optim.Optimizer) or made.__name__ in _NOT_PLANNED:
+        raise ArgumentError(
+            f"optimizer must be the name of one in torch.optim that needs no closure, such as 'AdamW', its class, or None, "
+            f"which counts no state, not {shown(kind)}.{near(kind, known) if isinstance(kind, str) else ''}"
+        )
+    make: Callable[[list[nn.Parameter]], torch.optim.Optimizer] = made
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    try:
+        return make(trained) if trained else None
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"{made.__name__} does not take the model's parameters: {error}") from error
+
+
 def measure_memory(
-    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, training: bool, data: bool = False
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    training: bool,
+    optimizer: torch.optim.Optimizer | None = None,
+    data: bool = False,
 ) -> MemoryPlan:
     """Run a compiled model on fake tensors, and return the memory that it would use.
 
-    With `data`, a copy runs with its data, for a model that looks at them; that does take the memory.
+    With `data`, a copy runs with its data, for a model that looks at them; that does take the memory. An `optimizer` makes
+    its step too, on fake tensors only.
     """
+    if optimizer is not None:
+        with imitation_with_optimizer(model, (args, dict(kwargs)), optimizer) as (twin, given, moved):
+            twin.train(training)
+            assert moved is not None, "it is a copy of the optimizer"
+            _with_state(moved)
+            return _measured(twin, given, lambda: twin(*given[0], **given[1]), training=training, optimizer=moved)
     with (_copies if data else imitation)(model, (args, dict(kwargs))) as (twin, given):
         twin.train(training)
         return _measured(twin, given, lambda: twin(*given[0], **given[1]), training=training)
@@ -234,6 +282,17 @@ def measure_step(
         if moved is not None:
             _with_state(moved)
         return _measured(twin, given, lambda: run(twin, given), training=True, optimizer=moved)
+
+
+def optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, int]:
+    """Return the bytes that an optimizer keeps for each parameter of a model after its first step, by name."""
+    with imitation_with_optimizer(model, (), optimizer) as (twin, _, moved):
+        assert moved is not None, "it is a copy of the optimizer"
+        _with_state(moved)
+        return {
+            name: sum(tensor.nbytes for tensor in tensor_leaves(moved.state.get(parameter)))
+            for name, parameter in twin.named_parameters()
+        }
 
 
 def _with_state(optimizer: torch.optim.Optimizer) -> None:

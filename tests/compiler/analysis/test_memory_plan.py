@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import pnne_nb as pn
-from pnne_nb.compiler.analysis.memory_plan import BACKWARD, backward, measure_step
+from pnne_nb.compiler.analysis.memory_plan import BACKWARD, OPTIMIZER, backward, measure_step
 from pnne_nb.compiler.analysis.observe import Observer
 from tests.compiler import graphs
 from tests.compiler.graphs import wire
@@ -49,7 +49,7 @@ def test_the_plan_is_what_real_tensors_need(build: Callable[[], pn.NodeGraph], *
     shapes: list[Any] = [node.properties["shape"] for node in graph.nodes.values() if node.type == "Input"]
     inputs = [torch.randn(6, *shape[1:]) for shape in shapes]
     model = pn.compile(graph).train(training)
-    plan = pn.plan_memory(model, tuple(inputs), training=training)
+    plan = pn.plan_memory(model, tuple(inputs), training=training, optimizer=None)
     assert max(plan.live) == seen(model, *inputs, training=training)
     tensors = [*model.parameters(), *model.buffers(), *inputs]
     assert plan.fixed == sum(tensor.nbytes for tensor in tensors)
@@ -93,7 +93,7 @@ def test_branches_are_deleted_before_the_end() -> None:
 def test_training_keeps_what_the_backward_pass_needs() -> None:
     graph = convnet(2)
     plan = pn.plan_memory(graph, torch.randn(4, 3, 8, 8), training=True)
-    assert plan.steps[-1] == f"stem {BACKWARD}"
+    assert plan.steps[-2:] == (f"stem {BACKWARD}", OPTIMIZER)
     assert plan.steps.index(f"head {BACKWARD}") < plan.steps.index(f"block1.norm1 {BACKWARD}")
     assert plan.peak_at == f"block1.relu1 {BACKWARD}"
     assert plan.saved_by("block0") > 0
@@ -110,6 +110,41 @@ def test_what_is_computed_again_counts_at_the_node_that_asks_for_it() -> None:
     step = f"block0.relu0 {BACKWARD}"
     assert plan.live[plan.steps.index(step)] > before.live[before.steps.index(step)]
     assert plan.saved_by("block0") < before.saved_by("block0") / 2
+
+
+@pytest.mark.parametrize("optimizer", ["Adam", "SGD", "RMSprop", torch.optim.NAdam])
+def test_a_training_step_counts_the_optimizer_as_it_is(optimizer: Any) -> None:
+    graph, x = convnet(2), torch.randn(4, 3, 8, 8)
+    plan = pn.plan_memory(graph, x, training=True, optimizer=optimizer)
+    model = pn.compile(graph)
+    kind = getattr(torch.optim, optimizer) if isinstance(optimizer, str) else optimizer
+    moved = kind(model.parameters())
+    with Observer() as observer:
+        for _ in range(2):
+            moved.zero_grad()
+            model(x).sum().backward()
+            moved.step()
+    kept = [tensor for entry in moved.state.values() for tensor in entry.values() if isinstance(tensor, torch.Tensor)]
+    there = [*model.parameters(), *model.buffers(), x]
+    assert plan.optimizer == sum(tensor.nbytes for tensor in kept)
+    assert plan.peak == pytest.approx(sum(tensor.nbytes for tensor in there) + max(observer.live()), rel=0.02)
+
+
+def test_adam_keeps_twice_the_parameters() -> None:
+    graph = pn.sequential(nn.Linear(1000, 1000), input=("N", 1000))
+    weights = 4 * 1001 * 1000
+    x = torch.randn(1, 1000)
+    assert pn.plan_memory(graph, x, training=True).optimizer == pytest.approx(2 * weights, rel=1e-3)
+    assert pn.plan_memory(graph, x, training=True, optimizer=None).optimizer == 0
+    assert pn.plan_memory(graph, x).peak < 1.1 * weights
+    assert pn.plan_memory(graph, x, training=True).peak > 4 * weights
+
+
+def test_an_unknown_optimizer_is_refused() -> None:
+    with pytest.raises(
+        pn.ArgumentError, match=r"optimizer must be the name of one in torch\.optim.*Did you mean 'AdamW'"
+    ):
+        pn.plan_memory(convnet(1), torch.randn(2, 3, 8, 8), training=True, optimizer="Adamw")
 
 
 def test_a_model_that_would_not_fit_can_be_planned() -> None:

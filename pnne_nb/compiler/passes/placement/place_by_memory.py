@@ -9,6 +9,7 @@ from typing import Any, final
 import torch
 
 from pnne_nb.compiler.analysis.example_inputs import call_inputs
+from pnne_nb.compiler.analysis.memory_plan import OptimizerKind
 from pnne_nb.compiler.passes.equivalence import Promise
 from pnne_nb.compiler.passes.graph_pass import Pass, PassSubject, Rewrite
 from pnne_nb.compiler.passes.placement.place_nodes import check_device, moved
@@ -36,16 +37,23 @@ class PlaceByMemory(Pass):
         memory: What each device has: ``{"cuda:0": "8 GB", "cpu": "16 GB"}``; None is what is free now on those of this
             machine. A device that it does not have, such as ``"meta"`` in the place of any other, can be planned for
             (`plan`), not placed on.
-        training: Whether a training step must fit: with gradients and the outputs of all nodes. The optimizer's state is
-            not counted.
+        training: Whether a training step must fit: with gradients, the optimizer's state and the outputs of all nodes.
+        optimizer: The optimizer of the training, by its name in ``torch.optim`` or as a class; None counts no state.
     """
 
     promise = Promise(outputs=1e-4, gradients=1e-3)
 
-    def __init__(self, memory: Mapping[str, int | str] | None = None, *, training: bool = False) -> None:
+    def __init__(
+        self,
+        memory: Mapping[str, int | str] | None = None,
+        *,
+        training: bool = False,
+        optimizer: OptimizerKind = "AdamW",
+    ) -> None:
         expect(training, bool, "training", "True or False")
         self._memory = free_memory() if memory is None else memory
         self._training = training
+        self._optimizer = optimizer if training else None
 
     def plan(
         self,
@@ -72,11 +80,13 @@ class PlaceByMemory(Pass):
         with preserved_random_state():
             model = made(graph, reuse, "look").model
         args, kwargs = call_inputs(graph, model, args, kwargs)
-        return plan_placement(PassSubject(graph, model, args, kwargs), self._memory, training=self._training)
+        return plan_placement(
+            PassSubject(graph, model, args, kwargs), self._memory, training=self._training, optimizer=self._optimizer
+        )
 
     def rewrite(self, subject: PassSubject) -> Rewrite:
         done = Rewrite()
-        placement = plan_placement(subject, self._memory, training=self._training)
+        placement = plan_placement(subject, self._memory, training=self._training, optimizer=self._optimizer)
         nodes = subject.snapshots[""].nodes
         if len(placement.used) == 1 and torch.device(next(iter(placement.used))).type == "cpu":
             return done  # it fits where it is
@@ -90,6 +100,6 @@ class PlaceByMemory(Pass):
                 Change("placed", placed, f"on {device}, which needs {used:,} bytes of {placement.limits[device]:,}")
             )
         done.changes += moved(subject)
-        alone = plan_placement(subject, {"cpu": sys.maxsize}, training=self._training)
+        alone = plan_placement(subject, {"cpu": sys.maxsize}, training=self._training, optimizer=self._optimizer)
         done.gains.append(Gain("memory of the fullest device", alone.used["cpu"], max(placement.used.values()), "B"))
         return done

@@ -11,7 +11,7 @@ from typing import final
 import torch
 
 from pnne_nb.compiler.analysis.interpreter import NodeExecution, stepping
-from pnne_nb.compiler.analysis.memory_plan import measure_memory
+from pnne_nb.compiler.analysis.memory_plan import OptimizerKind, made_optimizer, measure_memory, optimizer_state
 from pnne_nb.compiler.analysis.nested_values import tensor_leaves
 from pnne_nb.compiler.ir.snapshot import NO_WIRES
 from pnne_nb.compiler.passes.graph_pass import PassSubject
@@ -84,6 +84,7 @@ class _Step:
     Attributes:
         name: Of the node.
         weights: Bytes of its parameters and buffers.
+        trained: Bytes of the gradients of its parameters, and of what the optimizer keeps for them.
         output: Bytes that it gives.
         inside: Bytes that are alive at most while it runs, beside its inputs.
         saved: Bytes that it and what is inside it keep for the backward pass; 0 without one.
@@ -94,6 +95,7 @@ class _Step:
 
     name: str
     weights: int
+    trained: int
     output: int
     inside: int
     saved: int
@@ -102,20 +104,28 @@ class _Step:
     first: int | None
 
 
-def plan_placement(subject: PassSubject, memory: Mapping[str, int | str], *, training: bool = False) -> Placement:
+def plan_placement(
+    subject: PassSubject,
+    memory: Mapping[str, int | str],
+    *,
+    training: bool = False,
+    optimizer: OptimizerKind = None,
+) -> Placement:
     """Return the placement with the fewest bytes moved, of all that give each device one stretch of the order of nodes.
 
     Args:
         subject: The document, its model, and example inputs.
         memory: Bytes of each device, as a number or as ``"8 GB"``.
         training: Whether gradients of all weights and all outputs of nodes are kept too.
+        optimizer: The optimizer of the training, whose state is kept too; None for none.
 
     Raises:
         ArgumentError: If a limit is no amount of memory.
         PassError: If the model does not fit; the message names the node.
     """
     limits = {device: bytes_of(limit) for device, limit in _checked(memory).items()}
-    steps, together = _steps(subject, training=training)
+    steps, together = _steps(subject, optimizer, training=training)
+    updates = optimizer is not None
     devices = list(limits)
     count, whole = len(steps), (1 << len(devices)) - 1
     # Bytes moved for the first nodes on some of the devices: each of them has one stretch of nodes.
@@ -128,7 +138,7 @@ def plan_placement(subject: PassSubject, memory: Mapping[str, int | str], *, tra
             moved, stretches = best[start, mask]
             for end in range(start + 1, count + 1):
                 if (start, end) not in costs:
-                    costs[start, end] = _stretch(steps, together, start, end, training=training)
+                    costs[start, end] = _stretch(steps, together, start, end, training=training, updates=updates)
                 found = costs[start, end]
                 if found is None:
                     continue
@@ -141,7 +151,8 @@ def plan_placement(subject: PassSubject, memory: Mapping[str, int | str], *, tra
                         best[key] = moved + taken, (*stretches, (place, end))
     complete = [found for (end, _), found in best.items() if end == count]
     if not complete:
-        raise _too_small(steps, together, limits, max((end for end, _ in best), default=0), training=training)
+        reached = max((end for end, _ in best), default=0)
+        raise _too_small(steps, together, limits, reached, training=training, updates=updates)
     _, stretches = min(complete, key=lambda found: (found[0], len(found[1])))
     placed: dict[str, str] = {}
     used: dict[str, int] = {}
@@ -181,11 +192,13 @@ def _checked(memory: Mapping[str, int | str]) -> Mapping[str, int | str]:
     return memory
 
 
-def _steps(subject: PassSubject, *, training: bool) -> tuple[list[_Step], list[tuple[int, int]]]:
+def _steps(subject: PassSubject, kind: OptimizerKind, *, training: bool) -> tuple[list[_Step], list[tuple[int, int]]]:
     """Return the nodes in the order in which they run, and the places of those that share weights."""
     snapshot = subject.snapshots[""]
     outputs, live = _measured(subject)
     kept = measure_memory(subject.model, subject.args, subject.kwargs, training=True) if training else None
+    optimizer = made_optimizer(subject.model, kind)
+    state = optimizer_state(subject.model, optimizer) if optimizer is not None else {}
     names = [name for name in snapshot.order if snapshot.nodes[name].type not in {"Input", "Output"}]
     places = {name: place for place, name in enumerate(names)}
     until = {
@@ -198,12 +211,18 @@ def _steps(subject: PassSubject, *, training: bool) -> tuple[list[_Step], list[t
         node, wires = snapshot.nodes[name], snapshot.wires.get(name, NO_WIRES)
         held = modules.get(subject.module_path(name)) if node.shares is None and node.spec.kind != "function" else None
         weights = sum(t.nbytes for t in (*held.parameters(), *held.buffers())) if held is not None else 0
+        path = subject.module_path(name)
+        trained = sum(
+            parameter.nbytes + state.get(f"{path}.{own}" if path else own, 0)
+            for own, parameter in (held.named_parameters() if held is not None else ())
+            if parameter.requires_grad
+        )
         sources = [ref.node for ref in wires.values()]
         fed = tuple(dict.fromkeys(places.get(source, -1) for source in sources))
         first = None if DEVICE in node.spec.properties or not fed else fed[0]
         saved = kept.saved_by(name) if kept is not None else 0
         inside = live.get(name, 0) - _alive(steps, range(place), place)
-        steps.append(_Step(name, weights, outputs.get(name, 0), inside, saved, until[name], fed, first))
+        steps.append(_Step(name, weights, trained, outputs.get(name, 0), inside, saved, until[name], fed, first))
     together = [(places[node.shares], places[name]) for name, node in snapshot.nodes.items() if node.shares in places]
     return steps, together
 
@@ -234,7 +253,13 @@ def _alive(steps: Sequence[_Step], values: Iterable[int], now: int) -> int:
 
 
 def _stretch(
-    steps: Sequence[_Step], together: Sequence[tuple[int, int]], start: int, end: int, *, training: bool
+    steps: Sequence[_Step],
+    together: Sequence[tuple[int, int]],
+    start: int,
+    end: int,
+    *,
+    training: bool,
+    updates: bool,
 ) -> tuple[int, int] | None:
     """Return what a device needs for the nodes from `start` up to `end`, and the bytes moved there; None if it cannot be."""
     inside = range(start, end)
@@ -252,7 +277,11 @@ def _stretch(
             for place in inside
         ]
         most = max(max(each, steps[place].inside) for each, place in zip(passing, inside, strict=True))
-        return 2 * weights + moved + sum(steps[place].saved for place in inside) + most, moved
+        kept = weights + sum(steps[place].trained for place in inside)
+        # The update comes when the backward pass is over, and takes for a moment a copy of all weights, if it makes them
+        # together, or two of one tensor's.
+        update = max(weights, 2 * max(steps[place].weights for place in inside)) if updates else 0
+        return kept + moved + max(sum(steps[place].saved for place in inside) + most, update), moved
     peak = 0
     for now in inside:
         alive = _alive(steps, (*outer, *range(start, now)), now)
@@ -280,10 +309,12 @@ def _too_small(
     reached: int,
     *,
     training: bool,
+    updates: bool,
 ) -> PassError:
-    stuck = steps[min(reached, len(steps) - 1)]
+    place = min(reached, len(steps) - 1)
+    stuck = steps[place]
     largest = max(limits, key=lambda device: limits[device])
-    alone = _stretch(steps, (), min(reached, len(steps) - 1), min(reached, len(steps) - 1) + 1, training=training)
+    alone = _stretch(steps, (), place, place + 1, training=training, updates=updates)
     needs = f"alone it needs {amount(alone[0], 'B')}, and " if alone is not None else ""
     said = ", ".join(f"{device} {amount(limit, 'B')}" for device, limit in limits.items())
     shared = " Nodes that share weights must be on one device." if together else ""

@@ -22,8 +22,14 @@ def narrow() -> pn.NodeGraph:
     return pn.sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 2), nn.Linear(2, 64), input=("N", 64))
 
 
-def plan(graph: pn.NodeGraph, memory: dict[str, Any], *args: torch.Tensor, training: bool = False) -> Placement:
-    return pn.passes.PlaceByMemory(memory, training=training).plan(graph, args)
+def plan(
+    graph: pn.NodeGraph,
+    memory: dict[str, Any],
+    *args: torch.Tensor,
+    training: bool = False,
+    optimizer: str | None = "AdamW",
+) -> Placement:
+    return pn.passes.PlaceByMemory(memory, training=training, optimizer=optimizer).plan(graph, args)
 
 
 def test_the_cut_is_where_the_fewest_bytes_cross() -> None:
@@ -114,6 +120,14 @@ def test_training_needs_more() -> None:
     assert trained.used["cpu"] > 1.5 * once.used["cpu"]
 
 
+@pytest.mark.parametrize(("optimizer", "copies"), [("Adam", 6), ("SGD", 4), (None, 2)])
+def test_training_needs_the_state_of_the_optimizer(optimizer: str | None, copies: int) -> None:
+    graph = pn.sequential(nn.Linear(1000, 1000), input=("N", 1000))
+    placing = pn.passes.PlaceByMemory({"cpu": "1 GB"}, training=True, optimizer=optimizer)
+    weights = 4 * 1001 * 1000
+    assert placing.plan(graph, (torch.randn(1, 1000),)).used["cpu"] == pytest.approx(copies * weights, rel=0.02)
+
+
 def test_meta_holds_no_data_to_compute_with() -> None:
     with pytest.raises(pn.PassError, match="cannot be on 'meta': tensors there hold no data"):
         pn.transform(narrow(), [pn.passes.PlaceByMemory({"cpu": "18 kB", "meta": "18 kB"})], args=(torch.randn(1, 64),))
@@ -153,22 +167,25 @@ def test_the_plan_says_on_each_card_where_its_node_runs_and_what_is_moved_for_it
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("nested", [False, True])
-@pytest.mark.parametrize(("make", "sizes"), [(narrow, (1, 64)), (functools.partial(convnet, 2), (8, 3, 8, 8))])
+@pytest.mark.parametrize(
+    ("make", "sizes", "optimizer"),
+    [(narrow, (1, 64), None), (functools.partial(convnet, 2), (8, 3, 8, 8), "AdamW")],
+)
 def test_the_memory_plan_of_a_placed_model_keeps_the_limits(
-    make: Callable[[], pn.NodeGraph], sizes: tuple[int, ...], nested: bool, training: bool
+    make: Callable[[], pn.NodeGraph], sizes: tuple[int, ...], optimizer: str | None, nested: bool, training: bool
 ) -> None:
     graph, x = make(), torch.randn(sizes)
     layers = [name for name, node in graph.nodes.items() if node.type not in {"Input", "Output"}]
     if nested:
         graph.group(layers[:2], name="block")
-    limit = int(0.95 * plan(graph, {"cpu": "1 GB"}, x, training=training).used["cpu"])
-    found = plan(graph, {"cpu": limit, "meta": limit}, x, training=training)
+    limit = int(0.95 * plan(graph, {"cpu": "1 GB"}, x, training=training, optimizer=optimizer).used["cpu"])
+    found = plan(graph, {"cpu": limit, "meta": limit}, x, training=training, optimizer=optimizer)
     assert set(found.devices.values()) == {"cpu", "meta"}
     for node, device in found.devices.items():
         if DEVICE in graph[node].spec.properties:
             graph.set(node, device=device)
     # A tensor that nobody moves would be on another device than the weights, which torch refuses on meta as on a GPU.
-    measured = pn.plan_memory(graph, args=(x,), training=training)
+    measured = pn.plan_memory(graph, args=(x,), training=training, optimizer=optimizer)
     assert set(measured.devices) == {"cpu", "meta"}
     for device, bytes in measured.devices.items():
         arguments = x.nbytes  # they are where the caller has them, and on the device of the first node
