@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import importlib.util
 import inspect
+import itertools
 import keyword
 import sys
 import threading
@@ -50,7 +51,7 @@ WHOLE: Mapping[str, tuple[str, ...]] = {"einops": ("rearrange", "reduce", "repea
 """Functions of other packages that nodes stand for whether or not a model was imported that calls them."""
 
 _met: dict[str, str] = {}
-"""The types of functions that imports have met, by the short names under which earlier documents have them."""
+"""The types of functions and classes that imports have met, by the short names under which earlier documents have them."""
 
 _VALUE = Port("output", kind="value")
 
@@ -176,15 +177,11 @@ def result_class(cls: type) -> NodeSpec:
     """Return the node type of a data class or named tuple that a model returns, registering it at first use.
 
     Raises:
-        RegistrationError: If another type has its name, or its name cannot stand in source.
+        RegistrationError: If its name cannot stand in source.
     """
-    label = cls.__name__
-    found = registry.listed(label)
-    if found is not None and found.torch is not cls and not is_custom(found):
-        label = f"{label}Result"  # a class called Output, or Linear
     names = getattr(cls, "_fields", None) or tuple(field.name for field in dataclasses.fields(cls))
     return _listed(
-        label,
+        cls,
         cls,
         inputs=tuple(Port(name, kind="value", optional=True) for name in names),
         properties=tuple(Property(name, OptionalType(ConstantType()), None, role="call") for name in names),
@@ -226,12 +223,10 @@ def object_class(maker: ObjectMaker) -> NodeSpec:
     """Return the node type of a plain class whose objects a model makes, registering it at first use.
 
     Raises:
-        RegistrationError: If another type has its name, or its name cannot stand in source.
+        RegistrationError: If its name cannot stand in source.
     """
-    label = maker.__name__
-    found = registry.listed(label)
     return _listed(
-        label if found is None or isinstance(found.torch, ObjectMaker) else f"{label}Object",
+        maker.kind,
         maker,
         home=MADE,
         inputs=(Port("attributes", kind="value"),),
@@ -241,15 +236,30 @@ def object_class(maker: ObjectMaker) -> NodeSpec:
     )
 
 
-def _listed(label: str, target: object, *, home: str = HOME, **fields: Any) -> NodeSpec:
-    """Return the listed node type that makes the objects of `target`, or register one with these fields."""
-    found = registry.listed(label)
-    if found is not None and found.torch == target:
-        return found
-    if not _is_name(label):
-        raise RegistrationError(f"{shown(label)} cannot be the name of a node type.")
-    spec = NodeSpec(label, "Result", "function", f"{home}.{label}", outputs=(_VALUE,), torch=target, **fields)
-    registry.register(spec, replace=_is_rerun(spec))
+def _listed(cls: type, target: object, *, home: str = HOME, **fields: Any) -> NodeSpec:
+    """Return the node type that makes objects of a class by `target`, or register one with these fields.
+
+    The name of the type is the qualified name of the class, so that no two classes share one.
+    """
+    if not _is_name(cls.__name__):
+        raise RegistrationError(f"{shown(cls.__name__)} cannot be the name of a node type.")
+    label, dotted = (name.replace(".<locals>", "") for name in _qualified(cls))
+    dotted = f"{home}{dotted.removeprefix(HOME)}"
+    with _meeting:
+        for number in itertools.count(1):
+            # A function may make several classes of one name.
+            own = f"_{number}" if number > 1 else ""
+            found = registry.listed(f"{label}{own}")
+            if found is not None and found.torch == target:
+                return found
+            spec = NodeSpec(
+                f"{label}{own}", "Result", "function", f"{dotted}{own}", outputs=(_VALUE,), torch=target, **fields
+            )
+            if found is None or _is_rerun(spec):
+                registry.register(spec, replace=found is not None)
+                for short in (cls.__name__, f"{cls.__name__}Result", f"{cls.__name__}Object"):
+                    _met.setdefault(short, spec.type)
+                break
     return spec
 
 

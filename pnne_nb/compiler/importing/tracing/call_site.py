@@ -5,12 +5,14 @@ from __future__ import annotations
 import dis
 import inspect
 import sys
+from collections import deque
 from collections.abc import Iterator
 from itertools import pairwise
 from traceback import walk_tb
 from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple
 
+from torch import nn
 from torch.autograd import Function
 from torch.distributions.utils import broadcast_all
 from torch.utils import _pytree as pytree
@@ -163,12 +165,12 @@ def outside(error: BaseException) -> Any:
     return None
 
 
-def reason_of(error: Exception) -> str:
-    """Return in words why a ``forward`` cannot be traced, with its line."""
+def reason_of(error: Exception, module: nn.Module) -> str:
+    """Return in words why the ``forward`` of a module cannot be traced, with its line."""
     lines = str(error).strip().splitlines()
     said = lines[0] if lines else type(error).__name__
     if not isinstance(error, UntranslatableError):
-        said = f"its forward cannot be traced: {said}"
+        said = f"its forward cannot be traced: {shared_state(module) or said}"
     spot: Spot | None = None
     for frame, line in walk_tb(error.__traceback__):
         if is_followed(frame):
@@ -176,6 +178,39 @@ def reason_of(error: Exception) -> str:
         elif "_functorch" in frame.f_code.co_filename:
             said = "it transforms a function, as torch.vmap and torch.func.grad do, and no node holds a function"
     return f"{said} ({line_of(spot)})" if spot is not None else said
+
+
+def shared_state(module: nn.Module) -> str:
+    """Return in words which list, dictionary or set a module shares with a submodule; empty if there is none.
+
+    The calls of a submodule are recorded, not made, so that what they do to it is not seen.
+    """
+    own = {id(value): name for name, value in vars(module).items() if isinstance(value, (list, dict, set, deque))}
+    for path, part in module.named_modules():
+        for name, value in vars(part).items() if path else ():
+            if id(value) in own:
+                return (
+                    f"its {own[id(value)]} is also {path}.{name}, and what {path} does with it is not seen here: have "
+                    f"{path} return the values instead"
+                )
+    return ""
+
+
+def plain_place(module: nn.Module, tensor: Any) -> str:
+    """Return in words in which plain list or dictionary of a module a parameter is, and what to use instead; else empty."""
+    for path, part in module.named_modules():
+        for name, value in vars(part).items():
+            if name.startswith("_") or not isinstance(value, (list, tuple, dict)):
+                continue
+            kind, suffix = ("dict", "Dict") if isinstance(value, dict) else (type(value).__name__, "List")
+            said = f"in a plain {kind}, which torch neither trains nor saves: use an nn."
+            for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+                whole = f"self.{path}{'.' if path else ''}{name}[{key!r}]"
+                if each is tensor:
+                    return f"it uses {whole}, a Parameter {said}Parameter{suffix}"
+                if isinstance(each, nn.Module) and any(tensor is own for own in each.parameters()):
+                    return f"it calls {whole}, a module {said}Module{suffix}"
+    return ""
 
 
 def failed_at(error: BaseException | None) -> tuple[int, str]:

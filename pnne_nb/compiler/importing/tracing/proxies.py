@@ -154,7 +154,7 @@ class Traced(fx.Proxy):
         if isinstance(self.value, torch.device) and name == "type":
             return self.tracer.kind_of(self.node.args[0])
         if isinstance(found, torch.Tensor):
-            raise UntranslatableError(f"it reads {name} of a {kind.__name__}")
+            raise UntranslatableError(f"it reads {name} of a {kind.__name__}{slotted(kind)}")
         return found
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -166,7 +166,8 @@ class Traced(fx.Proxy):
             object.__setattr__(self, name, value)
         else:
             kind = "tensor" if self.value is UNKNOWN else type_of(self).__name__
-            raise UntranslatableError(f"it sets the attribute {name} of a {kind}")
+            slots = "" if self.value is UNKNOWN else slotted(type_of(self))
+            raise UntranslatableError(f"it sets the attribute {name} of a {kind}{slots}")
 
     def opened(self) -> Any:
         """Return the tuple of proxies behind a proxy, or another value as it is."""
@@ -523,6 +524,13 @@ def known(value: Any) -> Any:
         return UNKNOWN if is_plain_object(value) else value
     found = [known(each) for each in parts]
     return UNKNOWN if any(each is UNKNOWN for each in found) else made(found)
+
+
+def slotted(kind: type) -> str:
+    """Return what to do about a class whose objects no node takes apart because it has ``__slots__``; else an empty text."""
+    if issubclass(kind, (torch.Tensor, nn.Module)) or not any(vars(base).get("__slots__") for base in kind.__mro__):
+        return ""
+    return ": its class has __slots__, and only attributes in a __dict__ are drawn. Leave __slots__ out"
 
 
 def is_plain_object(value: Any) -> bool:

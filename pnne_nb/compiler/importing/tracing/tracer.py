@@ -48,6 +48,7 @@ from pnne_nb.compiler.importing.tracing.call_site import (
     is_followed,
     is_literal,
     outside,
+    plain_place,
     reason_of,
     spot_of,
     variable,
@@ -86,6 +87,7 @@ from pnne_nb.compiler.importing.tracing.proxies import (
     evaluated,
     is_traced,
     seen,
+    slotted,
     wrap,
 )
 from pnne_nb.compiler.ir.program import Inside
@@ -184,7 +186,7 @@ def trace(call: ForwardCall, *, training: bool) -> Recording:
             if found is None or found in leaves or len(leaves) >= MAX_LEAVES:
                 if recorder.fails:
                     return recorder.cut()
-                raise UntranslatableError(reason_of(error)) from error
+                raise UntranslatableError(reason_of(error, call.module)) from error
             leaves.append(found)
 
 
@@ -395,7 +397,9 @@ class ForwardTracer(recording.TraceRecorder):
             raise
         except Exception as error:
             kind = "function" if isinstance(a, FunctionType) else type(a).__name__
-            raise UntranslatableError(f"it passes on a {kind}, which no node gives") from error
+            place = plain_place(self._module, a) if isinstance(a, torch.nn.Parameter) else ""
+            said = f"it passes on a {kind}, which no node gives{slotted(type(a))}"
+            raise UntranslatableError(place or said) from error
 
     def create_proxy(
         self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *_: Any, **__: Any
