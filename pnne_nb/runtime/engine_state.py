@@ -88,6 +88,9 @@ class EngineState:
         )
         data = f", data={read}" if read.columns or read.classes else ""
         name = type(self._session.model).__name__
+        train = self.recipe.train
+        live = train.lives_on if isinstance(train, TensorSource) else None
+        data += f", data live on {live}" if live is not None else ""
         return f"TrainingEngine({name}{weights}{data}, loss={self.loss_choice}, state={self.state!r})"
 
     def _repr_html_(self) -> str:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from pnne_nb.diagnosis import layer_look
 from pnne_nb.diagnosis.target_sample import BATCHES
 from pnne_nb.errors import TargetError, TrainingError
+from pnne_nb.runtime.data.sources import TensorSource
 from pnne_nb.runtime.engine import TrainingEngine
 from tests.runtime.tasks import CLASSES, Noisy, images, network
 from tests.second_device import NAME, SecondDevice, waits
@@ -161,11 +162,60 @@ def losses_are_those_of_the_cpu() -> None:
         torch.testing.assert_close(torch.tensor(found[NAME]), torch.tensor(found["cpu"]), rtol=1e-3, atol=1e-4)
 
 
+def data_that_fit_are_copied_to_the_device_once() -> None:
+    for options in ({"shuffle": True}, {"shuffle": False}, {"val_data": images(2)}):
+        found = {}
+        for device in ("cpu", NAME):
+            made = engine(device=device, **options)
+            source = made.recipe.train
+            assert isinstance(source, TensorSource)
+            assert (source.lives_on is None) == (device == "cpu")
+            assert (f"data live on {NAME}" in repr(made)) == (device == NAME)
+            assert {part.device.type for part in next(source.batches(1))} == {device}
+            assert {part.device.type for part in source.tensors} == {"cpu"}
+            made.start()
+            assert made.wait(60)
+            found[device] = made.history["loss"]
+        torch.testing.assert_close(torch.tensor(found[NAME]), torch.tensor(found["cpu"]), rtol=1e-3, atol=1e-4)
+
+
+def data_that_do_not_fit_stay_where_they_are() -> None:
+    bytes = sum(part.nbytes for part in images())
+    told = torch.accelerator.get_memory_info
+    torch.accelerator.get_memory_info = lambda *_: (2 * bytes, 2**34)
+    try:
+        made = engine()
+    finally:
+        torch.accelerator.get_memory_info = told
+    source = made.recipe.train
+    assert isinstance(source, TensorSource)
+    assert source.lives_on is None
+    assert "data live" not in repr(made)
+    assert {part.device.type for part in next(source.batches(1))} == {"cpu"}
+    made.start()
+    assert made.wait(60)
+
+
+def a_device_that_is_full_meanwhile_gets_batches() -> None:
+    made = engine()
+    source = made.recipe.train
+    assert isinstance(source, TensorSource)
+
+    def full(*_: object, **__: object) -> Tensor:
+        raise torch.OutOfMemoryError
+
+    first = source.tensors[0]
+    first.to = full  # type: ignore[method-assign]  # of this tensor alone
+    assert {part.device.type for part in next(source.batches(1))} == {"cpu"}
+    assert source.lives_on is None
+
+
 CASES: list[Callable[[], None]] = [
     a_class_that_does_not_exist_is_told_before_the_device_meets_it,
     classes_of_a_dataset_are_looked_at_batch_by_batch, classes_to_ignore_are_no_classes,
     a_rewind_says_that_it_is_not_bit_for_bit, a_rewind_refuses_what_no_rounding_explains, a_loss_is_chosen_on_the_device,
-    a_step_waits_for_the_device_once, losses_are_those_of_the_cpu,
+    a_step_waits_for_the_device_once, losses_are_those_of_the_cpu, data_that_fit_are_copied_to_the_device_once,
+    data_that_do_not_fit_stay_where_they_are, a_device_that_is_full_meanwhile_gets_batches,
 ]  # fmt: skip
 
 

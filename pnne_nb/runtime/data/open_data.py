@@ -22,7 +22,7 @@ from torch.utils.data import (
 
 from pnne_nb.errors import ArgumentError, TrainingError, shown
 from pnne_nb.runtime.data.batches import tensors_in
-from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, StreamSource, TensorSource
+from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, DeviceRoom, StreamSource, TensorSource
 
 
 @runtime_checkable
@@ -51,6 +51,7 @@ def open_source(
     seed: int = 0,
     num_workers: int = 0,
     pin_memory: bool = False,
+    room: DeviceRoom | None = None,
 ) -> BatchSource:
     """Make a source of batches.
 
@@ -63,6 +64,7 @@ def open_source(
         seed: Decides about the order.
         num_workers: Processes that load a ``Dataset``; 0 loads in the training thread.
         pin_memory: Whether batches of a ``Dataset`` are put where a GPU can fetch them while it computes.
+        room: What data in memory may take of an accelerator.
 
     Raises:
         TrainingError: The data is of another kind, is empty, or its parts have different lengths.
@@ -78,7 +80,7 @@ def open_source(
             return _from_loader(data, seed, name)
         case TensorDataset():
             count_examples(data, name)
-            return TensorSource(data.tensors, batch_size=batch_size, shuffle=shuffle, seed=seed)
+            return TensorSource(data.tensors, batch_size=batch_size, shuffle=shuffle, seed=seed, room=room)
         case IterableDataset():
             loader: DataLoader[Any] = DataLoader(data, batch_size, num_workers=num_workers, pin_memory=pin_memory)
             return StreamSource(loader)
@@ -94,7 +96,7 @@ def open_source(
             return DatasetSource(template, shuffle=shuffle, seed=seed)
         case tuple() | list():
             tensors = as_tensors(data, name)
-            return TensorSource(tensors, batch_size=batch_size, shuffle=shuffle, seed=seed)
+            return TensorSource(tensors, batch_size=batch_size, shuffle=shuffle, seed=seed, room=room)
         case None:
             raise ArgumentError(
                 f"There is no {name}: TrainingEngine(model, train_data) needs data to train on. {_ACCEPTED} "

@@ -71,12 +71,34 @@ class Share(msgspec.Struct, frozen=True):
 _ALL = Share()
 
 
+class DeviceRoom(msgspec.Struct, frozen=True):
+    """Memory of an accelerator that data in memory may take, in bytes."""
+
+    device: torch.device
+    bytes: int
+
+
 @final
 class TensorSource:
-    """Batches cut from tensors in memory, without a loader's work per example."""
+    """Batches cut from tensors in memory, without a loader's work per example.
 
-    def __init__(self, tensors: tuple[Tensor, ...], *, batch_size: int, shuffle: bool, seed: int) -> None:
+    Where an accelerator has room for all of them, they are copied there once, for as long as batches are read, and batches
+    are cut there. Otherwise each batch is put where a GPU can fetch it while it computes.
+
+    Args:
+        tensors: With the examples along the first dimension.
+        batch_size: Examples in a batch.
+        shuffle: Whether each epoch has an order of its own.
+        seed: Decides about the order.
+        room: Of the accelerator that trains, if there is one.
+    """
+
+    def __init__(
+        self, tensors: tuple[Tensor, ...], *, batch_size: int, shuffle: bool, seed: int, room: DeviceRoom | None = None
+    ) -> None:
         self.tensors = tensors
+        self._room = room
+        self._copies: tuple[Tensor, ...] | None = None
         self._count = tensors[0].shape[0]
         self.batch_size = batch_size
         self._shuffle = shuffle
@@ -97,27 +119,52 @@ class TensorSource:
         """Return the numbers of all examples `[N]` in the order of `epoch` (from 1)."""
         return _order(self._count, self._seed, epoch, shuffle=self._shuffle)
 
+    @property
+    def lives_on(self) -> torch.device | None:
+        """The accelerator that all of the data is copied to; None if they are not."""
+        room = self._room
+        on_cpu = all(tensor.device.type == "cpu" for tensor in self.tensors)
+        fits = room is not None and on_cpu and sum(tensor.nbytes for tensor in self.tensors) <= room.bytes
+        return room.device if room is not None and fits else None
+
     def batches(self, epoch: int, start: int = 0) -> Iterator[Any]:
         """Yield the batches of `epoch` (from 1), beginning with number `start` (from 0)."""
-        step = self.batch_size
+        step, tensors = self.batch_size, self._placed()
+        is_pinned = self._room is not None and self._room.device.type == "cuda" and tensors is self.tensors
         if self._shuffle:
             order = self.order(epoch)
             # Tensors may be on an accelerator already, and are chosen from there.
-            orders = {device: order.to(device) for device in {tensor.device for tensor in self.tensors}}
-            parts = [(tensor, tensor.device) for tensor in self.tensors]
+            orders = {device: order.to(device) for device in {tensor.device for tensor in tensors}}
+            parts = [(tensor, tensor.device) for tensor in tensors]
             for at in range(start * step, self._count, step):
                 chosen = {device: order[at : at + step] for device, order in orders.items()}
-                yield tuple([tensor.index_select(0, chosen[device]) for tensor, device in parts])
+                batch = [tensor.index_select(0, chosen[device]) for tensor, device in parts]
+                yield tuple(map(_pinned, batch)) if is_pinned else tuple(batch)
         else:
             for at in range(start * step, self._count, step):
                 # Copies, as above: a model may change its input in place, and these are somebody's arrays.
-                yield tuple([tensor[at : at + step].clone() for tensor in self.tensors])
+                batch = [tensor[at : at + step].clone() for tensor in tensors]
+                yield tuple(map(_pinned, batch)) if is_pinned else tuple(batch)
+
+    def _placed(self) -> tuple[Tensor, ...]:
+        if self._copies is None and (device := self.lives_on) is not None:
+            try:
+                self._copies = tuple(tensor.to(device) for tensor in self.tensors)
+            except torch.OutOfMemoryError:
+                self._room = None  # somebody else has taken it meanwhile
+        return self.tensors if self._copies is None else self._copies
 
     def close(self) -> None:
-        """Do nothing: there are no workers."""
+        """Give up the copies on an accelerator; there are no workers."""
+        self._copies = None
 
     def forget(self) -> None:
-        """Do nothing: there are no workers."""
+        """Give up the copies on an accelerator; there are no workers."""
+        self._copies = None
+
+
+def _pinned(tensor: Tensor) -> Tensor:
+    return tensor.pin_memory() if tensor.device.type == "cpu" else tensor
 
 
 @final

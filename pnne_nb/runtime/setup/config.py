@@ -14,7 +14,7 @@ from torch import nn
 from pnne_nb.errors import TrainingError, expect, near, shown
 from pnne_nb.runtime.data.batches import InputShapes
 from pnne_nb.runtime.data.open_data import Data, open_source, require_count
-from pnne_nb.runtime.data.sources import BatchSource
+from pnne_nb.runtime.data.sources import BatchSource, DeviceRoom
 from pnne_nb.runtime.objective.goal import MonitorChoice, as_goal
 from pnne_nb.runtime.objective.losses import Loss, has_state_of_its_own, make_loss, require_trained
 from pnne_nb.runtime.objective.metric_choices import MetricChoice, make_metrics, names_of
@@ -29,9 +29,12 @@ from pnne_nb.runtime.optim.optimizers import (
 from pnne_nb.runtime.optim.resolve import Options
 from pnne_nb.runtime.optim.schedules import SchedulerChoice, make_schedule
 from pnne_nb.runtime.setup.cadence import EveryChoice, as_every
-from pnne_nb.runtime.setup.devices import settle
+from pnne_nb.runtime.setup.devices import measured, settle
 from pnne_nb.runtime.setup.precision import Precision, choose_device
 from pnne_nb.runtime.setup.recipe import Recipe
+
+DATA_SHARE = 0.25
+"""Part of the free memory of an accelerator that data in memory may take, training and validation data each."""
 
 UNDRAWN = (
     "epochs", "device", "precision", "grad_clip", "accumulate", "seed", "checkpoint_dir", "early_stopping",
@@ -140,6 +143,8 @@ class Config(msgspec.Struct, frozen=True):
         )
 
     def _open(self, data: Data | None, name: str, *, shuffle: bool) -> BatchSource:
+        device = choose_device(self.device)
+        is_accelerator = device.type not in ("cpu", "meta")
         return open_source(
             data,
             name,
@@ -147,7 +152,8 @@ class Config(msgspec.Struct, frozen=True):
             shuffle=shuffle,
             seed=self.seed,
             num_workers=self.num_workers,
-            pin_memory=choose_device(self.device).type == "cuda",
+            pin_memory=device.type == "cuda",
+            room=DeviceRoom(device, int(DATA_SHARE * measured(device).free)) if is_accelerator else None,
         )
 
     def plain(self) -> dict[str, Any]:
