@@ -2,6 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
+import { calculate } from "../src/editor/values/calculate";
 import { check, describe as inWords } from "../src/editor/values/check";
 import { parseLiteral } from "../src/editor/values/literal";
 import { parseAs, textOf } from "../src/editor/values/text";
@@ -69,6 +70,29 @@ test.each([
   ["N, 1, 28", ["N", 1, 28]],
 ])("%s is read as a Python constant", (text, value) => {
   expect(parseLiteral(text)).toEqual(value);
+});
+
+const calculations = JSON.parse(
+  readFileSync(fileURLToPath(new URL("../../tests/cases/calculations.json", import.meta.url)), "utf8"),
+) as [string, number | null][];
+
+test.each(calculations)("%s calculates as in Python", (text, value) => {
+  const found = calculate(text);
+  expect(found?.length === text.length ? found.value : null).toBe(value);
+});
+
+test.each([
+  [{ type: "int", minimum: 1 }, "2*64", 128],
+  [{ type: "tuple", item: { type: "int" }, length: 2, scalar: true }, "6//2, (1 + 1)*3", [3, 6]],
+  [{ type: "optional", item: { type: "shape" } }, "None, 3, 32, 32", ["N", 3, 32, 32]],
+  [{ type: "optional", item: { type: "shape" } }, "-1, 3, -1, 2*16", ["N", 3, "D2", 32]],
+  [{ type: "shape" }, "N×3×32×32", ["N", 3, 32, 32]],
+] as const)("a field of %j takes %s", (type, text, value) => {
+  expect(parseAs(type as PropertyType, text)).toEqual({ ok: true, value });
+});
+
+test.each(["64//0", "2*", "2*hidden"])("%s is refused with what the field takes", (text) => {
+  expect(parseAs({ type: "int", minimum: 1 }, text)).toEqual({ ok: false, reason: "It must be a whole number ≥ 1." });
 });
 
 test.each(["", "(1", "1)", "'open", "{1}", "1 2", "3x", "+", "99999999999999999999"])("%s is no constant", (text) => {

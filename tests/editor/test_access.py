@@ -41,7 +41,7 @@ def test_axe_finds_nothing_serious(graph: NodeGraph, open_editor: OpenEditor, th
     expect(editor.node("fc1").locator("[data-property]").first).to_be_focused()
     assert violations(editor) == ""
     editor.page.keyboard.press("Escape")
-    editor.root.get_by_role("button", name="problem").click()
+    editor.root.get_by_role("button", name="Not finished yet").click()
     editor.root.get_by_role("searchbox").fill("conv")
     assert violations(editor) == ""
     editor.node("fc2").click(modifiers=["Shift"])

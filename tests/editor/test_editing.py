@@ -7,6 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from pnne_nb.errors import Diagnostic
 from pnne_nb.graph.document import NodeGraph
 from tests.editor.conftest import OpenEditor
 from tests.editor.page import EditorPage, sent
@@ -149,8 +150,66 @@ def test_an_empty_graph_has_no_problems_yet(open_editor: OpenEditor) -> None:
     editor = open_editor(NodeGraph("net"))
     expect(editor.button("No problems")).to_be_visible()
     editor.add("ReLU")
-    expect(editor.root.locator(".pnne-problems-toggle")).to_have_text(re.compile("problem"))
+    expect(editor.root.locator(".pnne-problems-toggle")).to_have_text("Not finished yet")
     expect(editor.button("No problems")).to_have_count(0)
+
+
+def test_a_new_node_is_grey_and_a_wrong_one_is_red_whose_message_covers_no_next_node(open_editor: OpenEditor) -> None:
+    graph = NodeGraph("net")
+    graph.chain(("Input", {"name": "x", "shape": ("N", 4)}), ("Linear", {"name": "a", "out_features": 4}), "ReLU")
+    graph.arrange()
+    editor = open_editor(graph)
+    editor.add("Conv2d", loose=True)
+    expect(editor.button("Not finished yet")).not_to_have_class(re.compile("severity"))
+    expect(editor.root.locator(".pnne-diagnostic").first).to_have_class(re.compile("severity-info"))
+    editor.kernel.extra = [Diagnostic("odd", "Its size is odd.", "a")]
+    editor.graph.set("a", out_features=5)
+    editor.deliver()
+    expect(editor.button("1 problem")).to_have_class(re.compile("severity-error"))
+    editor.node("a").click()
+    message = editor.node("a").locator(".pnne-card-message").bounding_box()
+    after = editor.node("relu1").bounding_box()
+    assert message is not None
+    assert after is not None
+    assert message["x"] >= after["x"] + after["width"] or message["y"] + message["height"] <= after["y"]
+
+
+def test_a_copy_stands_clear_beside_the_original(open_editor: OpenEditor) -> None:
+    graph = NodeGraph("net")
+    graph.chain(("Input", {"name": "x", "shape": ("N", 4)}), ("Linear", {"name": "a", "out_features": 4}), "ReLU")
+    graph.arrange()
+    editor = open_editor(graph)
+    editor.node("a").click()
+    for _ in range(2):
+        editor.page.keyboard.press("Control+d")
+    expect(editor.node("a3")).to_be_visible()
+    editor.settle()
+    boxes = [box for name in editor.graph.nodes if (box := editor.node(name).bounding_box()) is not None]
+    assert len(boxes) == 5
+    for box in boxes:
+        assert not any(
+            other is not box
+            and abs(other["x"] - box["x"]) < box["width"]
+            and abs(other["y"] - box["y"]) < min(box["height"], other["height"])
+            for other in boxes
+        )
+
+
+def test_fields_calculate_and_shapes_take_open_sizes(open_editor: OpenEditor) -> None:
+    graph = NodeGraph("net")
+    graph.chain(("Input", {"name": "x", "shape": ("N", 4)}), ("Linear", {"name": "a", "out_features": 4}))
+    graph.arrange()
+    editor = open_editor(graph)
+    for node, name, text in (("x", "shape", "None, 2*8"), ("a", "out_features", "2*64")):
+        editor.node(node).click()
+        editor.field(node, name).fill(text)
+        editor.page.keyboard.press("Enter")
+    editor.field("a", "out_features").fill("64//0")
+    expect(editor.root.get_by_text("It must be a whole number").first).to_be_visible()
+    editor.page.keyboard.press("Escape")
+    editor.settle()
+    assert editor.graph["x"].properties["shape"] == ("N", 16)
+    assert editor.graph["a"].properties["out_features"] == 128
 
 
 def test_a_notice_is_shown_once_and_covers_no_node(graph: NodeGraph, open_editor: OpenEditor) -> None:

@@ -181,7 +181,7 @@ def test_a_problem_shows_on_its_node_and_is_fixed_with_a_click(editor: EditorPag
 def test_the_problems_list_jumps_to_the_node(editor: EditorPage) -> None:
     editor.page.keyboard.press("Escape")
     expect(editor.root.locator(".react-flow__node.selected")).to_have_count(0)
-    editor.root.get_by_role("button", name=re.compile("problem")).click()
+    editor.root.get_by_role("button", name="Not finished yet").click()
     editor.root.get_by_role("list", name="Problems").get_by_role("button", name=re.compile("^conv1")).click()
     expect(editor.root.locator(".react-flow__node.selected [data-node=conv1]")).to_be_visible()
 

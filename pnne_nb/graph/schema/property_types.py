@@ -12,6 +12,7 @@ from typing import TypeAlias, TypeGuard
 
 import msgspec
 
+from pnne_nb.graph.schema.calculation import calculated
 from pnne_nb.graph.schema.values import DTYPES, MAX_DEPTH, TorchConstant, Value, decimals, from_json, is_array, to_json
 
 
@@ -26,7 +27,7 @@ class BoolType(_Type, frozen=True, tag="bool"):
 class IntType(_Type, frozen=True, tag="int"):
     """A whole number of at most 64 bits in the closed range `minimum` to `maximum` (None: unbounded).
 
-    A float without a fraction is one too: in the browser, 1.0 and 1 are the same.
+    A float without a fraction is one too: in the browser, 1.0 and 1 are the same. So is a calculation, ``"2*64"``.
     """
 
     minimum: int | None = None
@@ -63,7 +64,7 @@ class DeviceType(_Type, frozen=True, tag="device"):
 
 
 class ShapeType(_Type, frozen=True, tag="shape"):
-    """A tuple of sizes: whole numbers ≥ 0, or names that stand for symbolic sizes."""
+    """A tuple of sizes: whole numbers ≥ 0, or names that stand for symbolic sizes; None and -1 leave a size open too."""
 
 
 class TupleType(_Type, frozen=True, tag="tuple"):
@@ -135,7 +136,7 @@ def check(kind: PropertyType, value: object) -> Value:  # noqa: C901,PLR0911,PLR
     # The types that most properties have come first.
     match kind:
         case IntType(minimum, maximum):
-            whole = value if type(value) is int else _whole(value)
+            whole = value if type(value) is int else _whole(calculated(value) if isinstance(value, str) else value)
             if whole is not None and -_LARGEST <= whole < _LARGEST and _within(whole, minimum, maximum):
                 return whole
         case TupleType(item, length, scalar):
@@ -190,8 +191,10 @@ def check(kind: PropertyType, value: object) -> Value:  # noqa: C901,PLR0911,PLR
             if DEVICE.fullmatch(_spelled(value)):
                 return _spelled(value)
         case ShapeType():
-            if isinstance(value, (tuple, list)) and all(_is_size(size) for size in value):
-                return tuple(size if isinstance(size, str) else int(size) for size in value)
+            if isinstance(value, (tuple, list)):
+                sizes = [size for axis, given in enumerate(value) if (size := _size(given, axis)) is not None]
+                if len(sizes) == len(value):
+                    return tuple(sizes)
         case ListType(item):
             if isinstance(value, (tuple, list)):
                 return list(_each(kind, item, value))
@@ -323,11 +326,16 @@ def _within(value: float, minimum: float | None, maximum: float | None) -> bool:
     return (minimum is None or value >= minimum) and (maximum is None or value <= maximum)
 
 
-def _is_size(size: object) -> bool:
-    if isinstance(size, str):
-        return bool(SIZE_NAME.fullmatch(size))
+def _size(size: object, axis: int) -> str | int | None:
+    """Return a size as it is stored, None if it is none; one that is left open, as None or -1, gets a name."""
     whole = _whole(size)
-    return whole is not None and 0 <= whole < _LARGEST
+    if size is None or whole == -1:
+        return f"D{axis}" if axis else "N"
+    if isinstance(size, str):
+        whole = calculated(size)
+        if whole is None:
+            return size if SIZE_NAME.fullmatch(size) else None
+    return whole if whole is not None and 0 <= whole < _LARGEST else None
 
 
 def is_number(value: object) -> TypeGuard[float]:

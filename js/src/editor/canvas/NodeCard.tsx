@@ -74,7 +74,7 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
   return (
     // biome-ignore lint/a11y/useSemanticElements: a fieldset is for forms
     <div
-      className={`pnne-card${worst ? ` pnne-has-${worst}` : ""}${card.known ? "" : " pnne-unknown"}${(card.inside && !isOpen(card)) || card.run ? " pnne-stack" : ""}${card.collapsed ? " pnne-collapsed" : ""}${card.ablated ? " pnne-ablated" : ""}${card.frozen ? " pnne-frozen" : ""}${isOpen(card) ? " pnne-open" : ""}${isHere ? " pnne-here" : ""}${isDot ? " pnne-dot" : ""}${isCut ? " pnne-cut" : ""}`}
+      className={`pnne-card${worst ? ` pnne-has-${worst}` : ""}${card.known ? "" : " pnne-unknown"}${(card.inside && !isOpen(card)) || card.run ? " pnne-stack" : ""}${card.collapsed ? " pnne-collapsed" : ""}${card.ablated ? " pnne-ablated" : ""}${card.frozen ? " pnne-frozen" : ""}${card.geometry.across ? " pnne-rightward" : ""}${isOpen(card) ? " pnne-open" : ""}${isHere ? " pnne-here" : ""}${isDot ? " pnne-dot" : ""}${isCut ? " pnne-cut" : ""}`}
       ref={element}
       tabIndex={isCurrent ? 0 : -1}
       style={style}

@@ -1,6 +1,7 @@
 import { type Fragment, fragmentOf, parseFragment, pasteOps } from "../document/fragment";
-import { middleOf } from "../scene/boxes";
-import { union } from "../scene/geometry";
+import type { FrameBox } from "../document/frame";
+import { boxesOf, middleOf } from "../scene/boxes";
+import { type Box, NODE_WIDTH, overlaps, union } from "../scene/geometry";
 import { type Point, STEP_X, STEP_Y } from "../scene/placement";
 import { carriedBy } from "../scene/room";
 import { centreOf, documentPlace, type ShownScene } from "../scene/scene";
@@ -9,6 +10,8 @@ import type { Editor } from "./editor";
 
 const PASTE_OFFSET = [32, 48] as const;
 const FOREIGN = "What is on the clipboard cannot be pasted: it is no part of a graph. Copy nodes in an editor first.";
+/** Between what is duplicated and its copy. */
+const GAP = STEP_X - NODE_WIDTH;
 const NO_SIZE = { width: 0, height: 0 };
 
 /** What was copied last, for hosts whose page may not read the clipboard, or not write to it. */
@@ -51,9 +54,21 @@ export async function paste(editor: Editor, keepIncoming = false): Promise<void>
   }
 }
 
+/** Copies what is selected to its right, where there is room for all of it. */
 export function duplicate(editor: Editor): void {
-  const fragment = selected(editor);
-  if (fragment) insert(editor, fragment, "Duplicate");
+  const [scene, fragment] = [editor.scene(), selected(editor)];
+  if (!scene || !fragment) return;
+  const { nodes, frames } = editor.view.get();
+  const boxes = boxesOf(scene, STILL);
+  const whole = union([
+    ...boxes.filter(({ name }) => nodes.has(name)),
+    ...[...frames].flatMap((name) => scene.frames.get(name) ?? []).map(({ box }) => boxFrom(box)),
+  ]);
+  let right = whole.width + GAP;
+  while (boxes.some((box) => overlaps(box, { ...whole, left: whole.left + right }))) right += GAP;
+  insert(editor, fragment, "Duplicate", [Math.round(right), 0]);
+  const [first] = editor.view.get().nodes;
+  if (first !== undefined) editor.viewport?.reveal(first);
 }
 
 /** Ends a drag with Alt: what was dragged stays, and a copy of it stands where it was let go. */
@@ -70,11 +85,15 @@ export function dropCopy(editor: Editor): void {
   if (before && after) insert(editor, fragment, "Duplicate", [after[0] - before[0], after[1] - before[1]]);
 }
 
+function boxFrom([left, top, width, height]: FrameBox): Box {
+  return { left, top, width, height };
+}
+
 /** How far a fragment is from having its middle at a point, if that is clear of where it was. */
 function toPoint({ nodes, frames }: Fragment, [x, y]: Point): Point {
   const boxes = [
     ...nodes.flatMap(({ position }) => (position ? [{ left: position[0], top: position[1], ...NO_SIZE }] : [])),
-    ...frames.map(({ box: [left, top, width, height] }) => ({ left, top, width, height })),
+    ...frames.map(({ box }) => boxFrom(box)),
   ];
   if (boxes.length === 0) return PASTE_OFFSET;
   const middle = middleOf(union(boxes));

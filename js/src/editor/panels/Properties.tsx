@@ -90,7 +90,7 @@ function Overview({ scene, selected, readOnly }: OverviewProps) {
 
 function NodeForm({ scene, node }: { scene: ShownScene; node: NodeState }) {
   const type = scene.types.get(node.type);
-  const diagnostics = scene.cards.get(node.name)?.diagnostics ?? [];
+  const { diagnostics = [], loose = false } = scene.cards.get(node.name) ?? {};
   const origin = provenanceOf(node);
   return (
     <>
@@ -115,7 +115,7 @@ function NodeForm({ scene, node }: { scene: ShownScene; node: NodeState }) {
       </header>
       {diagnostics.map((problem) => (
         <div
-          className={`pnne-diagnostic pnne-severity-${problem.severity ?? "error"}`}
+          className={`pnne-diagnostic pnne-severity-${loose ? "info" : (problem.severity ?? "error")}`}
           key={`${problem.code} ${problem.port} ${problem.message}`}
         >
           <p>

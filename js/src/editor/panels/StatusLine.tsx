@@ -1,5 +1,5 @@
 import { useMemo } from "react";
-import type { NodeCost } from "../../protocol";
+import type { Diagnostic, NodeCost } from "../../protocol";
 import { useEditor, useScene, useSession, useView } from "../commands/context";
 import { copyDocument } from "../commands/files";
 import { bytesText, countText, exactText, exampleText } from "../values/amounts";
@@ -12,9 +12,14 @@ export function StatusLine() {
   const open = useView((view) => view.problems);
   const diagnostics = useSession((state) => state.derived.diagnostics);
   const empty = useSession((state) => state.sync?.shown.graphs.get("")?.nodes.size === 0);
+  // What is only not finished: a node without edges, a graph without an end.
+  const isLoose = ({ node, code }: Diagnostic) =>
+    (!node && /^no-(in|out)put$/.test(code)) ||
+    (node?.startsWith(scene?.prefix ?? "") && scene?.cards.get(node.slice(scene.prefix.length))?.loose);
   // An empty graph shows no problems.
   const problems = empty ? [] : [...diagnostics.values()].flat().filter(({ severity }) => severity !== "info");
-  const errors = problems.filter((diagnostic) => (diagnostic.severity ?? "error") === "error").length;
+  const wrong = problems.filter((problem) => !isLoose(problem));
+  const errors = wrong.filter((diagnostic) => (diagnostic.severity ?? "error") === "error").length;
   const nodes = scene?.graph.nodes.size ?? 0;
   return (
     <footer className="pnne-status">
@@ -23,15 +28,17 @@ export function StatusLine() {
       <div className="pnne-status-line">
         <button
           type="button"
-          className={`pnne-problems-toggle${errors > 0 ? " pnne-severity-error" : problems.length > 0 ? " pnne-severity-warning" : ""}`}
+          className={`pnne-problems-toggle${errors > 0 ? " pnne-severity-error" : wrong.length > 0 ? " pnne-severity-warning" : ""}`}
           aria-expanded={open}
           disabled={problems.length === 0}
           onClick={() => editor.patch({ problems: !open })}
         >
           <i className="pnne-lamp" />
-          {problems.length === 0
-            ? "No problems"
-            : `${problems.length} ${problems.length === 1 ? "problem" : "problems"}`}
+          {wrong.length > 0
+            ? `${wrong.length} ${wrong.length === 1 ? "problem" : "problems"}`
+            : problems.length > 0
+              ? "Not finished yet"
+              : "No problems"}
         </button>
         <Waiting />
         <span className="pnne-spring" />

@@ -1,4 +1,5 @@
 import { DEVICE, DTYPES, type PropertyType, SIZE_NAME } from "../../protocol";
+import { calculate } from "./calculate";
 
 /** Constants in their JSON form, as `pnne_nb/graph/schema/values.py` lists them: tuples are arrays. */
 export type JsonValue = unknown;
@@ -12,8 +13,10 @@ export function check(kind: PropertyType, value: JsonValue): Checked {
   switch (kind.type) {
     case "bool":
       return accept(typeof value === "boolean", value);
-    case "int":
-      return accept(Number.isSafeInteger(value) && within(value as number, kind.minimum, kind.maximum), value);
+    case "int": {
+      const number = typeof value === "string" ? calculated(value) : value;
+      return accept(Number.isSafeInteger(number) && within(number as number, kind.minimum, kind.maximum), number);
+    }
     case "float": {
       const number = asFloat(value);
       return accept(number !== null && within(number, kind.minimum, kind.maximum), value);
@@ -33,7 +36,7 @@ export function check(kind: PropertyType, value: JsonValue): Checked {
     case "device":
       return accept(typeof value === "string" && DEVICE.test(value), value);
     case "shape": {
-      const sizes = items(value);
+      const sizes = items(value)?.map(sizeFrom);
       return accept(sizes?.every(isSize) ?? false, sizes);
     }
     case "tuple": {
@@ -148,6 +151,17 @@ const SPECIAL: ReadonlyMap<unknown, number> = new Map([
 
 function asFloat(value: JsonValue): number | null {
   return typeof value === "number" ? value : (SPECIAL.get(tagged(value, "$float")) ?? null);
+}
+
+/** A size as it is stored: one that is left open, as None or -1, gets a name. */
+function sizeFrom(size: JsonValue, axis: number): JsonValue {
+  if (size === null || size === -1) return axis > 0 ? `D${axis}` : "N";
+  return typeof size === "string" ? (calculated(size) ?? size) : size;
+}
+
+function calculated(text: string): number | null {
+  const found = calculate(text);
+  return found?.length === text.trimEnd().length ? found.value : null;
 }
 
 function isSize(size: JsonValue): boolean {

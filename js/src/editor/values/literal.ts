@@ -1,3 +1,4 @@
+import { calculate } from "./calculate";
 import type { JsonValue } from "./check";
 
 const NUMBER = /^[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?/;
@@ -61,6 +62,11 @@ class Reader {
   }
 
   private value(): JsonValue | undefined {
+    const calculated = calculate(this.rest);
+    if (calculated) {
+      this.take(calculated.length);
+      return calculated.value;
+    }
     if (this.skip("(")) {
       const members = this.members(")");
       return members && unwrap(members);

@@ -8,7 +8,7 @@ type Parsed = { ok: true; value: JsonValue } | { ok: false; reason: string };
 /** Reads typed text; both the Python constant it spells and the bare text itself are candidates. */
 export function parseAs(kind: PropertyType, text: string): Parsed {
   const trimmed = text.trim();
-  const literal = parseLiteral(trimmed);
+  const literal = parseLiteral(trimmed.replaceAll("×", ","));
   const candidates = prefersText(kind) ? [trimmed, literal] : [literal, trimmed];
   // A single size typed into a tuple field means a tuple of one.
   if (literal !== undefined && items(literal) === null) candidates.push([literal]);
