@@ -360,7 +360,7 @@ export interface BoolType {
 /**
  * A whole number of at most 64 bits in the closed range `minimum` to `maximum` (None: unbounded).
  *
- * A float without a fraction is one too: in the browser, 1.0 and 1 are the same.
+ * A float without a fraction is one too: in the browser, 1.0 and 1 are the same. So is a calculation, `"2*64"`.
  */
 export interface IntType {
   readonly type: "int";
@@ -401,7 +401,7 @@ export interface DeviceType {
   readonly type: "device";
 }
 
-/** A tuple of sizes: whole numbers ≥ 0, or names that stand for symbolic sizes. */
+/** A tuple of sizes: whole numbers ≥ 0, or names that stand for symbolic sizes; None and -1 leave a size open too. */
 export interface ShapeType {
   readonly type: "shape";
 }
