@@ -39,8 +39,24 @@ ALONE: dict[str, Callable[[torch.device], None]] = {}
 """What runs in a process of its own: ``python scripts/gpu_checks.py --alone NAME --device DEVICE``."""
 
 
+_until = [time.monotonic() + 86_400.0]
+"""When the seconds are over; set when the checks begin."""
+
+
 class ImpossibleError(Exception):
     """A check that cannot be made here; says why."""
+
+
+def _left(most: float) -> float:
+    """Return how many seconds a part of a check may take: `most`, or what is left of all.
+
+    Raises:
+        ImpossibleError: If nothing is left.
+    """
+    left = _until[0] - time.monotonic()
+    if left <= 0:
+        raise ImpossibleError("the seconds were over")
+    return min(most, left)
 
 
 @dataclass(frozen=True)
@@ -70,8 +86,9 @@ def _in_a_process(name: str, device: torch.device, seconds: float = 90.0) -> str
     """Return what a function of `ALONE` prints last; an error if it fails or does not end."""
     command = [sys.executable, "-W", "ignore", str(Path(__file__)), "--alone", name, "--device", str(device)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False, cwd=ROOT)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_left(seconds), check=False, cwd=ROOT)
     except subprocess.TimeoutExpired as error:
+        _left(seconds)
         raise AssertionError(f"no end after {seconds:g} s") from error
     last = (done.stdout.strip().splitlines() or [""])[-1]
     assert done.returncode == 0, last or done.stderr.strip().splitlines()[-1]
@@ -147,7 +164,10 @@ def _cuda_tests(device: torch.device) -> str:
     only = ["-k", "cpu"] if device.type == "cpu" else []
     off = ["-p", "no:cacheprovider", "-p", "no:benchmark"]
     command = [sys.executable, "-m", "pytest", "tests/runtime/test_accelerator.py", "-q", *off, *only]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, cwd=ROOT)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_left(240), check=False, cwd=ROOT)
+    except subprocess.TimeoutExpired as error:
+        raise ImpossibleError(f"no end after {error.timeout:.0f} s") from error
     last = (done.stdout.strip().splitlines() or [""])[-1]
     if done.returncode > 1:
         raise ImpossibleError(f"pytest does not run here: {(done.stderr or done.stdout).strip().splitlines()[-1]}")
@@ -172,6 +192,7 @@ def _imports(device: torch.device) -> str:
     }
     times = []
     for name, (net, args) in nets.items():
+        _left(0)
         start = time.perf_counter()
         graph = pn.from_module(net.to(device), args=args)
         times.append(f"{name} {time.perf_counter() - start:.1f} s")
@@ -188,6 +209,7 @@ def _export(device: torch.device) -> str:
     done = []
     with tempfile.TemporaryDirectory() as folder:
         for end in (".onnx", ".pt2", ".ts", ".safetensors", ".pt"):
+            _left(0)
             report = pn.export(net, Path(folder) / f"net{end}", data=data)
             assert report.ok, f"{end}: {report}"
             done.append(end)
@@ -217,7 +239,7 @@ def _placing(device: torch.device) -> str:
 def _targets(device: torch.device) -> str:
     torch.manual_seed(0)
     data = torch.randn(96, 3, 16, 16, device=device), torch.arange(96, device=device) % 10
-    table = pn.compare_targets(_convolutions().to(device), data, seconds=60)
+    table = pn.compare_targets(_convolutions().to(device), data, seconds=_left(60))
     found = [
         f"{row.name} {row.latency.ratio.value:.2f}" if row.latency is not None else f"{row.name}: {row.missing}"
         for row in table.rows.values()
@@ -457,14 +479,13 @@ def _memory(device: torch.device) -> str:
 
 def _run(device: torch.device, seconds: float, only: str) -> list[Row]:
     rows: list[Row] = []
-    end = time.monotonic() + seconds
+    _until[0] = time.monotonic() + seconds
     for name, function in CHECKS.items():
         if only not in name:
             continue
         start = time.monotonic()
         try:
-            if start > end:
-                raise ImpossibleError(f"the {seconds:g} seconds were over")
+            _left(0)
             result, figure = "right", function(device)
         except ImpossibleError as error:
             result, figure = "not tried", str(error)
