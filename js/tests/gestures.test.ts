@@ -213,9 +213,20 @@ test("the menu offers what fits the selection, and only looking to who may not c
   expect(offered()).not.toContain("F2");
   model.traits.set("read_only", true);
   model.emit("change:read_only");
-  expect(offered()).toEqual(["Mod+c", "Shift+f"]);
+  expect(offered()).toEqual(["Shift+t", "Mod+c", "Shift+f"]);
   editor.viewport = { ...VIEW, over: ([left, top]: [number, number]) => ({ left, top }) } as unknown as Viewport;
   openMenu(editor, [30, 40]);
   expect(editor.view.get().menu).toEqual({ left: 30, top: 40 });
   expect(opsOf(opened.edits()[0])).toEqual([]);
+});
+
+test("Shift+T selects all nodes of the selected types", () => {
+  const opened = openEditor(chain("x Input", "a Linear", "act ReLU", "b Linear"));
+  BY_KEY.get("Shift+t")?.run(opened.editor, () => {});
+  expect(opened.notices()).toEqual(["Select a node first: all of its type are then selected too."]);
+  opened.editor.select(["a"]);
+  expect(menuFor(opened.editor).flat()).toContain("Shift+t");
+  BY_KEY.get("Shift+t")?.run(opened.editor, () => {});
+  expect([...opened.editor.view.get().nodes]).toEqual(["a", "b"]);
+  expect(opened.editor.view.get().said).toBe("2 nodes selected");
 });

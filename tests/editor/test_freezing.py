@@ -38,6 +38,19 @@ def test_many_nodes_are_frozen_by_one_key_and_trained_again_by_undo(open_editor:
     expect(editor.page.locator(".pnne-frozen")).to_have_count(0)
 
 
+def test_all_of_a_type_are_frozen_in_three_keys(open_editor: OpenEditor) -> None:
+    graph = NodeGraph("mlp")
+    graph.chain(*[("Input", {"name": "x", "shape": ("N", 4)}), *["ReLU", ("Linear", {"out_features": 4})] * 3])
+    graph.arrange()
+    editor = open_editor(graph)
+    editor.node("linear2").click()
+    editor.page.keyboard.press("Shift+T")
+    editor.page.keyboard.press("l")
+    expect(editor.page.locator(".pnne-frozen")).to_have_count(3)
+    editor.settle()
+    assert editor.graph.undo_label == "Freeze 3 nodes"
+
+
 def test_inside_a_frozen_block_the_layers_are_frozen(open_editor: OpenEditor) -> None:
     graph = drawn()
     graph.freeze("stem")

@@ -199,6 +199,18 @@ export class Editor {
     this.announceSelection();
   }
 
+  /** Selects all nodes of this graph that have the type of a selected one. */
+  selectAlike(): void {
+    const nodes = this.scene()?.graph.nodes;
+    const types = new Set([...this.view.get().nodes].map((name) => nodes?.get(name)?.type));
+    if (types.size === 0) {
+      this.session.notify("Select a node first: all of its type are then selected too.");
+      return;
+    }
+    this.select([...(nodes?.values() ?? [])].flatMap(({ name, type }) => (types.has(type) ? [name] : [])));
+    this.announceSelection();
+  }
+
   /** Tells a screen reader what the pointer has selected; the keyboard's commands say more as they go. */
   announceSelection(): void {
     const scene = this.scene();

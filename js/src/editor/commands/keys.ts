@@ -131,6 +131,7 @@ export const COMMANDS: Readonly<Record<string, readonly Command[]>> = {
   ],
   "Select and go": [
     { keys: ["Mod+a"], what: "Select all", run: (editor) => editor.selectAll() },
+    { keys: ["Shift+t"], what: "Select all of its type", run: (editor) => editor.selectAlike() },
     { keys: ["Mod+f"], what: "Find a node or frame…", run: openFind },
     ...arrows("Alt+", "Go to the node *", PLACES, walk),
     ...arrows("Alt+Shift+", "Add the node * to the selection", PLACES, (editor, x, y) => walk(editor, x, y, true)),

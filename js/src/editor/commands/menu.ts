@@ -44,7 +44,7 @@ export function menuFor(editor: Editor): string[][] {
     const block = node !== undefined && definitionOf(node) !== null;
     return offered(changes, [
       node ? ["*Enter", "*i", ...(block ? ["*o", "*p"] : ["t", "v"]), "F2"] : [],
-      node ? ["c", "*e"] : [],
+      [...(node ? ["c", "*e"] : []), "*Shift+t"],
       ["*Mod+c", "Mod+x", "Mod+d"],
       ["b", "Shift+b", "l", ...(node && headSize(node) !== null ? ["n"] : [])],
       ["Mod+g", ...(node?.type === "Subgraph" ? ["Mod+Shift+g"] : []), "Shift+g", "h"],
