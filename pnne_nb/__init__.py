@@ -100,6 +100,11 @@ if TYPE_CHECKING:
     from pnne_nb.inference.targets.compare import compare_targets
     from pnne_nb.inference.targets.target_table import TargetTable
     from pnne_nb.inspector.inspector import Inspector
+    from pnne_nb.inspector.questions.attribute import Attribution, attribute
+    from pnne_nb.inspector.questions.changes import Change, clamp, mean, patch, scale, zero
+    from pnne_nb.inspector.questions.explain_value import ValueExplanation, explain_value
+    from pnne_nb.inspector.questions.intervene import Intervention, intervene
+    from pnne_nb.inspector.questions.patch_effects import PatchEffects, patch_effects
     from pnne_nb.inspector.tools.benchmark import benchmark
     from pnne_nb.inspector.tools.checks import check_gradients, check_numerics
     from pnne_nb.inspector.tools.profile import profile
@@ -123,7 +128,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArgumentError",
+    "Attribution",
     "BadValueError",
+    "Change",
     "CheckpointError",
     "CompileError",
     "CycleError",
@@ -147,6 +154,7 @@ __all__ = [
     "InferenceEngine",
     "InspectionError",
     "Inspector",
+    "Intervention",
     "KindMismatchError",
     "LayerNotFoundError",
     "MemoryPlan",
@@ -158,6 +166,7 @@ __all__ = [
     "NodeMark",
     "NodeSpec",
     "PassError",
+    "PatchEffects",
     "PnneError",
     "PortTakenError",
     "Prediction",
@@ -184,10 +193,12 @@ __all__ = [
     "UnknownPropertyError",
     "UnknownSeriesError",
     "UnknownTypeError",
+    "ValueExplanation",
     "VerificationReport",
     "WeightReport",
     "app",
     "assert_unchanged",
+    "attribute",
     "benchmark",
     "blocks",
     "catalog",
@@ -195,6 +206,7 @@ __all__ = [
     "check_gradients",
     "check_numerics",
     "check_setup",
+    "clamp",
     "compare_targets",
     "compile",
     "confusion",
@@ -202,22 +214,28 @@ __all__ = [
     "diagnose",
     "diff",
     "explain",
+    "explain_value",
     "export",
     "from_module",
     "generate",
     "hugging_face_callback",
     "infer_shapes",
+    "intervene",
     "lightning_callback",
     "load",
     "load_weights",
+    "mean",
     "optimize_for_inference",
     "passes",
+    "patch",
+    "patch_effects",
     "plan_memory",
     "profile",
     "quantize",
     "register_dataset",
     "register_node",
     "save",
+    "scale",
     "sequential",
     "summary",
     "to_script",
@@ -225,6 +243,7 @@ __all__ = [
     "transform",
     "verify",
     "worst",
+    "zero",
 ]
 
 _MODULES = {
@@ -268,6 +287,11 @@ _MODULES = {
     "debugging.trainer_callbacks": "hugging_face_callback lightning_callback",
     "diagnosis.fault": "Fault",
     "inspector.inspector": "Inspector",
+    "inspector.questions.attribute": "Attribution attribute",
+    "inspector.questions.changes": "Change clamp mean patch scale zero",
+    "inspector.questions.explain_value": "ValueExplanation explain_value",
+    "inspector.questions.intervene": "Intervention intervene",
+    "inspector.questions.patch_effects": "PatchEffects patch_effects",
     "inspector.tools.profile": "profile",
     "inspector.tools.summary": "summary",
     "inspector.tools.benchmark": "benchmark",
@@ -341,8 +365,8 @@ class _Plots:
     layer = staticmethod(_late("widgets.plots.inspector_plot", "draw_layer"))
 
     @staticmethod
-    def tiles(tiles: object, caption: str) -> str:
-        drawn: str = imported_late("pnne_nb.widgets.host.images").picture(tiles, caption, signed=False, width=600)
+    def tiles(tiles: object, caption: str, *, signed: bool = False) -> str:
+        drawn: str = imported_late("pnne_nb.widgets.host.images").picture(tiles, caption, signed=signed, width=600)
         return drawn
 
 

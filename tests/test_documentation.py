@@ -70,6 +70,12 @@ def test_the_page_about_faults_runs() -> None:
     assert len(done["monitor"].history["val_loss"]) == 2
 
 
+def test_the_page_about_asking_runs() -> None:
+    done = run("docs/ask.md")
+    assert done["values"].shape == done["x"].shape
+    assert done["effects"].effects[-1] == pytest.approx(1)
+
+
 def test_the_page_about_hosts_runs() -> None:
     done = run("docs/hosts.md")
     assert done["svg"].startswith("<svg")

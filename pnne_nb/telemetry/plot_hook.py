@@ -16,8 +16,8 @@ class Plots(Protocol):
     def history(self, history: Any, names: tuple[str, ...], *, log: bool = False) -> Any:
         """Draw the series of a history by name, all important ones for no name."""
 
-    def tiles(self, tiles: Any, caption: str) -> str:
-        """Draw pictures `[n, h, w]` side by side, as HTML."""
+    def tiles(self, tiles: Any, caption: str, *, signed: bool = False) -> str:
+        """Draw pictures `[n, h, w]` side by side, as HTML; `signed` ones from blue over white at 0 to red."""
 
     def layer(self, view: Any) -> Any:
         """Draw one captured tensor of a layer, given as `inspector.capture.capture.LayerView`."""

@@ -85,13 +85,13 @@ def run_once(
             stack.enter_context(torch.inference_mode(False))
             stack.enter_context(torch.enable_grad())
         hooks = stack.enter_context(HookOwner())
-        args, kwargs = call_arguments(_copied(following(data, model), needs_grad=frozen and loss_fn is not None))
+        args, kwargs = call_arguments(copied(following(data, model), needs_grad=frozen and loss_fn is not None))
         with placed(model, args, kwargs):
             recorder.attach(hooks)
             output: Any = model(*args, **kwargs)
         loss = None
         if loss_fn is not None:
-            loss = _loss_of(loss_fn, output, _copied(following(target, model)))
+            loss = _loss_of(loss_fn, output, copied(following(target, model)))
             recorder.backward_begins()
             torch.autograd.backward(loss)
         recorder.parameters()
@@ -105,7 +105,7 @@ def run_once(
     )
 
 
-def _copied(value: object, *, needs_grad: bool = False) -> object:
+def copied(value: object, *, needs_grad: bool = False) -> object:
     """Return `value` with copies of its tensors; those that required a gradient, or all if `needs_grad`, require one."""
     if isinstance(value, Tensor):
         copy = value.detach().clone()
@@ -115,12 +115,12 @@ def _copied(value: object, *, needs_grad: bool = False) -> object:
             return copy.requires_grad_().clone()
         return copy
     if isinstance(value, Mapping):
-        return {key: _copied(item, needs_grad=needs_grad) for key, item in value.items()}
+        return {key: copied(item, needs_grad=needs_grad) for key, item in value.items()}
     if isinstance(value, (tuple, list)) and type(value) in (tuple, list):
-        items = [_copied(item, needs_grad=needs_grad) for item in value]
+        items = [copied(item, needs_grad=needs_grad) for item in value]
         return tuple(items) if isinstance(value, tuple) else items
     if isinstance(value, tuple) and hasattr(value, "_make"):
-        return value._make(_copied(item, needs_grad=needs_grad) for item in value)
+        return value._make(copied(item, needs_grad=needs_grad) for item in value)
     return value
 
 

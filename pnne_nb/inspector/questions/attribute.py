@@ -1,0 +1,245 @@
+"""`pn.attribute`: how much each value of the input counts for one number of the output."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pnne_nb.errors import ArgumentError, InspectionError, choose, expect, shown
+from pnne_nb.inspector.capture.preserve import uncompiled
+from pnne_nb.inspector.questions import captum_methods, grad_cam
+from pnne_nb.inspector.questions.example import Example, Target, opened
+from pnne_nb.inspector.questions.leaves import Leaves
+from pnne_nb.telemetry.plot_hook import installed_plots
+
+METHODS: Final = ("gradient-x-input", "integrated-gradients", "grad-cam", "occlusion")
+
+_TILE: Final = 64
+"""Most examples that are drawn."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Attribution:
+    """How much each value of the input counts for one number of the output.
+
+    Attributes:
+        values: For each tensor among the arguments, a tensor of its shape; None for one that has no part in it (a mask).
+        names: Names of these arguments in ``forward``.
+        method: The method.
+        target: The number of the output that was asked about.
+        answers: Its value for each example, `[n]`.
+        where: By name, where the values were taken: ``"input"``, ``"embedding 'tokens'"`` or ``"layer 'conv2'"``.
+        gap: How far the sum of the values is from what they should add up to, the answer less that for the baseline: the
+            largest of all examples. None where the method has no such sum.
+    """
+
+    values: tuple[Tensor | None, ...]
+    names: tuple[str, ...]
+    method: str
+    target: object
+    answers: Tensor
+    where: Mapping[str, str]
+    gap: float | None
+
+    def __repr__(self) -> str:
+        answers = ", ".join(f"{answer:.4g}" for answer in self.answers[:4].tolist())
+        more = ", …" if len(self.answers) > 4 else ""
+        target = "" if self.target is None else f", target={shown(self.target)}"
+        gap = "" if self.gap is None else f"; completeness gap {self.gap:.2g}"
+        lines = [f"Attribution({self.method}{target}; answer {answers}{more}{gap})"]
+        for name, value in zip(self.names, self.values, strict=True):
+            if value is None:
+                lines.append(f"  {name}: no values")
+                continue
+            place = np.unravel_index(int(value.abs().argmax()), value.shape) if value.numel() else ()
+            most = ", ".join(str(int(one)) for one in place)
+            peak = f", largest {float(value[place]):.4g} at [{most}]" if value.numel() else ""
+            lines.append(f"  {name}: {list(value.shape)} at the {self.where[name]}{peak}")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        drawn = [
+            installed_plots().tiles(_tiles(value), f"{name}: {self.method}, red for, blue against", signed=True)
+            for name, value in zip(self.names, self.values, strict=True)
+            if value is not None and value.numel()
+        ]
+        lines = repr(self).replace("&", "&amp;").replace("<", "&lt;")
+        return f"{''.join(drawn)}<pre>{lines}</pre>"
+
+
+def attribute(
+    net: nn.Module,
+    data: object,
+    target: Target = None,
+    method: str = "integrated-gradients",
+    *,
+    layer: str | None = None,
+    baseline: object = None,
+    steps: int = 50,
+    window: int | tuple[int, ...] | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Attribution:
+    """Ask how much each value of the input counts for one number of the output.
+
+    The model answers as it predicts, in evaluation mode, and is as before afterwards. Whole numbers (tokens) have no
+    gradient: they are asked about at the embedding that reads them, and get the sum over its dimension.
+
+    Args:
+        net: Any module.
+        data: The examples: a tensor is the model's argument, a tuple its arguments, a mapping its keyword arguments. The first
+            dimension counts examples.
+        target: The number of the output of an example: a class of `[n, k]`; as many indices as the output has dimensions
+            beside the first, ``(-1, 42)`` for token 42 at the last position; a tensor with a class for each example; a
+            function of the output that returns `[n]`. None if there is only one number.
+        method: ``"gradient-x-input"``; ``"integrated-gradients"`` (along the line from `baseline`, by Gauss-Legendre);
+            ``"grad-cam"`` (where a convolution sees evidence, spread over the input's positions); ``"occlusion"`` (how much
+            the answer falls where a window is replaced by `baseline`). With captum, also its methods: ``"captum.DeepLift"``.
+        layer: For Grad-CAM, the layer; by default the last convolution that is called.
+        baseline: What counts as nothing: 0, also as an embedding. A number, a tensor that broadcasts to the input, or for
+            tokens the number of one; a tuple for several inputs.
+        steps: For integrated gradients, the number of gradients.
+        window: For occlusion, its size in an example, such as ``(3, 4, 4)``, or one number for all dimensions. By default
+            one value, one row of `[t, c]`, one token, or an eighth of each side of an image with all channels.
+        options: Further keyword arguments for a method of captum's ``attribute``.
+
+    Returns:
+        The values in the shape of the inputs, with the completeness gap for methods that have one.
+
+    Raises:
+        ArgumentError: If an argument has the wrong type or value, or captum is not installed.
+        InspectionError: If the example does not fit, `target` names no number of the output, the output does not depend on
+            the input, or the method does not apply; the message says why and which does.
+        LayerNotFoundError: If no layer is called `layer`.
+    """
+    expect(steps, int, "steps", "a number of gradients")
+    if steps < 1:
+        raise ArgumentError(f"steps must be at least 1, not {steps}.")
+    foreign = str(method).startswith(captum_methods.PREFIX)
+    if not foreign and method not in METHODS:
+        choose(method, (*METHODS, *captum_methods.names()), "method")
+    if foreign and method not in captum_methods.names():
+        captum_methods.refuse(method, METHODS)
+    if layer is not None and method != "grad-cam":
+        raise ArgumentError(f'layer= chooses the layer of method="grad-cam"; {method} is taken at the input.')
+    model = uncompiled(net)
+    # What captum does to a model is not ours to undo.
+    with opened(copy.deepcopy(model) if foreign else model, data, grad=method != "occlusion") as example:
+        leaves = Leaves(example, target)
+        where = {
+            leaf.input: "input" if leaf.embedding is None else f"embedding {leaf.embedding!r}" for leaf in leaves.all
+        }
+        starts = [leaf.start for leaf in leaves.all]
+        gap: float | None = None
+        with leaves.watched():
+            match method:
+                case "gradient-x-input":
+                    found = [g * x for g, x in zip(leaves.gradients(starts), starts, strict=True)]
+                    merged = leaves.merged(found)
+                case "integrated-gradients":
+                    bases = leaves.baselines(baseline)
+                    found = _integrated(leaves.gradients, starts, bases, steps)
+                    merged = leaves.merged(found)
+                    gap = _gap(leaves, merged, bases)
+                case "grad-cam":
+                    merged, seen = grad_cam.grad_cam(example, leaves, layer)
+                    where = dict.fromkeys(merged, f"layer {seen!r}")
+                case "occlusion":
+                    merged = _occluded(example, leaves, leaves.baselines(baseline), window)
+                case _:
+                    found, gap = captum_methods.run(method, leaves, leaves.baselines(baseline), options or {})
+                    merged = leaves.merged(found)
+        values = tuple(None if name not in merged else merged[name].detach() for name in example.inputs)
+        return Attribution(values, tuple(example.inputs), method, target, leaves.answers, where, gap)
+
+
+def _integrated(
+    gradients: Callable[[list[Tensor]], list[Tensor]], starts: list[Tensor], bases: list[Tensor], steps: int
+) -> list[Tensor]:
+    """Return the gradients along the lines from `bases` to `starts`, integrated, times the length of the lines."""
+    nodes, weights = np.polynomial.legendre.leggauss(steps)
+    sums = [torch.zeros_like(start) for start in starts]
+    for node, weight in zip((1 + nodes) / 2, weights / 2, strict=True):
+        points = [base + float(node) * (start - base) for start, base in zip(starts, bases, strict=True)]
+        for total, gradient in zip(sums, gradients(points), strict=True):
+            total += float(weight) * gradient
+    return [total * (start - base) for total, start, base in zip(sums, starts, bases, strict=True)]
+
+
+def _gap(leaves: Leaves, merged: Mapping[str, Tensor], bases: list[Tensor]) -> float:
+    expected = leaves.answers.double() - leaves.answer(bases).detach().double()
+    sums = []
+    for value in merged.values():
+        each = value.double().flatten(1).sum(1) if value.dim() and len(value) == len(expected) else value.double().sum()
+        sums.append(each)
+    total = sum(sums, torch.zeros_like(expected))
+    if total.shape != expected.shape or any(one.dim() == 0 for one in sums):
+        return float((sum(one.sum() for one in sums) - expected.sum()).abs())
+    return float((total - expected).abs().max())
+
+
+def _occluded(
+    example: Example, leaves: Leaves, bases: list[Tensor], window: int | tuple[int, ...] | None
+) -> dict[str, Tensor]:
+    """Return by input how much the answer falls where a window is replaced by the baseline, at each place of the window."""
+    count = len(leaves.answers)
+    found = {}
+    for name in dict.fromkeys(leaf.input for leaf in leaves.all):
+        whole = example.inputs[name]
+        alone = count == 1 and (whole.dim() == 0 or len(whole) != 1)
+        if not alone and len(whole) != count:
+            raise InspectionError(
+                f"The answer is {count} numbers, and the input {name!r} has the shape {list(whole.shape)}: occlusion needs"
+                ' examples in the first dimension of both. method="integrated-gradients" does not.'
+            )
+        each = whole.shape if alone else whole.shape[1:]
+        size = _window(window, tuple(each), name)
+        values = torch.zeros(whole.shape, dtype=leaves.answers.dtype, device=leaves.answers.device)
+        blocks = [range(0, long, step) for long, step in zip(each, size, strict=True)]
+        for corner in np.ndindex(*map(len, blocks)):
+            place = tuple(slice(at * step, at * step + step) for at, step in zip(corner, size, strict=True))
+            where = place if alone else (slice(None), *place)
+            points = []
+            for leaf, base in zip(leaves.all, bases, strict=True):
+                point = leaf.start.clone()
+                if leaf.input == name:
+                    point[where] = base[where]
+                points.append(point)
+            falls = leaves.answers - leaves.answer(points)
+            values[where] = falls if alone else falls.view(-1, *(1 for _ in each))
+        found[name] = values
+    return found
+
+
+def _window(window: object, each: tuple[int, ...], name: str) -> tuple[int, ...]:
+    if window is None:
+        match each:
+            case () | (_,):
+                return tuple(1 for _ in each)
+            case _, columns:
+                return 1, columns
+            case channels, *sides:
+                return channels, *(max(1, -(-side // 8)) for side in sides)
+    sizes = (window,) * len(each) if isinstance(window, int) else window
+    if not isinstance(sizes, tuple) or len(sizes) != len(each) or not all(isinstance(s, int) and s > 0 for s in sizes):
+        raise ArgumentError(
+            f"window={shown(window)} does not fit an example of the input {name!r}, which has the shape {list(each)}: give a"
+            " size above 0 for each dimension."
+        )
+    return sizes
+
+
+def _tiles(value: Tensor) -> Any:
+    """Return `[n, …]` as pictures `[n, h, w]`: summed over the channels of an image, a row for less."""
+    flat = value.detach().float().cpu()
+    while flat.dim() > 3:
+        flat = flat.sum(1)
+    if flat.dim() < 2:
+        flat = flat.reshape(1, -1)
+    return (flat if flat.dim() == 3 else flat.unsqueeze(1))[:_TILE].numpy()

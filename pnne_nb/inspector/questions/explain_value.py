@@ -1,0 +1,151 @@
+"""`pn.explain_value`: the formula behind one number of a layer's output, with its operands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import torch
+from torch import Tensor, nn
+
+from pnne_nb.errors import ArgumentError, InspectionError, LayerNotFoundError, near, shown
+from pnne_nb.inspector.capture.hooks import primary_tensor
+from pnne_nb.inspector.capture.run import copied
+from pnne_nb.inspector.questions.example import opened
+from pnne_nb.inspector.questions.formulas import FORMULAS, Formula
+from pnne_nb.inspector.statistics.patterns import first_paths
+
+SHOWN: Final = 6
+"""Most terms of a sum that are shown."""
+
+ROUNDING: Final = 16
+"""How many rounding errors of the layer's type the formula may be away from its output."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ValueExplanation:
+    """The formula behind one number of a layer's output.
+
+    Attributes:
+        layer: Path of the layer.
+        kind: Its class.
+        index: Index of the number in the layer's output.
+        formula: The formula, in which the operands have their names.
+        operands: The values that went in, in float64.
+        terms: If the formula is a sum, its summands: what is multiplied, in words, and the product.
+        result: What the formula gives, in float64.
+        value: What the layer returned.
+        error: The difference of both, relative to the magnitude of what was added up.
+    """
+
+    layer: str
+    kind: str
+    index: tuple[int, ...]
+    formula: str
+    operands: Mapping[str, Tensor]
+    terms: tuple[tuple[str, float], ...]
+    result: float
+    value: float
+    error: float
+
+    def __repr__(self) -> str:
+        place = ", ".join(map(str, self.index))
+        lines = [f"{self.layer or 'the model'}[{place}] ({self.kind}) = {self.formula} = {self.result:.7g}"]
+        for name, value in self.operands.items():
+            said = f"{float(value):.7g}" if value.dim() == 0 else f"{list(value.shape)}, {value.numel()} values"
+            lines.append(f"  {name}: {said}")
+        largest = sorted(self.terms, key=lambda term: -abs(term[1]))
+        lines += [f"  {words} → {product:.6g}" for words, product in largest[:SHOWN]]
+        if len(largest) > SHOWN:
+            rest = sum(product for _, product in largest[SHOWN:])
+            lines.append(f"  {len(largest) - SHOWN} more terms → {rest:.6g}")
+        return "\n".join([*lines, f"  the layer returned {self.value:.7g} (relative difference {self.error:.1g})"])
+
+
+def explain_value(
+    net: nn.Module, data: object, layer: str, index: int | tuple[int, ...], *, call: int = 0
+) -> ValueExplanation:
+    """Explain one number of a layer's output: the formula with its operands, checked against the layer.
+
+    The model runs once as it predicts, in evaluation mode, and is as before afterwards. There are formulas for
+    convolutions, linear layers, pools, norms, softmax, attention, embeddings and element-wise layers.
+
+    Args:
+        net: Any module.
+        data: A tensor is the model's argument, a tuple its arguments, a mapping its keyword arguments.
+        layer: Path of the layer.
+        index: Index of the number in the layer's output, the example first: ``(0, 3, 5, 5)``.
+        call: Which call of the layer, if it is called several times.
+
+    Raises:
+        LayerNotFoundError: If there is no such layer; near names are suggested.
+        ArgumentError: If `index` is none.
+        InspectionError: If the layer is not called, has no formula or no such element, or something changes its output, such
+            as a hook.
+    """
+    places: object = (index,) if isinstance(index, int) else index
+    if not isinstance(places, tuple) or not all(isinstance(place, int) for place in places):
+        raise ArgumentError(
+            f"index must be that of one number of the output, such as (0, 3, 5, 5), not {shown(index)}."
+        )
+    with opened(net, data, grad=False) as example, ExitStack() as hooks:
+        paths = first_paths(example.model)
+        if layer not in paths:
+            raise LayerNotFoundError(f"The model has no layer {layer!r}.{near(layer, paths)}")
+        module = example.model.get_submodule(layer)
+        rule = FORMULAS.get(type(module))
+        if rule is None:
+            raise InspectionError(_no_formula(layer, module))
+        received: list[Any] = []
+        returned: list[Any] = []
+        hooks.callback(
+            module.register_forward_pre_hook(
+                lambda _module, args, kwargs: received.append(copied((args, kwargs))), with_kwargs=True
+            ).remove
+        )
+        hooks.callback(
+            module.register_forward_hook(lambda _module, _args, output: returned.append(copied(output))).remove
+        )
+        example.run()
+        if not -len(returned) <= call < len(returned):
+            times = f"called {len(returned)} times" if returned else "not called for this example"
+            raise InspectionError(f"The layer {layer!r} is {times}, so that there is no call {call}.")
+        output = primary_tensor(returned[call])
+        assert output is not None  # of layers with a formula
+        if len(places) != output.dim() or any(
+            not -size <= place < size for place, size in zip(places, output.shape, strict=False)
+        ):
+            raise InspectionError(
+                f"The layer {layer!r} has no element {places}: its output has the shape {list(output.shape)}."
+            )
+        where = tuple(place % size for place, size in zip(places, output.shape, strict=True))
+        args, kwargs = received[call]
+        if not isinstance(module, nn.MultiheadAttention):
+            args, kwargs = (*args, *kwargs.values()), {}
+        found: Formula = rule(module, where, *args, **kwargs)
+        value = float(output[where])
+    scale = max(found.scale, abs(found.result), abs(value), torch.finfo(output.dtype).tiny)
+    error = abs(found.result - value) / scale
+    if not error <= ROUNDING * torch.finfo(output.dtype).eps and not found.result == value:
+        raise InspectionError(
+            f"The formula of the layer {layer!r} ({type(module).__name__}) gives {found.result:.7g}, and the layer returned"
+            f" {value:.7g}: a hook or a changed forward has a part in it, or the numbers are not finite."
+        )
+    return ValueExplanation(
+        layer, type(module).__name__, where, found.text, found.operands, found.terms, found.result, value, error
+    )
+
+
+def _no_formula(layer: str, module: nn.Module) -> str:
+    kind = type(module).__name__
+    inside = [name for name, part in module.named_modules() if name and type(part) in FORMULAS]
+    if inside:
+        asked = ", ".join(repr(f"{layer}.{name}" if layer else name) for name in inside[:8])
+        return f"The layer {layer!r} ({kind}) is made of others: ask one of {asked}{', …' if len(inside) > 8 else ''}."
+    return (
+        f"There is no formula for the layer {layer!r} ({kind}). There are formulas for convolutions, linear layers, pools,"
+        " norms, softmax, attention, embeddings and element-wise layers."
+    )

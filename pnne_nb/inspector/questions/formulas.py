@@ -1,0 +1,306 @@
+"""Formulas of layers, one by kind: a number of the output from its operands, in float64."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+Index = tuple[int, ...]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Formula:
+    """One number and how it comes about.
+
+    Attributes:
+        text: The formula, with the names of `operands`.
+        operands: What it was computed from.
+        result: The number, in float64.
+        terms: The summands, if it is a sum: what is multiplied, in words, and the product.
+        scale: The size to which rounding errors are relative: the sum of the terms' magnitudes, at least.
+    """
+
+    text: str
+    operands: Mapping[str, Tensor]
+    result: float
+    terms: tuple[tuple[str, float], ...] = ()
+    scale: float = 0.0
+
+
+def _number(value: float) -> Tensor:
+    return torch.tensor(value, dtype=torch.float64)
+
+
+def _places(index: Index) -> str:
+    return f"[{', '.join(map(str, index))}]"
+
+
+def _linear(module: nn.Module, index: Index, x: Tensor) -> Formula:
+    """Any layer that is linear in its input: its coefficients are its gradient."""
+    layer = copy.deepcopy(module).double()
+    followed = x.double().requires_grad_()
+    with torch.enable_grad():
+        [gradient] = torch.autograd.grad(layer.forward(followed)[index], [followed])
+    # Zero weights are operands too, but nothing tells them from elements outside of the window.
+    used = gradient.nonzero()
+    coefficients = gradient[tuple(used.T)]
+    values = x.double()[tuple(used.T)]
+    bias = getattr(module, "bias", None)
+    offset = 0.0
+    if isinstance(bias, Tensor):
+        weight = module.get_parameter("weight")
+        channel = index[-1] if isinstance(module, nn.Linear) else index[1 if x.dim() == weight.dim() else 0]
+        offset = float(bias[channel])
+    products = (coefficients * values).tolist()
+    terms = [
+        (f"input{_places(tuple(place))} {value:.6g} × {coefficient:.6g}", product)
+        for place, value, coefficient, product in zip(
+            used.tolist(), values.tolist(), coefficients.tolist(), products, strict=True
+        )
+    ]
+    operands = {"input": values, "weight": coefficients}
+    text = "Σ input · weight"
+    if isinstance(bias, Tensor):
+        operands["bias"] = _number(offset)
+        terms.append(("bias", offset))
+        text += " + bias"
+    result = math.fsum(product for _, product in terms)
+    return Formula(text, operands, result, tuple(terms), math.fsum(abs(product) for _, product in terms))
+
+
+def _window(module: Any, index: Index, sides: tuple[int, ...]) -> tuple[slice | list[int], ...]:
+    """Return the input's positions that a maximum is taken of, by dimension."""
+    count = len(sides)
+    if isinstance(module, nn.AdaptiveMaxPool1d | nn.AdaptiveMaxPool2d | nn.AdaptiveMaxPool3d):
+        asked = module.output_size if isinstance(module.output_size, tuple) else (module.output_size,) * count
+        sizes = [side if size is None else size for side, size in zip(sides, asked, strict=True)]
+        return tuple(
+            slice(at * side // size, -(-(at + 1) * side // size))
+            for at, side, size in zip(index, sides, sizes, strict=True)
+        )
+
+    def each(value: Any) -> tuple[int, ...]:
+        return tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
+
+    found: list[slice | list[int]] = []
+    rows = zip(
+        index, sides, *map(each, (module.kernel_size, module.stride, module.padding, module.dilation)), strict=True
+    )
+    for at, side, size, stride, padding, dilation in rows:
+        places = [at * stride - padding + dilation * step for step in range(size)]
+        found.append([place for place in places if 0 <= place < side])
+    return tuple(found)
+
+
+def _max(module: nn.Module, index: Index, x: Tensor) -> Formula:
+    sides = {1: 1, 2: 2, 3: 3}[int(type(module).__name__[-2])]
+    window = x.double()[index[:-sides]]
+    for axis, places in enumerate(_window(module, index[-sides:], tuple(x.shape[-sides:]))):
+        window = window.movedim(axis, 0)[places].movedim(0, axis)
+    return Formula("max input", {"input": window}, float(window.max()))
+
+
+def _normalized(values: Tensor, x: float, eps: float, gain: float, shift: float) -> tuple[float, float, float]:
+    mean = float(values.mean())
+    variance = float(values.var(correction=0))
+    return (x - mean) / math.sqrt(variance + eps) * gain + shift, mean, variance
+
+
+def _norm(module: Any, index: Index, x: Tensor) -> Formula:
+    exact = x.double()
+    own = float(exact[index])
+    channel = index[1] if x.dim() > 1 else index[0]
+    gain, shift = (
+        1.0 if module.weight is None else float(_own(module.weight, module, index, channel)),
+        0.0 if getattr(module, "bias", None) is None else float(_own(module.bias, module, index, channel)),
+    )
+    eps = module.eps
+    if isinstance(module, nn.RMSNorm):
+        group = exact[index[: x.dim() - len(module.normalized_shape)]].flatten()
+        eps = torch.finfo(x.dtype).eps if eps is None else eps
+        square = float(group.square().mean())
+        operands = {"input": exact[index], "mean_square": _number(square), "eps": _number(eps)}
+        result = own / math.sqrt(square + eps) * gain
+        return Formula(
+            "input / √(mean_square + eps) · weight", operands | _gains(module, gain, None), result, scale=abs(result)
+        )
+    tracked = getattr(module, "running_mean", None)
+    if isinstance(module, nn.LayerNorm):
+        group = exact[index[: x.dim() - len(module.normalized_shape)]]
+    elif isinstance(module, nn.GroupNorm):
+        size = module.num_channels // module.num_groups
+        first = channel // size * size
+        group = exact[index[0], first : first + size]
+    elif isinstance(module, nn.modules.instancenorm._InstanceNorm):
+        batched = x.dim() == {"1": 3, "2": 4, "3": 5}[type(module).__name__[-2]]
+        channel = index[1] if batched else index[0]
+        group = exact[index[:2]] if batched else exact[index[0]]
+    else:
+        group = exact[:, channel]
+    if tracked is not None:
+        mean, variance = float(tracked[channel]), float(module.running_var[channel])
+        result = (own - mean) / math.sqrt(variance + eps) * gain + shift
+    else:
+        result, mean, variance = _normalized(group, own, eps, gain, shift)
+    operands = {
+        "input": exact[index], "mean": _number(mean), "variance": _number(variance), "eps": _number(eps)
+    }  # fmt: skip
+    text = "(input − mean) / √(variance + eps)" + (" · weight" if module.weight is not None else "")
+    bias = getattr(module, "bias", None)
+    scale = (abs(own) + abs(mean)) / math.sqrt(variance + eps) * abs(gain) + abs(shift)
+    text += " + bias" if bias is not None else ""
+    return Formula(text, operands | _gains(module, gain, None if bias is None else shift), result, scale=scale)
+
+
+def _own(parameter: Tensor, module: nn.Module, index: Index, channel: int) -> Tensor:
+    by_element = isinstance(module, nn.LayerNorm | nn.RMSNorm)
+    return parameter[index[len(index) - parameter.dim() :]] if by_element else parameter[channel]
+
+
+def _gains(module: Any, gain: float, shift: float | None) -> dict[str, Tensor]:
+    found = {} if module.weight is None else {"weight": _number(gain)}
+    return found if shift is None else found | {"bias": _number(shift)}
+
+
+def _softmax(module: Any, index: Index, x: Tensor) -> Formula:
+    if isinstance(module, nn.Softmax2d):
+        dim = x.dim() - 3
+    else:
+        dim = module.dim if module.dim is not None else (0 if x.dim() in (0, 1, 3) else 1)
+    dim %= x.dim()
+    row = x.double().movedim(dim, -1)[index[:dim] + index[dim + 1 :]]
+    sign = -1.0 if isinstance(module, nn.Softmin) else 1.0
+    largest = float((sign * row).max())
+    total = math.fsum(math.exp(sign * value - largest) for value in row.tolist())
+    own = sign * float(x.double()[index])
+    operands = {"input": x.double()[index], "row": row}
+    if isinstance(module, nn.LogSoftmax):
+        result = own - largest - math.log(total)
+        return Formula("input − log Σ exp(row)", operands, result, scale=abs(own) + abs(largest))
+    text = "exp(−input) / Σ exp(−row)" if sign < 0 else "exp(input) / Σ exp(row)"
+    return Formula(text, operands, math.exp(own - largest) / total)
+
+
+def _embedding(module: nn.Embedding, index: Index, ids: Tensor) -> Formula:
+    token = int(ids[index[:-1]])
+    value = module.weight.detach()[token, index[-1]].double()
+    return Formula(f"weight[{token}, {index[-1]}]", {"token": torch.tensor(token), "weight": value}, float(value))
+
+
+def _phi(x: float) -> float:
+    return (1 + math.erf(x / math.sqrt(2))) / 2
+
+
+def _sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
+
+
+def _softplus(x: float) -> float:
+    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
+
+
+def _gelu(module: Any, x: float) -> float:
+    if module.approximate == "tanh":
+        return x / 2 * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    return x * _phi(x)
+
+
+_ELEMENTWISE: dict[type[nn.Module], tuple[str, Callable[[Any, float], float]]] = {
+    nn.ReLU: ("max(input, 0)", lambda _, x: max(x, 0.0)),
+    nn.ReLU6: ("min(max(input, 0), 6)", lambda _, x: min(max(x, 0.0), 6.0)),
+    nn.LeakyReLU: ("input if input > 0 else slope · input", lambda m, x: x if x > 0 else m.negative_slope * x),
+    nn.ELU: ("input if input > 0 else α (exp(input) − 1)", lambda m, x: x if x > 0 else m.alpha * math.expm1(x)),
+    nn.SELU: (
+        "λ (input if input > 0 else α (exp(input) − 1))",
+        lambda _, x: 1.0507009873554805 * (x if x > 0 else 1.6732632423543772 * math.expm1(x)),
+    ),
+    nn.GELU: ("input · Φ(input)", _gelu),
+    nn.SiLU: ("input / (1 + exp(−input))", lambda _, x: x * _sigmoid(x)),
+    nn.Mish: ("input · tanh(log(1 + exp(input)))", lambda _, x: x * math.tanh(_softplus(x))),
+    nn.Sigmoid: ("1 / (1 + exp(−input))", lambda _, x: _sigmoid(x)),
+    nn.LogSigmoid: ("−log(1 + exp(−input))", lambda _, x: -_softplus(-x)),
+    nn.Tanh: ("tanh(input)", lambda _, x: math.tanh(x)),
+    nn.Softsign: ("input / (1 + |input|)", lambda _, x: x / (1 + abs(x))),
+    nn.Hardtanh: ("min(max(input, low), high)", lambda m, x: min(max(x, m.min_val), m.max_val)),
+    nn.Hardsigmoid: ("min(max(input / 6 + 1/2, 0), 1)", lambda _, x: min(max(x / 6 + 0.5, 0.0), 1.0)),
+    nn.Hardswish: ("input · min(max(input / 6 + 1/2, 0), 1)", lambda _, x: x * min(max(x / 6 + 0.5, 0.0), 1.0)),
+    **dict.fromkeys((nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d), ("input", lambda _, x: x)),
+}
+
+
+def _elementwise(module: nn.Module, index: Index, x: Tensor) -> Formula:
+    text, function = _ELEMENTWISE[type(module)]
+    own = x.double()[index]
+    return Formula(text, {"input": own}, float(function(module, float(own))), scale=abs(float(own)))
+
+
+def _attention(module: nn.MultiheadAttention, index: Index, *args: Any, **kwargs: Any) -> Formula:
+    layer: Any = copy.deepcopy(module).double()  # torch takes weights that may be None for tensors
+    exact = [one.double() if isinstance(one, Tensor) and one.is_floating_point() else one for one in args]
+    named = {
+        key: one.double() if isinstance(one, Tensor) and one.is_floating_point() else one for key, one in kwargs.items()
+    }
+    if len(exact) > 4:
+        exact[4] = True
+    else:
+        named["need_weights"] = True
+    named["average_attn_weights"] = False
+    _, weights = layer.forward(*exact, **named)
+    value = exact[2] if len(exact) > 2 else named["value"]
+    batched = value.dim() == 3
+    if not batched:
+        weights, value, index = weights.unsqueeze(0), value.unsqueeze(0), (0, *index)
+    elif not module.batch_first:
+        value, index = value.transpose(0, 1), (index[1], index[0], index[2])
+    example, query, unit = index
+    own = layer.v_proj_weight if layer.in_proj_weight is None else layer.in_proj_weight[2 * layer.embed_dim :]
+    offset = None if layer.in_proj_bias is None else layer.in_proj_bias[2 * layer.embed_dim :]
+    values = F.linear(value[example], own, offset).view(-1, layer.num_heads, layer.head_dim)  # [s, heads, d]
+    attended = torch.einsum("hs,shd->hd", weights[example, :, query], values)
+    row = layer.out_proj.weight[unit].view(layer.num_heads, layer.head_dim)
+    by_head = (attended * row).sum(1)
+    terms = [(f"head {head}", product) for head, product in enumerate(by_head.tolist())]
+    operands = {"attention": weights[example, :, query].detach(), "values": values.detach(), "weight": row.detach()}
+    text = "Σ over heads: (attention · values) · weight"
+    if layer.out_proj.bias is not None:
+        operands["bias"] = layer.out_proj.bias[unit].detach()
+        terms.append(("bias", float(operands["bias"])))
+        text += " + bias"
+    return Formula(
+        text, operands, math.fsum(product for _, product in terms), tuple(terms), float((attended * row).abs().sum())
+    )
+
+
+Rule = Callable[..., Formula]
+FORMULAS: dict[type[nn.Module], Rule] = {
+    **dict.fromkeys(
+        (
+            nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
+            nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d, nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d,
+        ),
+        _linear,
+    ),
+    **dict.fromkeys(
+        (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d), _max
+    ),
+    **dict.fromkeys(
+        (
+            nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d,
+            nn.LayerNorm, nn.GroupNorm, nn.RMSNorm,
+        ),
+        _norm,
+    ),
+    **dict.fromkeys((nn.Softmax, nn.LogSoftmax, nn.Softmin, nn.Softmax2d), _softmax),
+    **dict.fromkeys(_ELEMENTWISE, _elementwise),
+    nn.Embedding: _embedding,
+    nn.MultiheadAttention: _attention,
+}  # fmt: skip
+"""By the exact class of the layer: a derived class may compute something else."""
