@@ -104,6 +104,7 @@ if TYPE_CHECKING:
     from pnne_nb.inspector.questions.changes import Change, clamp, mean, patch, scale, zero
     from pnne_nb.inspector.questions.explain_value import ValueExplanation, explain_value
     from pnne_nb.inspector.questions.intervene import Intervention, intervene
+    from pnne_nb.inspector.questions.keep import keep
     from pnne_nb.inspector.questions.patch_effects import PatchEffects, patch_effects
     from pnne_nb.inspector.tools.benchmark import benchmark
     from pnne_nb.inspector.tools.checks import check_gradients, check_numerics
@@ -221,6 +222,7 @@ __all__ = [
     "hugging_face_callback",
     "infer_shapes",
     "intervene",
+    "keep",
     "lightning_callback",
     "load",
     "load_weights",
@@ -291,6 +293,7 @@ _MODULES = {
     "inspector.questions.changes": "Change clamp mean patch scale zero",
     "inspector.questions.explain_value": "ValueExplanation explain_value",
     "inspector.questions.intervene": "Intervention intervene",
+    "inspector.questions.keep": "keep",
     "inspector.questions.patch_effects": "PatchEffects patch_effects",
     "inspector.tools.profile": "profile",
     "inspector.tools.summary": "summary",

@@ -15,7 +15,7 @@ class Words:
     def history(self, history: Any, names: tuple[str, ...], *, log: bool = False) -> str:
         return f"{history} {names} {log}"
 
-    def tiles(self, tiles: Any, caption: str) -> str:
+    def tiles(self, tiles: Any, caption: str, *, signed: bool = False) -> str:
         return f"{tiles} {caption}"
 
     def layer(self, view: Any) -> str:

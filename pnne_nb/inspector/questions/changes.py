@@ -18,16 +18,16 @@ _CHANNELS_LAST = (nn.Linear, nn.LayerNorm, nn.Embedding)
 Indices = int | Sequence[int]
 
 
-def channel_axis(module: nn.Module, tensor: Tensor) -> int:
-    """Return the dimension of `tensor`, an output of `module`, that counts channels.
+def channel_axis(kind: type, dims: int) -> int:
+    """Return the dimension that counts channels in an output of `dims` dimensions of a layer of class `kind`.
 
     It is the last one of `[n, c]`, of a sequence `[n, t, c]`, and of what linear layers, layer norms and embeddings
     return; it is the second one of images `[n, c, …]` and of what one-dimensional convolutions and pools return.
     """
-    last = tensor.dim() - 1
-    if isinstance(module, _CHANNELS_LAST) or tensor.dim() < _SEQUENCE:
+    last = dims - 1
+    if issubclass(kind, _CHANNELS_LAST) or dims < _SEQUENCE:
         return last
-    return last if tensor.dim() == _SEQUENCE and not isinstance(module, _CHANNELS_FIRST) else 1
+    return last if dims == _SEQUENCE and not issubclass(kind, _CHANNELS_FIRST) else 1
 
 
 @final
@@ -59,8 +59,8 @@ class Part:
             if places is not None
         )
 
-    def mask(self, tensor: Tensor, module: nn.Module, layer: str) -> Tensor | None:
-        """Return where `tensor` belongs to the part, as a mask that broadcasts; None for everywhere.
+    def mask(self, tensor: Tensor, kind: type, layer: str) -> Tensor | None:
+        """Return where `tensor`, of a layer of class `kind`, belongs to the part, as a mask that broadcasts; None for everywhere.
 
         Raises:
             InspectionError: If the tensor has no such place.
@@ -72,7 +72,7 @@ class Part:
             inside = _marked(self.heads, self.of, "head", layer, f"{self.of} heads", tensor.device)
             masks.append(inside.repeat_interleave(size))
         for word, places, usual in (
-            ("channel", self.channels, channel_axis(module, tensor)),
+            ("channel", self.channels, channel_axis(kind, tensor.dim())),
             ("token", self.tokens, 1),
         ):
             if places is not None:
@@ -130,12 +130,14 @@ class Change:
         part: Where.
         rule: The new value of an output `tensor` of `module`, given the output of the second example or None.
         source: The second example of a patch, as the model takes it; None for other changes.
+        factor: What it multiplies the part by; None for other changes.
     """
 
     words: str
     part: Part
     rule: Callable[[Tensor, nn.Module, Tensor | None], Tensor]
     source: object = None
+    factor: float | None = None
 
     def __repr__(self) -> str:
         return f"{self.words}{' ' if str(self.part) else ''}{self.part}"
@@ -166,7 +168,7 @@ def zero(**part: Unpack[Parts]) -> Change:
     Raises:
         ArgumentError: If the part is none.
     """
-    return Change("zero", _part(part), lambda tensor, *_: torch.zeros_like(tensor))
+    return Change("zero", _part(part), lambda tensor, *_: torch.zeros_like(tensor), factor=0.0)
 
 
 def scale(factor: float, **part: Unpack[Parts]) -> Change:
@@ -180,7 +182,7 @@ def scale(factor: float, **part: Unpack[Parts]) -> Change:
         ArgumentError: If `factor` is no number, or the part none.
     """
     expect(factor, int | float, "factor", "a number")
-    return Change(f"scale by {shown(factor)}", _part(part), lambda tensor, *_: tensor * factor)
+    return Change(f"scale by {shown(factor)}", _part(part), lambda tensor, *_: tensor * factor, factor=factor)
 
 
 def clamp(low: float | None = None, high: float | None = None, **part: Unpack[Parts]) -> Change:
@@ -216,7 +218,7 @@ def mean(**part: Unpack[Parts]) -> Change:
     meant = _part(part)
 
     def rule(tensor: Tensor, module: nn.Module, _source: Tensor | None) -> Tensor:
-        kept = channel_axis(module, tensor)
+        kept = channel_axis(type(module), tensor.dim())
         if meant.heads is not None:
             kept = tensor.dim() - 1
         elif meant.dim is not None and meant.channels is not None:

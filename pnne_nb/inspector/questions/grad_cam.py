@@ -70,7 +70,7 @@ def grad_cam(example: Example, leaves: Leaves, layer: str | None) -> tuple[dict[
     [gradient] = torch.autograd.grad(answers.sum(), [output], allow_unused=True) if answers.requires_grad else [None]
     if gradient is None:
         raise InspectionError(f"The answer does not depend on the layer {name!r}: name another one, layer=….")
-    axis = channel_axis(modules[name], output)
+    axis = channel_axis(type(modules[name]), output.dim())
     positions = [place for place in range(1, output.dim()) if place != axis]
     weighted = (gradient.mean(positions, keepdim=True) * output).sum(axis, keepdim=True).relu()
     return _spread(weighted.movedim(axis, 1).detach(), example.inputs, leaves, name), name

@@ -76,7 +76,7 @@ class Row:
                     f" was called {len(self.sources)} times."
                 )
             source = self.sources[call]
-        inside = self._place.mask(tensor, self.module, self.layer)
+        inside = self._place.mask(tensor, type(self.module), self.layer)
         try:
             new: object = self.change.rule(tensor, self.module, source)
         except InspectionError as error:
