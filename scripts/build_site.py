@@ -30,7 +30,7 @@ CHAPTERS: Final = {
     "Start": ["docs/tour.md"],
     "Lessons": ["notebooks/lessons/*.ipynb"],
     "Notebooks": ["notebooks/*.ipynb"],
-    "How to": ["docs/howto/*.md", "docs/training.md", "docs/faults.md", "docs/passes.md", "docs/export.md",
+    "How to": ["docs/howto/*.md", "docs/training.md", "docs/faults.md", "docs/ask.md", "docs/passes.md", "docs/export.md",
                "docs/serving.md", "docs/faster.md", "docs/hosts.md"],
     "Coming from": ["docs/coming-from/*.md"],
     "Reference": ["docs/reference/*.md", "docs/nodes.md", "docs/gestures.md"],

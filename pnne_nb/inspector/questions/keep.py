@@ -39,7 +39,8 @@ def keep(graph: NodeGraph, changes: Mapping[str, Change | Sequence[Change]]) -> 
     made: list[Node] = []
     with graph.transaction("Keep changes"):
         for pattern, listed in changes.items():
-            for change in listed if isinstance(listed, Sequence) else [listed]:
+            each: Sequence[object] = listed if isinstance(listed, Sequence) else [listed]
+            for change in each:
                 if not isinstance(change, Change) or change.factor is None or change.part.heads is not None:
                     raise InspectionError(
                         f"{change!r} cannot be kept in a graph: what can is pn.zero and pn.scale, of channels, tokens, units or"
