@@ -114,6 +114,7 @@ if TYPE_CHECKING:
     from pnne_nb.runtime.data.datasets import register_dataset
     from pnne_nb.runtime.engine import TrainingEngine
     from pnne_nb.runtime.evaluation import confusion, worst
+    from pnne_nb.runtime.learning_rate import find_learning_rate
     from pnne_nb.runtime.script.to_script import to_script
     from pnne_nb.runtime.setup.devices import DeviceManager
     from pnne_nb.widgets.app.app import app
@@ -217,6 +218,7 @@ __all__ = [
     "explain",
     "explain_value",
     "export",
+    "find_learning_rate",
     "from_module",
     "generate",
     "hugging_face_callback",
@@ -268,6 +270,7 @@ _MODULES = {
     "runtime.setup.devices": "DeviceManager",
     "runtime.engine": "TrainingEngine",
     "runtime.evaluation": "confusion worst",
+    "runtime.learning_rate": "find_learning_rate",
     "export.quantization.quantization_report": "QuantizationReport",
     "inference.generate": "generate",
     "inference.inference_engine": "InferenceEngine Prediction",

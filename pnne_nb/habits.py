@@ -86,7 +86,7 @@ FUNCTIONS: Final[Mapping[str, str]] = {
     "build": "pn.compile(graph)",
     **dict.fromkeys(
         ("keras", "math", "metrics", "tf", "utils"),
-        "the name without it, such as pn.confusion(engine), pn.GraphEditor(graph) or pn.datasets.digits(); dir(pn) lists all",
+        "the name without it, such as pn.confusion(engine) or pn.GraphEditor(graph); dir(pn) lists all",
     ),
     **dict.fromkeys(
         ("find_lr", "lr_find", "lr_finder", "learning_rate_finder", "range_test", "tune", "tuner"),
@@ -106,8 +106,7 @@ FUNCTIONS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("random_split", "split", "splitter", "split_dataset", "train_test_split"), _SPLIT),
     **dict.fromkeys(
         ("load_dataset", "load_iris", "load_digits", "load_wine", "untar_data", "urls", "mnist"),
-        "pn.datasets.digits(), or (X, y) of any other library",
+        "pn.TrainingEngine(net, (X, y)) with the arrays of any other library",
     ),
-    **dict.fromkeys(("image_folder", "image_data_loaders", "image_dataset_from_directory"), 'pn.images("folder")'),
 }
 """What to write instead of functions and classes of other libraries, by their names in lower case with underscores."""

@@ -744,16 +744,6 @@ INTENTS: Final = (
         sklearn="made = pn.NeuralNetClassifier(net)\nmade = pn.NeuralNetRegressor(net)\nmade = pn.GridSearchCV(net, {})\nmade = pn.NeuralNet(net)",
     ),
     Intent(
-        "data that ships",
-        "X2, y2 = pn.datasets.iris()",
-        "pn.datasets.",
-        "X2.shape == (150, 4)",
-        torch="X2, y2 = pn.datasets.iris()\nX2, y2 = pn.datasets.Iris()\nX2, y2 = pn.datasets.FashionMnist2()",
-        keras="X2, y2 = pn.datasets.iris.load_data()\nX2, y2 = pn.keras.datasets.mnist.load_data()",
-        lightning="X2, y2 = pn.untar_data('iris')\nX2, y2 = pn.URLs.IRIS",
-        sklearn="X2, y2 = pn.datasets.load_iris(return_X_y=True)\nX2, y2 = pn.load_iris(return_X_y=True)\nX2, y2 = pn.load_dataset('iris')",
-    ),
-    Intent(
         "split data",
         "engine = pn.TrainingEngine(net, (X, y), val_data=0.2)",
         "val_data=0.2",

@@ -74,7 +74,7 @@ class EngineState:
     def __reduce_ex__(self, _: object) -> NoReturn:
         raise TypeError(
             "A training cannot be copied or pickled, because it runs. Write engine.save_checkpoint(path), and "
-            "pn.TrainingEngine.resume_from(path, ...) to go on; engine.snapshot() is a copy of the model."
+            "pn.TrainingEngine.resume_from(path, ...) to go on; copy.deepcopy(engine.model) is the model."
         )
 
     def __setattr__(self, name: str, value: object) -> None:

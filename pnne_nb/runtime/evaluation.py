@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from html import escape
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pnne_nb.errors import TrainingError, answers_misuse, expect
+from pnne_nb.errors import ArgumentError, TrainingError, answers_misuse, expect
 from pnne_nb.runtime.data.batches import Batch
 from pnne_nb.runtime.data.open_data import Data, require_count
 from pnne_nb.runtime.engine import TrainingEngine
@@ -23,6 +23,9 @@ from pnne_nb.runtime.faults.oom_recovery import cut
 from pnne_nb.runtime.objective.metrics import chosen_classes
 from pnne_nb.runtime.session.evaluate import outputs
 from pnne_nb.telemetry.plot_hook import installed_plots
+
+Labels: TypeAlias = Tensor | NDArray[Any] | Sequence[Any]
+"""Classes, one for each example, or scores of classes."""
 
 _MOST: Final = 40
 """Classes that the table of a confusion matrix shows."""
@@ -136,21 +139,31 @@ class WorstExamples:
     normalize="pn.confusion(engine).by_class() for the shares",
 )
 def confusion(
-    engine: TrainingEngine, data: Data | None = None, *, classes: Sequence[str] | None = None
+    engine: TrainingEngine | Labels, data: Data | Labels | None = None, *, classes: Sequence[str] | None = None
 ) -> ConfusionMatrix:
     """Return the confusion matrix of a training's model; a running training waits meanwhile.
 
+    ::
+
+        pn.confusion(engine)
+        pn.confusion(y, predicted)  # of any model: the true classes and the predicted ones, or the scores of classes
+
     Args:
-        engine: The training.
-        data: In any form that `TrainingEngine` takes; None for its validation data, or without any its training data.
+        engine: The training; or the true classes `[N]`, whole numbers or texts.
+        data: In any form that `TrainingEngine` takes; None for its validation data, or without any its training data. Beside
+            true classes, the predicted ones `[N]`, or scores `[N, classes]`.
         classes: Names of the classes, in their order.
 
     Raises:
         TrainingError: The targets are no classes, or only a step function knows how to compare.
-        ArgumentError: `engine` is no training.
+        ArgumentError: `engine` is neither a training nor classes, or two arrays do not fit each other.
     """
+    if not isinstance(engine, TrainingEngine) and data is not None:
+        return confusion_of(engine, data, classes)  # type: ignore[arg-type]  # what is no classes is refused there
+    expect(engine, TrainingEngine, "engine", "a TrainingEngine", "pn.confusion(y, predicted) takes arrays of classes.")
+    assert isinstance(engine, TrainingEngine), "just checked"
     pairs: list[tuple[Tensor, Tensor]] = []
-    with closing(_outputs(engine, data)) as batches:
+    with closing(_outputs(engine, data)) as batches:  # type: ignore[arg-type]  # labels come with labels
         for batch, output in batches:
             found = chosen_classes(output, batch.target)
             if found is None:
@@ -171,7 +184,60 @@ def confusion(
     if len(labels) < size:
         raise TrainingError(f"classes has {len(labels)} names, and there are {size} classes.")
     counts = torch.bincount(wanted * size + chosen, minlength=size * size).reshape(size, size)
-    return ConfusionMatrix(counts.numpy(), tuple(labels), _named(engine, data))
+    return ConfusionMatrix(counts.numpy(), tuple(labels), _named(engine, data))  # type: ignore[arg-type]  # likewise
+
+
+def confusion_of(true: Labels, predicted: Labels, classes: Sequence[str] | None) -> ConfusionMatrix:
+    """Return the confusion matrix of two arrays; see `confusion`.
+
+    Raises:
+        ArgumentError: They have different lengths, are no classes, or `classes` lacks one of them.
+    """
+    wanted, chosen = _labels(true, "y"), _labels(predicted, "predicted")
+    if len(wanted) != len(chosen):
+        raise ArgumentError(
+            f"y has {len(wanted)} classes and predicted {len(chosen)}: give one of each for every example."
+        )
+    if wanted.dtype.kind != chosen.dtype.kind:
+        raise ArgumentError(
+            "One of y and predicted holds texts, the other numbers. Write pn.confusion(y, np.asarray(names)[predicted])."
+        )
+    if wanted.dtype.kind == "U":
+        names = sorted({*wanted.tolist(), *chosen.tolist()}) if classes is None else [str(name) for name in classes]
+        unknown = sorted({*wanted.tolist(), *chosen.tolist()} - set(names))
+        if unknown:
+            raise ArgumentError(f"classes lacks {', '.join(map(repr, unknown[:5]))}, which y or predicted has.")
+        places = {name: place for place, name in enumerate(names)}
+        wanted, chosen = (
+            np.array([places[name] for name in part.tolist()], dtype=np.int64) for part in (wanted, chosen)
+        )
+    else:
+        if min(wanted.min(initial=0), chosen.min(initial=0)) < 0:
+            raise ArgumentError("Numbers of classes begin at 0, and there is a negative one in y or predicted.")
+        size = int(max(wanted.max(initial=-1), chosen.max(initial=-1))) + 1
+        names = [str(number) for number in range(size)] if classes is None else [str(name) for name in classes]
+        if len(names) < size:
+            raise ArgumentError(f"classes has {len(names)} names, and there are {size} classes.")
+    counts = np.zeros((len(names), len(names)), dtype=np.int64)
+    np.add.at(counts, (wanted, chosen), 1)
+    return ConfusionMatrix(counts, tuple(names), "the arrays given")
+
+
+def _labels(given: Labels, name: str) -> NDArray[Any]:
+    """Return classes as an array `[N]` of whole numbers or texts; of scores `[N, classes]`, the highest."""
+    values = given.detach().cpu().numpy() if isinstance(given, Tensor) else np.asarray(given)
+    if values.ndim == 2 and values.shape[1] > 1 and values.dtype.kind == "f":
+        values = values.argmax(1)
+    elif values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.dtype.kind == "O" and all(isinstance(each, str) for each in values.flat):
+        values = values.astype(str)
+    if values.ndim != 1 or values.dtype.kind not in "iubU":
+        raise ArgumentError(
+            f"{name} must be classes, one for each example: whole numbers or texts, not {values.dtype} of the shape "
+            f"{values.shape}."
+        )
+    return values if values.dtype.kind == "U" else values.astype(np.int64)
 
 
 @answers_misuse(

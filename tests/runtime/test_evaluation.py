@@ -126,3 +126,44 @@ def test_pictures_are_shown_as_pictures_and_the_table_is_coloured() -> None:
     assert "<img alt=" in pn.worst(engine, 2)._repr_html_()
     assert "<img" not in pn.worst(classifier(), 2)._repr_html_()
     assert "background:rgba(" in pn.confusion(engine)._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("true", "predicted"),
+    [
+        ([0, 1, 2, 2], [0, 2, 2, 2]),
+        (torch.tensor([0, 1, 2, 2]), np.array([0, 2, 2, 2], dtype=np.uint8)),
+        (["cat", "dog", "cow"], ["cat", "cow", "cow"]),
+        (np.array(["cat", "dog"], dtype=object), np.array(["dog", "dog"])),
+        ([True, False, True], [True, True, True]),
+    ],
+)
+def test_the_table_of_two_arrays_is_that_of_scikit_learn(true: Any, predicted: Any) -> None:
+    found = pn.confusion(true, predicted)
+    assert found.counts.tolist() == confusion_matrix(np.asarray(true).tolist(), np.asarray(predicted).tolist()).tolist()
+    assert "on the arrays given" in repr(found)
+
+
+def test_scores_count_as_the_class_with_the_highest_and_classes_have_names() -> None:
+    found = pn.confusion([0, 1], torch.tensor([[0.9, 0.1, 0.0], [0.2, 0.1, 0.7]]), classes=["cat", "dog", "cow"])
+    assert found.labels == ("cat", "dog", "cow")
+    assert found.counts.tolist() == [[1, 0, 0], [0, 0, 1], [0, 0, 0]]
+    assert pn.confusion(["b"], ["a"], classes=["b", "a"]).counts.tolist() == [[0, 1], [0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("true", "predicted", "classes", "answer"),
+    [
+        ([0, 1], [0], None, "y has 2 classes and predicted 1"),
+        (["a"], [0], None, r"pn.confusion\(y, np.asarray\(names\)\[predicted\]\)"),
+        ([0.5], [0.5], None, "y must be classes, one for each example"),
+        ([0, -1], [0, 0], None, "Numbers of classes begin at 0"),
+        ([0, 2], [0, 0], ["a", "b"], "classes has 2 names, and there are 3 classes"),
+        (["a"], ["b"], ["a"], "classes lacks 'b'"),
+    ],
+)
+def test_two_arrays_that_are_no_classes_or_do_not_fit_are_told(
+    true: Any, predicted: Any, classes: Any, answer: str
+) -> None:
+    with pytest.raises(pn.ArgumentError, match=answer):
+        pn.confusion(true, predicted, classes=classes)
