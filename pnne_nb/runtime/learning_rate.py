@@ -142,7 +142,7 @@ def _run(engine: TrainingEngine, model: nn.Module, rates: NDArray[np.float64], s
                     loss.backward()  # type: ignore[no-untyped-call]  # torch does not say
                     return loss
 
-                loss = float(optimizer.step(closure).detach())
+                loss = float(torch.as_tensor(optimizer.step(closure)).detach())
                 mean = _SMOOTHED * mean + (1 - _SMOOTHED) * loss
                 value = mean / (1 - _SMOOTHED ** (number + 1))
                 if not np.isfinite(value) or (number >= _LEAST and value > _DIVERGED * max(smoothed[:_LEAST])):
