@@ -152,7 +152,11 @@ def _seconds_of(call: Callable[[], object], device: torch.device, times: int) ->
 
 def _ratio(mine: Callable[[], object], other: Callable[[], object], device: torch.device, times: int) -> str:
     """Return how long `mine` takes, divided by `other`, over turns: ``1.02 [1.00, 1.05]``."""
-    found = sorted(_seconds_of(mine, device, times) / _seconds_of(other, device, times) for _ in range(9))
+    found = []
+    for _ in range(9):
+        _left(0)
+        found.append(_seconds_of(mine, device, times) / _seconds_of(other, device, times))
+    found.sort()
     return f"{statistics.median(found):.3f} [{found[0]:.3f}, {found[-1]:.3f}]"
 
 
@@ -298,12 +302,17 @@ def _kill(device: torch.device) -> str:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-W", "ignore", str(Path(__file__)), "--alone", "killed", "--device", str(device)]
         process = subprocess.Popen(command, env={**os.environ, "PNNE_RUN": folder}, cwd=ROOT)
-        until = time.monotonic() + 60
-        while not list(Path(folder).glob("*.ckpt")) and time.monotonic() < until:
+        wait = _left(120)
+        until = time.monotonic() + wait
+        while not list(Path(folder).glob("*.ckpt")) and time.monotonic() < until and process.poll() is None:
             time.sleep(0.2)
         time.sleep(1.0)
+        ended = process.poll()
         process.send_signal(signal.SIGKILL)
         process.wait()
+        assert ended is None, f"it ended by itself with {ended}"
+        if not list(Path(folder).glob("*.ckpt")):
+            raise ImpossibleError(f"no checkpoint after {wait:.0f} s")
         resumed = pn.TrainingEngine.resume_from(folder, network(), images())
         at = len(resumed.history["loss"])
         resumed.step(5)
