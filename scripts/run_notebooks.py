@@ -20,8 +20,8 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 def main(names: list[str]) -> None:
     """Run those whose file names begin with one of `names`, or all of them; a cell that raises ends it."""
     os.environ["PNNE_PROGRESS"] = "0"
-    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        if names and not path.name.startswith(tuple(names)):
+    for path in sorted((ROOT / "notebooks").rglob("*.ipynb")):
+        if ".ipynb_checkpoints" in path.parts or (names and not path.name.startswith(tuple(names))):
             continue
         notebook = nbformat.read(path, as_version=4)
         nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(path.parent)}}).execute()

@@ -1,0 +1,1 @@
+"""What the lessons in ``notebooks/lessons`` need: exercises that check themselves, with their answers out of sight."""
