@@ -192,7 +192,7 @@ class StaleVersionError(GraphError):
     """The change was made against a version of the document that no longer exists."""
 
 
-class GraphChangedError(PnneError, AssertionError):
+class GraphChangedError(PnneError, AssertionError, ValueError):
     """A document is not what its test expects."""
 
 

@@ -110,7 +110,7 @@ class TargetSample:
         if len(batches) < BATCHES // 2:
             return [], None
         whole = torch.cat(batches).cpu()  # the only time that an accelerator is waited for
-        found = _sorted(whole, whole.split([len(batch) for batch in batches]))
+        found = _sorted(whole, torch.split(whole, [len(batch) for batch in batches]))
         return found, None if found else baseline_of(loss, whole)
 
 
