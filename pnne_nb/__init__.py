@@ -112,6 +112,7 @@ if TYPE_CHECKING:
     from pnne_nb.inspector.tools.summary import summary
     from pnne_nb.protocol.messages import NodeMark
     from pnne_nb.runtime.data.datasets import register_dataset
+    from pnne_nb.runtime.data.image_folder import images
     from pnne_nb.runtime.engine import TrainingEngine
     from pnne_nb.runtime.evaluation import confusion, worst
     from pnne_nb.runtime.learning_rate import find_learning_rate
@@ -222,6 +223,7 @@ __all__ = [
     "from_module",
     "generate",
     "hugging_face_callback",
+    "images",
     "infer_shapes",
     "intervene",
     "keep",
@@ -266,6 +268,7 @@ _MODULES = {
     "graph.sequential": "sequential",
     "graph.model.node": "Edge Node Transaction",
     "runtime.data.datasets": "register_dataset",
+    "runtime.data.image_folder": "images",
     "runtime.script.to_script": "to_script",
     "runtime.setup.devices": "DeviceManager",
     "runtime.engine": "TrainingEngine",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, final
 
 import msgspec
@@ -13,13 +12,13 @@ from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, Subset
 
 from pnne_nb.errors import ArgumentError, TrainingError, expect, near, shown
+from pnne_nb.runtime.data.image_folder import images
 from pnne_nb.runtime.data.open_data import as_tensors, count_examples
 from pnne_nb.runtime.thread.rng import key_of
 
 Examples: TypeAlias = "Dataset[Any] | tuple[Tensor, ...]"
 Factory = TypeVar("Factory", bound=Callable[[], Any])
 
-_IMAGES = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff"))
 _registered: dict[str, Callable[[], Any]] = {}
 
 
@@ -81,7 +80,7 @@ class DatasetNode(msgspec.Struct, frozen=True):
                     )
                 return _examples(_registered[self.data](), self.data)
             case "images":
-                return ImageFolder(self.data)
+                return images(self.data)
             case "csv" | "parquet":
                 return _table(self.source, self.data, self.target)
             case _:
@@ -147,42 +146,6 @@ class Rows(Dataset[Any]):
 @final
 class Batched(list[Any]):
     """The parts of a batch, already with the examples along the first dimension."""
-
-
-@final
-class ImageFolder(Dataset[Any]):
-    """Pictures in one folder for each class, as ``[3, h, w]`` from 0 to 1, with the number of the class in the order of names.
-
-    Raises:
-        TrainingError: There is no such folder, or no picture in it.
-    """
-
-    def __init__(self, folder: str) -> None:
-        root = Path(folder).expanduser()
-        if not folder or not root.is_dir():
-            raise TrainingError(f"There is no folder {folder!r}: set data to one that has a folder for each class.")
-        self.classes = sorted(path.name for path in root.iterdir() if path.is_dir())
-        self._files = [
-            (path, number)
-            for number, name in enumerate(self.classes)
-            for path in sorted((root / name).rglob("*"))
-            if path.suffix.lower() in _IMAGES
-        ]
-        if not self._files:
-            raise TrainingError(
-                f"The folder {folder!r} has no pictures in folders by class, such as {folder}/cat/1.png."
-            )
-
-    def __len__(self) -> int:
-        return len(self._files)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        from PIL import Image  # noqa: PLC0415  # an extra or slow to import: imported late
-
-        path, number = self._files[index]
-        with Image.open(path) as picture:
-            pixels = np.asarray(picture.convert("RGB"), dtype=np.float32)
-        return torch.from_numpy(pixels / 255).permute(2, 0, 1), number
 
 
 def _examples(value: Any, name: str) -> Examples:

@@ -87,6 +87,8 @@ class TableReader:
             return self._learn_table(table)
         if isinstance(data, tuple | list) and len(data) >= 2 and (names := _names_in(data[-1])) is not None:
             self.classes = tuple(map(str, _categories(names, "The target of train_data")))
+        elif isinstance(data, Dataset) and isinstance(named := getattr(data, "classes", None), list | tuple):
+            self.classes = tuple(map(str, named))  # as torchvision's data sets name them
         return self.read(data, "train_data")
 
     def read(self, data: Given | None, name: str) -> Data | None:

@@ -13,7 +13,8 @@ from torch.utils.data import Dataset, Subset
 
 from pnne_nb.catalog.training_nodes import SOURCES
 from pnne_nb.errors import TrainingError
-from pnne_nb.runtime.data.datasets import DatasetNode, ImageFolder, Rows, register_dataset
+from pnne_nb.runtime.data.datasets import DatasetNode, Rows, register_dataset
+from pnne_nb.runtime.data.image_folder import ImageFolder
 
 ROWS = "a,b,kind\n1,2,cat\n3,4,dog\n5,6,cat\n7,8,ant\n"
 
@@ -129,7 +130,7 @@ def pictures(folder: Path, size: tuple[int, int] = (4, 3)) -> str:
 def test_pictures_lie_in_folders_by_class(tmp_path: Path) -> None:
     dataset = node("images", pictures(tmp_path / "pets")).open({})
     assert isinstance(dataset, ImageFolder)
-    assert dataset.classes == ["cat", "dog"]
+    assert dataset.classes == ("cat", "dog")
     picture, number = dataset[0]
     assert (len(dataset), picture.shape, number) == (2, (3, 3, 4), 0)
     assert picture.eq(1).all()
