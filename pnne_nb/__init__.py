@@ -113,6 +113,7 @@ if TYPE_CHECKING:
     from pnne_nb.protocol.messages import NodeMark
     from pnne_nb.runtime.data.datasets import register_dataset
     from pnne_nb.runtime.data.image_folder import images
+    from pnne_nb.runtime.data.packaged_data import datasets
     from pnne_nb.runtime.engine import TrainingEngine
     from pnne_nb.runtime.evaluation import confusion, worst
     from pnne_nb.runtime.learning_rate import find_learning_rate
@@ -213,6 +214,7 @@ __all__ = [
     "compare_targets",
     "compile",
     "confusion",
+    "datasets",
     "detect_anomaly",
     "diagnose",
     "diff",
@@ -269,6 +271,7 @@ _MODULES = {
     "graph.model.node": "Edge Node Transaction",
     "runtime.data.datasets": "register_dataset",
     "runtime.data.image_folder": "images",
+    "runtime.data.packaged_data": "datasets",
     "runtime.script.to_script": "to_script",
     "runtime.setup.devices": "DeviceManager",
     "runtime.engine": "TrainingEngine",

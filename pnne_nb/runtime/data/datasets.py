@@ -14,6 +14,7 @@ from torch.utils.data import Dataset, IterableDataset, Subset
 from pnne_nb.errors import ArgumentError, TrainingError, expect, near, shown
 from pnne_nb.runtime.data.image_folder import images
 from pnne_nb.runtime.data.open_data import as_tensors, count_examples
+from pnne_nb.runtime.data.packaged_data import datasets as packaged
 from pnne_nb.runtime.thread.rng import key_of
 
 Examples: TypeAlias = "Dataset[Any] | tuple[Tensor, ...]"
@@ -162,20 +163,11 @@ def _examples(value: Any, name: str) -> Examples:
 
 
 def _packaged(source: str, sample: tuple[int | str, ...] | None) -> Examples:
-    try:
-        from sklearn import datasets  # noqa: PLC0415  # an extra or slow to import: imported late
-    except ImportError:
-        raise TrainingError(f"The data {source!r} come with scikit-learn: pip install scikit-learn.") from None
-    loaded = getattr(datasets, f"load_{source}")()
-    inputs = torch.tensor(loaded.data, dtype=torch.float32)
-    if source == "digits":
-        sizes = (1, 8, 8) if sample is None else tuple(size for size in sample[1:] if isinstance(size, int))
-        shape = sizes if sizes in {(64,), (8, 8), (1, 8, 8)} else (1, 8, 8)
-        inputs = inputs.reshape(-1, *shape) / 16
-    if source == "diabetes":
-        # One column, as a layer with one output gives: a loss would spread [n] against [n, 1] over both.
-        return inputs, torch.tensor(loaded.target, dtype=torch.float32).unsqueeze(1)
-    return inputs, torch.tensor(loaded.target, dtype=torch.int64)
+    inputs, target = getattr(packaged, source)()
+    if source == "digits" and sample is not None:
+        sizes = tuple(size for size in sample[1:] if isinstance(size, int))
+        inputs = inputs.reshape(-1, *(sizes if sizes in {(64,), (8, 8)} else (1, 8, 8)))
+    return inputs, target
 
 
 def _table(kind: str, path: str, target: str | None) -> Examples:
