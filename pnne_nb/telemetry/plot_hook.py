@@ -5,6 +5,7 @@ It does so when it is imported, which must import neither torch nor a library of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from pnne_nb.errors import PnneError
@@ -13,8 +14,16 @@ from pnne_nb.errors import PnneError
 class Plots(Protocol):
     """Draws what was measured; whatever it returns shows itself in a notebook."""
 
-    def history(self, history: Any, names: tuple[str, ...], *, log: bool = False) -> Any:
-        """Draw the series of a history by name, all important ones for no name."""
+    def history(
+        self,
+        history: Any,
+        names: tuple[str, ...],
+        *,
+        log: bool = False,
+        beside: Sequence[Any] = (),
+        labels: Sequence[str] = (),
+    ) -> Any:
+        """Draw the series of a history by name, all important ones for no name, and other histories over it."""
 
     def tiles(self, tiles: Any, caption: str, *, signed: bool = False) -> str:
         """Draw pictures `[n, h, w]` side by side, as HTML; `signed` ones from blue over white at 0 to red."""

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pnne_nb.errors import UnknownSeriesError, answers_misuse, choose, near, no_attribute, shown
+from pnne_nb.errors import ArgumentError, UnknownSeriesError, answers_misuse, choose, near, no_attribute, shown
 from pnne_nb.process.fork import fork_safe
 from pnne_nb.runtime.monitoring.tensorboard import write_scalars
 from pnne_nb.telemetry.frames import AnomalyFrame, EpochFrame, Frame, MemoryFrame, NormsFrame, StepFrame
@@ -320,22 +320,30 @@ class History(Mapping[str, NDArray[np.float64]]):
         return pd.DataFrame(columns).rename_axis(index="step")
 
     @answers_misuse('engine.history.plot("loss")')
-    def plot(self, *names: str | Sequence[str], log: bool = False) -> object:
+    def plot(self, *names: str | Sequence[str] | History, log: bool = False, labels: Sequence[str] = ()) -> object:
         """Draw the loss and the metrics as a picture, which stays in a saved notebook.
 
         Args:
             names: Of the series to draw, also in a list; the loss and every metric by default. Training and validation of one
-                metric share a panel.
+                metric share a panel. The histories of other trainings are drawn over this one: ``a.history.plot(b.history)``.
             log: Whether the vertical axes are logarithmic.
+            labels: What to call each training in the legend, this one first; ``run 1``, ``run 2`` by default.
 
         Returns:
             The picture, which shows itself in a notebook, with ``to_svg(theme)`` and ``to_html(theme)``.
 
         Raises:
             UnknownSeriesError: There is no such name.
+            ArgumentError: There are not as many labels as trainings.
         """
-        listed = [[name] if isinstance(name, str) else name for name in names]
-        return installed_plots().history(self, tuple(name for part in listed for name in part), log=log)
+        others = [name for name in names if isinstance(name, History)]
+        if labels and len(labels) != len(others) + 1:
+            raise ArgumentError(
+                f"labels must name each of the {len(others) + 1} trainings, this one first, not {shown(labels)}."
+            )
+        listed = [[name] if isinstance(name, str) else name for name in names if not isinstance(name, History)]
+        chosen = tuple(name for part in listed for name in part)
+        return installed_plots().history(self, chosen, log=log, beside=others, labels=labels)
 
     def _repr_html_(self) -> str:
         with self._lock:

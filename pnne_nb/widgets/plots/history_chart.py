@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,10 @@ def history_chart(
     log: bool = False,
     title: str = "Training history",
     said: Sequence[str] = (),
+    beside: Sequence[History] = (),
+    labels: Sequence[str] = (),
 ) -> Chart:
-    """Draw the series of a history.
+    """Draw the series of a history, and of others over it in a colour of their own.
 
     Args:
         history: Of a training.
@@ -31,22 +33,54 @@ def history_chart(
         log: Whether vertical axes are logarithmic.
         title: Above the panels.
         said: What to say before the numbers of the history: a line each.
+        beside: Other histories, of any length.
+        labels: What to call each history in the legend; by default its number.
 
     Raises:
-        UnknownSeriesError: The history has no such name.
+        UnknownSeriesError: No history has such a name.
     """
-    chosen = list(names) if names else [name for name in history if name == "loss" or name.startswith(_SIDES)]
+    runs = [history, *beside]
+    chosen = list(dict.fromkeys(name for run in runs for name in names or _important(run)))
     panels: dict[str, list[str]] = {}
     for name in chosen:
-        history.points(name)
+        if not any(name in run for run in runs):
+            history.points(name)  # says which names there are
         base = next((name.removeprefix(side) for side in _SIDES if name.startswith(side)), name)
         panels.setdefault(base, []).append(name)
+    if beside:
+        return _together(
+            runs, labels or [f"run {number}" for number in range(1, len(runs) + 1)], panels, title, log=log
+        )
     cuts = [step + 0.5 for step in history.cuts.tolist()]
     drawn = [
         Panel(_title(base), "step", [line for name in members for line in _lines(history, name, members)], log, cuts)
         for base, members in panels.items()
     ]
     return Chart(title, drawn, [*said, *_facts(history, chosen)])
+
+
+def _important(history: History) -> list[str]:
+    return [name for name in history if name == "loss" or name.startswith(_SIDES)]
+
+
+def _together(
+    runs: Sequence[History], labels: Sequence[str], panels: Mapping[str, list[str]], title: str, *, log: bool
+) -> Chart:
+    """Draw several histories over each other: a colour for each, and a panel for each series, validation apart."""
+    drawn, facts = [], list[str]()
+    for members in panels.values():
+        # The loss of each epoch is the mean of what the panel of the loss shows already.
+        for name in (each for each in members if each != "train_loss" or "loss" not in members):
+            lines = [
+                line._replace(colour=PALETTE[number % len(PALETTE)], label=label if line.label else "")
+                for number, (run, label) in enumerate(zip(runs, labels, strict=True))
+                if name in run
+                for line in _lines(run, name, [name])
+            ]
+            drawn.append(Panel(_title(name), "step", lines, log, []))
+    for run, label in zip(runs, labels, strict=True):
+        facts += [f"{label}: {fact}" for fact in _facts(run, [name for members in panels.values() for name in members])]
+    return Chart(title, drawn, facts)
 
 
 def _title(base: str) -> str:

@@ -95,3 +95,35 @@ def test_engine_and_history_stay_in_a_saved_notebook() -> None:
     assert "<img alt=" in engine._repr_html_()
     assert "train_loss" in engine.history._repr_html_()
     assert "loss" in engine.history._ipython_key_completions_()
+
+
+def test_trainings_are_drawn_over_each_other() -> None:
+    short, long = trained([3.0, 2.0]), trained([3.0, 2.5, 2.0, 1.5, 1.0])
+    chart = short.plot(long, labels=["Adam", "SGD"])
+    assert isinstance(chart, Chart)
+    panels = {panel.title: panel.lines for panel in chart._panels}
+    assert list(panels) == ["Loss", "Val loss", "Train accuracy", "Val accuracy"]
+    assert [line.label for line in panels["Loss"] if line.label] == ["Adam", "SGD"]
+    assert len({line.colour for line in panels["Loss"]}) == 2
+    assert [line.x.max() for line in panels["Loss"] if line.label] == [2, 5]
+    assert any("Adam: 2 steps" in fact for fact in chart._facts)
+    assert any("SGD: loss: 1" in fact for fact in chart._facts)
+    assert {"Adam", "SGD"} <= set(texts(chart))
+    only = short.plot("val_accuracy", long)
+    assert isinstance(only, Chart)
+    assert [panel.title for panel in only._panels] == ["Val accuracy"]
+    assert [line.label for line in only._panels[0].lines] == ["run 1", "run 2"]
+    without = History()
+    without.record(StepFrame(1, 1, 5.0, 0.1, 4, 0.5))
+    apart = short.plot(without)
+    assert isinstance(apart, Chart)
+    assert [line.label for line in apart._panels[1].lines] == ["run 1"]
+
+
+def test_labels_name_every_training() -> None:
+    with pytest.raises(
+        pn.ArgumentError, match=r"labels must name each of the 2 trainings, this one first, not \('a',\)"
+    ):
+        trained([1.0]).plot(trained([2.0]), labels=("a",))
+    with pytest.raises(pn.UnknownSeriesError, match="los"):
+        trained([1.0]).plot("los", trained([2.0]))
