@@ -266,8 +266,9 @@ def _table(data: object, name: str) -> pd.DataFrame | None:
         except (OSError, ValueError, ImportError) as error:
             raise TrainingError(f"{name}: {path.name} cannot be read: {str(error).partition(chr(10))[0]}") from error
         return found
-    loaded = sys.modules.get("pandas")
-    return data if loaded is not None and isinstance(data, loaded.DataFrame) else None
+    # Another thread may be importing it, and has not made the class yet.
+    frame = getattr(sys.modules.get("pandas"), "DataFrame", None)
+    return data if frame is not None and isinstance(data, frame) else None
 
 
 def _listed(table: pd.DataFrame) -> str:

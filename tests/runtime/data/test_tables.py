@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -177,3 +179,9 @@ def test_a_share_that_cannot_be_is_refused(data: Any, share: float, message: str
 def test_arrays_go_through_unchanged() -> None:
     data = torch.zeros(4, 2), torch.zeros(4, 1)
     assert TableReader(None).learn(data) is data
+
+
+def test_data_is_no_table_where_another_thread_has_only_begun_to_import_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", ModuleType("pandas"))
+    given = torch.zeros(4, 2), torch.zeros(4, dtype=torch.long)
+    assert TableReader(None).parts(given, None, 0) == (given, None)
