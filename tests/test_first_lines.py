@@ -54,6 +54,7 @@ def names() -> Iterator[dict[str, Any]]:
 
 WORKS = [
     # Drawing
+    'g.add("Input", shape=(None, 4))',
     'g.add("Linear", 784, 128)',
     "g.add(nn.Linear, 784, 128)",
     "g.add(nn.Linear(784, 128))",
@@ -147,7 +148,6 @@ ANSWERED = [
     ('g.add("LSTM", input_dim=4)', "Write input_size."),
     ('g.add("Embedding", vocab_size=4)', "Write num_embeddings."),
     ('g.add("MaxPooling2D", pool_size=2)', 'graph.add("MaxPool2d", ...)'),
-    ('g.add("Input", shape=(None, 4))', "or a name"),
     ('g.add_node("Linear", 4, 3)', 'Write graph.add("Linear", out_features=10)'),
     ('g.add_edge("a", "b")', 'Write graph.connect("a", "b")'),
     ('graph.delete("fc")', 'Write graph.remove("a")'),

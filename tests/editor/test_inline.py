@@ -71,7 +71,7 @@ def test_the_few_that_matter_are_there_and_the_panel_has_all(editor: EditorPage)
     editor.settle()
     assert editor.graph["conv1"].properties["out_channels"] == 12
     value(editor, "conv1", "kernel_size").click()
-    editor.node("conv1").get_by_role("button", name="All 14 properties").click()
+    editor.node("conv1").get_by_role("button", name="All 15 properties").click()
     expect(editor.root.get_by_role("complementary", name="Properties")).to_be_visible()
 
 

@@ -41,10 +41,10 @@ def home_of(model: nn.Module) -> torch.device | None:
 def following(value: T, model: nn.Module) -> T:
     """Return inputs of `model` where its tensors are: themselves if they are there, else a copy.
 
-    Tensors without numbers stay: they can be moved nowhere. No tensor goes to a model without numbers, where it would lose its own.
+    Tensors without numbers stay: they can be moved nowhere.
     """
     home = home_of(model)
-    if home in (None, _NOWHERE) or all(tensor.device in (home, _NOWHERE) for tensor in tensors_in(value)):
+    if home is None or all(tensor.device in (home, _NOWHERE) for tensor in tensors_in(value)):
         return value
     moved: T = to_device(value, home)
     return moved

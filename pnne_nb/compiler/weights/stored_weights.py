@@ -88,7 +88,7 @@ def _read(path: Path) -> Any:
         content = path.read_bytes()
     except (OSError, ValueError) as error:  # a path that no file system can hold is a ValueError
         reason = error.strerror if isinstance(error, OSError) else None
-        raise ArgumentError(f"{shown(str(path))} cannot be read: {reason or shown(str(error))}.") from error
+        raise ArgumentError(f"{shown(str(path), 300)} cannot be read: {reason or shown(str(error))}.") from error
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             if PACKAGED in archive.namelist():

@@ -97,9 +97,17 @@ def assert_close(one: TrainingEngine, other: TrainingEngine, tolerance: float = 
 
 
 def children() -> list[psutil.Process]:
-    """Every process that this one has started, and those that they have."""
+    """Every process that this one has started, and those that they have, but for the standard library's own helper."""
     found: list[psutil.Process] = psutil.Process().children(recursive=True)
-    return found
+    return [process for process in found if not _is_resource_tracker(process)]
+
+
+def _is_resource_tracker(process: psutil.Process) -> bool:
+    """Return whether a process is the one that `multiprocessing` starts once and keeps."""
+    try:
+        return any("resource_tracker" in part for part in process.cmdline())
+    except psutil.Error:
+        return False
 
 
 def assert_gone(processes: list[psutil.Process]) -> None:
