@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,8 +13,16 @@ from pnne_nb.telemetry.plot_hook import install_plots, installed_plots
 
 
 class Words:
-    def history(self, history: Any, names: tuple[str, ...], *, log: bool = False) -> str:
-        return f"{history} {names} {log}"
+    def history(
+        self,
+        history: Any,
+        names: tuple[str, ...],
+        *,
+        log: bool = False,
+        beside: Sequence[Any] = (),
+        labels: Sequence[str] = (),
+    ) -> str:
+        return " ".join(map(str, (history, names, log, *beside, *labels)))
 
     def tiles(self, tiles: Any, caption: str, *, signed: bool = False) -> str:
         return f"{tiles} {caption}"
