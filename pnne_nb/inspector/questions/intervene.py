@@ -196,12 +196,8 @@ def _kept(outputs: list[Tensor], tensor: Tensor) -> Tensor:
 def intervene(net: nn.Module, changes: Mapping[str, Changes | Sequence[Changes]]) -> Intervention:
     """Change what layers return, for the calls of a ``with`` block.
 
-    ```python
-    with pn.intervene(net, {"layer3.1.conv2": pn.zero(channels=[3, 17])}) as what_if:
-        print(net(x))
-        what_if.rows[0].on = False
-        print(net(x))
-    ```
+    Such as ``with pn.intervene(net, {"layer3.1.conv2": pn.zero(channels=[3, 17])}) as what_if: net(x)``. A change is switched
+    off and on by ``what_if.rows[0].on``.
 
     The model gets hooks, which are removed at the end of the block, also after an error; nothing else of it is changed.
     Gradients flow through the changes. A layer that is called several times in a call of the model is changed each time. Of
