@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from html import escape
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias, final
@@ -150,11 +151,17 @@ def diff(a: GraphRef, b: GraphRef) -> GraphDifference:
     with graphs[0].reading(), graphs[1].reading():
         one, other = _Parts(graphs[0]), _Parts(graphs[1])
     pairs = _Pairs(one, other)
-    found = [difference for path in other.nodes if (difference := _differs(path, one, other, pairs)) is not None]
+    added, removed = other.nodes.keys() - pairs.old.keys(), one.nodes.keys() - pairs.new.keys()
+    found: list[NodeDifference] = []
+    for path, node in other.nodes.items():
+        if path not in added:
+            found += _changes(path, one, other, pairs)
+        elif not _is_inside(path, added):
+            found.append(NodeDifference(path, "added", node.type, None, {}, {}))
     found += [
         NodeDifference(path, "removed", node.type, path, {}, {})
         for path, node in one.nodes.items()
-        if path not in pairs.new and not _is_inside(path, one.nodes.keys() - pairs.new.keys())
+        if path in removed and not _is_inside(path, removed)
     ]
     return GraphDifference(tuple(found), (graphs[0].name, graphs[1].name), graphs)
 
@@ -346,11 +353,9 @@ class _Pairs:
         return [path for path in paths if path not in paired]
 
 
-def _differs(path: str, one: _Parts, other: _Parts, pairs: _Pairs) -> NodeDifference | None:
-    node, before = other.nodes[path], pairs.old.get(path)
-    if before is None:
-        added = other.nodes.keys() - pairs.old.keys()
-        return None if _is_inside(path, added) else NodeDifference(path, "added", node.type, None, {}, {})
+def _changes(path: str, one: _Parts, other: _Parts, pairs: _Pairs) -> Iterator[NodeDifference]:
+    """Yield how a node of both documents differs, if it does."""
+    node, before = other.nodes[path], pairs.old[path]
     old, new = one.properties(before), other.properties(path)
     if one.nodes[before].type != node.type:
         old, new = {"type": one.nodes[before].type}, {"type": node.type}
@@ -368,12 +373,11 @@ def _differs(path: str, one: _Parts, other: _Parts, pairs: _Pairs) -> NodeDiffer
             inputs[port] = _ends(wires), _ends(now)
     around = pairs.new.get(parent) if (parent := one.parent(before)) else ""
     is_renamed = node.name != one.leaf(before) or around != other.parent(path)
-    if not is_renamed and not properties and not inputs:
-        return None
-    return NodeDifference(path, "renamed" if is_renamed else "changed", node.type, before, properties, inputs)
+    if is_renamed or properties or inputs:
+        yield NodeDifference(path, "renamed" if is_renamed else "changed", node.type, before, properties, inputs)
 
 
-def _is_inside(path: str, blocks: Iterable[str]) -> bool:
+def _is_inside(path: str, blocks: AbstractSet[str]) -> bool:
     """Return whether a block around a node is among `blocks`, whose own row says it all."""
     around = path
     while "." in around:

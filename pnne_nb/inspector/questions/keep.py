@@ -1,4 +1,4 @@
-"""`pn.keep`: writes a change of a layer's output into a graph, where it trains, exports and stands in the source."""
+"""`pn.keep`: writes a change of a layer's output into a graph, where it is trained, exported and part of the source."""
 
 from __future__ import annotations
 

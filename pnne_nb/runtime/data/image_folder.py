@@ -47,7 +47,8 @@ class ImageFolder(Dataset[tuple[Tensor, int]]):
             if path.suffix.lower() in _SUFFIXES
         ]
         self.unreadable = tuple(path for path, _ in found if _is_broken(path)) if skip_unreadable else ()
-        self._files = [item for item in found if item[0] not in set(self.unreadable)]
+        left_out = set(self.unreadable)
+        self._files = [item for item in found if item[0] not in left_out]
         if not self._files:
             raise TrainingError(
                 f"The folder {str(folder)!r} has no pictures in folders by class, such as {folder}/cat/1.png."

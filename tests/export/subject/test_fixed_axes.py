@@ -118,7 +118,6 @@ def test_a_runtime_that_checks_no_size_is_told_before(format: str) -> None:
 
 
 def test_a_runtime_that_checks_no_size_is_told_after(tmp_path: Path) -> None:
-    pytest.importorskip("executorch")
     report = pn.export(Recurrent().eval(), tmp_path / "net.pte", data=torch.randn(2, 12, 4))
     assert report.fixed == (FixedAxis("x", 1, 12, "S"), FixedAxis("x", 2, 4))
     assert "gives wrong numbers at other sizes, and does not refuse them" in repr(report)

@@ -31,7 +31,7 @@ _OPPOSITE: Mapping[Callable[..., Any], Callable[..., Any]] = {
 }  # fmt: skip
 
 Path: TypeAlias = tuple[Any, ...]
-"""Keys from an argument to something inside of it; the name of an attribute is a tuple of one."""
+"""Keys from an argument to a part of it; the name of an attribute is a tuple of one."""
 
 MAX_SAID = 80
 """Characters of the longest condition that a message repeats."""
@@ -90,7 +90,7 @@ class Assumptions:
             node: The container or object.
             what: As in `check_structure`.
             expected: What it was.
-            keys: The items inside of which the code has seen it.
+            keys: The items in which the code has seen it.
             exactly: Whether it tells a list from a tuple.
 
         Returns:
