@@ -1,5 +1,6 @@
 import { ReactFlowProvider } from "@xyflow/react";
 import { useCallback, useEffect, useLayoutEffect, useRef } from "react";
+import { flushSync } from "react-dom";
 import { Canvas } from "./canvas/Canvas";
 import { selectBlock } from "./commands/blocks";
 import { useCanvasEvents } from "./commands/canvasEvents";
@@ -51,8 +52,9 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
   const canvas = useRef<HTMLElement>(null);
 
   const openSearch = useCallback(() => {
-    editor.showPanel("palette", true);
-    requestAnimationFrame(() => searchBox.current?.select());
+    // At once: who goes on typing means the search, also before the next frame.
+    flushSync(() => editor.showPanel("palette", true));
+    searchBox.current?.select();
   }, [editor]);
   useWidth(editor, root);
   useEffect(() => {
