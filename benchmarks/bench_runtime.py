@@ -85,7 +85,7 @@ def engine_steps(
     session, control = engine._session, engine._control
     control.launch()
     control.enter()
-    engine._shared.open()
+    engine._boundary.open()
     events, stalls = session.executor.events(10**9), session._stalls
     stalls.start()
     try:

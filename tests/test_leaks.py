@@ -10,7 +10,6 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import comm
 import ipywidgets
@@ -19,9 +18,7 @@ import torch
 from torch import nn
 
 from pnne_nb.inspector.capture.hooks import HookOwner
-from pnne_nb.runtime.thread.use_guard import close_entries, guard_thread, open_entries, unguard_thread
 from tests import leaks
-from tests.runtime.tasks import engine
 
 
 @pytest.fixture(autouse=True)
@@ -127,24 +124,3 @@ def test_hooks_of_those_who_watch_are_found_while_their_model_lives() -> None:
         owner.on_output(model, lambda _: None)
         assert any("a hook, registered at pnne_nb.inspector.capture.hooks" in each for each in leaks.left_since(before))
     assert not leaks.left_since(before)
-
-
-def test_a_guard_of_live_models_counts_as_no_one_who_registers_hooks() -> None:
-    training, model = engine(), nn.Linear(2, 2)
-    weight: Any = model.weight
-    before = leaks.now()
-    guard_thread()
-    open_entries()
-    try:
-        weight.register_hook(lambda gradient: gradient)
-        model.register_forward_hook(lambda *_: None)
-        assert not leaks.left_since(before)
-        with HookOwner() as owner:
-            owner.on_gradient(weight, lambda _: None)
-            owner.on_output(model, lambda _: None)
-            left = leaks.left_since(before)
-            assert ["pnne_nb.inspector.capture.hooks" in each for each in left] == [True, True]
-    finally:
-        close_entries(threading.get_ident())
-        unguard_thread()
-    assert training.progress.step == 0  # its model lived all the time: without one, nothing is guarded

@@ -47,7 +47,7 @@ from pnne_nb.runtime.faults.oom_recovery import is_out_of_memory
 from pnne_nb.runtime.setup.devices import placed_paths, settle
 from pnne_nb.runtime.setup.models import as_module, require_own
 from pnne_nb.runtime.setup.precision import Precision, choose_device
-from pnne_nb.runtime.thread.model_guard import between_steps
+from pnne_nb.runtime.thread.boundary import between_steps, without_hooks
 
 Progress: TypeAlias = Callable[[int, int | None], object]
 """Called after each batch with the batches done and their number, None if unknown."""
@@ -417,7 +417,9 @@ def _copy(model: nn.Module) -> nn.Module:
     # Without no_grad, the copy of a scripted module has parameters that autograd has made.
     with between_steps(model), torch.no_grad():
         kept = [tensor for module in model.modules() for tensor in tensors_in(vars(module))]
-        return copy.deepcopy(model, {id(tensor): tensor.detach().clone() for tensor in kept if not tensor.is_leaf})
+        return without_hooks(
+            copy.deepcopy(model, {id(tensor): tensor.detach().clone() for tensor in kept if not tensor.is_leaf})
+        )
 
 
 def _parameters(model: nn.Module) -> Mapping[str, inspect.Parameter]:

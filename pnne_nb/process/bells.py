@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from queue import Empty, SimpleQueue
 from typing import Any, Final, final
 
 SLICE: Final = 0.2
@@ -18,17 +18,19 @@ class Bell:
     """Wakes one thread. Both methods are single calls of C, which no interrupt can split."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lock.acquire()
+        self._rings = SimpleQueue[None]()
 
     def wait(self, seconds: float) -> bool:
         """Wait until it rings, for at most that many seconds; return whether it has."""
-        return self._lock.acquire(timeout=seconds)
+        with suppress(Empty):
+            self._rings.get(timeout=seconds)
+            return True
+        return False
 
     def ring(self) -> None:
         """Wake the waiting thread, or the next one that waits."""
-        if self._lock.locked():
-            self._lock.release()
+        if self._rings.empty():
+            self._rings.put(None)
 
 
 @final

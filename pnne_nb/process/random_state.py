@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, final
 
 import numpy as np
@@ -20,6 +20,8 @@ from pnne_nb.process.fork import fork_safe
 SEED = 0
 _seeded = fork_safe(threading.RLock())
 """Held while random numbers begin at a fixed seed: two comparisons at once would draw each other's."""
+between_steps: Callable[[], AbstractContextManager[None]] = nullcontext
+"""Makes the blocks in which no training of this process makes a step, whose states the generators have meanwhile."""
 
 
 @final
@@ -39,17 +41,19 @@ class RandomState:
             kind = next(iter(accelerators)).type if accelerators else "cuda"
             indices = sorted({device.index or 0 for device in accelerators})
         self._module: Any = getattr(torch, kind)
-        self._torch = torch.get_rng_state()
-        self._accelerators = {index: self._module.get_rng_state(index) for index in indices}
-        self._python, self._numpy = random.getstate(), np.random.get_state()  # noqa: NPY002  the generator that models use
+        with between_steps():
+            self._torch = torch.get_rng_state()
+            self._accelerators = {index: self._module.get_rng_state(index) for index in indices}
+            self._python, self._numpy = random.getstate(), np.random.get_state()  # noqa: NPY002  the generator that models use
 
     def restore(self) -> None:
         """Let the generators draw what they would have drawn here."""
-        torch.set_rng_state(self._torch)
-        for index, state in self._accelerators.items():
-            self._module.set_rng_state(state, index)
-        random.setstate(self._python)
-        np.random.set_state(self._numpy)  # noqa: NPY002  as above
+        with between_steps():
+            torch.set_rng_state(self._torch)
+            for index, state in self._accelerators.items():
+                self._module.set_rng_state(state, index)
+            random.setstate(self._python)
+            np.random.set_state(self._numpy)  # noqa: NPY002  as above
 
 
 @contextmanager
@@ -59,11 +63,12 @@ def preserved_random_state(devices: Collection[torch.device] | None = None) -> I
     Args:
         devices: As for `RandomState`.
     """
-    state = RandomState(devices)
-    try:
-        yield
-    finally:
-        state.restore()
+    with between_steps():
+        state = RandomState(devices)
+        try:
+            yield
+        finally:
+            state.restore()
 
 
 @contextmanager
@@ -73,7 +78,7 @@ def private_random_state(seed: int = SEED) -> Iterator[None]:
     Args:
         seed: Where all of them begin.
     """
-    with _seeded, preserved_random_state():
+    with between_steps(), _seeded, preserved_random_state():
         torch.manual_seed(seed)
         random.seed(seed)
         np.random.seed(seed)  # noqa: NPY002  # what modules draw with

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar, final
-
-from pnne_nb.process.fork import fork_safe
 
 T = TypeVar("T")
 
@@ -20,24 +17,21 @@ class Subscribers(Generic[T]):
     """
 
     def __init__(self) -> None:
-        self._lock = fork_safe(threading.Lock())
-        # Each has an entry of its own, so that one that is added twice is taken out once.
-        self._entries: tuple[tuple[T], ...] = ()
+        # By a key of its own each, so that one that is added twice is taken out once; every use is one operation in C.
+        self._entries: dict[object, T] = {}
 
     def add(self, subscriber: T) -> Callable[[], None]:
         """Add a subscriber; return the function that removes it."""
-        entry = (subscriber,)
-        with self._lock:
-            self._entries = (*self._entries, entry)
+        key = object()
+        self._entries[key] = subscriber
 
         def unsubscribe() -> None:
-            with self._lock:
-                self._entries = tuple(other for other in self._entries if other is not entry)
+            self._entries.pop(key, None)
 
         return unsubscribe
 
     def __iter__(self) -> Iterator[T]:
-        return (subscriber for (subscriber,) in self._entries)
+        return iter(tuple(self._entries.values()))
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -229,11 +229,11 @@ class TrainingEngine(EngineState):
     @property
     def exclusive(self) -> bool:
         """Whether training waits for every cell, not only for those that use the model."""
-        return self._shared.exclusive
+        return self._boundary.exclusive
 
     @exclusive.setter
     def exclusive(self, exclusive: bool) -> None:
-        self._shared.exclusive = exclusive
+        self._boundary.exclusive = exclusive
 
     @answers_misuse(
         "engine.start(); epochs=5 is an argument of the engine",
@@ -338,6 +338,10 @@ class TrainingEngine(EngineState):
 
     def __await__(self) -> Generator[Any, None, None]:
         return self._session.awaited().__await__()
+
+    def snapshot(self) -> nn.Module:
+        """Return a copy of the model as of the last step; the training goes on meanwhile, and does not touch it."""
+        return self._session.snapshot()
 
     def paused(self) -> AbstractContextManager[nn.Module]:
         """Return a block with the model to itself, to look at or to change: ``with engine.paused() as model: ...``.

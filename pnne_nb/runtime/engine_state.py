@@ -49,7 +49,7 @@ class EngineState:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._loop, self._control, self._shared = session.loop, session.control, session.shared
+        self._loop, self._control, self._boundary = session.loop, session.control, session.boundary
         self._executor, self._reports = session.executor, session.reports
         self.device = self._loop.recipe.device
         self.channel = self._reports.channel
@@ -135,16 +135,16 @@ class EngineState:
     def model(self) -> nn.Module:
         """The live model; in a notebook cell, training waits from here to the end of the cell."""
         if self._executor.process is None:
-            self._shared.use()
+            self._boundary.use()
         if self._executor.processes is not None:
-            with self._control.visit("a look at the model"), self._shared.edited():
+            with self._control.visit("a look at the model"), self._boundary.lent():
                 self._executor.sync()
         return self._session.model
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:
         """The live optimizer; in a notebook cell, training waits from here to the end of the cell."""
-        self._shared.use()
+        self._boundary.use()
         return self._loop.recipe.optimizer
 
     @property
@@ -247,9 +247,9 @@ class EngineState:
 
     @property
     def direct_buttons(self) -> str:
-        """Where a page of this machine may halt the training though a cell keeps the kernel busy; empty if nowhere."""
+        """Where a page of this machine may halt the training's own process, whatever the kernel does; empty if nowhere."""
         process = self._executor.process
-        return self._control.direct_buttons() if process is None else process.buttons
+        return "" if process is None else process.buttons
 
     @property
     def failed_at(self) -> str | None:

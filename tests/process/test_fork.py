@@ -22,7 +22,7 @@ from pnne_nb.errors import TrainingError
 from pnne_nb.process.fork import fork_safe, renewed_after_fork
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.thread import step_lock as turns
-from pnne_nb.runtime.thread.step_lock import has_turn, turn
+from pnne_nb.runtime.thread.step_lock import is_of_a_step, turn
 from tests.runtime.tasks import Noisy, engine, images, network
 
 pytestmark = pytest.mark.timeout(120)
@@ -180,7 +180,7 @@ def test_a_fork_in_the_middle_of_a_step_draws_what_everybody_else_would(
     with in_a_step(train_data=data(), deterministic=True):
         assert in_child(lambda: (drawn(), torch.are_deterministic_algorithms_enabled())) == (expected, False)
         assert in_child(lambda: RANDOM.default_generator is torch.default_generator)
-        assert not in_child(has_turn)
+        assert not in_child(is_of_a_step)
 
 
 def set_seeds() -> None:
@@ -213,7 +213,7 @@ class Forking(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         def child() -> tuple[bool, float]:
             torch.manual_seed(3)
-            return has_turn(), torch.rand(()).item()
+            return is_of_a_step(), torch.rand(()).item()
 
         self.answers.append(in_child(child))
         scores: Tensor = self.net(x)

@@ -2,10 +2,8 @@
 
 ``SETUP`` makes the names that they use: ``net``, its engine ``e``, data ``X`` and ``Y``. None of them may crash or hang the
 kernel or the training. Those of ``CELLS`` and ``INTERRUPTED`` may not change the training: not one bit of any loss. Those of
-``TOLD`` change it, and somebody must be told; each has a training of its own, between ``FRESH`` and ``FOUND``.
-
-One kind is missing: a thread that a C extension has started by itself, and that uses the model in a callback. Torch's function
-modes do not reach it, so nobody sees that use; beside ``start(process=True)`` it does no harm.
+``TOLD`` change it, and somebody must be told; those of ``UNSEEN`` and ``SILENT`` are what docs/training.md names as unseen: the
+first mean to change nothing. Each of these three has a training of its own, between ``FRESH`` and ``FOUND``.
 """
 
 from __future__ import annotations
@@ -80,6 +78,8 @@ def extension(kind=ctypes.CDLL):
     found.churn.argtypes = [ctypes.c_long]
     return found
 
+H = torch.randn(64, 64)
+
 pool = concurrent.futures.ThreadPoolExecutor(2)
 pool.submit(int).result()
 
@@ -95,6 +95,7 @@ e.start()
 
 FRESH = """
 first = net, e, X, Y
+e.pause()
 net, e, X, Y = fresh()
 e.start(process=first[1].in_process)
 optimizer = e.recipe.optimizer
@@ -112,22 +113,17 @@ same = np.array_equal(other.history["loss"], losses)
 other.stop()
 print("told" if len(tellings) == 1 else f"told {len(tellings)} times" if tellings else "same" if same else "silent")
 net, e, X, Y = first
+e.resume()
 """
 """What became of that training: it was told of once, it was the same as without the cell, or it differs in silence."""
 
 TOLD: dict[str, str] = {
-    # Weights
     "a weight": "with torch.no_grad(): net.rest[0].weight[0] = 0",
     "a weight through .data": "net.rest[0].weight.data.mul_(2)",
     "some of a weight through .data": "net.rest[0].weight.data[0] = 0",
     "the .data of a weight": "net.rest[0].weight.data = torch.zeros(64, 64)",
     "a weight through out": "torch.mul(net.rest[0].weight.data, 2, out=net.rest[0].weight.data)",
-    "a weight as NumPy": "net.rest[0].weight.detach().numpy()[:] = 0",
-    "a number of a weight as NumPy": "net.rest[0].weight.detach().numpy()[3, 3] += 1",
     "a weight in vmap": "torch.func.vmap(lambda w: w.mul_(2))(net.rest[0].weight.data)",
-    "a weight by DLPack": "np.from_dlpack(net.rest[0].weight.detach())[:] = 0",
-    "a weight by its pointer": "ctypes.memset(net.rest[0].weight.data_ptr(), 0, 64)",
-    "the storage of a weight": "net.rest[0].weight.untyped_storage().fill_(0)",
     "an initialised weight": "nn.init.zeros_(net.rest[0].weight.data)",
     "weights of a vector": """
 vector = torch.zeros(sum(weight.numel() for weight in net.parameters()))
@@ -135,10 +131,29 @@ torch.nn.utils.vector_to_parameters(vector, net.parameters())
 """,
     "a state": "net.load_state_dict({name: torch.zeros_like(value) for name, value in net.state_dict().items()})",
     "another optimizer": "net(X).sum().backward(); torch.optim.SGD(net.parameters(), 0.1).step()",
+    "frozen": "net.fc1.requires_grad_(False)",
+    "a frozen weight": "net.fc1.weight.requires_grad = False",
+    "half": "net.half()",
+    "double and back": "net.double(); net.float()",
+    "the optimizer's state": "for state in e.optimizer.state.values(): state['exp_avg'].zero_()",
+    "the state of an optimizer from before": "for state in optimizer.state.values(): state['exp_avg'].data.zero_()",
+    "a step": "e.optimizer.step()",
+    "the data": "X[:] = 0",
+    "the data, in place": "X.mul_(2)",
+    "one number of the data through .data": "X.data[3, 3] = 9",
+    "the targets": "Y.fill_(1)",
+}
+"""Cells that change a training without meaning it, by torch; beside a process they change nothing."""
+
+SILENT: dict[str, str] = {
+    "a weight as NumPy": "net.rest[0].weight.detach().numpy()[:] = 0",
+    "a number of a weight as NumPy": "net.rest[0].weight.detach().numpy()[3, 3] += 1",
+    "a weight by DLPack": "np.from_dlpack(net.rest[0].weight.detach())[:] = 0",
+    "a weight by its pointer": "ctypes.memset(net.rest[0].weight.data_ptr(), 0, 64)",
+    "the storage of a weight": "net.rest[0].weight.untyped_storage().fill_(0)",
     "another parameter": "net.rest[0].weight = nn.Parameter(torch.zeros(64, 64))",
     "a removed bias": "net.rest[0].bias = None",
     "a weight in a thread": "in_threads(lambda: net.rest[0].weight.data.mul_(2), 1)",
-    # Layers
     "another layer": "net.rest[1] = nn.Identity()",
     "another layer, past the module": "net.rest._modules['1'] = nn.Identity()",
     "a removed layer": "del net.rest[1]",
@@ -150,27 +165,21 @@ torch.nn.utils.vector_to_parameters(vector, net.parameters())
     "a hook before": "net.fc1.register_forward_pre_hook(lambda m, a: (a[0] * 2,))",
     "a hook of the backward pass": "net.fc1.register_full_backward_hook(lambda m, i, o: None)",
     "a hook of a weight": "net.fc1.weight.register_hook(lambda g: g * 0)",
-    "frozen": "net.fc1.requires_grad_(False)",
-    "a frozen weight": "net.fc1.weight.requires_grad = False",
-    "half": "net.half()",
-    "double and back": "net.double(); net.float()",
-    "a parametrisation": "torch.nn.utils.parametrizations.weight_norm(net.fc1)",
-    # Optimizer
     "the optimizer's rate": "e.optimizer.param_groups[0]['lr'] = 0.5",
     "the rate of an optimizer from before": "optimizer.param_groups[0]['lr'] = 0.5",
-    "the optimizer's state": "for state in e.optimizer.state.values(): state['exp_avg'].zero_()",
-    "the state of an optimizer from before": "for state in optimizer.state.values(): state['exp_avg'].data.zero_()",
     "no state": "optimizer.state.clear()",
-    "a step": "e.optimizer.step()",
     "another group": "e.optimizer.add_param_group({'params': [nn.Parameter(torch.zeros(1))]})",
-    # Data
-    "the data": "X[:] = 0",
-    "the data, in place": "X.mul_(2)",
-    "one number of the data through .data": "X.data[3, 3] = 9",
+    "a parametrisation": "torch.nn.utils.parametrizations.weight_norm(net.fc1)",
     "the data as NumPy": "X.numpy()[:] = 0",
-    "the targets": "Y.fill_(1)",
 }
-"""Cells that change a training without meaning it; beside a process they change nothing."""
+"""Cells that change a training past torch, which nobody is told; beside a process they change nothing."""
+
+UNSEEN: dict[str, str] = {
+    "threads, draws": "in_threads(lambda: [(torch.rand(9), torch.manual_seed(3), nn.Linear(3, 3)) for _ in range(20)])",
+    "the default generator": "for _ in range(50): torch.default_generator.manual_seed(7); torch.default_generator.seed()",
+    "a method, put back": "net.drop.forward = lambda x: x; net(X[:4]); del net.drop.forward",
+}
+"""Cells that mean to change nothing, and may: what they do in the middle of a step is not seen."""
 
 CELLS: dict[str, str] = {
     # Parts of the model
@@ -188,7 +197,6 @@ CELLS: dict[str, str] = {
     "a buffer through .data": "net.bn.running_mean.data.fill_(7)",
     "another buffer": "net.bn.running_mean = torch.ones(64)",
     "a buffer with other memory": "net.bn.running_var.data = torch.ones(64)",
-    "a method, put back": "net.drop.forward = lambda x: x; net(X[:4]); del net.drop.forward",
     "an attribute of nobody's": "net.note = 'seen'; del net.note",
     "gradients of the weights": "[None if p.grad is None else p.grad.sum().item() for _ in range(20) for p in net.parameters()]",
     "torch.autograd.grad": "[torch.autograd.grad(net(X[:8]).sum(), list(net.parameters())) for _ in range(20)]",
@@ -283,14 +291,14 @@ y.sum().backward()
     # Threads
     "threads, forward": "in_threads(lambda: [net(X[:8]) for _ in range(10)])",
     "threads, backward": "in_threads(lambda: [net(X[:8]).sum().backward() for _ in range(20)])",
-    "threads, a part": "in_threads(lambda: [net.rest[0](torch.randn(16, 64)).sum().backward() for _ in range(20)])",
+    "threads, a part": "in_threads(lambda: [net.rest[0](H[:16]).sum().backward() for _ in range(20)])",
     "threads, no_grad": """
 def look():
     with torch.no_grad():
-        for _ in range(20): net.rest(torch.randn(8, 64))
+        for _ in range(20): net.rest(H[:8])
 in_threads(look)
 """,
-    "threads, batch norm": "in_threads(lambda: [net.bn(torch.randn(16, 64) - 5) for _ in range(20)])",
+    "threads, batch norm": "in_threads(lambda: [net.bn(H[:16] - 5) for _ in range(20)])",
     "threads, eval and train": "in_threads(lambda: [(net.eval(), net.train()) for _ in range(20)])",
     "threads, dropout to eval": "in_threads(lambda: [(net.drop.eval(), net.drop.train()) for _ in range(20)])",
     "threads, failing backward": """
@@ -298,7 +306,6 @@ def fail():
     for _ in range(10): quiet(lambda: Failing.apply(net(X[:8])).sum().backward(), RuntimeError)
 in_threads(fail)
 """,
-    "threads, draws": "in_threads(lambda: [(torch.rand(9), torch.manual_seed(3), nn.Linear(3, 3)) for _ in range(20)])",
     "a thread that dies with an output": """
 def die():
     global left
@@ -307,12 +314,12 @@ in_threads(die, 1)
 """,
     "a thread that outlives its cell": """
 def use_late():
-    for _ in range(50): net.rest[0](torch.randn(8, 64)).sum().backward()
+    for _ in range(50): quiet(lambda: net.rest[0](H[:8]).sum().backward(), RuntimeError)
 late = threading.Thread(target=use_late)
 late.start()
 """,
     "a pool of before, backward": "list(pool.map(lambda _: net(X[:8]).sum().backward(), range(20)))",
-    "a pool of before, a part": "list(pool.map(lambda _: net.rest[0](torch.randn(8, 64)).sum().backward(), range(20)))",
+    "a pool of before, a part": "list(pool.map(lambda _: net.rest[0](H[:8]).sum().backward(), range(20)))",
     "asyncio, in a thread": "await asyncio.to_thread(lambda: net(X[:8]).sum().backward())",
     "asyncio, a task": """
 async def use():
@@ -325,7 +332,7 @@ await asyncio.gather(use(), use())
 async def use_later():
     for _ in range(5):
         await asyncio.sleep(0.01)
-        net.rest[0](torch.randn(8, 64)).sum().backward()
+        quiet(lambda: net.rest[0](H[:8]).sum().backward(), RuntimeError)
 task = asyncio.ensure_future(use_later())
 """,
     "commands from threads": "in_threads(lambda: [(e.pause(wait=False), e.resume()) for _ in range(20)]); e.resume()",
@@ -347,20 +354,24 @@ except NameError: pass
 """,
     "torch.compile of a part": "torch.compile(net.rest, backend='aot_eager')(torch.randn(8, 64)).sum().backward()",
     "torch.compile of a function": """
-f = torch.compile(lambda x: net.rest[0](x).sum(), backend="aot_eager", fullgraph=True)
+f = torch.compile(lambda x: net.rest[0](x).sum(), backend="aot_eager")
 for _ in range(3): f(torch.randn(8, 64)).backward()
+""",
+    "torch.compile of a function as a whole": """
+whole = torch.compile(lambda x: net.rest[0](x).sum(), backend="aot_eager", fullgraph=True)
+quiet(lambda: whole(torch.randn(8, 64)), RuntimeError)
+with e.paused(): whole(torch.randn(8, 64)).backward()
 """,
     "compiled, in threads": """
 f2 = torch.compile(lambda x: net.rest[2](x).sum(), backend="eager")
-in_threads(lambda: f2(torch.randn(8, 64)).backward(), 2)
+in_threads(lambda: f2(H[:8]).backward(), 2)
 """,
     "jit.trace": "s = torch.jit.trace(copy.deepcopy(net).eval(), X[:4]); s(X[:4])",
-    "jit.script of a part": "s = torch.jit.script(net.rest[0]); [s(torch.randn(8, 64)).sum().backward() for _ in range(20)]",
+    "jit.script of a part": "s = torch.jit.script(e.snapshot().rest[0]); [s(H[:8]).sum().backward() for _ in range(20)]",
     "torch.export": "torch.export.export(copy.deepcopy(net), (X[:4],))",
     "fx": "torch.fx.symbolic_trace(net.rest)(torch.randn(4, 64)).sum().backward()",
     # Random numbers
     "draws": "torch.rand(1000); torch.manual_seed(5); torch.randperm(100); nn.Linear(9, 9); F.dropout(torch.ones(9))",
-    "the default generator": "for _ in range(50): torch.default_generator.manual_seed(7); torch.default_generator.seed()",
     "its state": "s = torch.get_rng_state(); torch.seed(); torch.set_rng_state(s)",
     "draws of Python and NumPy": "random.seed(3); [random.random() for _ in range(99)]; np.random.seed(3); np.random.rand(99)",
     "a sampler": "list(torch.utils.data.RandomSampler(range(100))); torch.utils.data.random_split(range(100), [50, 50])",

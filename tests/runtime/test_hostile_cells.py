@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.hostile_cells import CELLS, INTERRUPTED, TOLD
+from tests.runtime.hostile_cells import CELLS, INTERRUPTED, SILENT, TOLD, UNSEEN
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.timeout(900)
 def test_hostile_cells_leave_a_training_bit_identical_or_are_told(tmp_path: Path) -> None:
-    cells = str(len(CELLS) + len(INTERRUPTED) + len(TOLD))
+    cells = str(sum(map(len, (CELLS, INTERRUPTED, SILENT, TOLD, UNSEEN))))
     command = [sys.executable, "scripts/hostile_cells.py", cells, "1"]
     # Cells that are interrupted leave files behind.
     variables = {**os.environ, "TMPDIR": str(tmp_path)}

@@ -31,7 +31,6 @@ from pnne_nb.runtime.data.workers import (
     end_workers,
     explained,
 )
-from pnne_nb.runtime.thread.foreign_calls import kept, require_not_left
 from pnne_nb.runtime.thread.rng import key_of, seeded_globals
 
 
@@ -220,7 +219,6 @@ class DatasetSource:
             self._loader = self._build()
         self._order.epoch, self._order.start = epoch, start
         reading = iter(self._loader)
-        require_not_left()
         self._reading = reading
         batches = explained(reading)
         return batches if self._order.share == _ALL else self._marked(batches, start)
@@ -240,7 +238,6 @@ class DatasetSource:
     def close(self) -> None:
         """End the workers, also if the traceback of an error still refers to them."""
         end_workers(self._reading)
-        require_not_left()
         self.forget()
 
     def forget(self) -> None:
@@ -292,7 +289,6 @@ class StreamSource:
         if self._own is None:
             self._own = _own_copy(self.loader)
         reading = iter(self._own)
-        require_not_left()
         self._reading = reading
         batches = explained(reading)
         for _ in range(start):
@@ -302,7 +298,6 @@ class StreamSource:
     def close(self) -> None:
         """End the workers, also if the traceback of an error still refers to them."""
         end_workers(self._reading)
-        require_not_left()
         self.forget()
 
     def forget(self) -> None:
@@ -465,9 +460,7 @@ class _KeyedDataset(Dataset[Any]):
 
     def __getitems__(self, keyed: tuple[int, list[int]]) -> Any:
         key, indices = keyed
-        seeded = seeded_globals(key)
-        # A worker has a copy of the thread that has started it, and nobody leaves that behind.
-        with seeded if get_worker_info() else kept(seeded):
+        with seeded_globals(key):
             fetch = getattr(self._dataset, "__getitems__", None)
             return [self._example(index) for index in indices] if fetch is None else fetch(indices)
 

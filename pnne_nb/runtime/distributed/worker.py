@@ -58,7 +58,6 @@ from pnne_nb.runtime.setup.cadence import as_every
 from pnne_nb.runtime.setup.config import Config
 from pnne_nb.runtime.setup.models import as_module, input_shapes
 from pnne_nb.runtime.setup.recipe import Recipe
-from pnne_nb.runtime.thread.python_generators import open_generators
 from pnne_nb.runtime.thread.rng import PrivateRandomness, key_of
 from pnne_nb.runtime.thread.torch_switches import Determinism
 from pnne_nb.runtime.training_graph.read import read_training
@@ -160,8 +159,6 @@ class Worker:
         Raises:
             NotFiniteError: In every process at once; a checkpoint of the state before that step is written.
         """
-        # To the end of the process: to part them for each step takes longer than a small step.
-        open_generators()
         self._tell(Ready(self.loop.steps))
         try:
             for event in self._events():

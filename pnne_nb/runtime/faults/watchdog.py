@@ -14,15 +14,13 @@ PATIENCE = 30.0
 _TIMES_LONGEST = 3.0
 _LOOKS = 8
 """How often the thread looks within the patience."""
-AT_MOST = 5
-"""Seconds that a stop takes at most where the training waits for its data."""
 _MOMENT = 0.1
 """Seconds between two looks while somebody waits for the end."""
 
 
 @final
 class StallWatch:
-    """A thread that reports a step which takes far longer than all steps before, and ends a stuck training.
+    """A thread that reports a step which takes far longer than all steps before.
 
     Each stall is told once, and again whenever it has lasted twice as long.
 
@@ -32,7 +30,7 @@ class StallWatch:
         tell: Called in the thread of the watch, because the training's is held up.
         data: What the training reads, in words.
         stop: Set when the training is asked to end.
-        forced: Called from then on, every moment.
+        stopping: Called from then on, every moment, with the seconds since.
     """
 
     def __init__(
@@ -42,14 +40,14 @@ class StallWatch:
         tell: Callable[[AnomalyFrame], None],
         data: Callable[[], str],
         stop: threading.Event,
-        forced: Callable[[], None],
+        stopping: Callable[[float], None],
     ) -> None:
         self._doing = doing
         self._step = step
         self._tell = tell
         self._data = data
         self._stop = stop
-        self._forced = forced
+        self._stopping = stopping
         self._since: float | None = None
         self._longest = 0.0
         self._told_of: float | None = None
@@ -74,12 +72,15 @@ class StallWatch:
         self._since = None
 
     def _watch(self, over: threading.Event) -> None:
+        asked: float | None = None
         while not over.is_set():
-            found = self.look(time.monotonic())
+            now = time.monotonic()
+            found = self.look(now)
             if found is not None:
                 self._tell(found)
             if self._stop.is_set():
-                self._forced()
+                asked = now if asked is None else asked
+                self._stopping(now - asked)
                 over.wait(_MOMENT)
             else:
                 self._stop.wait(PATIENCE / _LOOKS)
@@ -101,7 +102,7 @@ class StallWatch:
         message = f"The training has stalled: {doing} has taken {lasted:.0f} s so far."
         hint = (
             f"Look at what {self._data()} waits for; a lock or a socket that was made before the workers started may be "
-            f"held for ever in them. stop() ends the training in at most {AT_MOST} s all the same, and keeps what was trained."
+            "held for ever in them. stop() ends such workers; of data that is read in the kernel, it waits for the batch."
             if doing.startswith("fetching")
             else "A step cannot be interrupted from outside; what runs in it (a print of the stack: faulthandler."
             "dump_traceback()) tells what it waits for."

@@ -11,7 +11,8 @@ from typing import Any, final
 from pnne_nb.compiler.analysis.device_rule import devices_of
 from pnne_nb.errors import CheckpointError, TrainingError
 from pnne_nb.runtime.checkpointing.resume import first_use_failed
-from pnne_nb.runtime.data.sources import BatchSource, dismiss, workers_of
+from pnne_nb.runtime.data.calls import DataCalls
+from pnne_nb.runtime.data.sources import BatchSource, workers_of
 from pnne_nb.runtime.faults.error_messages import in_a_sentence
 from pnne_nb.runtime.loop.active_recipe import ActiveRecipe
 from pnne_nb.runtime.loop.best_weights import Standing
@@ -24,7 +25,6 @@ from pnne_nb.runtime.objective.metrics import load_metric, reset, results, saved
 from pnne_nb.runtime.objective.step_logs import ALONE, Means
 from pnne_nb.runtime.setup.precision import Precision
 from pnne_nb.runtime.setup.recipe import Recipe, require_validation
-from pnne_nb.runtime.thread.foreign_calls import ForeignCalls, is_left_behind
 from pnne_nb.runtime.thread.mode_guard import Modes
 from pnne_nb.runtime.thread.rng import PrivateRandomness
 from pnne_nb.runtime.thread.step_lock import TrainingTurn
@@ -43,7 +43,7 @@ class TrainingLoop:
         position: Batches of that epoch already used.
         stages: Where the time goes.
         standing: What was best so far.
-        foreign_calls: Its calls into the data, and of others' functions.
+        data_calls: Its calls into the data.
         ring: The last steps, to go back to; it is off until it is given memory.
         turn: Its turn at a step.
     """
@@ -53,19 +53,16 @@ class TrainingLoop:
         self.epoch = 1
         self.position = 0
         self._doing = "starting"
-        self.foreign_calls = ForeignCalls()
+        self.data_calls = DataCalls()
         self.turn = TrainingTurn()
         self._randomness = randomness
-        self._own_randomness = self.foreign_calls.around(randomness, undo=randomness.rewind)
         self._active = ActiveRecipe(recipe)
         self._modes = Modes()
         self._stepper = Stepper(self._active, self._modes, randomness, observers)
         self.stages = self._stepper.stages
         self.ring = self._stepper.ring
         self.stages.workers = workers_of(recipe.train)
-        self._validation = Validation(
-            self._active, self._modes, randomness, self._own_randomness, self.foreign_calls, self.turn
-        )
+        self._validation = Validation(self._active, self._modes, randomness, self.data_calls, self.turn)
         self._loss_sum = 0.0
         self._examples = 0
         self._logged = Means()
@@ -75,6 +72,7 @@ class TrainingLoop:
         self.standing = Standing()
         self._epoch_randomness = randomness.state_dict()
         self._is_untouched = False  # the epoch is open, and no step of it was made
+        self._after_opening: Mapping[str, Any] | None = None
 
     @classmethod
     def of(cls, recipe: Recipe, seed: int, observers: Observers) -> TrainingLoop:
@@ -155,21 +153,9 @@ class TrainingLoop:
             if self.recipe.restore_best_weights and 0 <= self.standing.best_step != self.steps:
                 yield Restored(self._restored())
         finally:
-            # Whoever was left behind would close what the next run reads.
-            if not is_left_behind():
-                with self.foreign_calls:
-                    self.recipe.train.close()
-                    if self.recipe.val is not None:
-                        self.recipe.val.close()
-
-    def leave_data(self) -> None:
-        """Return to the state after the last step, after an interrupted call into the data; the batch is read again."""
-        self._doing = "between two steps"
-        for source in (self.recipe.train, self.recipe.val):
-            if source is not None:
-                dismiss(source, at_once=True)
-                source.forget()
-        self._validation.leave()
+            self.recipe.train.close()
+            if self.recipe.val is not None:
+                self.recipe.val.close()
 
     def be_patient(self) -> None:
         """Reset the patience of early stopping if it is used up, so that the training continues."""
@@ -208,10 +194,10 @@ class TrainingLoop:
             # Since the step before, it may have become another one.
             recipe = self.recipe
             self._doing = "waiting for a step of another training in this process"
-            with self.turn, self._own_randomness:
+            with self.turn, self._randomness:
                 stages.start()
                 self._doing = "fetching batch {batch} of epoch {epoch}"
-                with self.foreign_calls:
+                with self.data_calls:
                     group = list(islice(batches, recipe.accumulate))
                 if not group:
                     break
@@ -281,11 +267,12 @@ class TrainingLoop:
         else:
             # A loader that draws its order from the global generator draws the same one again.
             self._randomness.load_state_dict(self._epoch_randomness)
-        opened = self.foreign_calls.around(self._randomness, after=lambda: self._randomness.load_state_dict(now))
-        with self.turn, opened, self.foreign_calls:
+        self._after_opening = now
+        with self.turn, self._randomness, self.data_calls:
             batches = self.recipe.train.batches(self.epoch, self.position)
         if self.position > 0:
             self._randomness.load_state_dict(now)
+        self._after_opening = None
         self._is_untouched = self.position == 0
         return batches
 
@@ -332,7 +319,7 @@ class TrainingLoop:
         metrics = {"train_loss": self._loss_sum / self._examples if self._examples else math.nan}
         metrics |= self._logged.compute(ALONE, "train_")
         if self._compared:
-            with self.turn, self._own_randomness, self._goes_on(self.recipe):
+            with self.turn, self._randomness, self._goes_on(self.recipe):
                 metrics |= results(self.recipe.metrics, "train")
         return metrics
 
@@ -342,7 +329,7 @@ class TrainingLoop:
         self.standing.end_epoch(self.epoch)
         if self.recipe.schedule is not None:
             goal = self.recipe.goal.called(validates=self.recipe.val is not None)
-            with self.turn, self._own_randomness, self._goes_on(self.recipe):
+            with self.turn, self._randomness, self._goes_on(self.recipe):
                 self.recipe.schedule.advance("epoch", metrics.get(goal))
         self._untried = False
         frame = EpochFrame(epoch=self.epoch, step=self.steps, metrics=metrics)
@@ -377,7 +364,7 @@ class TrainingLoop:
     def _next_randomness(self) -> Mapping[str, Any]:
         if self._is_untouched:
             return self._epoch_randomness  # to open the epoch draws the numbers since
-        return self._validation.began_with or self._randomness.state_dict()
+        return self._after_opening or self._validation.began_with or self._randomness.state_dict()
 
     def _goes_on(self, recipe: Recipe) -> AbstractContextManager[None]:
         """Return a context manager that explains a failure of objects restored from a checkpoint at their first use."""

@@ -25,6 +25,7 @@ from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.data.batches import Batch, StandIn
 from pnne_nb.runtime.faults.error_messages import device_lost, loss_failed, model_failed, name_layer
 from pnne_nb.runtime.loop.active_recipe import ActiveRecipe
+from pnne_nb.runtime.loop.disturbances import Disturbances
 from pnne_nb.runtime.loop.fault_replay import FaultReplay, NotFiniteError, StepPlace, pieces_of
 from pnne_nb.runtime.loop.finite_check import FiniteCheck, total_norm
 from pnne_nb.runtime.loop.loss_weighting import WeightsChangedError, counts_for_nothing, shares
@@ -176,6 +177,7 @@ class Stepper:
         self._observers = observers
         self.ring = StepRing()
         self._replay = FaultReplay(active, modes, randomness, self.ring)
+        self._disturbances = Disturbances(modes)
         self._finite = FiniteCheck(active.recipe.device)
         self.last: int | None = None
         self._targets = TargetSample()
@@ -201,7 +203,7 @@ class Stepper:
             except BaseException as error:
                 # It can be made again, or inspected.
                 self._undo(error)
-                if isinstance(error, WeightsChangedError):
+                if isinstance(error, WeightsChangedError) or self._disturbances.made(error):
                     continue
                 if not isinstance(error, RuntimeError):
                     raise
@@ -230,6 +232,8 @@ class Stepper:
             if watched is not None:
                 stages.ended("observe")
             losses, outputs = self._differentiate(raws, batches, weights)
+            if recipe.peers.count == 1:
+                self._disturbances.look()
             precision.unscale(optimizer)
             if watched is not None:
                 stages.ended("backward")
@@ -250,6 +254,7 @@ class Stepper:
                     what = f"A gradient stayed NaN or infinite while its scale fell to {precision.scale:g}"
                     raise self._not_finite(what, "nan-gradient", raws, batches)
             stages.ended("optimizer")
+            self._disturbances.over()
             if watched is not None:
                 watched.updated()
             if looked is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from contextlib import AbstractContextManager
 from inspect import GEN_CLOSED, GEN_RUNNING, getgeneratorstate
 from typing import Any, final
 
@@ -12,6 +11,7 @@ import torch
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.data.batches import Batch, as_batch
+from pnne_nb.runtime.data.calls import DataCalls
 from pnne_nb.runtime.data.sources import BatchSource
 from pnne_nb.runtime.faults.oom_recovery import is_out_of_memory, pieces
 from pnne_nb.runtime.loop.active_recipe import ActiveRecipe
@@ -20,7 +20,6 @@ from pnne_nb.runtime.loop.loss_weighting import weight_of
 from pnne_nb.runtime.loop.step import forward
 from pnne_nb.runtime.objective.metrics import reset, results
 from pnne_nb.runtime.objective.step_logs import Logged, Means
-from pnne_nb.runtime.thread.foreign_calls import ForeignCalls, is_left_behind
 from pnne_nb.runtime.thread.mode_guard import Modes
 from pnne_nb.runtime.thread.rng import PrivateRandomness
 from pnne_nb.runtime.thread.step_lock import TrainingTurn
@@ -41,8 +40,7 @@ class Validation:
         active: ActiveRecipe,
         modes: Modes,
         randomness: PrivateRandomness,
-        own_randomness: AbstractContextManager[None],
-        foreign_calls: ForeignCalls,
+        data_calls: DataCalls,
         turn: TrainingTurn,
     ) -> None:
         self.began_with: dict[str, Any] | None = None
@@ -50,8 +48,7 @@ class Validation:
         self._active = active
         self._modes = modes
         self._randomness = randomness
-        self._own_randomness = own_randomness
-        self._foreign_calls = foreign_calls
+        self._data_calls = data_calls
         self._turn = turn
         self._own_eased: list[tuple[int, int]] = []
         self._pieces = 1
@@ -86,7 +83,7 @@ class Validation:
                     yield validated
             return self._found
         finally:
-            if begins and self._under_way is not None and not is_left_behind():
+            if begins and self._under_way is not None:
                 self._under_way.close()
                 self._under_way = self._found = None
 
@@ -98,11 +95,11 @@ class Validation:
         self.began_with = self._randomness.state_dict()
         self._modes.set(active.recipe.model, training=False)
         try:
-            with self._turn.here(), self._own_randomness, self._foreign_calls:
+            with self._turn.here(), self._randomness, self._data_calls:
                 batches = source.batches(1)
             while True:
-                with self._turn.here(), self._own_randomness, torch.no_grad():
-                    with self._foreign_calls:
+                with self._turn.here(), self._randomness, torch.no_grad():
+                    with self._data_calls:
                         raw = next(batches, None)
                     if raw is None:
                         break
@@ -127,11 +124,10 @@ class Validation:
                             logged.add(output.told(), batch.examples)
                 index += 1
                 yield Validated(index)
-            with self._turn.here(), self._own_randomness:
+            with self._turn.here(), self._randomness:
                 found = results(counting, "val") if compared else {}
         finally:
-            if not is_left_behind():
-                self._undo()
+            self._undo()
         total, everywhere = active.recipe.peers.sum([total, seen])
         self._share_eased()
         metrics = {"val_loss": total / everywhere if everywhere else math.nan}
@@ -143,11 +139,6 @@ class Validation:
             self._modes.set(self._active.recipe.model, training=True)
             self._randomness.load_state_dict(self.began_with)
             self.began_with = None
-
-    def leave(self) -> None:
-        """Abandon the current pass after an interrupted call into the data."""
-        self._undo()
-        self._under_way = self._found = None
 
     def _examples(self, judged: list[tuple[Batch, Any, float]]) -> float:
         return self._active.recipe.peers.sum([float(sum(batch.examples for batch, _, _ in judged if batch.counts))])[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias, final
 
 from pnne_nb.diagnosis.finding import Rule
@@ -42,15 +41,11 @@ _TOPIC_OF: dict[type[Told], str] = {
 
 @final
 class Listeners:
-    """Callbacks by topic, called with the frame in the thread of the event.
-
-    Each call of a function runs in the block that `calling` makes for its name.
-    """
+    """Callbacks by topic, called with the frame in the thread of the event."""
 
     def __init__(self) -> None:
         self._entries = Subscribers[tuple[str, Callable[[Any], object]]]()
         self._waited_for = Subscribers[str]()
-        self.calling: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext()
 
     def add(self, topic: object, function: Callable[[Any], object], *, waits: bool = True) -> Callable[[], None]:
         """Call `function` with the frame of each event of `topic`; returns the function that ends this.
@@ -90,11 +85,10 @@ class Listeners:
         topic = _TOPIC_OF[type(frame)]
         for wanted, function in self._entries:
             if wanted == topic:
-                name = getattr(function, "__qualname__", type(function).__name__)
                 try:
-                    with self.calling(f"{name}, which on({topic!r}, ...) has registered"):
-                        function(frame)
+                    function(frame)
                 except Exception as error:
+                    name = getattr(function, "__qualname__", type(function).__name__)
                     error.add_note(f"In {name}, which on({topic!r}, ...) has registered.")
                     raise
 

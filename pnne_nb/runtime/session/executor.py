@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from typing import Any, TypeVar, final
 
 from pnne_nb.errors import TrainingError
-from pnne_nb.runtime.data.sources import named
+from pnne_nb.runtime.data.sources import dismiss, named
 from pnne_nb.runtime.distributed.training_group import TrainingGroup
-from pnne_nb.runtime.faults.watchdog import AT_MOST, StallWatch
-from pnne_nb.runtime.loop.forced_stop import SLOWER, ForcedStop
+from pnne_nb.runtime.faults.watchdog import StallWatch
 from pnne_nb.runtime.loop.loop import TrainingLoop
 from pnne_nb.runtime.loop.loop_events import Event
 from pnne_nb.runtime.thread.control import Control
@@ -19,6 +18,11 @@ from pnne_nb.runtime.training_process.training_process import TrainingProcess
 from pnne_nb.telemetry.frames import AnomalyFrame
 
 R = TypeVar("R")
+
+_ENDED = 1.0
+"""Seconds after which workers are ended that do not answer while the training is to end."""
+_KILLED = 2.0
+"""Seconds after which those are killed that have not ended by then."""
 
 
 @final
@@ -61,20 +65,16 @@ class Executor:
     @property
     def waiting_for(self) -> str | None:
         """What a pending command, or else the training itself, waits for; None if nothing."""
-        control, calls = self._control, self.loop.foreign_calls
+        control = self._control
         if self.processes is not None and control.state == "running" and self.processes.waiting_for is not None:
             return self.processes.waiting_for
         asked = control.asked
         if asked is None or self.group is not None:
             return control.waiting_for
-        doing, function, within = self.source.doing, calls.function, calls.within(control.trainer)
-        if self.process is not None:
-            function, within = "", self.process.fetching
-        if not within:
-            return f"{asked}: {doing}{', which is not cut short' * doing.startswith(('training', 'validating'))}"
-        waits_for = function or f"the data, {doing.removeprefix('fetching ')}"
-        seconds = AT_MOST * SLOWER if function else AT_MOST
-        return f"{asked}: waiting for {waits_for}{f'; ends in at most {seconds} s' * (asked == 'stopping')}"
+        doing = self.source.doing
+        if doing.startswith("fetching "):
+            return f"{asked}: waiting for the data, {doing.removeprefix('fetching ')}"
+        return f"{asked}: {doing}{', which is not cut short' * doing.startswith(('training', 'validating'))}"
 
     def choose(self, *, process: bool) -> None:
         """Choose whether the next run uses a thread or a training process.
@@ -90,21 +90,24 @@ class Executor:
         if not self._control.alive:
             self.in_process = process
 
-    def stall_watch(self, announce: Callable[[AnomalyFrame], None], left: Callable[[], None]) -> StallWatch:
-        """Return a watchdog over the steps, which announces stalls and ends a training that is stuck in its data.
-
-        When the training thread was `left` behind, that function ends the training in its place.
-        """
+    def stall_watch(self, announce: Callable[[AnomalyFrame], None]) -> StallWatch:
+        """Return a watchdog over the steps, which announces stalls, and ends workers for which a stop waits."""
         control, loop = self._control, self.loop
-        forced = ForcedStop(loop, lambda: control.trainer, lambda: control.stopping and self.processes is None, left)
         return StallWatch(
             lambda: self.source.doing,
             lambda: self.source.steps + 1,
             announce,
             lambda: named(loop.recipe.train),
             control.stop_asked,
-            forced.look,
+            self._dismiss,
         )
+
+    def _dismiss(self, seconds: float) -> None:
+        """End the workers of the data, for which the training has waited so long although it is to end."""
+        loop = self.loop
+        if self.processes is None and self._control.stopping and loop.doing.startswith("fetching") and seconds > _ENDED:
+            for source in (loop.recipe.train, loop.recipe.val):
+                dismiss(source, at_once=seconds > _KILLED)
 
     def events(self, last_epoch: int) -> Generator[Event, None, None]:
         """Train to the end of `last_epoch`; see `TrainingLoop.run`."""
@@ -118,7 +121,7 @@ class Executor:
 
     def determined(self, events: Generator[Event, None, R]) -> Generator[Event, None, R]:
         """Return the events of the loop, run under the switches for determinism if they are wanted."""
-        return self._determinism.over(events, self.loop.turn, self.loop.foreign_calls)
+        return self._determinism.over(events, self.loop.turn)
 
     def loop_state(self) -> dict[str, Any]:
         """Return the loop's state for a checkpoint, also from another process."""

@@ -21,7 +21,7 @@ def launched(session: Session, plan: LaunchPlan) -> TrainingGroup:
     if session.control.alive:
         raise TrainingError(f"A training is {session.control.state}: stop() it, and launch() goes on from there.")
     run = packed(session, plan, listens=True)
-    session.shared.let_go()
+    session.boundary.let_go()
     group = TrainingGroup(run, session.loop, session.reports.history, session.observers, session.announcer.tell)
     session.launch(None, group)
     return group

@@ -69,7 +69,7 @@ class Notices:
         """
         loop = self._executor.loop
         if self._executor.group is None:
-            with loop.turn, loop.foreign_calls:
+            with loop.turn, loop.data_calls:
                 require_comparable(loop.recipe)
                 found = _found_before(loop.recipe) if loop.steps == 0 else []
                 baseline = _baseline(loop.recipe)

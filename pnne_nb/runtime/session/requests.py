@@ -15,7 +15,6 @@ from pnne_nb.runtime.session.checkpoint_schedule import CheckpointSchedule
 from pnne_nb.runtime.session.executor import Executor
 from pnne_nb.runtime.setup.recipe import require_validation
 from pnne_nb.runtime.thread.control import Control
-from pnne_nb.runtime.thread.python_generators import apart
 from pnne_nb.telemetry.frames import AnomalyFrame, EpochFrame
 
 
@@ -44,7 +43,7 @@ class Requests:
 
     def _validate(self) -> dict[str, float]:
         # Several may visit at once, and each would carry on the same pass.
-        with self._control.visit("a validation"), self._validating, apart():
+        with self._control.visit("a validation"), self._validating:
             self._executor.sync()
             validation = self._executor.determined(self._executor.loop.validate())
             while True:

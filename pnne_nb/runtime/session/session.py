@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import threading
 import warnings
 import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, final
 
@@ -19,7 +20,6 @@ from pnne_nb.diagnosis.fault import Fault
 from pnne_nb.errors import CheckpointError, TrainingError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.annex import OWN
-from pnne_nb.process.direct_buttons import nothing
 from pnne_nb.runtime.checkpointing.files import CheckpointDirectory
 from pnne_nb.runtime.checkpointing.state_codec import pack, unpack
 from pnne_nb.runtime.data.tables import Given, TableReader
@@ -48,13 +48,12 @@ from pnne_nb.runtime.setup.devices import placed_paths, settle
 from pnne_nb.runtime.setup.loss_choice import choose_loss
 from pnne_nb.runtime.setup.models import as_module, input_shapes, make_weights, spread_inputs
 from pnne_nb.runtime.setup.precision import choose_device
+from pnne_nb.runtime.thread.boundary import Boundary, between_steps, without_hooks
+from pnne_nb.runtime.thread.cell_mode import enter_cell, unwatched
 from pnne_nb.runtime.thread.control import Control
-from pnne_nb.runtime.thread.foreign_calls import is_left_behind
-from pnne_nb.runtime.thread.model_guard import SharedModel, between_steps
 from pnne_nb.runtime.thread.step_lock import StopWantedError
 from pnne_nb.runtime.thread.thread import start_training_thread, threads_for_training
 from pnne_nb.runtime.thread.torch_switches import Determinism, switches
-from pnne_nb.runtime.thread.use_guard import guard_thread
 from pnne_nb.runtime.training_process.handover import Manner
 from pnne_nb.runtime.training_process.training_process import TrainingProcess
 from pnne_nb.telemetry.frames import ENDED, AnomalyFrame, StateFrame, TrainingState
@@ -72,7 +71,7 @@ class Session:
         failed_at: Path of the node that did, or None.
         executor: Knows whether the loop or other processes make the steps.
         control: Where commands and the training thread meet.
-        shared: Guards the live model.
+        boundary: Keeps others from the live model while a step changes it.
         reports: Take the news.
         observers: The probes.
         announcer: Tells what a step, or an epoch, has led to.
@@ -108,13 +107,13 @@ class Session:
         self.failed_at: str | None = None
         self.reports = Reports()
         self.reports.judge.watch(self.model)
-        self.reports.listeners.calling = self._calling
         self.observers = Observers(self.reports.publish)
         self.loop = TrainingLoop.of(recipe, config.seed, self.observers)
         self.loop.check_data()
         self.loop.ring.memory = MEMORY
         self.control = Control(self._state_changed)
-        self.shared = SharedModel(self.model, self.control, self._tell_of_use, lambda: self.loop.recipe.belongings)
+        self.loop.turn.is_over = lambda: self.control.stopping
+        self.boundary = Boundary(self.model, self.control, self._tell_of_use, lambda: self.loop.recipe.beside)
         determinism = Determinism(recipe.device, wanted=config.deterministic)
         self.executor = Executor(self.loop, self.control, determinism, self.state_dict)
         self._notices = Notices(self.executor, self.reports)
@@ -133,12 +132,10 @@ class Session:
         )
         self.requests = Requests(self.control, self.executor, self.reports, self._checkpoints)
         self._rewind = Rewind(self.control, self.executor, self.reports, self.observers, lambda: self._threads)
-        self._stalls = self.executor.stall_watch(self.reports.announce, self._end_without_thread)
+        self._stalls = self.executor.stall_watch(self.reports.announce)
         self._threads = threads_for_training()
-        self._guarded = threading.Event()
+        self._has_boundary = threading.Event()
         self._rest_only = False
-        self._ending = False
-        self._end_thread = nothing
 
     # Commands
 
@@ -158,7 +155,7 @@ class Session:
             require_own(self.model, in_process=self.executor.in_process)
             process = self._process() if self.executor.in_process else None
         # To pack a model is to use it.
-        self.shared.let_go()
+        self.boundary.let_go()
         if not alive:
             self.launch(steps, process)
         elif steps is None:
@@ -194,17 +191,15 @@ class Session:
             self.executor.processes = processes
             self._keep_weights()
             self.renew()
-            self.shared.guards = not isinstance(processes, TrainingProcess)
-            self.shared.steps_here = processes is None
-            guard_thread()
             control = self.control
-            self._end_thread = start_training_thread(self.run, control.stop, control.wait_for_end, self._threads)
+            start_training_thread(self.run, control.stop, control.wait_for_end, self._threads)
         except BaseException:
             if self.control.abandon(before):
                 self.executor.processes = None
             raise
-        # Once the model is under guard, nobody meets a step.
-        self._guarded.wait()
+        # Once the model has it, nobody meets a step.
+        self._has_boundary.wait()
+        enter_cell()
 
     def renew(self) -> None:
         """Prepare a new run: forget an earlier failure, and after the last epoch add as many epochs again.
@@ -214,8 +209,8 @@ class Session:
         killed after its last checkpoint does not train again.
         """
         self.error = None
-        self.announcer.busy = self._ending = False
-        self._guarded.clear()
+        self.announcer.busy = False
+        self._has_boundary.clear()
         self._notices.renew()
         if not self._rest_only:
             self.loop.be_patient()
@@ -248,7 +243,7 @@ class Session:
             raise TrainingError(
                 "The graph was edited while a group of processes trains it: stop() the group, and launch() it again."
             )
-        with self.control.visit("an edit of the graph"), self.shared.edited(), self.executor.lent():
+        with self.control.visit("an edit of the graph"), self.boundary.lent(), self.executor.lent():
             cut = source.follow(self.loop, self.config)
             self.reports.judge.watch(self.model)
             if cut is not None:
@@ -267,7 +262,7 @@ class Session:
             raise TrainingError(
                 "wait() would never return: this is inside a step or a callback of a training, which waits for you."
             )
-        self.shared.let_go()
+        self.boundary.let_go()
         if not self.control.wait_for_end(timeout):
             return False
         if self.error is not None:
@@ -294,15 +289,16 @@ class Session:
     @contextmanager
     def lent(self) -> Iterator[nn.Module]:
         """Lend the live model to this block; its changes count as intended."""
-        with self.control.visit("a block that looks at the model"), self.shared.edited(), self.executor.lent():
-            yield self.model
+        with self.control.visit("a block that looks at the model"), self.boundary.lent(), self.executor.lent():
+            with unwatched():
+                yield self.model
             self.loop.ring.touch()
 
     @contextmanager
     def at_rest(self) -> Iterator[nn.Module]:
         """Lend the live model to this block, to be read between two steps."""
         if self.executor.processes is not None:
-            with self.control.visit("a look at the model"), self.shared.edited():
+            with self.control.visit("a look at the model"), self.boundary.lent():
                 self.executor.sync()
         with between_steps(self.model):
             yield self.model
@@ -317,6 +313,12 @@ class Session:
 
         for graph in documents_of(self.model):
             keep_latest(graph, "trained", "a training of this graph", hold)
+
+    def snapshot(self) -> nn.Module:
+        """Return a copy of the model as of the last step."""
+        with self.control.visit("a copy of the model"), self.boundary.lent():
+            self.executor.sync()
+            return without_hooks(copy.deepcopy(self.model))
 
     # The steps before
 
@@ -412,20 +414,17 @@ class Session:
         if not self.control.claim():
             return
         self._rest_only = False
-        state = self._run()
-        # Whoever was left behind finds the training ended by another thread, or even begun again.
-        if not is_left_behind():
-            self._end(state)
+        self._end(self._run())
 
     def _run(self) -> TrainingState:
         try:
             try:
-                if self.executor.process is None:
-                    self.shared.open()
-                else:
+                if self.executor.processes is None:
+                    self.boundary.open()
+                elif self.executor.process is not None:
                     self.control.woken = self.executor.process.wake
             finally:
-                self._guarded.set()
+                self._has_boundary.set()
             self._stalls.start()
             try:
                 self._notices.before_first_step()
@@ -433,15 +432,12 @@ class Session:
                 if state != "failed":
                     self.reports.conclude()
             except StopWantedError:
-                self.loop.foreign_calls.cut_short()
-                self.loop.leave_data()
                 state = "stopped"
             self._save_last()
         except BaseException as error:  # noqa: BLE001  it is kept, shown, and raised again by wait()
-            if not is_left_behind():
-                self._keep(error)
-                if isinstance(error, NotFiniteError):
-                    self._conclude_failure()
+            self._keep(error)
+            if isinstance(error, NotFiniteError):
+                self._conclude_failure()
             return "failed"
         return state
 
@@ -473,8 +469,7 @@ class Session:
             return "failed"
         finally:
             events.close()
-            if not is_left_behind():
-                self.observers.conclude(self.executor.source.steps)
+            self.observers.conclude(self.executor.source.steps)
 
     def _save_last(self) -> None:
         self.announcer.busy = True
@@ -488,28 +483,14 @@ class Session:
             raise
 
     def _end(self, state: TrainingState) -> None:
-        self._ending = True
         self._stalls.end()
-        self.shared.close()
-        self.control.woken = nothing
+        self.boundary.close()
+        self.control.woken = lambda: None
         looked = self.announcer.look()
         self.executor.processes = None
         self.reports.channel.put(self.announcer.progress, *looked)
         self.announcer.busy = True
         self.control.end(state, self._keep)
-
-    def _end_without_thread(self) -> None:
-        """End the training after the last step, instead of its thread, which is stuck in the data and was abandoned."""
-        self.control.enter()
-        state: TrainingState = "stopped"
-        try:
-            self.loop.leave_data()
-            self._save_last()
-        except BaseException as error:  # noqa: BLE001  as in `run`
-            self._keep(error)
-            state = "failed"
-        self._end_thread()
-        self._end(state)
 
     def _keep(self, error: BaseException) -> None:
         """Keep the error that made the training fail; of several, the first."""
@@ -525,12 +506,6 @@ class Session:
             self._keep(other)
         self.failed_at = node_of(error, self.model)
         drop_locals(error)
-
-    def _calling(self, function: str) -> AbstractContextManager[None]:
-        # Of the state, it is told when nothing can be cut short any more.
-        if self.control.in_training_thread() and not self._ending:
-            return self.loop.foreign_calls.of(function)
-        return nullcontext()
 
     def _tell_of_use(self, message: str, hint: str) -> None:
         self.reports.announce(AnomalyFrame(self.loop.steps, "model-kept", message, hint=hint))

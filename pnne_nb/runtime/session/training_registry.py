@@ -53,7 +53,7 @@ def trainings_of(module: nn.Module) -> list[RegisteredTraining]:
 def require_own(model: nn.Module, *, in_process: bool) -> None:
     """Raise an error if a running training uses the same model, and one of the two is in a process of its own (`in_process`).
 
-    Two threads notice each other by the guards of the model; a process that brings its weights back has none.
+    Two threads notice each other by the hooks of the model; a process that brings its weights back has none.
 
     Raises:
         TrainingError: Another training has the model, or a part of it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from pnne_nb.runtime.objective.step_logs import ALONE, Peers, StepFunction
 from pnne_nb.runtime.optim.schedules import Schedule
 from pnne_nb.runtime.setup.cadence import Every
 from pnne_nb.runtime.setup.precision import Precision
-from pnne_nb.runtime.thread.live_state import Belongings
+from pnne_nb.runtime.thread.boundary import Beside
 
 
 class Recipe(msgspec.Struct, frozen=True):
@@ -75,13 +75,17 @@ class Recipe(msgspec.Struct, frozen=True):
         return self.loss is not None and self.step is None
 
     @property
-    def belongings(self) -> Belongings:
-        """The named parts of the training besides the model that a cell may change."""
-        data: dict[str, Tensor] = {}
-        for name, source in (("training", self.train), ("validation", self.val)):
+    def beside(self) -> Iterator[Beside]:
+        """The tensors of the training beside the model's: of the optimizer and, where it is in memory, of the data."""
+        names: dict[Tensor, str] = {weight: name for name, weight in self.model.named_parameters()}
+        for weight, state in tuple(self.optimizer.state.items()):
+            for value in tuple(state.values()):
+                if isinstance(value, Tensor):
+                    yield Beside(f"the optimizer's state of {names.get(weight, 'a parameter')}", value, False)
+        for kind, source in (("training", self.train), ("validation", self.val)):
             if isinstance(source, TensorSource):
-                data |= {f"tensor {number} of the {name} data": each for number, each in enumerate(source.tensors)}
-        return Belongings(self.optimizer, data, keeps_options=self.schedule is None and self.step is None)
+                for number, tensor in enumerate(source.tensors):
+                    yield Beside(f"tensor {number} of the {kind} data", tensor, True)
 
     @property
     def in_parts(self) -> bool:

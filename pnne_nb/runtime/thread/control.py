@@ -10,10 +10,9 @@ from contextlib import contextmanager, suppress
 from typing import Literal, TypeAlias, final
 
 from pnne_nb.process.bells import SLICE, Bells, Errand
-from pnne_nb.process.direct_buttons import DirectButtons, Press, nothing
 from pnne_nb.process.fork import fork_safe, renewed_after_fork
-from pnne_nb.runtime.thread.cells import HOLD, cells, hold_cell
-from pnne_nb.runtime.thread.step_lock import has_turn
+from pnne_nb.runtime.thread.cells import cells
+from pnne_nb.runtime.thread.step_lock import is_of_a_step
 from pnne_nb.telemetry.frames import ALIVE, TrainingState
 
 Verdict: TypeAlias = Literal["go", "stop"]
@@ -38,16 +37,14 @@ class Control:
             the commanding one for the first state of a launch.
 
     Attributes:
-        look: Called by the training thread now and then while it waits for visitors: some end without leaving.
         asked_at: When somebody has last asked for something, in seconds since 1970.
         woken: Called, in whatever thread, when somebody wants something of the training.
         stop_asked: Set when somebody asks for the end.
     """
 
     def __init__(self, changed: Callable[[TrainingState], None]) -> None:
-        self.look: Callable[[], object] = nothing
         self.asked_at = 0.0
-        self.woken: Callable[[], None] = nothing
+        self.woken: Callable[[], None] = lambda: None
         self._changed = changed
         self._lock = fork_safe(threading.RLock())
         self._bells = Bells(self._lock)
@@ -67,8 +64,6 @@ class Control:
         self._reasons: dict[Hashable, str] = {}
         self._errands: deque[Errand] = deque()
         self._forked = False
-        self._buttons: DirectButtons | None = None
-        self._hold_no_cell: Callable[[], None] = nothing
         renewed_after_fork(self)
 
     def renew_after_fork(self) -> None:
@@ -82,7 +77,6 @@ class Control:
         self._reasons.clear()
         self._bells.clear()
         self._errands.clear()
-        self._buttons = None
 
     @property
     def forked(self) -> bool:
@@ -136,12 +130,21 @@ class Control:
         """Whether somebody has, or waits for, a turn at the model."""
         return bool(self._visits)
 
+    @property
+    def rests(self) -> bool:
+        """Whether the training has halted, with no step left to make."""
+        return self._state == "paused" and not (self._steps or self._working or self._stop)
+
+    def is_visited_by(self, key: Hashable) -> bool:
+        """Return whether that visitor has its turn."""
+        return key in self._visits and not self._working
+
     def in_training_thread(self) -> bool:
         return self._trainer == threading.get_ident()
 
     def in_a_step(self) -> bool:
         """Return whether the caller is the training thread, or in a step of another training, which delays this one."""
-        return self.in_training_thread() or has_turn()
+        return self.in_training_thread() or is_of_a_step()
 
     def launch(self, steps: int | None = None) -> bool:
         """Claim the right to start a training thread, which halts after so many steps, or runs on with None.
@@ -163,7 +166,6 @@ class Control:
             self.stop_asked.clear()
             self._state = "running" if steps is None else "paused"
         try:
-            self._hold_no_cell = cells.held_by.add(self._no_halt_asked)
             self._changed(self._state)
         except BaseException:
             # No thread will ever end this.
@@ -211,16 +213,6 @@ class Control:
                 self.asked_at = time.time()
                 self._bells.ring()
                 self.woken()
-        if stop or (pause and not steps):
-            hold_cell()
-
-    def _no_halt_asked(self, timeout: float) -> bool:
-        """Wait until nobody asks the training to halt, or it has; whether that is so."""
-        return self._bells.wait_until(lambda: not self._is_to_halt(), timeout)
-
-    def _is_to_halt(self) -> bool:
-        clicked = self._buttons is not None and self._buttons.pending
-        return clicked or ((self._stop or not self._steps) and not self._has_obeyed())
 
     def settled(self, timeout: float | None = None) -> bool:
         """Wait, for `timeout` seconds at most, until the training has halted with no step left to make, or has ended.
@@ -237,7 +229,7 @@ class Control:
     def _has_obeyed(self) -> bool:
         if not (self._alive and (self._pause or self._stop)):
             return True
-        return self._state == "paused" and not (self._steps or self._working or self._stop)
+        return self.rests
 
     def wait_for_rest(self, *, wait: bool = True) -> None:
         """Wait until the training has obeyed, see `settled`; returns at once where that would be for ever."""
@@ -250,17 +242,6 @@ class Control:
         while self._alive and (left := until - time.monotonic()) > 0:
             time.sleep(min(_GLANCE, left))
         return not self._alive
-
-    def direct_buttons(self) -> str:
-        """Return the address at which a page may halt the training, see `DirectButtons`; empty if there is none."""
-        with self._lock, suppress(OSError):
-            if self._alive and self._buttons is None:
-                self._buttons = DirectButtons(self._pressed, hold_cell, HOLD)
-            return "" if self._buttons is None else self._buttons.address
-        return ""
-
-    def _pressed(self, press: Press) -> None:
-        (self.pause if press == "pause" else self.stop)()
 
     # The training thread's side
 
@@ -278,9 +259,6 @@ class Control:
 
     def boundary(self) -> Verdict:
         """Let others have the model between two steps, halt, end, or take the model and go on."""
-        buttons = self._buttons
-        if buttons is not None:
-            buttons.look()
         with self._lock:
             # At most boundaries nobody wants anything, and a small model's step is short.
             wanted = self._pause or self._stop or self._visits or self._errands or self._lent_since is not None
@@ -290,8 +268,10 @@ class Control:
             with self._lock:
                 self._working = False
                 self._bells.ring()
-            while not self._bells.wait_until(lambda: self._errands or self._may_leave_boundary(), glance=self._glance):
-                self.look()
+            while not self._bells.wait_until(
+                lambda: self._errands or self._may_leave_boundary(), glance=self._loan_left
+            ):
+                pass
             if self._errands:
                 self._run_errand()
                 continue
@@ -319,11 +299,6 @@ class Control:
             self._working = True
             errand = self._errands.popleft()
         errand.run()
-
-    def _glance(self) -> float | None:
-        """Return the seconds until the training thread looks again: an expired loan or a dead visitor rings no bell."""
-        left = self._loan_left()
-        return min(_GLANCE, left or _GLANCE) if self._visits else left
 
     def _may_leave_boundary(self) -> bool:
         if self._stop or self._news() is not None:
@@ -378,11 +353,7 @@ class Control:
             self._alive = False
             self._trainer = None
             self._errands.clear()
-            buttons, self._buttons = self._buttons, None
             self._bells.ring()
-        self._hold_no_cell()
-        if buttons is not None:
-            buttons.close()
 
     def _news(self) -> TrainingState | None:
         if self._stop:
@@ -436,7 +407,7 @@ class Control:
             self._bells.wait_until(enter)
             self.woken()
             # A step of another training keeps this one's from beginning.
-            self._bells.wait_until(lambda: has_turn() or not self._working)
+            self._bells.wait_until(lambda: is_of_a_step() or not self._working)
         except BaseException:
             if self._visits.get(key, 0) > before:
                 self.leave(key)

@@ -50,8 +50,13 @@ class Modes:
         self._modes = list(map(_mode_of, self._modules))
         self.buffers = BufferSnapshot(model.buffers())
 
+    @property
+    def are_kept(self) -> bool:
+        """Whether every layer is in its mode."""
+        return list(map(_mode_of, self._modules)) == self._modes
+
     def restore(self) -> None:
         """Undo what a cell's ``model.eval()`` did since the last batch."""
-        if list(map(_mode_of, self._modules)) != self._modes:
+        if not self.are_kept:
             for module, training in zip(self._modules, self._modes, strict=True):
                 module.training = training

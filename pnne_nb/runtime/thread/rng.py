@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pnne_nb.process import random_state
 from pnne_nb.process.fork import renewed_after_fork
-from pnne_nb.runtime.thread.python_generators import Generators, PrivateStates, States, here, seeded
-from pnne_nb.runtime.thread.rng_guard import trainings
-from pnne_nb.runtime.thread.step_lock import has_turn, turn
+from pnne_nb.runtime.thread.generators import PrivateGenerators, States
+from pnne_nb.runtime.thread.running import between_steps
+from pnne_nb.runtime.thread.step_lock import in_some_step, turn
 
 
 def key_of(*parts: int) -> int:
@@ -28,41 +29,39 @@ _WORDS = 625
 """Numbers in a state of Python's generator."""
 
 _state_of = torch.Generator.get_state
-_set_state = torch.Generator.set_state
 _default = torch.default_generator
-"""Itself: while trainings run, another name for it waits for them."""
 
 
 @contextmanager
 def seeded_globals(seed: int) -> Iterator[None]:
     """Seed every global generator with `seed` in this block, and restore their states afterwards."""
-    # Whoever has the turn may be left behind in this block, and another thread cannot give back what it has.
-    with trainings.between_steps(), nullcontext() if has_turn() else turn:
-        before = _state_of(_default)
+    with between_steps(), nullcontext() if in_some_step() else turn:
+        before, others = _default.get_state(), States.of()
         try:
             _default.manual_seed(seed)
-            with seeded(seed):
-                yield
+            States.seeded(seed).restore()
+            yield
         finally:
-            _set_state(_default, before)
+            _default.set_state(before)
+            others.restore()
 
 
 def globals_as_numbers() -> list[float]:
     """Return the states of the CPU's global generators as a fixed number of exact numbers, for another process."""
-    python, numpy = States.of(here())
+    python, numpy = States.of()
     (_, internal, gauss), state = python, numpy["state"]
     both = [*internal, gauss is not None, gauss or 0.0, *state["key"], state["pos"], numpy["has_gauss"], numpy["gauss"]]
-    return [*map(float, [*_state_of(_default).tolist(), *both])]
+    return [*map(float, [*_default.get_state().tolist(), *both])]
 
 
 def set_globals(numbers: Sequence[float]) -> None:
     """Set the global generators from the result of `globals_as_numbers`."""
-    count = _state_of(_default).numel()
+    count = _default.get_state().numel()
     internal, (has, gauss) = numbers[count : count + _WORDS], numbers[count + _WORDS : count + _WORDS + 2]
     *keys, position, has_gauss, cached = numbers[count + _WORDS + 2 :]
-    _set_state(_default, torch.tensor(numbers[:count], dtype=torch.uint8))
+    _default.set_state(torch.tensor(numbers[:count], dtype=torch.uint8))
     python = (random.Random.VERSION, tuple(map(int, internal)), gauss if has else None)
-    States(python, _numpy_state(np.array(keys, dtype=np.uint32), int(position), int(has_gauss), cached)).restore(here())
+    States(python, _numpy_state(np.array(keys, dtype=np.uint32), int(position), int(has_gauss), cached)).restore()
 
 
 def _numpy_state(keys: Any, position: int, has_gauss: int, cached: float) -> dict[str, Any]:
@@ -93,22 +92,23 @@ class PrivateRandomness:
         self._generators = [_default, *found]
         self._mine = [torch.Generator(g.device).manual_seed(key_of(seed)).get_state() for g in self._generators]
         self._theirs: list[Tensor] = []
-        self._states = PrivateStates(key_of(seed))
+        self._others = PrivateGenerators(States.seeded(key_of(seed)))
         renewed_after_fork(self)
 
     def renew_after_fork(self) -> None:
-        """Restore the public generator in a forked child, if another thread of its parent was in the block."""
-        if self._theirs and not has_turn():
+        """Restore the public generators in a forked child, if another thread of its parent was in the block."""
+        if self._theirs and not in_some_step():
             # A child cannot use the accelerator.
-            _set_state(_default, self._theirs[0])
+            _default.set_state(self._theirs[0])
+            self._others.__exit__()
 
     def __enter__(self) -> None:
         self._theirs = [*map(_state_of, self._generators)]
         self._set(self._mine)
-        self._states.__enter__()
+        self._others.__enter__()
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        self._states.__exit__()
+        self._others.__exit__()
         theirs, self._theirs = self._theirs, []
         for number, (generator, state) in enumerate(zip(self._generators, theirs, strict=True)):
             try:
@@ -126,15 +126,15 @@ class PrivateRandomness:
     def rewind(self) -> None:
         """Reset the generators to the beginning of the block."""
         self._set(self._mine)
-        self._states.rewind()
+        self._others.rewind()
 
     def _set(self, states: Sequence[Tensor]) -> None:
         for generator, state in zip(self._generators, states, strict=True):
             generator.set_state(state)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the states between two steps, in types that a safe load accepts."""
-        python, numpy = self._states.now
+        """Return the states between two steps, in a step those before it, in types that a safe load accepts."""
+        python, numpy = self._others.states
         (version, internal, gauss), state = python, numpy["state"]
         keys = torch.tensor(state["key"].astype(np.int64))
         return {
@@ -157,10 +157,10 @@ class PrivateRandomness:
         states = States((version, tuple(internal), gauss), numpy)
         mine = [saved.cpu() for saved in state["torch"][: len(self._mine)]]
         # Otherwise it would be a step that fails, later.
-        states.restore(Generators(random.Random(), np.random.RandomState()))  # noqa: S311  # for reproducible training, not for secrets
+        states.restore(random.Random(), np.random.RandomState(0))  # noqa: S311  # for reproducible training, not for secrets
         torch.Generator().set_state(mine[0])
         self._mine[: len(mine)] = mine
-        self._states.now = states
+        self._others.states = states
 
 
 def _device_generators(device: torch.device) -> list[torch.Generator]:
@@ -172,3 +172,7 @@ def _device_generators(device: torch.device) -> list[torch.Generator]:
             return [torch.mps._get_default_mps_generator()]
         case _:
             return []
+
+
+random_state.between_steps = between_steps
+"""What is drawn with a fixed seed, beside a step, would be drawn from its numbers."""

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from itertools import starmap
-from typing import Any, final
+from typing import Any, Final, final
+
+import torch
 
 from pnne_nb.process.fork import fork_safe
 
@@ -25,12 +28,48 @@ begun. It is entered by ``with`` itself: written in C, it is left in any case, a
 _SECONDS_FOR_FORK = 1.0
 """The longest that a fork waits for the end of a step."""
 _GLANCE = 0.2
-"""Seconds between two looks of a training that waits for its turn: whether it is still wanted, or the turn was renewed."""
+"""Seconds between two looks of a training that waits for its turn: whether it is still wanted."""
 
 
-def has_turn() -> bool:
-    """Return whether the calling thread has the turn."""
-    return bool(turn._is_owned())
+class _Inherited(int):
+    pass
+
+
+OF_A_STEP: Final[Any] = _Inherited(True)
+"""The ``daemon`` of a training thread: true, and inherited by each thread that is made in it without a ``daemon`` of its own."""
+
+
+def in_some_step() -> bool:
+    """Return whether the calling thread makes a step or a part of one, as far as its own waiting is concerned.
+
+    So do threads of autograd's own, which run the backward pass on an accelerator. A backward pass in any other thread has
+    waited before it began, or is stopped at its parameters (see `boundary`).
+    """
+    return _backward_pass() != -1 or is_of_a_step()
+
+
+def is_of_a_step() -> bool:
+    """Return whether the calling thread has the turn, or was started in a step."""
+    own: Any = threading.current_thread().daemon
+    return bool(turn._is_owned()) or own is OF_A_STEP
+
+
+def adopt_backward_thread(device: torch.device) -> None:
+    """Count the threads that autograd's own thread for an accelerator starts among those of a step; on the CPU it has none."""
+    if device.type not in {"cpu", "meta"}:
+        probe = torch.zeros((), device=device, requires_grad=True)
+        probe.register_hook(adopt_thread)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        (probe * 1).backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+
+
+def adopt_thread(_: object) -> None:
+    """Count the threads that the calling one starts from now on among those of a step."""
+    own: Any = threading.current_thread()
+    own._daemonic = OF_A_STEP
+
+
+_backward_pass: Callable[[], int] = torch._C._current_graph_task_id
+"""The number of the backward pass that the calling thread is in, or -1."""
 
 
 class _Taken(threading.local):
@@ -59,13 +98,8 @@ os.register_at_fork(before=_take_for_fork, after_in_parent=_release_after_fork, 
 os.register_at_fork(after_in_parent=_release_after_fork)
 
 
-def renew_turn() -> None:
-    """Take the turn away from an abandoned thread; its later release has no effect."""
-    turn._at_fork_reinit()
-
-
 class StopWantedError(BaseException):
-    """Raised in a training thread that must end, instead of waiting between two steps or for its data."""
+    """Raised in a training thread that must end, instead of waiting between two steps."""
 
 
 @final
@@ -73,18 +107,18 @@ class TrainingTurn:
     """The turn for a training thread, which no interrupt reaches: its wait ends when the training must end.
 
     Attributes:
-        given_up_by: The number of the thread that is to wait no longer, or None.
+        is_over: Says whether it must.
     """
 
     # Of C, as above.
     __exit__ = turn.__exit__
 
     def __init__(self) -> None:
-        self.given_up_by: int | None = None
+        self.is_over: Callable[[], bool] = lambda: False
 
     def __enter__(self) -> None:
         while not turn.acquire(timeout=_GLANCE):
-            if self.given_up_by == threading.get_ident():
+            if self.is_over():
                 raise StopWantedError
 
     def here(self) -> AbstractContextManager[Any]:

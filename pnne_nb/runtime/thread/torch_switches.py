@@ -1,6 +1,6 @@
 """Sets torch's process-wide switches; no other file of the package sets one.
 
-They are the default generator's name, deterministic algorithms, the precision of matrix products, the default dtype,
+They are deterministic algorithms, the precision of matrix products, the default dtype,
 anomaly detection and the flags of cuDNN and oneDNN. A setting that a training has to itself is set around each of its
 steps and put back after it; what `DeviceManager.configure` is told stays.
 """
@@ -15,10 +15,8 @@ from typing import Any, TypeAlias, TypeVar, final
 import torch
 
 from pnne_nb.process.fork import renewed_after_fork
-from pnne_nb.runtime.thread.foreign_calls import ForeignCalls
-from pnne_nb.runtime.thread.step_lock import TrainingTurn, has_turn
+from pnne_nb.runtime.thread.step_lock import TrainingTurn, is_of_a_step
 
-_random: Any = torch.random
 _BACKENDS: dict[str, Any] = {"cudnn": torch.backends.cudnn, "mkldnn": torch.backends.mkldnn}
 _NAMES = (("cudnn", "enabled"), ("cudnn", "benchmark"), ("cudnn", "deterministic"), ("mkldnn", "enabled"))
 
@@ -34,15 +32,6 @@ def switches() -> dict[str, Any]:
         ),
         "anomalies": (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
         **{f"{backend}.{name}": getattr(_BACKENDS[backend], name) for backend, name in _NAMES},
-    }
-
-
-def shared_switches() -> dict[str, object]:
-    """Return the settings that a training does not set itself, by their names in words."""
-    return {
-        "torch's default dtype": torch.get_default_dtype(),
-        "torch's precision of float32 matrix products": torch.get_float32_matmul_precision(),
-        **{f"torch.backends.{name}.enabled": backend.enabled for name, backend in _BACKENDS.items()},
     }
 
 
@@ -67,15 +56,6 @@ def configure(tf32: TF32 | None, cudnn_benchmark: bool | None, deterministic: bo
         torch.backends.cudnn.benchmark = cudnn_benchmark
     if deterministic is not None:
         torch.use_deterministic_algorithms(deterministic)
-
-
-def name_default_generator(generator: torch.Generator) -> None:
-    """Bind torch's names for its default generator to `generator`.
-
-    ``torch.manual_seed``, ``seed``, ``get_rng_state``, ``set_rng_state`` and ``fork_rng`` use the second one.
-    """
-    torch.default_generator = generator
-    _random.default_generator = generator
 
 
 def set_switches(found: dict[str, Any]) -> None:
@@ -132,7 +112,7 @@ class Determinism:
 
     def renew_after_fork(self) -> None:
         """Restore the public switches in a forked child, if another thread of its parent was in the block."""
-        if not has_turn():
+        if not is_of_a_step():
             self._put_back()
 
     def _put_back(self) -> None:
@@ -142,21 +122,16 @@ class Determinism:
             torch.backends.cudnn.benchmark = benchmark
             self._before = None
 
-    def over(
-        self, events: Generator[E, None, R], turn: TrainingTurn, foreign_calls: ForeignCalls
-    ) -> Generator[E, None, R]:
+    def over(self, events: Generator[E, None, R], turn: TrainingTurn) -> Generator[E, None, R]:
         """Yield the events, each run under the switches and in a turn, so that no other training sets them meanwhile."""
         # What is not wanted costs nothing.
-        return self._each(events, turn, foreign_calls) if self._wanted else events
+        return self._each(events, turn) if self._wanted else events
 
-    def _each(
-        self, events: Generator[E, None, R], turn: TrainingTurn, foreign_calls: ForeignCalls
-    ) -> Generator[E, None, R]:
-        switches = foreign_calls.around(self)
+    def _each(self, events: Generator[E, None, R], turn: TrainingTurn) -> Generator[E, None, R]:
         with closing(events):
             while True:
                 try:
-                    with turn.here(), switches:
+                    with turn.here(), self:
                         event = next(events)
                 except StopIteration as end:
                     result: R = end.value

@@ -23,7 +23,6 @@ from pnne_nb.runtime.loop.loop import TrainingLoop
 from pnne_nb.runtime.loop.loop_events import EpochEnded, Event, Judged, Stepped
 from pnne_nb.runtime.monitoring.resources import Monitor
 from pnne_nb.runtime.setup.recipe import Recipe
-from pnne_nb.runtime.thread.foreign_calls import is_left_behind
 from pnne_nb.runtime.thread.torch_switches import Determinism, set_switches
 from pnne_nb.runtime.training_process import handover
 from pnne_nb.runtime.training_process.handover import Manner
@@ -64,7 +63,6 @@ class ProcessWorker:
         self, recipe: Recipe, state: dict[str, Any], manner: Manner, line: ProcessLine, measure: Measure
     ) -> None:
         self._line = line
-        self._thread = threading.get_ident()
         self._save_every = manner.save_every
         torch.set_num_threads(manner.threads)
         self._ordered = Ordered(measure, line.tell)
@@ -74,7 +72,7 @@ class ProcessWorker:
         self._monitor = Monitor(recipe.model, self.loop.stages)
         determinism = Determinism(recipe.device, wanted=manner.deterministic)
         run = self.loop.run(manner.last_epoch)
-        self._events = determinism.over(run, self.loop.turn, self.loop.foreign_calls)
+        self._events = determinism.over(run, self.loop.turn)
         self._kept_at, self._cost = time.monotonic(), 0.0
 
     def run(self) -> None:
@@ -157,8 +155,7 @@ class ProcessWorker:
 
     def _leave_data(self) -> None:
         """Abandon the data for which a stuck training waits; all other state is as after a step."""
-        if self.loop.foreign_calls.leave_behind(self._thread):
-            self.loop.leave_data()
+        if self.loop.data_calls.leave():
             self._tell_end(finished=False)
             self._line.drain()
             os._exit(0)
@@ -218,9 +215,6 @@ def _train(line: ProcessLine, measure: Measure) -> None:
         worker = ProcessWorker(recipe, state, manner, line, measure)
         worker.run()
     except BaseException as error:  # noqa: BLE001  it is told, and the process ends
-        if is_left_behind():
-            # Whoever has left this thread behind ends the process.
-            return
         line.tell(_failed(error, worker), at_once=True)
     line.drain()
     sys.stdout.flush()

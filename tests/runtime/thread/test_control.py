@@ -3,12 +3,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from urllib.request import Request, urlopen
 
 import pytest
 
 from pnne_nb.process.bells import Bell
-from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.runtime.thread.control import Control
 from pnne_nb.telemetry.frames import TrainingState
 
@@ -268,13 +266,6 @@ def test_a_visit_is_forgotten_however_often_its_visitor_has_arrived(worker: Work
     worker.control.forget("a cell")
 
 
-def test_the_training_looks_after_a_visitor_that_has_died(worker: Worker) -> None:
-    worker.control.arrive("a dead thread", "a test")
-    worker.control.look = lambda: worker.control.forget("a dead thread")
-    worker.start()
-    worker.until(lambda: worker.steps > 2)
-
-
 def test_the_training_thread_never_waits_for_itself() -> None:
     control = Control(lambda _: None)
     assert control.launch()
@@ -324,42 +315,3 @@ def test_nobody_waits_for_what_another_has_taken_back(worker: Worker) -> None:
     worker.control.resume()
     waiter.join(30)
     assert not waiter.is_alive()
-
-
-def test_a_page_halts_a_training_that_is_under_way() -> None:
-    worker = Worker()
-    assert worker.control.direct_buttons() == ""
-    worker.start()
-    assert worker.in_step.wait(60)
-    address = worker.control.direct_buttons()
-    assert worker.control.direct_buttons() == address
-    for press, state in (("pause", "paused"), ("stop", "stopped")):
-        with urlopen(Request(f"{address}/{press}", method="POST"), timeout=60) as answer:
-            assert answer.status == 204
-        assert worker.control.settled(60)
-        assert worker.control.state == state
-    worker.thread.join(60)
-    assert worker.control.direct_buttons() == ""
-
-
-def test_a_cell_is_held_for_a_halt_and_for_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    held: list[None] = []
-    monkeypatch.setattr("pnne_nb.runtime.thread.control.hold_cell", lambda: held.append(None))
-    control = Control(lambda _: None)
-    assert control.launch()
-    (no_halt_asked,) = cells.held_by
-    control.allow(10**6)
-    assert no_halt_asked(0.0)
-    control.resume()
-    assert no_halt_asked(0.0)
-    assert not held
-    control.pause()
-    assert not no_halt_asked(0.0)
-    control.resume()
-    assert no_halt_asked(0.0)
-    control.stop()
-    assert not no_halt_asked(0.0)
-    assert len(held) == 2
-    control.end("stopped", lambda _: None)
-    assert no_halt_asked(0.0)
-    assert not len(cells.held_by)

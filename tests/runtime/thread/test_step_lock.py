@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import queue
+import threading
+from _thread import start_new_thread
 from typing import Any
 
 import torch
@@ -10,6 +13,7 @@ from torch import Tensor, nn
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.thread.cells import cells
+from pnne_nb.runtime.thread.step_lock import adopt_thread, is_of_a_step
 from tests.runtime.tasks import Noisy, engine, images, network, picture_graph
 
 EPOCHS = 8
@@ -111,3 +115,18 @@ def test_what_is_made_beside_a_training_is_made_between_its_steps() -> None:
         made = engine(model=picture_graph()).module.state_dict()
         assert all(torch.equal(first[name], made[name]) for name in first)
     assert beside.history["loss"].tolist() == alone.history["loss"].tolist()
+
+
+def test_what_a_thread_of_autograd_starts_belongs_to_the_step_as_well() -> None:
+    found: queue.SimpleQueue[bool] = queue.SimpleQueue()
+
+    def backward() -> None:
+        adopt_thread(None)
+        helper = threading.Thread(target=lambda: found.put(is_of_a_step()))
+        helper.start()
+        helper.join()
+
+    # Python does not know a thread that torch has started either.
+    start_new_thread(backward, ())
+    assert found.get(timeout=60)
+    assert not is_of_a_step()

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 import torch
 
 from pnne_nb.runtime.thread import thread
-from tests.runtime.tasks import engine
 
 START = """
 import sys, threading
@@ -109,24 +106,6 @@ def test_a_process_ends_in_the_middle_of_a_step(code: str, tmp_path: Path) -> No
     assert (ended.returncode, ended.stdout) == (0, "leaving\n")
 
 
-def test_python_switches_threads_more_often_while_training_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    # However busy the machine is, nobody keeps the lock.
-    monkeypatch.setattr(thread, "_LATE", 1e9)
-    before = sys.getswitchinterval()
-    trained = engine(epochs=10**6)
-    trained.step()
-    assert sys.getswitchinterval() == pytest.approx(thread._SWITCH_INTERVAL)
-    other = engine(epochs=10**6)
-    other.step()
-    trained.stop()
-    assert sys.getswitchinterval() == pytest.approx(thread._SWITCH_INTERVAL)
-    other.stop()
-    for running in threading.enumerate():
-        if running.name == "pnne-training":
-            running.join(60)
-    assert sys.getswitchinterval() == pytest.approx(before)
-
-
 def test_one_core_is_left_to_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
@@ -135,31 +114,3 @@ def test_one_core_is_left_to_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None
     assert thread.threads_for_training() == 1
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert thread.threads_for_training() == 1
-
-
-def test_while_a_cell_keeps_the_lock_in_c_threads_switch_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen: list[float] = []
-    seldom = threading.Event()
-    choose = thread.interval_for
-
-    def noted(late: float) -> float:
-        chosen.append(choose(late))
-        if chosen[-1] == thread._LONG_SWITCH_INTERVAL:
-            seldom.set()
-        return chosen[-1]
-
-    monkeypatch.setattr(thread, "interval_for", noted)
-    library = ctypes.PyDLL(None)
-    running = engine(epochs=10**6)
-    running.start()
-    for _ in range(100):
-        library.usleep(200_000)
-        if seldom.is_set():
-            break
-    running.stop()
-    assert seldom.is_set()
-    assert [thread.interval_for(late) for late in (0.0, 0.02, 0.5)] == [
-        thread._SWITCH_INTERVAL,
-        thread._SWITCH_INTERVAL,
-        thread._LONG_SWITCH_INTERVAL,
-    ]

@@ -6,15 +6,19 @@ import collections
 import copy
 import io
 import random
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import TypeAlias
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
+from typing import Any, TypeAlias, cast
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
+from pnne_nb.errors import TrainingError
 from pnne_nb.inference.inference_engine import InferenceEngine
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.thread.cells import cells
@@ -300,19 +304,106 @@ def test_nested_cells_count_as_one() -> None:
     trained.stop()
 
 
-def test_outside_a_cell_a_use_has_the_model_for_as_long_as_it_takes() -> None:
+LINE = r"with engine\.paused\(\) as model:"
+
+
+def test_where_no_cell_runs_a_use_is_refused_with_the_line_to_write() -> None:
     model = network()
     trained = endless(model)
     trained.start()
-    for _ in range(20):
-        model.eval()
-        model(PICTURES)
-        model.state_dict()
-        copy.deepcopy(model)
-    with trained.paused():
-        backward(model, trained)
+    for part in (model, model.get_submodule("0")):
+        with pytest.raises(TrainingError, match=LINE):
+            part(PICTURES)
+    with trained.paused() as held:
+        backward(held, trained)
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(held, PICTURES).result(60).requires_grad
+    trained.pause()
+    backward(model, trained)
     assert waiting_for(trained) is None
     trained.stop()
+    model(PICTURES)
+
+
+def test_a_snapshot_is_a_copy_as_of_the_last_step_and_nobodys() -> None:
+    model = network()
+    trained = endless(model)
+    trained.step(3)
+    expected = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    copied = trained.snapshot()
+    trained.start()
+    copied.eval()
+    backward(copied, trained)
+    assert all(torch.equal(copied.state_dict()[name], tensor) for name, tensor in expected.items())
+    assert not any(layer._forward_pre_hooks for layer in copied.modules())
+    trained.step(2)
+    trained.start()
+    with cell():
+        later = trained.snapshot()
+        assert waiting_for(trained) is None
+    trained.stop()
+    assert not torch.equal(later.get_parameter("0.weight"), expected["0.weight"])
+
+
+def test_a_thread_of_a_cell_has_the_model_until_the_cell_ends() -> None:
+    model = network()
+    trained = endless(model)
+    trained.start()
+    with ThreadPoolExecutor(1) as pool:
+        with cell():
+            pool.submit(backward, model, trained).result(60)
+            assert waiting_for(trained) == "a cell that uses the model"
+            kept = pool.submit(model, PICTURES).result(60)
+        assert waiting_for(trained) is None
+        with pytest.raises(TrainingError, match=LINE):
+            pool.submit(model, PICTURES).result(60)
+        with pytest.raises((TrainingError, RuntimeError), match=f"{LINE}|modified by an inplace operation"):
+            pool.submit(kept.sum().backward).result(60)
+    trained.stop()
+    assert trained.error is None
+
+
+class Elsewhere(torch.autograd.Function):
+    """A backward pass that waits for a thread of its own, as autograd does for an accelerator."""
+
+    work: Callable[[], object]
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]  # torch takes any number
+        thread = threading.Thread(target=Elsewhere.work)
+        thread.start()
+        thread.join()
+        return gradient
+
+
+class Checkpointed(nn.Module):
+    """Its backward pass runs a layer again, behind the thread of another one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Flatten(), network()
+        Elsewhere.work = lambda: (torch.get_rng_state(), torch.seed(), self.second(PICTURES))
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = checkpoint(self.second, x, use_reentrant=False)
+        return cast("Tensor", Elsewhere.apply(scores))
+
+
+@pytest.mark.parametrize("in_cell", [False, True])
+def test_a_thread_that_a_step_starts_belongs_to_the_step(in_cell: bool) -> None:
+    trained = endless(Checkpointed())
+    trained.start()
+    ready = threading.Event()
+    trained.on("step", lambda _: ready.set())
+    with cell() if in_cell else nullcontext():
+        assert ready.wait(60)
+    trained.stop()
+    assert trained.wait(60)
+    assert trained.state == "stopped"
 
 
 class Witness:
@@ -333,30 +424,44 @@ def test_inference_outside_a_cell_takes_the_model_between_two_steps() -> None:
     trained.start()
     witness.look = lambda: waiting_for(trained)
     InferenceEngine(model, device="cpu")
-    assert witness.seen == "a use of the model in another thread"
+    assert witness.seen == "a block that looks at the model"
     assert waiting_for(trained) is None
     trained.stop()
     InferenceEngine(model, device="cpu")
     assert witness.seen is None
 
 
-def test_a_backward_pass_outside_a_cell_never_meets_a_step() -> None:
-    model = network()
+def everything() -> dict[tuple[str, str], int]:
+    """The identity of each attribute of each loaded module, and of what torch calls for all modules."""
+    found = {
+        (module_name, name): id(value)
+        for module_name, module in list(sys.modules.items())
+        if not module_name.startswith(("pnne_nb", "tests", "_pytest", "pytest"))
+        for name, value in list(getattr(module, "__dict__", {}).items())
+    }
+    for kind in (nn.Module, nn.Linear, Tensor, threading.Thread, ThreadPoolExecutor, torch.Generator, random.Random):
+        found |= {(kind.__qualname__, name): id(value) for name, value in vars(kind).items()}
+    hooks = {name: value for name, value in vars(nn.modules.module).items() if name.startswith("_global_")}
+    return found | {("hooks", name): len(value) for name, value in hooks.items() if isinstance(value, dict)}
+
+
+def test_one_name_of_another_module_is_replaced_while_a_training_runs_and_none_afterwards() -> None:
+    model, interval = network(), sys.getswitchinterval()
     trained = endless(model)
-    trained.start()
-    refused = 0
-    for _ in range(50):
-        try:
-            backward(model, trained)
-        except RuntimeError as error:
-            # A step came between forward and backward: torch notices, and nothing breaks.
-            assert "modified by an inplace operation" in str(error)
-            refused += 1
-    reached = threading.Event()
-    trained.on("step", lambda _: reached.set())
-    model.eval()
-    assert reached.wait(60)
+    trained.step(40)
     trained.stop()
+    before = everything()
+    trained.start()
+    with cell():
+        backward(model, trained)
+        during = everything()
+        assert sys.getswitchinterval() == interval
+    trained.stop()
+    changed = {place for place, value in before.items() if during.get(place) != value}
+    assert changed == {("torch.random", "default_generator")}
+    assert {place: value for place, value in everything().items() if place in before} == before
+    assert not any(layer._forward_pre_hooks for layer in model.modules())
+    assert not any(parameter._backward_hooks for parameter in model.parameters())
 
 
 def test_after_the_training_the_model_is_nobody_s() -> None:
@@ -383,11 +488,11 @@ def _optimize(model: nn.Module) -> None:
     own.step()
 
 
-def _replace(model: nn.Module) -> None:
-    model.get_submodule("0").weight = nn.Parameter(model.get_parameter("0.weight").detach().clone())
+def _through_data(model: nn.Module) -> None:
+    model.get_parameter("0.weight").data[0] = 0
 
 
-@pytest.mark.parametrize("write", [_write, _load, _optimize, _replace])
+@pytest.mark.parametrize("write", [_write, _load, _optimize, _through_data])
 def test_weights_that_a_cell_writes_are_told_and_what_a_paused_block_writes_is_meant(
     write: Callable[[nn.Module], None],
 ) -> None:
