@@ -92,6 +92,7 @@ def engine_steps(
         while control.boundary() == "go":
             stalls.began()
             event = next(events)
+            control.made()
             stalls.ended()
             session.announcer.tell(event)
             if isinstance(event, Stepped):

@@ -20,12 +20,11 @@ from pnne_nb.catalog.custom import called_function
 from pnne_nb.graph.schema.registry import Registry, registry
 from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.process.bells import Bell
-from pnne_nb.process.random_state import private_random_state
+from pnne_nb.process.random_state import private_random_state, turn
 from pnne_nb.process.subscribers import Subscribers
 from pnne_nb.runtime.monitoring.history import History
 from pnne_nb.runtime.monitoring.probes import Observers
 from pnne_nb.runtime.thread.cells import Cells
-from pnne_nb.runtime.thread.step_lock import turn
 from pnne_nb.telemetry.channel import Channel
 from pnne_nb.telemetry.frames import StepFrame
 from pnne_nb.telemetry.probe import Cadence

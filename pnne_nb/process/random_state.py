@@ -18,10 +18,23 @@ import torch
 from pnne_nb.process.fork import fork_safe
 
 SEED = 0
-_seeded = fork_safe(threading.RLock())
-"""Held while random numbers begin at a fixed seed: two comparisons at once would draw each other's."""
+turn: Any = fork_safe(threading.RLock())
+"""Held by a thread while the global generators, or torch's switches, are not everybody's: in a step of a training, or where
+random numbers begin at a fixed seed. A thread may nest it.
+
+It is entered by ``with`` itself: written in C, it is left in any case, also when an interrupt comes just then.
+"""
 between_steps: Callable[[], AbstractContextManager[None]] = nullcontext
 """Makes the blocks in which no training of this process makes a step, whose states the generators have meanwhile."""
+
+
+def _alone() -> AbstractContextManager[Any]:
+    found: AbstractContextManager[Any] = turn
+    return found
+
+
+alone: Callable[[], AbstractContextManager[Any]] = _alone
+"""Makes those that moreover have the turn; what a step calls has it already."""
 
 
 @final
@@ -78,7 +91,7 @@ def private_random_state(seed: int = SEED) -> Iterator[None]:
     Args:
         seed: Where all of them begin.
     """
-    with between_steps(), _seeded, preserved_random_state():
+    with alone(), preserved_random_state():
         torch.manual_seed(seed)
         random.seed(seed)
         np.random.seed(seed)  # noqa: NPY002  # what modules draw with

@@ -20,9 +20,10 @@ from torch.utils.data import DataLoader
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.process.fork import fork_safe, renewed_after_fork
+from pnne_nb.process.random_state import turn
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.thread import step_lock as turns
-from pnne_nb.runtime.thread.step_lock import is_of_a_step, turn
+from pnne_nb.runtime.thread.step_lock import is_of_a_step
 from tests.runtime.tasks import Noisy, engine, images, network
 
 pytestmark = pytest.mark.timeout(120)

@@ -456,6 +456,7 @@ class Session:
                 self.announcer.epoch_begins()
                 stalls.began()
                 event = next(events, None)
+                self.control.made()
                 stalls.ended()
                 if event is None:
                     return "finished"

@@ -13,6 +13,7 @@ from typing import Any, final
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 
 from pnne_nb.runtime.thread.boundary import Boundary, boundaries, memory_of, plain
@@ -80,10 +81,11 @@ class _CellMode(TorchFunctionMode):
         trainings = boundaries()
         if not trainings:
             return func(*args, **kwargs)
+        tensors = _tensors(func, args, kwargs)
         for each in trainings:
-            if not each.held_here() and each.uses(_tensors(func, args, kwargs)):
+            if not each.held_here() and each.uses(tensors):
                 each.park()
-        if _draws(func, kwargs) and not all(each.held_here() for each in trainings):
+        if _draws(func, tensors, kwargs) and not all(each.held_here() for each in trainings):
             with between_steps():
                 return func(*args, **kwargs)
         if not _may_write(func, kwargs):
@@ -124,10 +126,18 @@ def _may_write(func: Callable[..., Any], kwargs: dict[str, Any]) -> bool:
     return (name[-1:] == "_" and name[:2] != "__") or name in {"__setitem__", "__set__"} or "out" in kwargs
 
 
-def _draws(func: Callable[..., Any], kwargs: dict[str, Any]) -> bool:
+def _draws(func: Callable[..., Any], tensors: Iterable[Tensor], kwargs: dict[str, Any]) -> bool:
     # What a function of Python calls in turn is not seen here: initialisation counts as drawing as a whole.
     named = _name(func) in _DRAWS or getattr(func, "__module__", "") == "torch.nn.init"
-    return named and kwargs.get("generator") in (None, torch.default_generator)
+    if not named or kwargs.get("generator") not in (None, torch.default_generator):
+        return False
+    # Shapes are inferred on tensors without data, under locks that the training's thread may want, too.
+    device = kwargs.get("device")
+    return (device is None or torch.device(device).type != "meta") and all(map(_has_data, tensors))
+
+
+def _has_data(tensor: Tensor) -> bool:
+    return not tensor.is_meta and not isinstance(tensor, FakeTensor)
 
 
 def _name(func: Callable[..., Any]) -> str:

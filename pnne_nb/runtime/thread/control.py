@@ -55,6 +55,7 @@ class Control:
         self.stop_asked = threading.Event()
         self._steps = 0
         self._working = False
+        self._stepping = False
         self._queued = False
         self._reserved = False
         self._lent_since: float | None = None
@@ -71,7 +72,7 @@ class Control:
         if self._alive:
             self._forked = True
             self._state = "stopped"
-        self._alive = self._working = self._queued = self._reserved = False
+        self._alive = self._working = self._stepping = self._queued = self._reserved = False
         self._trainer = self._lent_since = None
         self._visits.clear()
         self._reasons.clear()
@@ -263,10 +264,11 @@ class Control:
             # At most boundaries nobody wants anything, and a small model's step is short.
             wanted = self._pause or self._stop or self._visits or self._errands or self._lent_since is not None
             if not wanted and self._working and self._state == "running":
+                self._stepping = True
                 return "go"
         while True:
             with self._lock:
-                self._working = False
+                self._working = self._stepping = False
                 self._bells.ring()
             while not self._bells.wait_until(
                 lambda: self._errands or self._may_leave_boundary(), glance=self._loan_left
@@ -288,7 +290,7 @@ class Control:
                     return "stop"
                 news = self._news()
                 if news is None:
-                    self._working = True
+                    self._working = self._stepping = True
                     return "go"
                 self._state = news
             self._changed(news)
@@ -296,7 +298,7 @@ class Control:
     def _run_errand(self) -> None:
         with self._lock:
             # Nobody else has the model meanwhile.
-            self._working = True
+            self._working = self._stepping = True
             errand = self._errands.popleft()
         errand.run()
 
@@ -319,6 +321,13 @@ class Control:
         left = self._lent_until - time.monotonic()
         return left if left > 0 else None
 
+    def made(self) -> None:
+        """Note that what the last `boundary` has allowed is made, and is told of from now on."""
+        self._stepping = False
+        if self._visits:
+            with self._lock:
+                self._bells.ring()
+
     def stepped(self) -> None:
         """Note that one optimizer step was made."""
         # Of most trainings, which run on, no step is counted.
@@ -332,7 +341,7 @@ class Control:
         If somebody who is told of it raises an exception, `failed` takes that, and the training has failed.
         """
         with self._lock:
-            self._working = False
+            self._working = self._stepping = False
             self._state = state
         try:
             self._changed(state)
@@ -364,7 +373,7 @@ class Control:
     # Turns at the model
 
     @contextmanager
-    def visit(self, reason: str, linger: float = 0.0) -> Iterator[None]:
+    def visit(self, reason: str, linger: float = 0.0, *, draws: bool = False) -> Iterator[None]:
         """Have the model to oneself: waits for the end of the running step and keeps the next from starting.
 
         Visits nest; in the training thread, which has the model anyway, this does nothing.
@@ -372,6 +381,8 @@ class Control:
         Args:
             reason: What the training then waits for, in words.
             linger: Seconds for which the next step waits in case the visitor comes back, at most 0.05 between two steps.
+            draws: Whether only the global generators are wanted, which are free as soon as the running step has been made,
+                before it is told of.
         """
         key = threading.get_ident()
         if self.in_training_thread():
@@ -379,7 +390,7 @@ class Control:
             return
         if cells.open_here():
             cells.at_interrupt(self._end_visit)
-        self.arrive(key, reason)
+        self.arrive(key, reason, draws=draws)
         try:
             yield
         finally:
@@ -389,8 +400,8 @@ class Control:
         """End a visit of the calling thread whose end an interrupt of the cell may have cut short."""
         self.forget(threading.get_ident())
 
-    def arrive(self, key: Hashable, reason: str) -> None:
-        """Begin a visit; blocks until the running step has ended. For `reason`, see `visit`.
+    def arrive(self, key: Hashable, reason: str, *, draws: bool = False) -> None:
+        """Begin a visit; blocks until the running step has ended. For `reason` and `draws`, see `visit`.
 
         Whoever arrives several times, by the same `key`, leaves as often.
         """
@@ -407,7 +418,7 @@ class Control:
             self._bells.wait_until(enter)
             self.woken()
             # A step of another training keeps this one's from beginning.
-            self._bells.wait_until(lambda: is_of_a_step() or not self._working)
+            self._bells.wait_until(lambda: is_of_a_step() or not (self._stepping if draws else self._working))
         except BaseException:
             if self._visits.get(key, 0) > before:
                 self.leave(key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, final
 
 import numpy as np
@@ -15,8 +15,8 @@ from torch import Tensor
 from pnne_nb.process import random_state
 from pnne_nb.process.fork import renewed_after_fork
 from pnne_nb.runtime.thread.generators import PrivateGenerators, States
-from pnne_nb.runtime.thread.running import between_steps
-from pnne_nb.runtime.thread.step_lock import in_some_step, turn
+from pnne_nb.runtime.thread.running import alone, between_steps
+from pnne_nb.runtime.thread.step_lock import in_some_step
 
 
 def key_of(*parts: int) -> int:
@@ -35,7 +35,7 @@ _default = torch.default_generator
 @contextmanager
 def seeded_globals(seed: int) -> Iterator[None]:
     """Seed every global generator with `seed` in this block, and restore their states afterwards."""
-    with between_steps(), nullcontext() if in_some_step() else turn:
+    with alone():
         before, others = _default.get_state(), States.of()
         try:
             _default.manual_seed(seed)
@@ -174,5 +174,5 @@ def _device_generators(device: torch.device) -> list[torch.Generator]:
             return []
 
 
-random_state.between_steps = between_steps
+random_state.between_steps, random_state.alone = between_steps, alone
 """What is drawn with a fixed seed, beside a step, would be drawn from its numbers."""

@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Protocol, final
 
 import torch
 
 from pnne_nb.process.fork import renewed_after_fork
+from pnne_nb.process.random_state import turn
 from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.runtime.thread.control import Control
-from pnne_nb.runtime.thread.step_lock import in_some_step, turn
+from pnne_nb.runtime.thread.step_lock import in_some_step
 
 _random: Any = torch.random
 _default = torch.default_generator
@@ -42,24 +43,32 @@ class RunningTraining(Protocol):
 @final
 class _Running:
     def __init__(self) -> None:
-        self.trainings: tuple[RunningTraining, ...] = ()
+        self._trainings: dict[int, RunningTraining] = {}
         renewed_after_fork(self)
 
     def renew_after_fork(self) -> None:
         """Forget the trainings in a forked child, which has none."""
-        self._become(())
+        self._trainings.clear()
+        self._rename()
 
-    def _become(self, trainings: tuple[RunningTraining, ...]) -> None:
-        self.trainings = trainings
-        _random.default_generator = _waiting if trainings else _default
+    @property
+    def trainings(self) -> tuple[RunningTraining, ...]:
+        return tuple(self._trainings.values())
+
+    def _rename(self) -> None:
+        # No lock: who ends must not wait for a cell that draws. Whoever writes last has seen all others.
+        seen = None
+        while seen != (now := self.trainings):
+            _random.default_generator = _waiting if now else _default
+            seen = now
 
     def add(self, training: RunningTraining) -> None:
-        with turn:
-            self._become((*self.trainings, training))
+        self._trainings[id(training)] = training
+        self._rename()
 
     def remove(self, training: RunningTraining) -> None:
-        with turn:
-            self._become(tuple(other for other in self.trainings if other is not training))
+        self._trainings.pop(id(training), None)
+        self._rename()
 
 
 def running() -> tuple[RunningTraining, ...]:
@@ -69,19 +78,30 @@ def running() -> tuple[RunningTraining, ...]:
 
 @contextmanager
 def between_steps() -> Iterator[None]:
-    """Keep all trainings between two steps in this block, so that the global generators are everybody's."""
-    controls = [training.control for training in _running.trainings]
-    if not controls or in_some_step():
-        yield
-        return
-    if any(control.in_training_thread() for control in controls):
-        with turn:  # such as before its first step, when it looks at an example
-            yield
-        return
+    """Keep all trainings between two steps in this block, so that the global generators are everybody's.
+
+    What a step calls does not wait. Everybody else waits for the end of the step alone, not of functions that are told of it:
+    they may want a lock that the caller holds.
+    """
     with ExitStack() as visits:
-        for control in controls:
-            visits.enter_context(control.visit(_REASON, linger=_LINGER))
+        for training in () if in_some_step() else _running.trainings:
+            visits.enter_context(training.control.visit(_REASON, linger=_LINGER, draws=True))
         yield
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Have the global generators to oneself in this block: no step, and no other such block, meets it."""
+    if cells.open_here():
+        cells.at_interrupt(_release_turn)
+    with between_steps(), nullcontext() if in_some_step() else turn:
+        yield
+
+
+def _release_turn() -> None:
+    """Release what an interrupt has kept the calling thread, whose cell it has ended, from releasing."""
+    while turn._is_owned():
+        turn.release()
 
 
 @final

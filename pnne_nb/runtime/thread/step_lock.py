@@ -16,14 +16,7 @@ from typing import Any, Final, final
 
 import torch
 
-from pnne_nb.process.fork import fork_safe
-
-turn: Any = fork_safe(threading.RLock())
-"""Held by a thread while something of one training stands where everybody else's would be; a thread may nest it.
-
-Whoever has it knows that no other training is in a step: each of those is between two steps, or waits here with nothing
-begun. It is entered by ``with`` itself: written in C, it is left in any case, also when an interrupt comes just then.
-"""
+from pnne_nb.process.random_state import turn
 
 _SECONDS_FOR_FORK = 1.0
 """The longest that a fork waits for the end of a step."""

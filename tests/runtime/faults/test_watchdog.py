@@ -68,7 +68,7 @@ def test_a_stall_is_told_again_only_when_it_has_lasted_twice_as_long() -> None:
         lambda frame: None,
         lambda: "the dataset",
         threading.Event(),
-        lambda: None,
+        lambda _: None,
     )
     seconds = [float(now) for now in range(0, 200, 5)]
     assert looked(watch, seconds) == []
@@ -85,7 +85,7 @@ def test_a_long_step_makes_the_watch_more_patient() -> None:
         lambda frame: None,
         lambda: "the dataset",
         threading.Event(),
-        lambda: None,
+        lambda _: None,
     )
     watch.began(0.0)
     watch.ended(100.0)
