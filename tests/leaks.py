@@ -47,8 +47,8 @@ LIBRARY_VARIABLES = (
 )  # fmt: skip
 # The rooms whose hooks are only for a while; those of a compiled model are a part of it.
 WATCHING = ("pnne_nb.inspector", "pnne_nb.runtime", "pnne_nb.widgets", "pnne_nb.inference")
-# What stands between torch's `register_…` and its caller in a guarded thread, which each test before may have left.
-PASSING_ON = ("pnne_nb.runtime.thread.use_guard", "torch.overrides", "torch._tensor")
+# What stands between torch's `register_…` and its caller where a cell is watched.
+PASSING_ON = ("pnne_nb.runtime.thread.cell_mode", "torch.overrides", "torch._tensor", "torch._dynamo.eval_frame")
 
 _hooks: list[tuple[weakref.ref[Any], int, str]] = []
 """Of each hook that one of the watching rooms has registered in this test: where it is kept, its key, and who did it."""
