@@ -175,6 +175,10 @@ SILENT: dict[str, str] = {
 """Cells that change a training past torch, which nobody is told; beside a process they change nothing."""
 
 UNSEEN: dict[str, str] = {
+    "compiled, in threads": """
+f2 = torch.compile(lambda x: net.rest[2](x).sum(), backend="eager")
+in_threads(lambda: f2(H[:8]).backward(), 2)
+""",
     "threads, draws": "in_threads(lambda: [(torch.rand(9), torch.manual_seed(3), nn.Linear(3, 3)) for _ in range(20)])",
     "the default generator": "for _ in range(50): torch.default_generator.manual_seed(7); torch.default_generator.seed()",
     "a method, put back": "net.drop.forward = lambda x: x; net(X[:4]); del net.drop.forward",
@@ -361,10 +365,6 @@ for _ in range(3): f(torch.randn(8, 64)).backward()
 whole = torch.compile(lambda x: net.rest[0](x).sum(), backend="aot_eager", fullgraph=True)
 quiet(lambda: whole(torch.randn(8, 64)), RuntimeError)
 with e.paused(): whole(torch.randn(8, 64)).backward()
-""",
-    "compiled, in threads": """
-f2 = torch.compile(lambda x: net.rest[2](x).sum(), backend="eager")
-in_threads(lambda: f2(H[:8]).backward(), 2)
 """,
     "jit.trace": "s = torch.jit.trace(copy.deepcopy(net).eval(), X[:4]); s(X[:4])",
     "jit.script of a part": "s = torch.jit.script(e.snapshot().rest[0]); [s(H[:8]).sum().backward() for _ in range(20)]",
