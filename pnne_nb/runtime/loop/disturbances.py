@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from traceback import walk_tb
 from typing import Final, final
 
@@ -21,24 +22,52 @@ class DisturbedError(Exception):
     """The step under way was disturbed, and must be made again."""
 
 
+class ModesHeldError(Exception):
+    """A cell has changed a mode and still runs: the step under way is to be made when the cell has ended."""
+
+
 @final
 class Disturbances:
-    """Finds two kinds: ``model.eval()``, and ``torch.fx``, which takes over the calls of all modules while it traces one."""
+    """Finds two kinds: ``model.eval()``, and ``torch.fx``, which takes over the calls of all modules while it traces one.
+
+    Attributes:
+        in_cell: Says whether a cell runs whose changes of modes last until it ends.
+    """
 
     def __init__(self, modes: Modes) -> None:
+        self.in_cell: Callable[[], bool] = lambda: False
         self._modes = modes
         self._repeated = 0
         self._traced = 0
         self._most: int | None = _AT_FIRST
+
+    @property
+    def held(self) -> bool:
+        """Whether the running cell has changed a mode since the last batch, which the model keeps until the cell ends."""
+        # Not before a first step has shown that the training's own code keeps the modes.
+        return self._most == _LATER and self.in_cell() and not self._modes.are_kept
+
+    def begin(self) -> None:
+        """Undo what a cell's ``model.eval()`` did since the last batch.
+
+        Raises:
+            ModesHeldError: That cell still runs.
+        """
+        if self.held:
+            raise ModesHeldError
+        self._modes.restore()
 
     def look(self) -> None:
         """Check the modes before the update.
 
         Raises:
             DisturbedError: Somebody has changed one in this step.
+            ModesHeldError: The running cell has.
         """
         if self._most is None or self._modes.are_kept:
             return
+        if self.held:
+            raise ModesHeldError
         self._repeated += 1
         if self._repeated > self._most:
             # Else a training whose own code does it would make each step twice.

@@ -16,8 +16,9 @@ from pnne_nb.runtime.data.sources import BatchSource, workers_of
 from pnne_nb.runtime.faults.error_messages import in_a_sentence
 from pnne_nb.runtime.loop.active_recipe import ActiveRecipe
 from pnne_nb.runtime.loop.best_weights import Standing
+from pnne_nb.runtime.loop.disturbances import Disturbances, ModesHeldError
 from pnne_nb.runtime.loop.fault_replay import StepPlace
-from pnne_nb.runtime.loop.loop_events import Eased, EpochEnded, Event, Judged, Restored, Stepped, Validated
+from pnne_nb.runtime.loop.loop_events import Eased, EpochEnded, Event, Judged, Restored, Stepped, Validated, Waiting
 from pnne_nb.runtime.loop.step import Stepper, StepResult
 from pnne_nb.runtime.loop.validation import Validation
 from pnne_nb.runtime.monitoring.probes import Observers
@@ -97,6 +98,15 @@ class TrainingLoop:
     @property
     def fetching(self) -> bool:
         return self._doing.startswith("fetching")
+
+    @property
+    def disturbances(self) -> Disturbances:
+        """What cells do to the modes of the model."""
+        return self._stepper.disturbances
+
+    def restore_modes(self) -> None:
+        """Put the model into the mode that the training has it in; does nothing before the first step."""
+        self._modes.restore()
 
     def check_data(self) -> None:
         """Compare data in memory with the graph's Input nodes before the first step; see `ActiveRecipe.check_data`."""
@@ -184,9 +194,10 @@ class TrainingLoop:
     def _train_epoch(self) -> Iterator[Event]:
         batches, stages, stepper = self._open_epoch(), self.stages, self._stepper
         self._modes.set(self.recipe.model, training=True)
+        group: list[Any] = []
         while True:
             # Several processes share their state, so that none of them can go back alone.
-            if self.recipe.peers.count == 1:
+            if self.recipe.peers.count == 1 and not group:
                 self.ring.offer(self.steps, self.state_dict)
             due = self._judged_at < self.steps and self.recipe.validate_every.after_step(self.steps)
             if due and self.recipe.val is not None:
@@ -194,23 +205,30 @@ class TrainingLoop:
             # Since the step before, it may have become another one.
             recipe = self.recipe
             self._doing = "waiting for a step of another training in this process"
-            with self.turn, self._randomness:
-                stages.start()
-                self._doing = "fetching batch {batch} of epoch {epoch}"
-                with self.data_calls:
-                    group = list(islice(batches, recipe.accumulate))
-                if not group:
-                    break
-                self._doing = "training on batch {batch} of epoch {epoch}"
-                self._modes.restore()
-                with self._goes_on(recipe):
-                    step = stepper.make(group, StepPlace(self.steps + 1, self.epoch, self.position))
-                    if recipe.schedule is not None:
-                        recipe.schedule.advance("step", step.loss)
+            try:
+                with self.turn, self._randomness:
+                    stages.start()
+                    self._doing = "fetching batch {batch} of epoch {epoch}"
+                    if not group:
+                        with self.data_calls:
+                            group = list(islice(batches, recipe.accumulate))
+                    if not group:
+                        break
+                    self._doing = "training on batch {batch} of epoch {epoch}"
+                    self.disturbances.begin()
+                    with self._goes_on(recipe):
+                        step = stepper.make(group, StepPlace(self.steps + 1, self.epoch, self.position))
+                        if recipe.schedule is not None:
+                            recipe.schedule.advance("step", step.loss)
+            except ModesHeldError:
+                self._doing = "between two steps"
+                yield Waiting()
+                continue
             self._doing = "between two steps"
             self.steps += 1
             self.ring.note(self.steps, step.loss)
             self.position += len(group)
+            group = []
             self._is_untouched = False
             self._examples += step.examples
             self._loss_sum += step.loss * step.examples

@@ -166,6 +166,7 @@ class Stepper:
         memory: Cuts batches for which memory is too small.
         ring: Knows the last steps.
         last: The last step of the training, if that is known; the layers are looked at in it.
+        disturbances: What cells do in the middle of a step.
     """
 
     def __init__(self, active: ActiveRecipe, modes: Modes, randomness: PrivateRandomness, observers: Observers) -> None:
@@ -177,7 +178,7 @@ class Stepper:
         self._observers = observers
         self.ring = StepRing()
         self._replay = FaultReplay(active, modes, randomness, self.ring)
-        self._disturbances = Disturbances(modes)
+        self.disturbances = Disturbances(modes)
         self._finite = FiniteCheck(active.recipe.device)
         self.last: int | None = None
         self._targets = TargetSample()
@@ -193,6 +194,7 @@ class Stepper:
             NotFiniteError: The loss or a gradient is NaN or infinite.
             TrainingError: The data does not fit the model, or nothing depends on the parameters.
             RuntimeError: Memory is too small even for one example, or for the optimizer.
+            ModesHeldError: A cell has changed a mode, and still runs; nothing of the step was made.
         """
         self._place = place
         while True:
@@ -203,7 +205,7 @@ class Stepper:
             except BaseException as error:
                 # It can be made again, or inspected.
                 self._undo(error)
-                if isinstance(error, WeightsChangedError) or self._disturbances.made(error):
+                if isinstance(error, WeightsChangedError) or self.disturbances.made(error):
                     continue
                 if not isinstance(error, RuntimeError):
                     raise
@@ -233,7 +235,7 @@ class Stepper:
                 stages.ended("observe")
             losses, outputs = self._differentiate(raws, batches, weights)
             if recipe.peers.count == 1:
-                self._disturbances.look()
+                self.disturbances.look()
             precision.unscale(optimizer)
             if watched is not None:
                 stages.ended("backward")
@@ -254,7 +256,7 @@ class Stepper:
                     what = f"A gradient stayed NaN or infinite while its scale fell to {precision.scale:g}"
                     raise self._not_finite(what, "nan-gradient", raws, batches)
             stages.ended("optimizer")
-            self._disturbances.over()
+            self.disturbances.over()
             if watched is not None:
                 watched.updated()
             if looked is not None:

@@ -50,7 +50,8 @@ from pnne_nb.runtime.setup.models import as_module, input_shapes, make_weights, 
 from pnne_nb.runtime.setup.precision import choose_device
 from pnne_nb.runtime.thread.boundary import Boundary, between_steps, without_hooks
 from pnne_nb.runtime.thread.cell_mode import enter_cell, unwatched
-from pnne_nb.runtime.thread.control import Control
+from pnne_nb.runtime.thread.cells import cells
+from pnne_nb.runtime.thread.control import Control, Verdict
 from pnne_nb.runtime.thread.step_lock import StopWantedError
 from pnne_nb.runtime.thread.thread import start_training_thread, threads_for_training
 from pnne_nb.runtime.thread.torch_switches import Determinism, switches
@@ -113,6 +114,7 @@ class Session:
         self.loop.ring.memory = MEMORY
         self.control = Control(self._state_changed)
         self.loop.turn.is_over = lambda: self.control.stopping
+        self.loop.disturbances.in_cell = lambda: cells.open and not self.control.awaited
         self.boundary = Boundary(self.model, self.control, self._tell_of_use, lambda: self.loop.recipe.beside)
         determinism = Determinism(recipe.device, wanted=config.deterministic)
         self.executor = Executor(self.loop, self.control, determinism, self.state_dict)
@@ -154,14 +156,22 @@ class Session:
         if not alive:
             require_own(self.model, in_process=self.executor.in_process)
             process = self._process() if self.executor.in_process else None
-        # To pack a model is to use it.
-        self.boundary.let_go()
         if not alive:
+            # To pack a model is to use it.
+            self._let_go()
             self.launch(steps, process)
-        elif steps is None:
+            return
+        if steps is None:
             self.control.resume()
         else:
             self.control.allow(steps)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Take the model back from the calling cell, with its modes."""
+        if self.boundary.is_open:
+            self.loop.restore_modes()
+        self.boundary.let_go()
 
     def require_alive(self) -> None:
         """Raise an error unless a training runs or is paused.
@@ -262,9 +272,10 @@ class Session:
             raise TrainingError(
                 "wait() would never return: this is inside a step or a callback of a training, which waits for you."
             )
-        self.boundary.let_go()
-        if not self.control.wait_for_end(timeout):
-            return False
+        with self.control.awaiting():
+            self._let_go()
+            if not self.control.wait_for_end(timeout):
+                return False
         if self.error is not None:
             raise self.error
         return True
@@ -280,8 +291,10 @@ class Session:
 
         remove = self.reports.listeners.add("state", tell)
         try:
-            if self.control.state not in {"idle", *ENDED}:
-                await ended.wait()
+            with self.control.awaiting():
+                if self.control.state not in {"idle", *ENDED}:
+                    self._let_go()
+                    await ended.wait()
         finally:
             remove()
         self.wait(None)
@@ -452,7 +465,7 @@ class Session:
         events = self.executor.events(self.announcer.last_epoch)
         try:
             # Until a process has halted, it asks for nobody's leave.
-            while (process is not None and process.at_work) or self.control.boundary() == "go":
+            while (process is not None and process.at_work) or self._boundary() == "go":
                 self.announcer.epoch_begins()
                 stalls.began()
                 event = next(events, None)
@@ -471,6 +484,10 @@ class Session:
         finally:
             events.close()
             self.observers.conclude(self.executor.source.steps)
+
+    def _boundary(self) -> Verdict:
+        self.boundary.yield_while(lambda: self.loop.disturbances.held)
+        return self.control.boundary()
 
     def _save_last(self) -> None:
         self.announcer.busy = True

@@ -28,6 +28,7 @@ from pnne_nb.runtime.thread.step_lock import adopt_backward_thread, in_some_step
 
 _CELL = "cell"
 """The cell as a visitor; the others are threads."""
+_REASON = "a cell that uses the model"
 
 _LINE = (
     "`with engine.paused() as model:` waits for the end of the running step, and keeps the training waiting until the end of "
@@ -156,9 +157,19 @@ class Boundary:
         """Keep the training waiting until the running cell ends."""
         if self.is_open and not self._kept:
             cells.at_end(self._end_of_cell)
-            self.control.arrive(_CELL, "a cell that uses the model")
+            self.control.arrive(_CELL, _REASON)
             # Of several threads of a cell, the first one's counts: no other has used the model before it.
             self._kept.setdefault(_CELL, _Buffers(self.model))
+
+    def yield_while(self, held: Callable[[], bool]) -> None:
+        """Give the model to the running cell until it ends if it is `held`; called in the training thread between two steps."""
+        if self.is_open and not self._kept and held():
+            self.control.expect(_CELL, _REASON)
+            self._kept.setdefault(_CELL, _Buffers(self.model))
+            cells.at_end(self._end_of_cell)
+            # The cell may have ended, or asked for more training, before that.
+            if not held():
+                self._end_of_cell()
 
     def use(self) -> None:
         """Give the model to the caller; a cell keeps it until the cell ends."""

@@ -64,6 +64,7 @@ class Control:
         self._visits: dict[Hashable, int] = {}
         self._reasons: dict[Hashable, str] = {}
         self._errands: deque[Errand] = deque()
+        self._awaited = 0
         self._forked = False
         renewed_after_fork(self)
 
@@ -125,6 +126,23 @@ class Control:
     def steps_left(self) -> int | None:
         """Steps that are to be made before the training halts, or None if it runs on."""
         return self._steps if self._pause else None
+
+    @property
+    def awaited(self) -> bool:
+        """Whether a cell waits for steps of the training, for which the training must not wait."""
+        return bool(self._awaited) or (self._pause and self._steps > 0)
+
+    @contextmanager
+    def awaiting(self) -> Iterator[None]:
+        """Note that the calling cell waits for the training in this block."""
+        if not cells.open_here():
+            yield
+            return
+        self._awaited += 1
+        try:
+            yield
+        finally:
+            self._awaited -= 1
 
     @property
     def visited(self) -> bool:
@@ -423,6 +441,12 @@ class Control:
             if self._visits.get(key, 0) > before:
                 self.leave(key)
             raise
+
+    def expect(self, key: Hashable, reason: str) -> None:
+        """Begin a visit for `key` between two steps, in the training thread, which waits for its end at the next boundary."""
+        with self._lock:
+            self._visits[key] = self._visits.get(key, 0) + 1
+            self._reasons.setdefault(key, reason)
 
     def leave(self, key: Hashable, linger: float = 0.0) -> None:
         """End one visit; leaving more often than arriving does nothing. For `linger`, see `visit`."""

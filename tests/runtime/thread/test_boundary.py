@@ -242,6 +242,94 @@ def test_an_exclusive_training_waits_for_every_cell() -> None:
     trained.stop()
 
 
+class Meeting:
+    """A place in the training thread where it waits for a cell."""
+
+    def __init__(self) -> None:
+        self.wanted, self.reached, self.left = False, threading.Event(), threading.Event()
+
+    def __call__(self, *_: object) -> None:
+        if self.wanted and threading.current_thread() is not threading.main_thread():
+            self.wanted = False
+            self.reached.set()
+            assert self.left.wait(60)
+
+
+@pytest.mark.parametrize("in_step", [True, False])
+def test_modes_that_a_cell_has_changed_last_until_it_ends(in_step: bool) -> None:
+    model, meeting = network(), Meeting()
+    trained = endless(model)
+    if in_step:
+        model.get_submodule("2").register_forward_pre_hook(meeting)
+    else:
+        trained.on("step", meeting)
+    trained.step(3)
+    meeting.wanted = True
+    trained.start()
+    assert meeting.reached.wait(60)
+    with cell():
+        model.eval()
+        meeting.left.set()
+        while waiting_for(trained) is None:  # for ever, if a step is made
+            pass
+        assert waiting_for(trained) == "a cell that uses the model"
+        assert not any(layer.training for layer in model.modules())
+        evaluated = network().eval()
+        evaluated.load_state_dict(model.state_dict())
+        assert torch.equal(model(PICTURES), evaluated(PICTURES))
+    trained.stop()
+    losses = trained.history["loss"].tolist()
+    assert losses == trained_with([], len(losses))[0]
+
+
+def test_a_cell_that_lets_training_go_on_gives_the_modes_back() -> None:
+    model, meeting, made = network(), Meeting(), threading.Event()
+    trained = endless(model)
+    trained.on("step", meeting)
+    trained.step(3)
+    meeting.wanted = True
+    trained.start()
+    assert meeting.reached.wait(60)
+    with cell():
+        model.eval()
+        meeting.left.set()
+        while waiting_for(trained) is None:
+            pass
+        trained.on("step", lambda _: made.set())
+        trained.resume()
+        assert made.wait(60)
+        assert all(layer.training for layer in model.modules())
+    trained.stop()
+
+
+class Frozen(nn.Module):
+    """Changes a mode in each forward pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = network()
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.layers[1].eval()
+        scores: Tensor = self.layers(x)
+        return scores
+
+
+@pytest.mark.parametrize("own", ["forward", "listener"])
+def test_a_cell_waits_for_a_training_whose_own_code_changes_modes(own: str) -> None:
+    model = Frozen() if own == "forward" else network()
+    trained = engine(model=model, epochs=3)
+    if own == "listener":
+        trained.on("step", lambda _: model.eval())
+    with cell():
+        trained.start()
+        assert trained.wait(60)
+    with cell():
+        trained.step(2)
+        trained.stop()
+    assert trained.progress.step == 20
+
+
 @pytest.mark.parametrize("go_on", [TrainingEngine.wait, TrainingEngine.start, TrainingEngine.resume])
 def test_a_cell_that_lets_training_go_on_gives_the_model_back(go_on: Callable[[TrainingEngine], object]) -> None:
     model = network()
