@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from traceback import walk_tb
-from typing import Final, final
+from typing import Any, Final, final
 
 from pnne_nb.runtime.thread.mode_guard import Modes
 
@@ -22,16 +23,19 @@ class DisturbedError(Exception):
     """The step under way was disturbed, and must be made again."""
 
 
-class ModesHeldError(Exception):
-    """A cell has changed a mode and still runs: the step under way is to be made when the cell has ended."""
+class HeldError(Exception):
+    """A cell has changed a mode, or compiles: the step under way is to be made when the cell has ended."""
 
 
 @final
 class Disturbances:
-    """Finds two kinds: ``model.eval()``, and ``torch.fx``, which takes over the calls of all modules while it traces one.
+    """Finds ``model.eval()``, ``torch.compile``, and ``torch.fx``, which takes over the calls of all modules while it traces one.
+
+    An optimizer computes in another way while any thread compiles, because torch says so in all of them. So nobody may begin
+    to compile in the update of a step.
 
     Attributes:
-        in_cell: Says whether a cell runs whose changes of modes last until it ends.
+        in_cell: Says whether a cell runs for which the training would wait.
     """
 
     def __init__(self, modes: Modes) -> None:
@@ -40,10 +44,19 @@ class Disturbances:
         self._repeated = 0
         self._traced = 0
         self._most: int | None = _AT_FIRST
+        self._compiler: Any = None
 
     @property
     def held(self) -> bool:
-        """Whether the running cell has changed a mode since the last batch, which the model keeps until the cell ends."""
+        """Whether the running cell compiles, or has changed a mode since the last batch, which it keeps until it ends."""
+        if not self.in_cell():
+            return False
+        compiles = not self._keep_compiler()
+        self.release_compiler()
+        return compiles or self._modes_held
+
+    @property
+    def _modes_held(self) -> bool:
         # Not before a first step has shown that the training's own code keeps the modes.
         return self._most == _LATER and self.in_cell() and not self._modes.are_kept
 
@@ -51,23 +64,26 @@ class Disturbances:
         """Undo what a cell's ``model.eval()`` did since the last batch.
 
         Raises:
-            ModesHeldError: That cell still runs.
+            HeldError: That cell still runs.
         """
-        if self.held:
-            raise ModesHeldError
+        if self._modes_held:
+            raise HeldError
         self._modes.restore()
 
     def look(self) -> None:
-        """Check the modes before the update.
+        """Check the modes before the update, and keep cells from compiling until `release_compiler`.
 
         Raises:
-            DisturbedError: Somebody has changed one in this step.
-            ModesHeldError: The running cell has.
+            DisturbedError: Somebody has changed a mode in this step.
+            HeldError: The running cell has, or it compiles.
         """
+        # Also where no cell runs: one may begin in the update.
+        if not self._keep_compiler() and self.in_cell():
+            raise HeldError
         if self._most is None or self._modes.are_kept:
             return
-        if self.held:
-            raise ModesHeldError
+        if self._modes_held:
+            raise HeldError
         self._repeated += 1
         if self._repeated > self._most:
             # Else a training whose own code does it would make each step twice.
@@ -75,6 +91,22 @@ class Disturbances:
             return
         self._modes.restore()
         raise DisturbedError
+
+    def _keep_compiler(self) -> bool:
+        """Keep everybody else from compiling, without waiting; return whether nobody does."""
+        lock = getattr(sys.modules.get("torch._dynamo.convert_frame"), "compile_lock", None)
+        if lock is None:
+            return True
+        if lock.acquire(blocking=False):
+            self._compiler = lock
+            return True
+        return False
+
+    def release_compiler(self) -> None:
+        """Let others compile again."""
+        lock, self._compiler = self._compiler, None
+        if lock is not None:
+            lock.release()
 
     def made(self, error: BaseException) -> bool:
         """Return whether a step has failed for such a reason only."""

@@ -16,7 +16,7 @@ from pnne_nb.runtime.data.sources import BatchSource, workers_of
 from pnne_nb.runtime.faults.error_messages import in_a_sentence
 from pnne_nb.runtime.loop.active_recipe import ActiveRecipe
 from pnne_nb.runtime.loop.best_weights import Standing
-from pnne_nb.runtime.loop.disturbances import Disturbances, ModesHeldError
+from pnne_nb.runtime.loop.disturbances import Disturbances, HeldError
 from pnne_nb.runtime.loop.fault_replay import StepPlace
 from pnne_nb.runtime.loop.loop_events import Eased, EpochEnded, Event, Judged, Restored, Stepped, Validated, Waiting
 from pnne_nb.runtime.loop.step import Stepper, StepResult
@@ -220,7 +220,7 @@ class TrainingLoop:
                         step = stepper.make(group, StepPlace(self.steps + 1, self.epoch, self.position))
                         if recipe.schedule is not None:
                             recipe.schedule.advance("step", step.loss)
-            except ModesHeldError:
+            except HeldError:
                 self._doing = "between two steps"
                 yield Waiting()
                 continue

@@ -61,7 +61,7 @@ class Unsaved(msgspec.Struct, frozen=True, tag=True):
 
 
 class Waiting(msgspec.Struct, frozen=True, tag=True):
-    """Nothing was made: other processes are working, or a cell has changed a mode of the model and still runs."""
+    """Nothing was made: other processes are working, or a cell that has changed a mode of the model, or compiles."""
 
 
 Event: TypeAlias = Stepped | Validated | Judged | EpochEnded | Eased | Restored | Restarted | Unsaved | Waiting

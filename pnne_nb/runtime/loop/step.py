@@ -194,7 +194,7 @@ class Stepper:
             NotFiniteError: The loss or a gradient is NaN or infinite.
             TrainingError: The data does not fit the model, or nothing depends on the parameters.
             RuntimeError: Memory is too small even for one example, or for the optimizer.
-            ModesHeldError: A cell has changed a mode, and still runs; nothing of the step was made.
+            HeldError: A cell has changed a mode or compiles, and still runs; nothing of the step was made.
         """
         self._place = place
         while True:
@@ -210,6 +210,8 @@ class Stepper:
                 if not isinstance(error, RuntimeError):
                     raise
                 largest = self.memory.largest(error, raws)
+            finally:
+                self.disturbances.release_compiler()
             # Outside of the block: the exception holds on to the tensors that were too many.
             self.stages.ended("other")
             self.notices.append(self.memory.ease(largest, place.step))

@@ -82,6 +82,7 @@ class Boundary:
         self._changed: dict[str, None] = {}
         self._told: set[str] = set()
         self._lent = 0
+        self._given_back = 0
         self._closing: list[Callable[[], object]] = []
         self._stops_backward = False
         self._memory: dict[int, list[Beside]] | None = None
@@ -95,6 +96,11 @@ class Boundary:
     def is_open(self) -> bool:
         """Whether a training is under way that uses of the model concern."""
         return bool(self._closing)
+
+    @property
+    def is_lent(self) -> bool:
+        """Whether somebody has the model to himself."""
+        return bool(self._lent)
 
     def open(self) -> None:
         """Let the calling thread train the model from now on.
@@ -163,12 +169,13 @@ class Boundary:
 
     def yield_while(self, held: Callable[[], bool]) -> None:
         """Give the model to the running cell until it ends if it is `held`; called in the training thread between two steps."""
+        given_back = self._given_back
         if self.is_open and not self._kept and held():
             self.control.expect(_CELL, _REASON)
             self._kept.setdefault(_CELL, _Buffers(self.model))
             cells.at_end(self._end_of_cell)
             # The cell may have ended, or asked for more training, before that.
-            if not held():
+            if not cells.open or given_back != self._given_back:
                 self._end_of_cell()
 
     def use(self) -> None:
@@ -179,6 +186,7 @@ class Boundary:
     def let_go(self) -> None:
         """Take the model back from the calling cell, which ends or asks for more training."""
         if cells.open_here():
+            self._given_back += 1
             self._end_of_cell()
 
     def _end_of_cell(self) -> None:
@@ -362,6 +370,18 @@ class _NoHook:
         pass
 
 
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # torch leaves it untyped
+def _compiles_for_training() -> bool:
+    """Return whether the calling thread, which compiles, has a training's turn, or the model by ``paused()``."""
+    return in_some_step() or any(each.is_lent for each in boundaries())
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # torch leaves it untyped
+def _arrive_uncompiled(arrive: Callable[[], None]) -> None:
+    if not in_some_step():
+        arrive()
+
+
 @final
 class _Hook:
     """The hook of a layer in training; in copies of the layer, it does nothing."""
@@ -373,8 +393,12 @@ class _Hook:
         self._trainer = trainer
 
     def __call__(self, *_: object) -> None:
-        # Each step of the training comes here. Where compiled code is made, nobody would be there to wait when it runs.
-        if not torch.compiler.is_compiling() and threading.get_ident() != self._trainer:
+        # Each step of the training comes here.
+        if torch.compiler.is_dynamo_compiling():
+            # Code that a cell compiles comes here as well when it runs; the training's own stays whole.
+            if not _compiles_for_training():
+                _arrive_uncompiled(self._arrive)
+        elif threading.get_ident() != self._trainer:
             self._arrive()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _NoHook:

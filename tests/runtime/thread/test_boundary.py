@@ -451,6 +451,24 @@ def test_a_thread_of_a_cell_has_the_model_until_the_cell_ends() -> None:
     assert trained.error is None
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch asks for it itself
+def test_compiled_code_in_a_thread_of_a_cell_has_the_model_until_the_cell_ends_also_when_it_is_not_new() -> None:
+    model = network()
+    trained = endless(model)
+    trained.step()
+    compiled = torch.compile(lambda x: model.get_submodule("5")(x).sum(), backend="eager")
+    given = torch.randn(3, 64)
+    trained.start()
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(3):
+            with cell():
+                pool.submit(compiled, given).result(60).backward()
+                assert waiting_for(trained) == "a cell that uses the model"
+            assert waiting_for(trained) is None
+    trained.stop()
+    assert trained.error is None
+
+
 class Elsewhere(torch.autograd.Function):
     """A backward pass that waits for a thread of its own, as autograd does for an accelerator."""
 
