@@ -181,6 +181,12 @@ in_threads(lambda: f2(H[:8]).backward(), 2)
 """,
     "threads, draws": "in_threads(lambda: [(torch.rand(9), torch.manual_seed(3), nn.Linear(3, 3)) for _ in range(20)])",
     "the default generator": "for _ in range(50): torch.default_generator.manual_seed(7); torch.default_generator.seed()",
+    "a thread that outlives its cell": """
+def use_late(net=net):
+    for _ in range(50): quiet(lambda: net.rest[0](H[:8]).sum().backward(), RuntimeError)
+late = threading.Thread(target=use_late)
+late.start()
+""",
     "a method, put back": "net.drop.forward = lambda x: x; net(X[:4]); del net.drop.forward",
 }
 """Cells that mean to change nothing, and may: what they do in the middle of a step is not seen."""
@@ -315,12 +321,6 @@ def die():
     global left
     left = net(X[:8])
 in_threads(die, 1)
-""",
-    "a thread that outlives its cell": """
-def use_late():
-    for _ in range(50): quiet(lambda: net.rest[0](H[:8]).sum().backward(), RuntimeError)
-late = threading.Thread(target=use_late)
-late.start()
 """,
     "a pool of before, backward": "list(pool.map(lambda _: net(X[:8]).sum().backward(), range(20)))",
     "a pool of before, a part": "list(pool.map(lambda _: net.rest[0](H[:8]).sum().backward(), range(20)))",
