@@ -33,11 +33,11 @@ from pnne_nb.graph.model.ops import ChangeFrame, MoveNode
 from pnne_nb.graph.model.paths import find_node, frozen_around, paths_in
 from pnne_nb.graph.model.validate import Types
 from pnne_nb.graph.model.views import Graphs, Nodes
-from pnne_nb.graph.render.html import figure
+from pnne_nb.graph.render.html import figure, lines
 from pnne_nb.graph.render.import_report import ImportReport, import_report
 from pnne_nb.graph.render.scene import NO_SHAPES, Scene, Shapes
 from pnne_nb.graph.render.scene import scene as scene_of
-from pnne_nb.graph.render.svg import ThemeName, svg
+from pnne_nb.graph.render.svg import ThemeName, describe, svg
 from pnne_nb.graph.schema.analysis_hook import installed
 from pnne_nb.graph.schema.habits import METHODS, SETTINGS
 from pnne_nb.graph.storage import json_format
@@ -265,6 +265,11 @@ class ReadableGraph:
             ArgumentError: If `theme` is none of the three.
         """
         return svg(self._scene(within, shapes, resolved, fold), theme)
+
+    def to_text(self, *, shapes: Shapes = NO_SHAPES, resolved: Resolved = NONE_RESOLVED) -> str:
+        """Return the graph as plain text: a sentence, and a line for each node with what feeds it."""
+        scene = self._scene("", shapes, resolved, fold=False)
+        return "\n".join([f"{scene.title}: {describe(scene)}", *lines(scene)])
 
     def to_html(
         self,

@@ -262,7 +262,7 @@ def worst(engine: TrainingEngine, n: int = 10, data: Data | None = None) -> Wors
         for batch, output in batches:
             loss = engine._loop.recipe.loss
             assert loss is not None, "_outputs has looked"
-            losses = _loss_of_each(loss, output, batch).nan_to_num(nan=float("inf")).cpu()
+            losses = loss_of_each(loss, output, batch.target, batch.examples).nan_to_num(nan=float("inf")).cpu()
             found = chosen_classes(output, batch.target)
             predicted = output if found is None else found[0].long()
             for place in losses.topk(min(n, batch.examples)).indices.tolist():
@@ -286,16 +286,16 @@ def _outputs(engine: TrainingEngine, data: Data | None) -> Generator[tuple[Batch
     return outputs(engine._session, data)
 
 
-def _loss_of_each(loss: Callable[[Any, Any], Tensor], output: Any, batch: Batch) -> Tensor:
-    """Return the loss of each example alone, `[n]`."""
+def loss_of_each(loss: Callable[[Any, Any], Tensor], output: Any, target: Any, examples: int) -> Tensor:
+    """Return the loss of each of so many examples alone, `[n]`."""
     if isinstance(loss, nn.Module) and getattr(loss, "reduction", None) in {"mean", "sum"}:
         single: Any = copy.copy(loss)
         single.reduction = "none"
-        values = single(output, batch.target)
-        if isinstance(values, Tensor) and values.dim() and values.shape[0] == batch.examples:
-            means: Tensor = values.reshape(batch.examples, -1).float().mean(1)
+        values = single(output, target)
+        if isinstance(values, Tensor) and values.dim() and values.shape[0] == examples:
+            means: Tensor = values.reshape(examples, -1).float().mean(1)
             return means
-    pairs = [_at((output, batch.target), place, batch.examples) for place in range(batch.examples)]
+    pairs = [_at((output, target), place, examples) for place in range(examples)]
     return torch.stack([loss(*pair).float() for pair in pairs])
 
 

@@ -48,7 +48,7 @@ from pnne_nb.widgets.editor.training_overlay import OverlaidTraining, Overlay
 from pnne_nb.widgets.host.bundle import bundled, key_of
 from pnne_nb.widgets.host.comms import answer_while_busy
 from pnne_nb.widgets.host.displays import Displays, close_parts, widget_tree
-from pnne_nb.widgets.host.static_picture import SHOWN, KeptPicture
+from pnne_nb.widgets.host.static_picture import SHOWN, KeptPicture, described
 
 if TYPE_CHECKING:
     from pnne_nb.widgets.editor.run_to_here import Example
@@ -278,6 +278,12 @@ class GraphEditor(anywidget.AnyWidget):
             {path: messages.NodeMark(mark) if isinstance(mark, str) else mark for path, mark in marks.items()}
         )
         self._views.tell(lambda: self._marks)
+
+    def describe(self) -> str:
+        """Return in at most 300 words of plain text what is on the screen."""
+        shapes, resolved = self._derivation.known(refreshed=True)
+        found = [f"Selected: {', '.join(self.selection) or 'nothing'}", *(each.message for each in self.diagnostics)]
+        return described([*found, *self._graph.to_text(shapes=shapes, resolved=resolved).splitlines()])
 
     def to_svg(self, theme: ThemeName = "auto", *, within: str = "", fold: bool = False) -> str:
         """Draw the document as `NodeGraph.to_svg` does, with the shapes that the editor shows.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, final
 
@@ -14,18 +14,23 @@ from torch import Tensor, nn
 from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.errors import InspectionError, LayerNotFoundError, expect, near
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.inspector.capture.capture import Capture
 from pnne_nb.inspector.capture.preserve import uncompiled
 from pnne_nb.inspector.inspector import Inspector
 from pnne_nb.inspector.tools.dataflow import Flow
 from pnne_nb.process.fork import fork_safe
 from pnne_nb.process.subscribers import weakly
 from pnne_nb.protocol.control_messages import Move, PageTheme
+from pnne_nb.runtime.objective.losses import Loss
 from pnne_nb.runtime.thread.cells import cells
+from pnne_nb.widgets.explorer.answers import Asked
 from pnne_nb.widgets.explorer.canvas import Canvas, identities, paint
+from pnne_nb.widgets.explorer.examples import Examples, require_place
 from pnne_nb.widgets.explorer.page import ExplorerPage
 from pnne_nb.widgets.explorer.panel import CSS, Details, facts, overview_html, widgets_of
 from pnne_nb.widgets.explorer.runs import ModelInUseError, Runs
 from pnne_nb.widgets.explorer.static_graph import graph_svg
+from pnne_nb.widgets.explorer.strip import Strip
 from pnne_nb.widgets.explorer.style import style
 from pnne_nb.widgets.explorer.view import MAX_ELEMENTS, Colouring, ExplorerPicture, draw, first_open
 from pnne_nb.widgets.host.cell_events import watch_cells
@@ -45,18 +50,29 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
     attention maps; a click on a container also opens or closes it. Colours show the type, the time or the parameters of
     layers. The module is not changed.
 
+    With `data`, a strip above shows one example, its target and the likeliest answers. Its examples can be browsed in the
+    order of their loss, from the least confident answer, or mistakes only, and filtered by the true and the predicted class.
+
     Args:
         net: Any module; a graph is compiled, with the weights that belong to it.
+        data: Examples: a tensor, an array or a table, a tuple of arguments, a mapping of keyword arguments, a ``Dataset`` or a
+            ``DataLoader``; the first dimension counts them. A pair ``(x, y)`` for a model with one argument ends with the
+            target. The module runs in evaluation mode for answers, and in its own for shapes, times and the layers' outputs,
+            which come from the first 256.
+        target: The targets, one for each example.
+        labels: Names of the classes.
+        tokenizer: Has ``decode`` or ``convert_ids_to_tokens``, is a function of ids, or the texts in the order of their ids.
+        loss: As `TrainingEngine` takes it, or a function of output and target; by default, what the targets suggest. With it,
+            gradients are shown too.
         inspector: An inspector whose last run is shown for the layers that it captured; its watch list is not changed.
-        args: An example input: a tensor, a tuple of arguments, or a mapping of keyword arguments. With it the module runs
-            without gradients, for shapes, times, data flow and the layers' outputs.
-        target: Second argument of `loss_fn`.
-        loss_fn: A function of output and target that gives a scalar; with it, gradients are shown too.
+        args: An earlier name of `data`.
+        loss_fn: An earlier name of `loss`.
 
     Raises:
         InspectionError: If `inspector` is about another module, hooks cannot see the layers of `net`, ``forward`` does not
-            take `args`, or a cell in another thread may be using `net`.
-        ArgumentError: If `net` is not a module, or `inspector` not an `Inspector`.
+            take the data, labels or tokenizer do not fit, or a cell in another thread may be using `net`.
+        ArgumentError: If `net` is not a module, `inspector` not an `Inspector`, or there are more or fewer targets than
+            examples.
     """
 
     instead = "Choose a layer with explorer.select(path), and run this cell again."
@@ -66,23 +82,35 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
     def __init__(
         self,
         net: nn.Module | NodeGraph,
+        data: object = None,
+        target: object = None,
+        labels: Sequence[str] | None = None,
+        tokenizer: Any = None,
+        loss: Loss = None,
+        *,
         inspector: Inspector | None = None,
         args: object = None,
-        *,
-        target: object = None,
         loss_fn: Callable[..., Tensor] | None = None,
     ) -> None:
         if isinstance(net, NodeGraph):
             net = compile_graph(net)
+        if isinstance(data, Inspector):  # an earlier order: net, inspector, args
+            inspector, data, args, target = data, *((target, None, None) if args is None else (args, None, target))
         expect(inspector, Inspector | None, "inspector", "an Inspector, or None", "It was made by pn.Inspector(net).")
         if inspector is not None and uncompiled(inspector.net) is not uncompiled(net):
             raise InspectionError(
-                "This inspector is about another module: pass ModuleExplorer(inspector.net, inspector)."
+                "This inspector is about another module: pass ModuleExplorer(inspector.net, inspector=inspector)."
             )
+        self._reads = labels, tokenizer, loss if loss is not None else loss_fn
         watch_cells()
-        runs = Runs(uncompiled(net), Inspector(net) if inspector is None else inspector, args, target, loss_fn)
+        runs = Runs(
+            self._asked(uncompiled(net), data if data is not None else args, target),
+            Inspector(net) if inspector is None else inspector,
+        )
         self._lock = fork_safe(threading.RLock())
         self._flow = runs.flow()
+        with runs.alone():
+            runs.asked.check()
         self._opened = first_open(self._flow)
         self._chosen = ""
         self._page = ExplorerPage(self._move)
@@ -104,10 +132,6 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
             for text in ("Open", "Close all", "Refresh")
         )
         self._again_button.tooltip = "Read weights and run the input again"
-        self._example = ipywidgets.BoundedIntText(
-            value=0, min=0, max=max(0, _examples(args) - 1), description="Example",
-            layout=ipywidgets.Layout(width="150px", display="" if _examples(args) > 1 else "none"),
-        )  # fmt: skip
         self._said = ipywidgets.HTML("", layout=ipywidgets.Layout(margin="0"))
         self._place = ipywidgets.Box(layout=ipywidgets.Layout(flex="1 1 55%", height="600px", min_width="0"))
         self._place.add_class("pnne-explorer-graph")
@@ -116,16 +140,16 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
         )
         self._panel = ipywidgets.VBox(layout=inset)
         self._panel.add_class("pnne-explorer-panel")
-        controls = self._search, self._colour, self._open_button, self._all_button, self._example, self._again_button
+        controls = self._search, self._colour, self._open_button, self._all_button, self._again_button
         bar = ipywidgets.HBox(controls, layout=ipywidgets.Layout(flex_flow="row wrap"))
         body = ipywidgets.HBox([self._place, self._panel], layout=ipywidgets.Layout(width="100%"))
         self._runs = runs
+        self._strip = Strip(lambda: self._alive().asked, self._alone, self._show)
         self._kept = KeptPicture(lambda: "the module", self.to_html)
-        super().__init__([ipywidgets.HTML(CSS), bar, self._hits, self._said, body, self._page])
+        super().__init__([ipywidgets.HTML(CSS), bar, self._hits, self._said, self._strip, body, self._page])
         self.add_class("pnne-explorer")
         self._search.observe(lambda change: self._list_hits(change["new"]), "value")
         self._hits.observe(lambda change: self._choose(change["new"]), "value")
-        self._example.observe(lambda _change: self._show(), "value")
         self._colour.observe(lambda _change: self._rebuild(), "value")
         self._open_button.on_click(lambda _button: self.toggle(self._chosen))
         self._all_button.on_click(lambda _button: self._close_all())
@@ -151,7 +175,7 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
             runs, picture, marks, chosen = self._alive(), self._picture, self._marks(), self._chosen
             net = type(runs.net).__name__
             said = [f"{net}: {self._flow.layers[''].parameters:,} parameters"]
-            said += facts(self._flow, chosen) if chosen else []
+            said += [*self._strip.lines(), *(facts(self._flow, chosen) if chosen else [])]
             said += [f"{found.layer}: {found.kind.replace('-', ' ')}: {found.reason}" for found in runs.findings()]
         layers = [", ".join(box.label.splitlines()) for box in picture.boxes if box.key in self._flow.layers]
         alternative = f"Structure of {net}: {len(layers)} layers are shown. {' '.join(said[1:])}".strip()
@@ -171,6 +195,19 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
     def shown(self) -> tuple[str, ...]:
         """Paths of the layers in the graph, open ones included."""
         return tuple(box.key for box in self._picture.boxes if box.key in self._flow.layers)
+
+    @property
+    def example(self) -> int:
+        """The number of the example that is shown; it can be set.
+
+        Raises:
+            ArgumentError: When set to anything but a whole number from 0 to the number of examples less 1.
+        """
+        return self._strip.example
+
+    @example.setter
+    def example(self, place: int) -> None:
+        self._strip.choose(require_place(place, self._alive().asked.examples.count))
 
     def select(self, path: str) -> None:
         """Show the details of a layer, and open the layers around it.
@@ -217,20 +254,21 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
         """Read the weights and run the input again."""
         with self._lock:
             self._alive().forget()
+            self._strip.forget()
             self._show()
 
     def show_input(self, args: object, target: object = None) -> None:
-        """Use another input; see the class for the arguments."""
+        """Use other data; see the class for the arguments."""
         with self._lock:
-            runs = self._alive().on(args, target)
+            before = self._alive()
+            runs = Runs(self._asked(before.net, args, target), before.inspector)
             self._flow = runs.flow()
             self._runs = runs
             chosen = self._colour.value
             with self._colour.hold_trait_notifications():
                 self._colour.options = _colourings(self._flow)
                 self._colour.value = chosen if chosen in dict(_colourings(self._flow)).values() else "type"
-            self._example.max = max(0, _examples(args) - 1)
-            self._example.layout.display = "" if _examples(args) > 1 else "none"
+            self._strip.use()
             self._rebuild()
             self._show()
 
@@ -349,9 +387,10 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
 
     def _details(self, path: str) -> Details:
         runs = self._alive()
-        note, captures, attention = "", [], None
+        captures: list[Capture] = []
+        note, attention, place = "", None, self.example
         try:
-            captures, attention = runs.captures(path), runs.attention(path)
+            (captures, place), attention = runs.captures(path, place), runs.attention(path)
         except ModelInUseError as error:
             note = str(error)
             # It could not be run during the cell.
@@ -361,7 +400,7 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
         findings = [found for found in runs.findings() if found.layer == path]
         total = self._flow.layers[""].seconds or 0.0
         layer, module = self._flow.layers[path], runs.net.get_submodule(path)
-        return Details(layer, module, captures, attention, findings, self._example.value, note, total)
+        return Details(layer, module, captures, attention, findings, place, note, total)
 
     # Search and the rest
 
@@ -392,6 +431,19 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
         if path not in self._flow.layers:
             raise LayerNotFoundError(f"The model has no layer {path!r}.{near(path, self._flow.layers)}")
 
+    def _asked(self, net: nn.Module, data: object, target: object) -> Asked:
+        labels, tokenizer, loss = self._reads
+        return Asked(net, Examples(net, data, target, free=loss is not None), labels, tokenizer, loss)
+
+    def _alone(self, ask: Callable[[], Any]) -> Any:
+        """Call `ask` when no cell and no training uses the model; show the answer later if a cell does."""
+        try:
+            with self._alive().alone():
+                return ask()
+        except ModelInUseError:
+            cells.at_end(weakly(self._strip.refresh))
+            raise
+
     def _alive(self) -> Runs:
         if self._runs is None:
             raise InspectionError("The explorer was closed. ModuleExplorer(net) makes another one.")
@@ -410,9 +462,3 @@ def _colourings(flow: Flow) -> list[tuple[str, Colouring]]:
     """Return the available colourings; times exist only after a run."""
     found: list[tuple[str, Colouring]] = [("type", "type"), ("time", "time"), ("parameters", "parameters")]
     return found if flow.traced else [one for one in found if one[1] != "time"]
-
-
-def _examples(args: object) -> int:
-    """Return the number of examples in the input: the first dimension of its first tensor."""
-    values = args.values() if isinstance(args, dict) else args if isinstance(args, tuple) else (args,)
-    return next((len(value) for value in values if isinstance(value, Tensor) and value.dim() > 1), 1)

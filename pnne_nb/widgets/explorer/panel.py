@@ -61,6 +61,17 @@ CSS: Final = """<style>
 .pnne-explorer .pnne-picture { margin: 10px 0; }
 .pnne-explorer .pnne-picture img { image-rendering: pixelated; margin: 0; max-width: 100%; }
 .pnne-explorer .pnne-picture figcaption { font-size: 12px; margin-bottom: 3px; }
+.pnne-explorer .pnne-strip { border: 1px solid var(--jp-border-color2, #8884); border-radius: 4px; padding: 2px 8px;
+  margin-bottom: 6px; }
+.pnne-explorer .pnne-strip .widget-label { width: auto !important; }
+.pnne-explorer .pnne-example { display: flex; flex-flow: row wrap; gap: 4px 28px; align-items: flex-start; min-height: 128px; }
+.pnne-explorer .pnne-example .pnne-picture { margin: 4px 0; }
+.pnne-explorer .pnne-tokens { max-width: 46em; max-height: 128px; overflow: auto; font: 12px/1.8 monospace; }
+.pnne-explorer .pnne-tokens span { border: 1px solid var(--jp-border-color2, #8884); border-radius: 3px; padding: 0 3px;
+  margin-right: 2px; white-space: pre; }
+.pnne-explorer .pnne-row { max-height: 128px; overflow: auto; }
+.pnne-explorer table.pnne-facts caption { text-align: left; font-weight: 600; font-size: 12px; }
+.pnne-explorer .pnne-answer .pnne-bar { min-width: 96px; text-align: left; }
 </style>"""
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import final
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from pnne_nb.diagnosis.finding import Finding
 from pnne_nb.errors import InspectionError
@@ -18,6 +18,8 @@ from pnne_nb.inspector.tools.dataflow import Flow, follow
 from pnne_nb.runtime.session.training_registry import trainings_of
 from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.telemetry.frames import Quantity
+from pnne_nb.widgets.explorer.answers import Asked
+from pnne_nb.widgets.explorer.examples import MAX_BATCH
 
 _LOOKED_AT: tuple[Quantity, ...] = ("activations", "gradients", "parameters", "parameter_gradients")
 
@@ -31,32 +33,14 @@ class Runs:
     """Runs a module on one input, and keeps the results of the selected layer.
 
     Args:
-        net: The module.
+        asked: The module with its examples.
         inspector: An inspector whose last run is shown if there is no input.
-        args: The input, or None.
-        target: Second argument of `loss_fn`.
-        loss_fn: A function of output and target that gives a scalar, or None.
     """
 
-    def __init__(
-        self,
-        net: nn.Module,
-        inspector: Inspector,
-        args: object,
-        target: object = None,
-        loss_fn: Callable[..., Tensor] | None = None,
-    ) -> None:
-        self.net = net
-        self.inspector = inspector
-        self.args = args
-        self._target = target
-        self._loss_fn = loss_fn
-        self._captured: dict[str, list[Capture]] = {}
+    def __init__(self, asked: Asked, inspector: Inspector) -> None:
+        self.net, self.asked, self.inspector = asked.net, asked, inspector
+        self._captured: dict[tuple[str, tuple[object, ...]], list[Capture]] = {}
         self._attention: dict[str, Tensor] | None = None
-
-    def on(self, args: object, target: object) -> Runs:
-        """Return runs of the same module on another input."""
-        return Runs(self.net, self.inspector, args, target, self._loss_fn)
 
     def forget(self) -> None:
         """Drop the results, so that the module runs again when they are needed."""
@@ -64,25 +48,34 @@ class Runs:
 
     def flow(self) -> Flow:
         """Return the layers and the data flow between them."""
-        with self._alone():
-            return follow(self.net, self.args)
+        with self.alone():
+            return follow(self.net, self.asked.examples.around(0).inputs)
 
-    def captures(self, path: str) -> list[Capture]:
-        """Return the tensors captured at a layer: from the input, or else from the inspector's last run.
+    def captures(self, path: str, place: int = 0) -> tuple[list[Capture], int]:
+        """Return the tensors captured at a layer, from the examples or else from the inspector's last run.
+
+        Args:
+            path: Of the layer.
+            place: The example that is among the examples of the run.
+
+        Returns:
+            The tensors, and the index of the example in them.
 
         Raises:
             ModelInUseError: It would have to run now.
         """
-        if path not in self._captured:
-            if self.args is None:
-                found = [capture for capture in self.inspector.last_captures if capture.layer == path]
-            else:
-                with self._alone():
-                    run = run_once(self.net, {path: _LOOKED_AT}, self.args, self._target, self._loss_fn)
-                found = list(run.captures)
-            # Only the results of the selected layer are kept.
-            self._captured = {path: found}
-        return self._captured[path]
+        examples = self.asked.examples
+        if not examples.given:
+            return [capture for capture in self.inspector.last_captures if capture.layer == path], 0
+        # Only the results of the selected layer are kept.
+        key = path, ((place,) if place >= MAX_BATCH else ())
+        cut = examples.around(place)
+        if key not in self._captured:
+            with self.alone():
+                loss = self.asked.compares(cut.target)
+                run = run_once(self.net, {path: _LOOKED_AT}, cut.inputs, None if loss is None else cut.target, loss)
+            self._captured = {key: list(run.captures)}
+        return self._captured[key], cut.place
 
     def attention(self, path: str) -> Tensor | None:
         """Return the attention maps of a layer, or None where it computes none.
@@ -90,9 +83,9 @@ class Runs:
         Raises:
             ModelInUseError: It would have to run now.
         """
-        if self._attention is None and self.args is not None:
-            with self._alone():
-                self._attention = attention_maps(self.net, self.args)
+        if self._attention is None and self.asked.examples.given:
+            with self.alone():
+                self._attention = attention_maps(self.net, self.asked.examples.around(0).inputs)
         return (self._attention or {}).get(path)
 
     def findings(self) -> list[Finding]:
@@ -100,7 +93,7 @@ class Runs:
         return self.inspector.diagnose() if self.inspector.last_captures else []
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def alone(self) -> Iterator[None]:
         """Hold every training of the module between two steps; a running cell cannot be held and is refused.
 
         Two backward passes of one module at the same time, here and in a cell or a training, would crash the process.

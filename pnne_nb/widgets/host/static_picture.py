@@ -77,6 +77,20 @@ class Page:
         return "text/html", f"{note}{self.html}"
 
 
+def described(lines: Sequence[str]) -> str:
+    """Return lines of text, shortened to at most 300 words."""
+    kept, left = list[str](), WORDS - 4
+    total = sum(len(line.split()) for line in lines)
+    for line in lines if total > WORDS else ():
+        words = line.split()[:left]
+        left -= len(words)
+        kept += [" ".join(words)] if words else []
+    return "\n".join([*kept, f"… {total - WORDS + 4} more words"] if kept else lines)
+
+
+WORDS: Final = 300
+"""Most words of a description."""
+
 SHOWN: Final = dict.fromkeys(
     ("display", "render", "show"), "display(widget), or its name as the last line of a cell; to_svg() is a picture"
 )
@@ -106,6 +120,11 @@ class Pictured:
     def still(self) -> Still:
         """Return the current contents of the picture."""
         raise NotImplementedError
+
+    def describe(self) -> str:
+        """Return in at most 300 words of plain text what is on the screen."""
+        still = self.still()
+        return described([still.title, *(item for item in still.items if item != still.title)])
 
     def to_svg(self, theme: ThemeName = "auto") -> str:
         """Draw it as SVG.

@@ -152,7 +152,7 @@ def test_pictures_of_filters_feature_maps_and_attention() -> None:
     explorer = ModuleExplorer(Net(), args=torch.randn(2, 1, 6, 6))
     explorer.select("conv")
     assert all(words in html(explorer) for words in ("Filters", "Feature maps", "data:image/png;base64"))
-    explorer._example.value = 1
+    explorer.example = 1
     explorer.select("attend")
     assert "Attention by head" in html(explorer)
     explorer.close()
@@ -200,7 +200,7 @@ def test_an_input_that_does_not_fit_leaves_no_half_made_widget() -> None:
     del caught
     assert len(ipywidgets.widgets.widget._instances) == before
     with pytest.raises(ArgumentError, match=r"inspector must be an Inspector, or None, not 3"):
-        ModuleExplorer(nn.Linear(2, 2), 3)  # type: ignore[arg-type]  # wrong on purpose
+        ModuleExplorer(nn.Linear(2, 2), inspector=3)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_never_more_than_the_browser_can_show() -> None:
@@ -250,7 +250,7 @@ def test_another_input(explorer: ModuleExplorer) -> None:
     explorer.select("head")
     explorer.show_input(torch.randn(5, 3, 8))
     assert "5×2" in html(explorer)
-    assert explorer._example.max == 4
+    assert explorer._strip.number.max == 4
 
 
 def press(explorer: ModuleExplorer, *moves: str) -> str:
