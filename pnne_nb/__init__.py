@@ -121,6 +121,7 @@ if TYPE_CHECKING:
     from pnne_nb.runtime.setup.devices import DeviceManager
     from pnne_nb.widgets.app.app import app
     from pnne_nb.widgets.dashboard.dashboard import TrainingDashboard
+    from pnne_nb.widgets.dashboard.decision_surface import DecisionSurface
     from pnne_nb.widgets.editor.editor import GraphEditor
     from pnne_nb.widgets.explorer.explorer import ModuleExplorer
     from pnne_nb.widgets.host.setup_check import check_setup
@@ -138,6 +139,7 @@ __all__ = [
     "CheckpointError",
     "CompileError",
     "CycleError",
+    "DecisionSurface",
     "DeviceManager",
     "Diagnostic",
     "Edge",
@@ -285,6 +287,7 @@ _MODULES = {
     "inference.targets.target_table": "TargetTable",
     "widgets.app.app": "app",
     "widgets.dashboard.dashboard": "TrainingDashboard",
+    "widgets.dashboard.decision_surface": "DecisionSurface",
     "widgets.editor.editor": "GraphEditor",
     "widgets.explorer.explorer": "ModuleExplorer",
     "widgets.host.setup_check": "check_setup",

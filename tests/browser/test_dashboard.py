@@ -330,3 +330,14 @@ def test_picture(shown: tuple[Notebook, Locator], theme: Theme) -> None:
     assert (background == "rgb(255, 255, 255)") == (theme == "light")
     press(dashboard, "Stop")
     notebook.wait_for("engine.state == 'stopped'")
+
+
+def test_a_decision_surface_is_painted_again(notebook: Notebook) -> None:
+    notebook.run_cell(0)
+    notebook.run("engine = training()\npn.DecisionSurface(engine, (x, y))")
+    picture = notebook.page.locator(".bqplot image")
+    before = picture.get_attribute("href")
+    assert before is not None
+    notebook.run("engine.step(20)\nengine.stop()")
+    expect(notebook.page.locator(".bqplot", has_text="Answers after 20 steps")).to_be_visible()
+    expect(picture).not_to_have_attribute("href", before)

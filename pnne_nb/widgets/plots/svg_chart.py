@@ -52,6 +52,20 @@ class ChartLine(NamedTuple):
     filled: bool = False
 
 
+class Ground(NamedTuple):
+    """A picture that fills a part of a panel, behind its lines.
+
+    Attributes:
+        address: As a data URL.
+        x: Its left and its right end.
+        y: Its lower and its upper end.
+    """
+
+    address: str
+    x: tuple[float, float]
+    y: tuple[float, float]
+
+
 class Panel(NamedTuple):
     """One pair of axes.
 
@@ -64,6 +78,7 @@ class Panel(NamedTuple):
         counts: Whether the horizontal axis counts something from 0.
         log_x: Whether the horizontal axis is logarithmic.
         zero: Whether the vertical axis begins at 0.
+        ground: What lies behind the lines, or None.
     """
 
     title: str
@@ -74,6 +89,7 @@ class Panel(NamedTuple):
     counts: bool = True
     log_x: bool = False
     zero: bool = False
+    ground: Ground | None = None
 
 
 @final
@@ -145,6 +161,12 @@ def _panel(panel: Panel) -> str:
     place = _placed(panel)
     below, end = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
     parts = [_heading(panel)]
+    if panel.ground is not None:
+        (left, right), (low, high) = panel.ground.x, panel.ground.y
+        parts.append(
+            f'<image href="{panel.ground.address}" x="{place.x(left):.1f}" y="{place.y(high):.1f}" preserveAspectRatio="none" '
+            f'width="{place.x(right) - place.x(left):.1f}" height="{place.y(low) - place.y(high):.1f}"/>'
+        )
     for tick in place.up:
         y = f"{place.y(tick):.1f}"
         parts.append(f'<line x1="{_LEFT}" x2="{end}" y1="{y}" y2="{y}" stroke="var(--grid)"/>')
@@ -163,7 +185,8 @@ def _panel(panel: Panel) -> str:
 
 def _placed(panel: Panel) -> _Place:
     """Return the axes of a panel, around its lines."""
-    x, y = (np.concatenate([np.zeros(0), *(getattr(line, name) for line in panel.lines)]) for name in "xy")
+    drawn = [*panel.lines, *([] if panel.ground is None else [panel.ground])]
+    x, y = (np.concatenate([np.zeros(0), *(getattr(part, name) for part in drawn)]) for name in "xy")
     y = y[np.isfinite(y) & ((y > 0) | (not panel.log))]
     x = x[np.isfinite(x) & ((x > 0) | (not panel.log_x))]
     left, right = (float(x.min()), float(x.max())) if x.size else (0.1, 1.0)
