@@ -7,7 +7,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-.venv/bin/python}
-[ $# -gt 0 ] || set -- tests/runtime tests/inspector tests/debugging tests/inference tests/export -m "not browser"
+[ $# -gt 0 ] || set -- tests/runtime tests/inspector tests/diagnosis tests/debugging tests/inference tests/export -m "not browser"
 
 failed=0
 for kernels in default avx2 avx512; do
