@@ -81,8 +81,11 @@ if TYPE_CHECKING:
     from pnne_nb.diagnosis.diagnose import diagnose
     from pnne_nb.diagnosis.fault import Fault
     from pnne_nb.diagnosis.finding import Finding
+    from pnne_nb.diagnosis.rules import register_rule
     from pnne_nb.export.export_report import ExportReport
     from pnne_nb.export.exporter import export_model as export  # the package itself is the function, as below
+    from pnne_nb.export.formats import register_format
+    from pnne_nb.export.formats.base import ExportFormat
     from pnne_nb.export.package.load import load
     from pnne_nb.export.package.save import save
     from pnne_nb.export.preflight import check_export
@@ -146,6 +149,7 @@ __all__ = [
     "ExecutionError",
     "Explanation",
     "ExportError",
+    "ExportFormat",
     "ExportReport",
     "Fault",
     "Finding",
@@ -243,7 +247,9 @@ __all__ = [
     "profile",
     "quantize",
     "register_dataset",
+    "register_format",
     "register_node",
+    "register_rule",
     "save",
     "scale",
     "sequential",
@@ -297,6 +303,9 @@ _MODULES = {
     "inspector.tools.checks": "check_gradients check_numerics",
     "diagnosis.diagnose": "diagnose",
     "diagnosis.finding": "Finding",
+    "diagnosis.rules": "register_rule",
+    "export.formats": "register_format",
+    "export.formats.base": "ExportFormat",
     "debugging.training_monitor": "TrainingMonitor",
     "debugging.trainer_callbacks": "hugging_face_callback lightning_callback",
     "diagnosis.fault": "Fault",

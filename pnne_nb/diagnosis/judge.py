@@ -26,12 +26,15 @@ _STEPS: Final = 10
 _LOOKED: Final = 10
 """The look before this step shows how the training begins; most rules wait for the next one."""
 
-WATCHING: Final[tuple[Rule, ...]] = tuple(
-    replace(rule, least=1, settled=50) if isinstance(rule, UpdateRatio) else rule
-    for rule in RULES
-    if not isinstance(rule, NotFinite)
-)
-"""The rules for a training that looks at its layers a few times only, and that a NaN ends, with its place and its cause."""
+
+def watching() -> tuple[Rule, ...]:
+    """Return the rules for a training that looks at its layers a few times only, and that a NaN ends, with its cause."""
+    return tuple(
+        replace(rule, least=1, settled=50) if isinstance(rule, UpdateRatio) else rule
+        for rule in RULES
+        if not isinstance(rule, NotFinite)
+    )
+
 
 STARTING: Final[tuple[Rule, ...]] = tuple(rule for rule in RULES if isinstance(rule, EqualUnits | SmallWeights))
 """The rules about how weights are drawn, which the first look shows."""
@@ -42,15 +45,19 @@ class Judge:
     """Finds what is wrong with a training from the frames that it gets, in the thread that gives them.
 
     Args:
-        rules: What to look for.
+        rules: What to look for; all rules for trainings if None.
 
     Attributes:
         evidence: What is known.
     """
 
-    def __init__(self, rules: Iterable[Rule] = WATCHING) -> None:
-        self._rules = tuple(rules)
+    def __init__(self, rules: Iterable[Rule] | None = None) -> None:
+        self._given = None if rules is None else tuple(rules)
         self._start(dict)
+
+    @property
+    def _rules(self) -> tuple[Rule, ...]:
+        return watching() if self._given is None else self._given
 
     def _start(self, kinds: Callable[[], dict[str, str]]) -> None:
         self.evidence = Evidence(kinds())

@@ -86,19 +86,25 @@ _DECLARED: Final = (
     Kind("nan-validation", "", ("val_loss",)),
 )
 
-KINDS: Final = {kind.name: kind for kind in _DECLARED}
+KINDS: Final[dict[str, Kind]] = {kind.name: kind for kind in _DECLARED}
 """By name, causes before consequences. `scripts/fault_rules.py` measures how often the order is right."""
 
 MEASURED: Final = Path(__file__).with_name("false_alarms.json")
 """Counts of false alarms by kind, in how many healthy trainings, with which version and when.
 ``scripts/fault_rules.py --write`` makes the file. A kind without a row was not measured."""
 
-_RANKS: Final = {name: rank for rank, name in enumerate(KINDS)}
+
+def declare(kind: Kind, before: str | None) -> None:
+    """Declare a kind among the causes: before another one, or after all if `before` is None; a second time replaces it."""
+    order = [each for each in KINDS.values() if each.name != kind.name]
+    order.insert(next((place for place, each in enumerate(order) if each.name == before), len(order)), kind)
+    KINDS.clear()
+    KINDS.update((each.name, each) for each in order)
 
 
 def rank(kind: str) -> int:
     """Return the rank of a kind of finding: a smaller rank explains a larger one."""
-    return _RANKS.get(kind, len(_RANKS))
+    return list(KINDS).index(kind) if kind in KINDS else len(KINDS)
 
 
 def is_finding(kind: str) -> bool:

@@ -1,12 +1,13 @@
-"""The file formats: one module for each, behind the protocol of `base`; this is the only list of them."""
+"""The file formats: one module for each, behind the protocol of `base`; `FORMATS` is the only list of them."""
 
 from __future__ import annotations
 
 import os
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Final, TypeVar
 
-from pnne_nb.errors import ExportError, expect, near, shown
+from pnne_nb.errors import ArgumentError, ExportError, expect, near, shown
 from pnne_nb.export.formats.aoti import AotiFormat
 from pnne_nb.export.formats.base import ExportedModel, ExportFormat
 from pnne_nb.export.formats.executorch import ExecuTorchFormat
@@ -15,7 +16,7 @@ from pnne_nb.export.formats.pt2 import Pt2Format
 from pnne_nb.export.formats.torchscript import TorchScriptFormat
 from pnne_nb.export.formats.weights import WeightsFormat
 
-FORMATS: tuple[ExportFormat, ...] = (
+FORMATS: list[ExportFormat] = [
     OnnxFormat(),
     Pt2Format(),
     WeightsFormat("safetensors", (".safetensors",)),
@@ -23,8 +24,54 @@ FORMATS: tuple[ExportFormat, ...] = (
     AotiFormat(),
     ExecuTorchFormat(),
     TorchScriptFormat(),
-)
-"""Every format, in the order in which messages list them."""
+]
+"""Every format, in the order in which messages list them; those that `register_format` has added come last."""
+
+_BUILT_IN: Final = tuple(FORMATS)
+
+Registered = TypeVar("Registered", bound=type[ExportFormat])
+
+
+def register_format(format: Registered) -> Registered:
+    """Add a format of one's own to those that `pn.export` writes, checks and proves, and that the editor offers.
+
+    ::
+
+        @pn.register_format
+        class Numpy(pn.ExportFormat):
+            name, suffixes = "npz", (".npz",)
+            def write(self, request, path): ...
+            def open(self, path, watched=(), given=()): ...
+
+    A file is proved in a process of its own, which imports the module of the class; where the class is a notebook's, it
+    is proved in the kernel. Running a cell again replaces what it registered before.
+
+    Args:
+        format: A subclass of `pn.ExportFormat` that can be made without arguments.
+
+    Raises:
+        ArgumentError: It is none, or its name or the end of its files is another format's.
+    """
+    given: object = format
+    if not isinstance(given, type) or not issubclass(given, ExportFormat):
+        raise ArgumentError(f"Register a subclass of pn.ExportFormat, not {shown(format)}.")
+    if abstract := sorted(format.__abstractmethods__):
+        raise ArgumentError(f"{format.__name__} lacks {' and '.join(abstract)}.")
+    made = format()
+    if not getattr(made, "name", "") or not getattr(made, "suffixes", ()):
+        raise ArgumentError(f'{format.__name__} needs a name and suffixes, such as name, suffixes = "npz", (".npz",).')
+    others = [each for each in FORMATS if each in _BUILT_IN or each.name != made.name]
+    for other in others:
+        taken = {other.name} & {made.name} or set(other.suffixes) & set(made.suffixes)
+        if taken:
+            raise ArgumentError(f"{format.__name__} cannot have {taken.pop()!r}, which is that of {other.name!r}.")
+    FORMATS[:] = [*others, made]
+    return format
+
+
+def is_built_in(format: ExportFormat) -> bool:
+    """Return whether a format is one of this package's own, and not registered from outside."""
+    return format in _BUILT_IN
 
 
 def find_format(name: str, path: str | Path) -> ExportFormat:

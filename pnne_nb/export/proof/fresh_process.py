@@ -17,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pnne_nb.errors import ExportError
+from pnne_nb.export.formats import is_built_in
 from pnne_nb.export.formats.base import ExportFormat
+from pnne_nb.export.proof.run_file import main
 
 Arrays = Mapping[str, NDArray[np.generic]]
 
@@ -108,7 +110,13 @@ def _read(folder: Path, result: Mapping[str, object]) -> Run:
 
 
 def _results(format: ExportFormat, folder: Path, document: Mapping[str, object]) -> list[dict[str, Any]]:
+    kind = type(format)
+    if not is_built_in(format):
+        document = {**document, "class": [kind.__module__, kind.__name__]}
     (folder / "runs.json").write_text(json.dumps(document), encoding="utf-8")
+    if kind.__module__ == "__main__" or getattr(sys.modules.get(kind.__module__), kind.__name__, None) is not kind:
+        main(folder)  # no other process has its class
+        return _answers(folder)
     command = [sys.executable, "-m", "pnne_nb.export.proof.run_file", str(folder)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
     try:
@@ -124,5 +132,9 @@ def _results(format: ExportFormat, folder: Path, document: Mapping[str, object])
         raise ExportError(
             f"The process that runs the file ended with status {done.returncode}: {said[-1][:300] if said else 'no word'}"
         )
+    return _answers(folder)
+
+
+def _answers(folder: Path) -> list[dict[str, Any]]:
     results: list[dict[str, Any]] = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     return results

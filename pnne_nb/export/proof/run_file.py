@@ -25,6 +25,9 @@ def main(folder: Path) -> None:
     """Do what ``runs.json`` says."""
     wanted = json.loads((folder / "runs.json").read_text(encoding="utf-8"))
     path = Path(wanted["path"])
+    if "class" in wanted and wanted["format"] not in {each.name for each in formats.FORMATS}:
+        module, name = wanted["class"]
+        formats.register_format(getattr(importlib.import_module(module), name))
     format = formats.find_format(wanted["format"], path)
     results: list[dict[str, object]] = []
     before = _memory_with(wanted["imported"]) if "imported" in wanted else None

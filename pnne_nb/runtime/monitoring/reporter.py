@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias, final
 
 from pnne_nb.diagnosis.finding import Rule
-from pnne_nb.diagnosis.judge import WATCHING, Judge
+from pnne_nb.diagnosis.judge import Judge
 from pnne_nb.errors import TrainingError, meant, shown
 from pnne_nb.process.subscribers import Subscribers
 from pnne_nb.runtime.monitoring.history import History
@@ -101,7 +101,7 @@ class Reports:
         rules: What the judge looks for.
     """
 
-    def __init__(self, rules: Iterable[Rule] = WATCHING) -> None:
+    def __init__(self, rules: Iterable[Rule] | None = None) -> None:
         self.history = History()
         self.channel = Channel()
         self.listeners = Listeners()

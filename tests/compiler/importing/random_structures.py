@@ -108,7 +108,7 @@ def _value(kind: str, draw: torch.Generator, rows: int) -> Any:
     def named() -> Any:
         return sys.modules["random_structures_home"].Pair
 
-    return {
+    made: dict[str, Callable[[], Any]] = {
         "tensor": floats,
         "ids": lambda: torch.randint(0, 7, (rows,), generator=draw),
         "mask": lambda: torch.rand(rows, generator=draw) > 0.5,
@@ -121,7 +121,8 @@ def _value(kind: str, draw: torch.Generator, rows: int) -> Any:
         "list": lambda: [floats() for _ in range(3)],
         "pair": lambda: named()(floats(), floats()),
         "tuple": lambda: (floats(), (floats(), floats())),
-    }[kind]()
+    }
+    return made[kind]()
 
 
 def _changes(kind: str, draw: torch.Generator, rows: int) -> Iterator[Any]:
@@ -179,7 +180,7 @@ def source_of(seed: int) -> str:
     """Return the source of the module of a seed."""
     kinds, wrapped, draw = _kinds_of(seed)
     lines: list[str] = []
-    names = []
+    names: list[str] = []
     for place, (kind, how) in enumerate(zip(kinds, wrapped, strict=True)):
         optional = kind in ("none", "text", "number", "flag") and how == 0 and not names[place + 1 :]
         names.append(
@@ -250,18 +251,18 @@ def outcome_of(seed: int) -> Outcome:
         model = pn.compile(graph, reuse=net)
         refused = 0
         for said, args in calls:
-            (mine, error), (theirs, refusal) = (_called(each, args) for each in (net, model))
-            if error is None and refusal is None:
+            (mine, failure), (theirs, refusal) = (_called(each, args) for each in (net, model))
+            if failure is None and refusal is None:
                 if detail := difference(mine, theirs):
                     return Outcome("wrong", f"{said}: {detail}")
             elif refusal is None:
-                return Outcome("accepts", f"{said}: the module refuses: {error}")
-            elif error is None:
+                return Outcome("accepts", f"{said}: the module refuses: {failure}")
+            elif failure is None:
                 refused += 1
                 if said == "3 rows":
                     return Outcome("refused", f"{said}: {refusal}")
             if refusal is not None and not isinstance(refusal, pn.PnneError):
-                return Outcome("raw", f"{said}: {type(refusal).__name__}: {refusal} (the module: {error!r})")
+                return Outcome("raw", f"{said}: {type(refusal).__name__}: {refusal} (the module: {failure!r})")
     return Outcome("refuses others" if refused else "open", str(refused))
 
 
