@@ -101,7 +101,8 @@ export type Op =
   | AddFrame
   | ChangeFrame
   | RemoveFrame
-  | RenameDocument;
+  | RenameDocument
+  | SetSize;
 
 export type PropertyType =
   | BoolType
@@ -352,6 +353,14 @@ export interface RenameDocument {
   readonly name: string;
 }
 
+/** Give the document a named size, change it, or with None remove it. */
+export interface SetSize {
+  readonly op: "setSize";
+  readonly name: string;
+  /** A whole number, or a calculation of other sizes, such as `"4*hidden"`. */
+  readonly value: Json;
+}
+
 /** `True` or `False`. */
 export interface BoolType {
   readonly type: "bool";
@@ -360,7 +369,8 @@ export interface BoolType {
 /**
  * A whole number of at most 64 bits in the closed range `minimum` to `maximum` (None: unbounded).
  *
- * A float without a fraction is one too: in the browser, 1.0 and 1 are the same. So is a calculation, `"2*64"`.
+ * A float without a fraction is one too: in the browser, 1.0 and 1 are the same. So is a calculation, `"2*64"`
+ * or `"4*hidden"`.
  */
 export interface IntType {
   readonly type: "int";
@@ -884,6 +894,8 @@ export interface DocumentState {
   readonly name: string;
   /** `""` is the root; the others are definitions of Subgraph nodes. */
   readonly graphs: Readonly<Record<string, GraphState>>;
+  /** Named sizes, by name, in their JSON form. */
+  readonly sizes?: Readonly<Record<string, Json>>;
 }
 
 /** One graph: nodes in their order, edges in theirs, frames by name. */

@@ -3,6 +3,7 @@ import type { GraphDocument } from "../src/editor/document/document";
 /** What two equal documents have in common: the order of edges and of properties means nothing. */
 export function normal(document: GraphDocument) {
   return {
+    sizes: document.sizes ?? {},
     name: document.name,
     graphs: Object.fromEntries(
       [...document.graphs].map(([id, graph]) => [

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { calculate } from "../src/editor/values/calculate";
+import { calculate, type Sizes } from "../src/editor/values/calculate";
 import { check, describe as inWords } from "../src/editor/values/check";
 import { parseLiteral } from "../src/editor/values/literal";
 import { parseAs, textOf } from "../src/editor/values/text";
@@ -74,10 +74,10 @@ test.each([
 
 const calculations = JSON.parse(
   readFileSync(fileURLToPath(new URL("../../tests/cases/calculations.json", import.meta.url)), "utf8"),
-) as [string, number | null][];
+) as [string, number | null, Sizes?][];
 
-test.each(calculations)("%s calculates as in Python", (text, value) => {
-  const found = calculate(text);
+test.each(calculations)("%s calculates as in Python", (text, value, sizes) => {
+  const found = calculate(text, sizes);
   expect(found?.length === text.length ? found.value : null).toBe(value);
 });
 
@@ -91,8 +91,24 @@ test.each([
   expect(parseAs(type as PropertyType, text)).toEqual({ ok: true, value });
 });
 
-test.each(["64//0", "2*", "2*hidden"])("%s is refused with what the field takes", (text) => {
-  expect(parseAs({ type: "int", minimum: 1 }, text)).toEqual({ ok: false, reason: "It must be a whole number ≥ 1." });
+test.each([
+  ["2*", ""],
+  ["64//0", " Or does it divide by zero?"],
+  ["2*hiden", " The graph has no size hiden; add it under Sizes, in the panel of the graph."],
+])("%s is refused with what the field takes", (text, why) => {
+  const reason = `It must be a whole number ≥ 1.${why}`;
+  expect(parseAs({ type: "int", minimum: 1 }, text, { hidden: 64 })).toEqual({ ok: false, reason });
+});
+
+test.each([
+  [{ type: "int", minimum: 1 }, "4 * hidden", { $size: ["4*hidden", 256] }],
+  [{ type: "float" }, "hidden", { $size: ["hidden", 64] }],
+  [{ type: "shape" }, "N, hidden, 3", ["N", { $size: ["hidden", 64] }, 3]],
+  [{ type: "tuple", item: { type: "int" }, scalar: true }, "hidden//32, 5", [{ $size: ["hidden//32", 2] }, 5]],
+] as const)("a field of %j takes %s, and shows it again", (type, text, value) => {
+  const kind = type as PropertyType;
+  expect(parseAs(kind, text, { hidden: 64 })).toEqual({ ok: true, value });
+  expect(textOf(kind, value)).toBe(text.replace("4 * hidden", "4*hidden"));
 });
 
 test.each(["", "(1", "1)", "'open", "{1}", "1 2", "3x", "+", "99999999999999999999"])("%s is no constant", (text) => {

@@ -69,6 +69,7 @@ class NodeGraph(ReadableGraph):
     Attributes:
         nodes: The nodes of the outermost graph by name, in their order: a read-only mapping.
         graphs: Every graph by id, the outermost one (``""``) first; several nodes may show a nested one.
+        sizes: Named sizes: after ``graph.sizes["hidden"] = 64``, ``"4*hidden"`` is a number in any property.
         frames: Titled rectangles behind the nodes.
 
     Args:

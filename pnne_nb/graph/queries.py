@@ -40,6 +40,7 @@ from pnne_nb.graph.render.scene import scene as scene_of
 from pnne_nb.graph.render.svg import ThemeName, describe, svg
 from pnne_nb.graph.schema.analysis_hook import installed
 from pnne_nb.graph.schema.habits import METHODS, SETTINGS
+from pnne_nb.graph.sizes import Sizes
 from pnne_nb.graph.storage import json_format
 from pnne_nb.graph.storage.json_format import DocumentState, replace_file
 
@@ -50,6 +51,7 @@ class ReadableGraph:
     Attributes:
         nodes: The nodes of the root by name, in their order.
         graphs: Every graph by id, the root (``""``) first.
+        sizes: Named sizes, which any number may be calculated from.
 
     Args:
         ledger: The content of the document, and its changes.
@@ -58,6 +60,7 @@ class ReadableGraph:
 
     graphs: Graphs
     nodes: Nodes
+    sizes: Sizes
 
     def __init__(self, ledger: Ledger, types: Types) -> None:
         self._ledger = ledger
@@ -65,6 +68,7 @@ class ReadableGraph:
         self._annex: Annex | None = None
         self._tables: Path | None = None
         self.graphs = Graphs(lambda: ledger.content, types, ledger.lock)
+        self.sizes = Sizes(ledger)
         self.nodes = Nodes(lambda: ledger.content.graphs[""], ledger.lock)
 
     @property
@@ -321,10 +325,15 @@ class ReadableGraph:
             state = self.frozen()()
             return _arranged(state, self._content, self._types) if arranged else state
 
+    def named_sizes(self) -> dict[str, int]:
+        """Return the named sizes: whole numbers, each a `Calculated` if it is made of others."""
+        with self._ledger.lock:
+            return {name: self._content.sizes[name] for name in sorted(self._content.sizes)}
+
     def frozen(self) -> Callable[[], DocumentState]:
         """Return a function that returns the present `state` at any later time."""
         with self._ledger.lock:
-            return partial(json_format.state, self._content.name, self._content.parts())
+            return partial(json_format.state, self._content.name, self._content.parts(), self._content.sizes.copy())
 
     @answers_misuse('graph.to_json(), or graph.save("net.pnne.json")')
     def to_json(self) -> str:

@@ -15,10 +15,10 @@ import msgspec
 from pnne_nb.errors import ProtocolError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.layout.arrange_graph import CELL_OF_A_NOTEBOOK, View
-from pnne_nb.graph.model.ops import AddNode, Op, SetProperty
+from pnne_nb.graph.model.ops import AddNode, Op, SetProperty, SetSize
 from pnne_nb.graph.schema.categories import category_named
 from pnne_nb.graph.schema.spec import NodeSpec, Property, Required
-from pnne_nb.graph.schema.values import from_json, to_json
+from pnne_nb.graph.schema.values import Calculated, from_json, to_json
 from pnne_nb.graph.storage.json_format import DocumentState
 from pnne_nb.graph.templates import template_library
 from pnne_nb.protocol.messages import (
@@ -127,7 +127,7 @@ def _converted(op: Op, convert: Callable[[object, str], object], at: str = "") -
         case AddNode():
             values = {name: convert(value, f"{at}.properties.{name}") for name, value in op.properties.items()}
             return msgspec.structs.replace(op, properties=values)
-        case SetProperty():
+        case SetProperty() | SetSize():
             return msgspec.structs.replace(op, value=convert(op.value, f"{at}.value"))
         case _:
             return op
@@ -163,6 +163,8 @@ def _same(stored: object, value: object) -> bool:
     if isinstance(stored, (tuple, list)) and isinstance(value, (tuple, list)):
         alike = type(stored) is type(value) and len(stored) == len(value)
         return alike and all(_same(one, other) for one, other in zip(stored, value, strict=True))
+    if isinstance(stored, Calculated):
+        return repr(stored) == repr(value)
     # Not bool, which equals 0 and 1 as well.
     comparable = type(stored) is type(value) or (isinstance(stored, float) and type(value) is int)
     return comparable and stored == value

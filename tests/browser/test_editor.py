@@ -34,9 +34,9 @@ STRAY = """(root) => [...root.querySelectorAll("dl, dt, dd, ul, li, p, h2, h3, p
   .filter((element) => getComputedStyle(element).float !== "none")
   .map((element) => element.outerHTML.slice(0, 60))"""
 
-# Pairs of siblings of the help whose boxes overlap.
+# Pairs of parts of the panel at rest whose boxes overlap.
 OVERLAPS = """(root) => {
-  const boxes = [...root.querySelectorAll(".pnne-overview dl > *")].map((element) => element.getBoundingClientRect());
+  const boxes = [...root.querySelectorAll(".pnne-overview > *")].map((element) => element.getBoundingClientRect());
   return boxes.filter((box, index) => index > 0 && box.top < boxes[index - 1].bottom - 1
     && box.left < boxes[index - 1].right - 1).length;
 }"""

@@ -215,6 +215,42 @@ def test_fields_calculate_and_shapes_take_open_sizes(open_editor: OpenEditor) ->
     assert editor.graph["a"].properties["out_features"] == 128
 
 
+def test_a_named_size_is_added_used_changed_and_removed(open_editor: OpenEditor) -> None:
+    graph = NodeGraph("net")
+    graph.chain(("Input", {"name": "x", "shape": ("N", 4)}), ("Linear", {"name": "a", "out_features": 4}))
+    graph.arrange()
+    editor = open_editor(graph)
+    sizes = editor.root.get_by_role("group", name="Sizes")
+    sizes.get_by_label("Name of a new size").fill("forward")
+    expect(sizes.get_by_text("forward means something in Python")).to_be_visible()
+    sizes.get_by_label("Name of a new size").fill("hidden")
+    sizes.get_by_label("Its number").fill("64")
+    sizes.get_by_role("button", name="Add the size").click()
+    expect(sizes.get_by_label("hidden", exact=True)).to_have_value("64")
+    editor.node("a").click()
+    editor.field("a", "out_features").fill("4*hiden")
+    expect(editor.root.get_by_text("The graph has no size hiden").first).to_be_visible()
+    editor.field("a", "out_features").fill("4 * hidden")
+    editor.page.keyboard.press("Enter")
+    editor.settle()
+    expect(editor.field("a", "out_features")).to_have_value("4*hidden")
+    expect(editor.node("a")).to_contain_text("4*hidden")
+    editor.page.keyboard.press("Escape")
+    editor.root.locator(".react-flow__pane").click(position={"x": 5, "y": 5})
+    sizes.get_by_label("hidden", exact=True).fill("32")
+    editor.page.keyboard.press("Enter")
+    editor.settle()
+    assert editor.graph["a"].properties["out_features"] == 128
+    assert editor.graph.undo_label == "Set the size hidden to 32"
+    sizes.get_by_role("button", name="Remove the size hidden").click()
+    expect(editor.node("a")).to_contain_text("128")
+    editor.settle()
+    assert editor.graph["a"].properties["out_features"] == 128
+    assert not editor.graph.sizes
+    assert editor.graph.undo().label == "Undo: Remove the size hidden"
+    assert dict(editor.graph.sizes) == {"hidden": 32}
+
+
 def test_a_notice_is_shown_once_and_covers_no_node(graph: NodeGraph, open_editor: OpenEditor) -> None:
     graph.connect("x", "conv1")
     editor = open_editor(graph)

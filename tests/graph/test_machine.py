@@ -35,6 +35,7 @@ from pnne_nb.graph.model.ops import (
     ResetProperty,
     SetOrigin,
     SetProperty,
+    SetSize,
 )
 from pnne_nb.graph.model.origin import Origin
 from pnne_nb.graph.storage.json_format import state_of, write
@@ -60,6 +61,7 @@ properties = st.fixed_dictionaries(
 )
 positions = st.none() | st.tuples(st.integers(-9, 9), st.floats(-9, 9))
 places = st.none() | st.integers(-1, 5)
+sizes = st.sampled_from(("h", "k", "m", "train"))
 frame_names = st.sampled_from(("frame1", "frame2", "a", "x y"))
 boxes = st.tuples(*[st.floats(-20, 20)] * 2, *[st.sampled_from((0.0, 5.0, 40.0, float("nan")))] * 2)
 titles = st.sampled_from(("", "Encoder", "bell\a"))
@@ -73,6 +75,8 @@ wild: st.SearchStrategy[Op] = st.one_of(
     st.builds(SetProperty, names, st.just("definition"), st.sampled_from(GRAPHS), graphs),
     st.builds(SetProperty, names, st.just("shares"), names, graphs),
     st.builds(SetProperty, names, st.just("in_features"), st.integers(-1, 9), graphs),
+    st.builds(SetProperty, names, st.just("in_features"), st.sampled_from(("2*h", "h*k", "k//h", "9-h")), graphs),
+    st.builds(SetSize, sizes, st.sampled_from((None, 3, -1, 0, "2*h", "h + k", "k*m", "k//h"))),
     st.builds(ResetProperty, names, st.sampled_from(("definition", "shares", "in_features")), graphs),
     st.builds(MoveNode, names, positions, graphs),
     st.builds(Connect, ends, ends, graphs),
@@ -118,6 +122,7 @@ def _likely_in(graph: NodeGraph, id: str) -> list[Callable[[], st.SearchStrategy
         return found
     own = st.sampled_from(tuple(view.nodes))
     found += [
+        partial(st.builds, SetSize, sizes, st.sampled_from((None, 3, 4, "2*h", "h + k"))),
         partial(st.builds, RemoveNode, own, inside),
         partial(st.builds, RenameNode, own, names, inside),
         partial(st.builds, MoveNode, own, positions, inside),
@@ -125,6 +130,8 @@ def _likely_in(graph: NodeGraph, id: str) -> list[Callable[[], st.SearchStrategy
         partial(st.builds, SetOrigin, own, origins, inside),
     ]
     if linear := [name for name, node in view.nodes.items() if node.type == "Linear"]:
+        formulas = st.sampled_from(("2*h", "h*k", "k//h", "m"))
+        found.append(partial(st.builds, SetProperty, st.sampled_from(linear), st.just("in_features"), formulas, inside))
         found.append(partial(st.builds, SetProperty, st.sampled_from(linear), st.just("shares"), own, inside))
         found.append(partial(st.builds, ResetProperty, st.sampled_from(linear), st.just("shares"), inside))
     if blocks := [name for name, node in view.nodes.items() if node.type == "Subgraph"]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from pnne_nb.compiler.ir.call_properties import CHOOSE, IF_ELSE
 from pnne_nb.compiler.ir.identifiers import is_identifier
-from pnne_nb.compiler.ir.literals import emit, emit_index
+from pnne_nb.compiler.ir.literals import Formula, emit, emit_index
 from pnne_nb.compiler.ir.program import Argument, Attribute, Call, Constant, Inside, Ref, Sequence
 from pnne_nb.compiler.ir.python_operators import (
     BINARY,
@@ -109,6 +109,8 @@ def operand(argument: Argument, write: Write, tightest: int = _ATOM) -> str:
     text = write(argument)
     if isinstance(argument, Call) and argument.kind == "function":
         return f"({text})" if _binding(argument) < tightest else text
+    if isinstance(argument, Constant) and isinstance(argument.value, Formula):
+        return text if _SHORT.fullmatch(text) else f"({text})"
     # "-1 ** x" and "2.view()" would mean something else.
     negative = isinstance(argument, Constant) and not isinstance(argument.value, tuple) and text[:1] == "-"
     return f"({text})" if negative else text

@@ -252,7 +252,7 @@ class _Writer:
             self._forward(program)
 
     def _constructor(self, program: Program) -> None:
-        taken = {*self._expressions.reserved, *self._classes.values()}
+        taken = {*self._expressions.reserved, *self._classes.values(), *(name for name, *_ in program.parameters)}
         names: dict[tuple[str, ...], str] = {}
         for path in self._opaque[program.definition]:
             names[path] = unique(parameter_name("_".join(path).replace(".", "_")), taken)
@@ -262,6 +262,10 @@ class _Writer:
             parameters.append(f"{name}: {kind}{'' if default is None else f' = {emit(default.value)}'}")
         self._lines += laid_out(Bracketed("def __init__(", ("self", *parameters), ") -> None:"), INDENT)
         self._needs(program, names)
+        # What forward needs is kept as an attribute, once the module can have any.
+        local = [f"        {name} = {text}" for name, text in program.sizes if name.isidentifier()]
+        kept = [f"        {name} = {text}" for name, text in program.sizes if not name.isidentifier()]
+        self._lines += local
         if program.form:
             self._expressions.lists.add("")
             chain = program.form == "chain"
@@ -272,8 +276,9 @@ class _Writer:
             for member in program.members:
                 if isinstance(member, Weight):
                     self._member(program, member, names)
+            self._lines += kept
             return
-        self._lines.append("        super().__init__()")
+        self._lines += ["        super().__init__()", *kept]
         ties, weights = dict(program.ties), set[str]()
         for top, held in _by_attribute(program.members):
             if "." in held[0].name:  # a list or dictionary of modules that are called one by one

@@ -14,7 +14,7 @@ from typing import final
 import msgspec
 
 from pnne_nb.errors import CompileError
-from pnne_nb.graph.schema.values import MAX_DEPTH, TorchConstant
+from pnne_nb.graph.schema.values import MAX_DEPTH, Calculated, TorchConstant
 
 _DECIMAL_LIMIT = 10**1000
 """Larger ints are written in hexadecimal: Python refuses to read very long decimals."""
@@ -31,13 +31,21 @@ class TensorLiteral(msgspec.Struct, frozen=True):
     elements: object
 
 
+@final
+class Formula(msgspec.Struct, frozen=True):
+    """A calculation of variables with whole numbers, as `graph.schema.calculation` reads them."""
+
+    text: str
+
+
 _EXACT = frozenset(
     {type(None), bool, int, float, complex, str, tuple, list, dict, slice, EllipsisType, TorchConstant, TensorLiteral}
+    | {Calculated, Formula}
 )
 """Types of constants; a subclass may have a ``repr`` of its own."""
 
 
-def emit(value: object, depth: int = 0) -> str:
+def emit(value: object, depth: int = 0) -> str:  # noqa: PLR0911  one case for each type
     """Return `value` as a Python expression that evaluates to an equal value of the same type.
 
     Raises:
@@ -54,8 +62,10 @@ def emit(value: object, depth: int = 0) -> str:
             return _quoted(value)
         case EllipsisType():
             return "..."
+        case Formula(text):
+            return text
         case int() if not isinstance(value, bool):
-            return str(value) if abs(value) < _DECIMAL_LIMIT else hex(value)
+            return str(int(value)) if abs(value) < _DECIMAL_LIMIT else hex(value)
         case float():
             return repr(value).replace("e+", "e") if math.isfinite(value) else f'float("{value}")'
         case complex():

@@ -226,6 +226,7 @@ class Program(msgspec.Struct, frozen=True, dict=True):  # dict: for what is deri
         ties: Tied tensors, by their paths: the second replaces the first.
         frozen: Paths of modules whose parameters are not trained.
         still: Paths of modules that stay in eval mode while the model trains.
+        sizes: Named sizes in the constructor: what is assigned, and the calculation that it is made of.
         form: How the class is written: ``"chain"`` as an ``nn.Sequential``, ``"list"`` as a list of its members,
             ``"loop"`` as one whose members do the same one after the other.
         holds: Of the content of an opaque module, which has no ``forward``: its torch class.
@@ -238,6 +239,7 @@ class Program(msgspec.Struct, frozen=True, dict=True):  # dict: for what is deri
     calls: tuple[Call, ...]
     results: tuple[Result, ...]
     parameters: tuple[tuple[str, str, Constant | None], ...] = ()
+    sizes: tuple[tuple[str, str], ...] = ()
     ties: tuple[tuple[str, str], ...] = ()
     frozen: tuple[str, ...] = ()
     still: tuple[str, ...] = ()

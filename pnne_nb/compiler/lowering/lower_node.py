@@ -158,10 +158,14 @@ def _weight(spec: NodeSpec, node: Node, path: str) -> Weight:
         requires_grad=values.get("requires_grad") is not False,
         persistent=values.get("persistent") is not False,
         values=values.get("values"),
-        mean=float(str(values.get("mean", 0.0))),
-        std=float(str(values.get("std", 1.0))),
+        mean=_real(values.get("mean", 0.0)),
+        std=_real(values.get("std", 1.0)),
         absent=bool(node.absent),
     )
+
+
+def _real(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) else 0.0
 
 
 def _variables(node: Node, spec: NodeSpec) -> tuple[tuple[str, str], ...]:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.compiler.codegen.loader import Loaded
 from pnne_nb.compiler.codegen.model_document import ModelDocument
+from pnne_nb.compiler.codegen.readable.named_sizes import with_sizes
 from pnne_nb.compiler.codegen.readable.simplify import comments, parts_of, tidied
 from pnne_nb.compiler.codegen.source_map import Generated
 from pnne_nb.compiler.codegen.writer import generate
@@ -26,6 +27,7 @@ from pnne_nb.compiler.module import pickled_model
 from pnne_nb.compiler.module.call_errors import guard
 from pnne_nb.compiler.module.instantiate import make, make_indexable
 from pnne_nb.compiler.module.pickled_model import PickledModel, empty, make_portable
+from pnne_nb.compiler.pipeline.size_formulas import with_formulas
 from pnne_nb.compiler.shapes import trial
 from pnne_nb.compiler.shapes.infer import failure, infer
 from pnne_nb.compiler.weights.fixed_tables import take_tables
@@ -261,6 +263,9 @@ def to_source(graph: NodeGraph) -> str:
     runs a plainer form with one statement for each node. Both give modules with the same keys and the same results;
     `compiler.codegen.writer` says why there are two.
 
+    Named sizes (`NodeGraph.sizes`) are arguments of the constructors. Inferred sizes that are multiples of them follow; those
+    that depend on them in another way stay numbers.
+
     Args:
         graph: The document; its name is that of the class.
 
@@ -278,7 +283,9 @@ def readable(graph: NodeGraph) -> tuple[Generated, list[Diagnostic]]:
     """
     snapshots = _finished(graph)
     shapes = infer(graph, snapshots)
-    unit = _finish(graph, lower(graph.name, snapshots, shapes.resolved))
+    sizes = graph.named_sizes()
+    resolved = with_formulas(graph, shapes.resolved) if sizes else shapes.resolved
+    unit = _finish(graph, lower(graph.name, snapshots, resolved))
     paths = paths_of(snapshots)
     places = {
         registry[node.type].target: f"{paths[snapshot.id][0]}{node.name}"
@@ -286,7 +293,8 @@ def readable(graph: NodeGraph) -> tuple[Generated, list[Diagnostic]]:
         for node in snapshot.nodes.values()
         if paths[snapshot.id] and node.type in registry
     }
-    generated = generate(*tidied(unit, comments(graph, shapes), parts_of(graph, shapes)), places=places)
+    tidy, said = tidied(unit, comments(graph, shapes), parts_of(graph, shapes))
+    generated = generate(with_sizes(tidy, sizes), said, places=places)
     return generated, _errors(shapes.diagnostics)
 
 

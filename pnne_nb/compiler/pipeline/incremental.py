@@ -24,7 +24,7 @@ from pnne_nb.errors import CompileError, Diagnostic
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.lint import MAX_NODES
 from pnne_nb.graph.model.node import Transaction
-from pnne_nb.graph.model.ops import LookOp, Op, RemoveNode, RenameDocument
+from pnne_nb.graph.model.ops import LookOp, Op, RemoveNode, RenameDocument, SetSize
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.values import Value, to_json
 from pnne_nb.process.fork import fork_safe
@@ -208,7 +208,7 @@ class Analysis:
 
     def _redraw(self, ops: list[Op] | None) -> set[str]:
         """Read what has changed; return the nodes of the root to look at again."""
-        if ops and self._root is not None and all(isinstance(op, (LookOp, RenameDocument)) for op in ops):
+        if ops and self._root is not None and all(isinstance(op, (LookOp, RenameDocument, SetSize)) for op in ops):
             return set()
         if self._unfinished and ops == [] and self._root is not None:
             return set()  # it knows what is left

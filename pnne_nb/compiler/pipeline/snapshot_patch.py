@@ -24,6 +24,7 @@ from pnne_nb.graph.model.ops import (
     ResetProperty,
     SetOrigin,
     SetProperty,
+    SetSize,
 )
 
 STRUCTURAL: Final = ("definition", "shares")
@@ -42,7 +43,7 @@ def patched(
     """
     drafts: dict[str, _Draft] = {}
     for op in ops:
-        if isinstance(op, (LookOp, RenameDocument)):
+        if isinstance(op, (LookOp, RenameDocument, SetSize)):
             continue
         id = getattr(op, "graph", None)
         if not isinstance(id, str) or id not in before or id not in graph.graphs:

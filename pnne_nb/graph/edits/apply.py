@@ -121,8 +121,17 @@ def apply_op(content: Content, op: Op, *, restoring: bool = False) -> list[Op]: 
                 )
             old, content.name = content.name, name
             return [ops.RenameDocument(old)]
+        case ops.SetSize(name, value):
+            return _set_size(content, name, value)
         case _:
             assert_never(op)
+
+
+def _set_size(content: Content, name: str, value: object) -> list[Op]:
+    before = content.sizes.pop(name, None)
+    if isinstance(value, int):
+        content.sizes[name] = value
+    return [ops.SetSize(name, before)]
 
 
 def make_node(content: Content, graph: GraphIndex, op: ops.AddNode) -> Node:

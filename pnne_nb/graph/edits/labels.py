@@ -27,6 +27,7 @@ _LABELS: Final[dict[type[Op], tuple[str, str]]] = {
     ops.ChangeFrame: ("Change frame {name}", ""),
     ops.RemoveFrame: ("Remove frame {name}", ""),
     ops.RenameDocument: ("Name the graph {name}", ""),
+    ops.SetSize: ("Set the size {name} to {value}", ""),
 }
 """The label of one op, and that of several of its kind; without one, the first op is named."""
 
@@ -35,6 +36,9 @@ def label_of(done: Sequence[Op]) -> str:
     """Return the label of a transaction, e.g. ``"Connect conv1 → relu1"`` or ``"Move 3 nodes"``."""
     if len(done) == 1:
         return _one(done[0])
+    sizes = [op for op in done if isinstance(op, ops.SetSize)]
+    if sizes and not any(isinstance(op, ops.AddNode) for op in done):
+        return _one(next((op for op in sizes if op.value is None), sizes[0]))
     # What a gesture is about: the nodes it adds or removes rather than the edges that come along.
     for leading in (ops.AddNode, ops.RemoveNode):
         found = [op for op in done if isinstance(op, leading)]
@@ -49,7 +53,9 @@ def label_of(done: Sequence[Op]) -> str:
 def _one(op: Op) -> str:
     words = {field: getattr(op, field) for field in op.__struct_fields__}
     match op:
-        case ops.SetProperty():
+        case ops.SetSize(value=None):
+            return f"Remove the size {op.name}"
+        case ops.SetProperty() | ops.SetSize():
             words["value"] = shown(op.value, 40)
         case ops.CollapseNode():
             words["verb"] = "Collapse" if op.collapsed else "Expand"

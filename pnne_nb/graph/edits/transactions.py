@@ -18,6 +18,7 @@ from pnne_nb.graph.edits.apply import apply_op
 from pnne_nb.graph.edits.labels import label_of
 from pnne_nb.graph.edits.notify import Delivery
 from pnne_nb.graph.edits.provenance import disproved
+from pnne_nb.graph.edits.sizes import following
 from pnne_nb.graph.model.content import Content
 from pnne_nb.graph.model.node import Transaction
 from pnne_nb.graph.model.ops import Op, SetProperty
@@ -200,11 +201,10 @@ class Ledger:
         inverses: list[list[Op]] = []
         faults: list[GraphError] = []
         try:
-            for op in ops:
+            for op in (each for asked in ops for each in self._following(asked)):
                 # After a refused value, the other values are checked too; other ops may depend on it.
                 if faults and not isinstance(op, SetProperty):
                     break
-                expect(op, Op, "An op", "one of pnne_nb.graph.model.ops")
                 try:
                     fitting = checked(self.content, op, self._types)
                     inverses.append(apply_op(self.content, fitting))
@@ -225,6 +225,10 @@ class Ledger:
             done.append(mark)
         undo = tuple(op for inverse in reversed(inverses) for op in inverse)
         return Step(label, tuple(done), undo)
+
+    def _following(self, op: Op) -> Iterator[Op]:
+        expect(op, Op, "An op", "one of pnne_nb.graph.model.ops")
+        return following(self.content, op)
 
     def _commit(self, ops: tuple[Op, ...], label: str) -> Transaction:
         self.version += 1

@@ -12,7 +12,7 @@ from pnne_nb.graph.model.node import Node
 from pnne_nb.graph.schema.property_types import OptionalType, PropertyType, TupleType, UnionType, is_number
 from pnne_nb.graph.schema.spec import NodeSpec, Property, Required
 from pnne_nb.graph.schema.structural import PROMOTED, TRAINABLE
-from pnne_nb.graph.schema.values import TorchConstant
+from pnne_nb.graph.schema.values import Calculated, TorchConstant
 
 MAX_PARTS = 4
 MAX_VALUE = 24
@@ -131,7 +131,7 @@ def _part(prop: Property, node: Node, resolved: Mapping[str, object]) -> list[st
     if prop.name == "kernel_size" and not isinstance(value, Required):
         return [_window(prop, value)]
     if prop.name == "shape" and isinstance(value, tuple):
-        return ["×".join(map(str, value)) or "scalar"]
+        return ["×".join(size if isinstance(size, str) else _number(size) for size in value) or "scalar"]
     # A required argument of a call may come from an edge: it is not missing yet.
     if prop.required and (given or prop.role != "call"):
         return [_told(prop.name, value)]
@@ -196,7 +196,7 @@ def inner(value: object) -> str:
 
 
 def _number(value: object) -> str:
-    return repr(value).removesuffix(".0")
+    return value.text if isinstance(value, Calculated) else repr(value).removesuffix(".0")
 
 
 def _length(kind: PropertyType) -> int | None:

@@ -214,12 +214,14 @@ class Content:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.sizes: dict[str, int] = {}
         self.graphs: dict[str, GraphIndex] = {"": GraphIndex("")}
         self.users: dict[str, dict[tuple[str, str], None]] = {}  # definition -> (graph, node)
 
     def copy(self) -> Content:
         """Return an independent copy of the document."""
         other = Content(self.name)
+        other.sizes = self.sizes.copy()
         other.graphs = {id: graph.copy() for id, graph in self.graphs.items()}
         other.users = {id: users.copy() for id, users in self.users.items()}
         return other

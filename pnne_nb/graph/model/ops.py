@@ -165,9 +165,20 @@ class RenameDocument(_Op, frozen=True, tag="renameDocument"):
     name: str
 
 
+class SetSize(_Op, frozen=True, tag="setSize"):
+    """Give the document a named size, change it, or with None remove it.
+
+    Attributes:
+        value: A whole number, or a calculation of other sizes, such as ``"4*hidden"``.
+    """
+
+    name: str
+    value: object
+
+
 Op: TypeAlias = (
     AddNode | RemoveNode | RenameNode | SetProperty | ResetProperty | MoveNode | CollapseNode | SetOrigin | Connect | Disconnect
-    | AddGraph | RemoveGraph | AddFrame | ChangeFrame | RemoveFrame | RenameDocument
+    | AddGraph | RemoveGraph | AddFrame | ChangeFrame | RemoveFrame | RenameDocument | SetSize
 )  # fmt: skip
 
 LookOp: TypeAlias = MoveNode | CollapseNode | AddFrame | ChangeFrame | RemoveFrame

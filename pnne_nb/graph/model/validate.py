@@ -13,6 +13,7 @@ import msgspec
 from pnne_nb.errors import (
     BadValueError,
     GraphError,
+    IllegalNameError,
     KindMismatchError,
     UnknownPortError,
     UnknownPropertyError,
@@ -24,11 +25,13 @@ from pnne_nb.graph.model import ops
 from pnne_nb.graph.model.content import Content, GraphIndex, find_input, find_output, input_ports, output_ports
 from pnne_nb.graph.model.node import Node, split_port
 from pnne_nb.graph.model.ops import Op
+from pnne_nb.graph.schema.calculation import again, names_in, names_used, why_not
 from pnne_nb.graph.schema.habits import property_habit
-from pnne_nb.graph.schema.property_types import check
+from pnne_nb.graph.schema.names import RESERVED, check_identifier
+from pnne_nb.graph.schema.property_types import SIZE_NAME, IntType, check
 from pnne_nb.graph.schema.registry import require_type
 from pnne_nb.graph.schema.spec import NodeSpec, Port, Property, kinds_fit
-from pnne_nb.graph.schema.values import Value
+from pnne_nb.graph.schema.values import Calculated, Value
 
 Types = Mapping[str, NodeSpec]
 
@@ -43,12 +46,12 @@ def checked(content: Content, op: Op, types: Types) -> Op:
         case ops.AddNode():
             graph = content.require(op.graph)
             spec = require_type(types, op.type)
-            return msgspec.structs.replace(op, properties=_checked_values(graph, op, spec))
+            return msgspec.structs.replace(op, properties=_checked_values(content, graph, op, spec))
         case ops.SetProperty():
             graph = content.require(op.graph)
             node = graph.require(op.node)
             spec = require_type(types, node.type)
-            value = checked_value(graph, node.name, spec, op.property, op.value)
+            value = checked_value(content, graph, node.name, spec, op.property, op.value)
             return msgspec.structs.replace(op, value=value)
         case ops.ResetProperty():
             node = content.require(op.graph).require(op.node)
@@ -58,16 +61,18 @@ def checked(content: Content, op: Op, types: Types) -> Op:
             return op
         case ops.Connect():
             return _checked_edge(content, op, types)
+        case ops.SetSize():
+            return checked_size(content, op)
         case _:
             return op  # the catalogue says nothing about the others
 
 
-def _checked_values(graph: GraphIndex, op: ops.AddNode, spec: NodeSpec) -> dict[str, object]:
+def _checked_values(content: Content, graph: GraphIndex, op: ops.AddNode, spec: NodeSpec) -> dict[str, object]:
     values: dict[str, object] = {}
     faults: list[GraphError] = []
     for name, value in op.properties.items():
         try:
-            values[name] = checked_value(graph, op.name, spec, name, value)
+            values[name] = checked_value(content, graph, op.name, spec, name, value)
         except GraphError as fault:
             faults.append(fault)
     if faults:
@@ -75,7 +80,7 @@ def _checked_values(graph: GraphIndex, op: ops.AddNode, spec: NodeSpec) -> dict[
     return values
 
 
-def checked_value(graph: GraphIndex, node: str, spec: NodeSpec, name: str, value: object) -> Value:
+def checked_value(content: Content, graph: GraphIndex, node: str, spec: NodeSpec, name: str, value: object) -> Value:
     """Return `value` in its stored form if the property `name` of a node of that spec may have it.
 
     Raises:
@@ -83,15 +88,69 @@ def checked_value(graph: GraphIndex, node: str, spec: NodeSpec, name: str, value
         BadValueError: If the value does not fit.
     """
     prop = _require_property(spec, node, name)
+    where, sizes = f"{node}.{name}{graph.where}", content.sizes
     try:
-        result = check(prop.type, value)
+        value = again(value, sizes)
     except ValueError as error:
-        raise BadValueError(f"{node}.{name}{graph.where} cannot be {shown(value)}: it must be {error}.") from None
+        raise BadValueError(f"{where} cannot be {shown(value)}: {error}") from None
+    try:
+        result = check(prop.type, value, sizes)
+    except ValueError as error:
+        texts = [part for part in (value if isinstance(value, (tuple, list)) else [value]) if isinstance(part, str)]
+        why = next((f" {why}" for text in texts if (why := why_not(text, sizes))), "")
+        raise BadValueError(f"{where} cannot be {shown(value)}: it must be {error}.{why}") from None
     if name == "shares" and isinstance(result, str):
         reason = sharing_fault(graph, node, spec.type, result)
         if reason:
             raise BadValueError(f"{node}.shares{graph.where} cannot be {shown(result)}: {reason}")
     return result
+
+
+def checked_size(content: Content, op: ops.SetSize) -> ops.SetSize:
+    """Return `op` with the number that its value gives.
+
+    Raises:
+        IllegalNameError: If the name cannot be that of a size.
+        BadValueError: If the value is no whole number, and no calculation of other sizes.
+    """
+    name, value, sizes = check_identifier(op.name), op.value, content.sizes
+    if not SIZE_NAME.fullmatch(name) or name in RESERVED or name.startswith("__") or name == "auto":
+        raise IllegalNameError(
+            f"A size cannot be named {name!r}: use the name of a variable that means nothing else in Python or torch."
+        )
+    if value is None:
+        if name not in sizes:
+            raise BadValueError(f"The graph has no size {name!r}.{near(name, sizes)}")
+        return op
+    if name not in sizes and any(
+        name in _free_sizes(node) for graph in content.graphs.values() for node in graph.nodes.values()
+    ):
+        raise BadValueError(
+            f"The size {name} needs another name: {name!r} stands for an open size in the shape of an Input."
+        )
+    text = value.text if isinstance(value, Calculated) else value
+    if isinstance(text, str):
+        pending = names_in(text)
+        seen: set[str] = set()
+        while pending:
+            used = pending.pop()
+            if used == name:
+                raise BadValueError(
+                    f"The size {name} cannot be {text!r}: it would be calculated from itself. Give one of these a number."
+                )
+            if used not in seen:
+                seen.add(used)
+                pending += names_used(sizes.get(used))
+    try:
+        return msgspec.structs.replace(op, value=check(IntType(), text, sizes))
+    except ValueError as error:
+        why = f" {why_not(text, sizes)}" if isinstance(text, str) else ""
+        raise BadValueError(f"The size {name} cannot be {shown(text)}: it must be {error}.{why}") from None
+
+
+def _free_sizes(node: Node) -> tuple[object, ...]:
+    shape = node.properties.get("shape")
+    return shape if isinstance(shape, tuple) else ()
 
 
 def sharing_fault(graph: GraphIndex, name: str, type: str, target: str) -> str:

@@ -12,8 +12,18 @@ from typing import TypeAlias, TypeGuard
 
 import msgspec
 
-from pnne_nb.graph.schema.calculation import calculated
-from pnne_nb.graph.schema.values import DTYPES, MAX_DEPTH, TorchConstant, Value, decimals, from_json, is_array, to_json
+from pnne_nb.graph.schema.calculation import NO_SIZES, Sizes, calculated
+from pnne_nb.graph.schema.values import (
+    DTYPES,
+    MAX_DEPTH,
+    Calculated,
+    TorchConstant,
+    Value,
+    decimals,
+    from_json,
+    is_array,
+    to_json,
+)
 
 
 class _Type(msgspec.Struct, frozen=True, tag_field="type", rename="camel", omit_defaults=True):
@@ -27,7 +37,8 @@ class BoolType(_Type, frozen=True, tag="bool"):
 class IntType(_Type, frozen=True, tag="int"):
     """A whole number of at most 64 bits in the closed range `minimum` to `maximum` (None: unbounded).
 
-    A float without a fraction is one too: in the browser, 1.0 and 1 are the same. So is a calculation, ``"2*64"``.
+    A float without a fraction is one too: in the browser, 1.0 and 1 are the same. So is a calculation, ``"2*64"``
+    or ``"4*hidden"``.
     """
 
     minimum: int | None = None
@@ -123,12 +134,13 @@ SIZE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LARGEST = 2**63
 
 
-def check(kind: PropertyType, value: object) -> Value:  # noqa: C901,PLR0911,PLR0912  one case for each type
+def check(kind: PropertyType, value: object, sizes: Sizes = NO_SIZES) -> Value:  # noqa: C901,PLR0911,PLR0912  one case for each type
     """Return `value` in the form in which the document stores it.
 
     Args:
         kind: The declared type.
         value: What a person or a program gave.
+        sizes: Named sizes of the graph, which calculations may have.
 
     Raises:
         ValueError: If the value does not fit; the text completes the sentence "it must be …".
@@ -136,35 +148,38 @@ def check(kind: PropertyType, value: object) -> Value:  # noqa: C901,PLR0911,PLR
     # The types that most properties have come first.
     match kind:
         case IntType(minimum, maximum):
-            whole = value if type(value) is int else _whole(calculated(value) if isinstance(value, str) else value)
+            whole = value if type(value) is int else _whole(_calculated(value, sizes))
             if whole is not None and -_LARGEST <= whole < _LARGEST and _within(whole, minimum, maximum):
                 return whole
         case TupleType(item, length, scalar):
             if isinstance(value, (tuple, list)):
                 if length is None or len(value) == length:
-                    return tuple(_each(kind, item, value))
+                    return tuple(_each(kind, item, value, sizes))
             elif scalar:
                 try:
-                    return check(item, value)
+                    return check(item, value, sizes)
                 except ValueError:
                     pass
         case OptionalType(item):
             if value is None:
                 return None
             try:
-                return check(item, value)
+                return check(item, value, sizes)
             except ValueError as error:
                 raise ValueError(describe(kind)) from error
         case UnionType(options):
             for option in options:
                 try:
-                    return check(option, value)
+                    return check(option, value, sizes)
                 except ValueError:
                     continue
         case BoolType():
             if isinstance(value, bool):
                 return value
         case FloatType(minimum, maximum):
+            value = _calculated(value, sizes)
+            if isinstance(value, Calculated) and _within(value, minimum, maximum):
+                return value
             if is_number(value):
                 try:
                     number = _real(value)
@@ -175,8 +190,9 @@ def check(kind: PropertyType, value: object) -> Value:  # noqa: C901,PLR0911,PLR
         case NumberType():
             if isinstance(value, bool):
                 return value
+            value = _calculated(value, sizes)
             if is_number(value):
-                return int(value) if _is_whole(value) else _real(value)
+                return _whole(value) if _is_whole(value) else _real(value)
         case StringType() | NodeRefType():
             if isinstance(value, str):
                 return _constant(kind, value)
@@ -192,12 +208,12 @@ def check(kind: PropertyType, value: object) -> Value:  # noqa: C901,PLR0911,PLR
                 return _spelled(value)
         case ShapeType():
             if isinstance(value, (tuple, list)):
-                sizes = [size for axis, given in enumerate(value) if (size := _size(given, axis)) is not None]
-                if len(sizes) == len(value):
-                    return tuple(sizes)
+                shape = [size for axis, given in enumerate(value) if (size := _size(given, axis, sizes)) is not None]
+                if len(shape) == len(value):
+                    return tuple(shape)
         case ListType(item):
             if isinstance(value, (tuple, list)):
-                return list(_each(kind, item, value))
+                return list(_each(kind, item, value, sizes))
         case TensorType():
             elements = _elements(decimals(value) if is_array(value) else value)
             if elements is not None:
@@ -206,7 +222,7 @@ def check(kind: PropertyType, value: object) -> Value:  # noqa: C901,PLR0911,PLR
             return _constant(kind, value)
     if is_array(value):
         # The sizes of an array, or a count that came out of a computation.
-        return check(kind, decimals(value))
+        return check(kind, decimals(value), sizes)
     raise ValueError(describe(kind))
 
 
@@ -284,9 +300,11 @@ def describe(kind: PropertyType) -> str:  # noqa: PLR0911  one case for each typ
             return "the name of a node in the same graph"
 
 
-def _each(kind: PropertyType, item: PropertyType, values: tuple[object, ...] | list[object]) -> list[Value]:
+def _each(
+    kind: PropertyType, item: PropertyType, values: tuple[object, ...] | list[object], sizes: Sizes
+) -> list[Value]:
     try:
-        return [check(item, value) for value in values]
+        return [check(item, value, sizes) for value in values]
     except ValueError as error:
         raise ValueError(describe(kind)) from error
 
@@ -326,16 +344,20 @@ def _within(value: float, minimum: float | None, maximum: float | None) -> bool:
     return (minimum is None or value >= minimum) and (maximum is None or value <= maximum)
 
 
-def _size(size: object, axis: int) -> str | int | None:
+def _size(size: object, axis: int, sizes: Sizes) -> str | int | None:
     """Return a size as it is stored, None if it is none; one that is left open, as None or -1, gets a name."""
     whole = _whole(size)
     if size is None or whole == -1:
         return f"D{axis}" if axis else "N"
     if isinstance(size, str):
-        whole = calculated(size)
+        whole = calculated(size, sizes)
         if whole is None:
             return size if SIZE_NAME.fullmatch(size) else None
     return whole if whole is not None and 0 <= whole < _LARGEST else None
+
+
+def _calculated(value: object, sizes: Sizes) -> object:
+    return calculated(value, sizes) if isinstance(value, str) else value
 
 
 def is_number(value: object) -> TypeGuard[float]:
@@ -356,6 +378,8 @@ def _real(value: float) -> float:
 
 def _whole(value: object) -> int | None:
     """Return `value` as an int if it is a whole number, else None."""
+    if isinstance(value, Calculated):
+        return value
     if _is_whole(value) or (is_number(value) and value % 1 == 0):
         return int(value)
     return None

@@ -2,6 +2,7 @@
 
 Python value                              JSON form
 None, bool, int, finite float, str        themselves
+Calculated                                {"$size": ["4*hidden", 256]}
 tuple                                     array
 list                                      {"$list": [...]}
 dict                                      {"$dict": [[key, value], ...]}
@@ -17,10 +18,11 @@ Nothing else can be stored in a file, sent by a browser, or written into generat
 from __future__ import annotations
 
 import math
+import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import EllipsisType
-from typing import Literal, Protocol, TypeAlias, TypeGuard, final, get_args
+from typing import Literal, Protocol, Self, TypeAlias, TypeGuard, final, get_args
 
 import msgspec
 
@@ -61,6 +63,29 @@ class TorchConstant(msgspec.Struct, frozen=True):
             raise ValueError(f"{self.name!r} is not a dtype, memory format or layout of torch.")
 
 
+@final
+class Calculated(int):
+    """A whole number that is calculated from named sizes of the graph.
+
+    Attributes:
+        text: The calculation, as ``"4*hidden"``.
+    """
+
+    text: str
+
+    def __new__(cls, value: int, text: str) -> Self:
+        made = super().__new__(cls, value)
+        made.text = text
+        return made
+
+    def __getnewargs__(self) -> tuple[int, str]:  # type: ignore[override]  # of this class's own constructor
+        return int(self), self.text
+
+    def __repr__(self) -> str:
+        # Also the number: caches tell values apart by their text.
+        return f"{self.text} ({int(self)})"
+
+
 # Not one string: `help` and `inspect.signature` would look up its names where the alias is used.
 Value: TypeAlias = (
     None | bool | int | float | complex | str | tuple["Value", ...] | list["Value"] | dict["Value", "Value"]  # noqa: RUF036  the order of the wire format
@@ -77,6 +102,8 @@ def to_json(value: object) -> object:
     match value:
         case None | bool():
             return value
+        case Calculated():
+            return {"$size": [value.text, int(value)]}
         case int():
             if value.bit_length() > MAX_BITS:
                 raise TypeError("A whole number of more than 1,000 digits cannot be stored in a graph.")
@@ -149,6 +176,8 @@ def _tagged(tag: object, body: object, depth: int) -> Value:
             return float(body)
         case "$slice", [start, stop, step]:
             return slice(from_json(start, depth), from_json(stop, depth), from_json(step, depth))
+        case "$size", [str(text), int(number)] if _FORMULA.fullmatch(text):
+            return Calculated(number, text)
         case "$ellipsis", True:
             return ...
         case "$torch", str():
@@ -156,6 +185,24 @@ def _tagged(tag: object, body: object, depth: int) -> Value:
     raise ValueError(f"{tag!r} with {str(body)[:60]!r} is not the JSON form of a constant.")
 
 
+def mapped(value: object, change: Callable[[Calculated], object]) -> object:
+    """Return a constant with `change` applied to each calculated number in it; the same object if there is none."""
+    match value:
+        case Calculated():
+            return change(value)
+        case tuple() | list():
+            items = [mapped(item, change) for item in value]
+            if all(new is old for new, old in zip(items, value, strict=True)):
+                return value
+            return tuple(items) if isinstance(value, tuple) else items
+        case dict():
+            return {key: mapped(item, change) for key, item in value.items()}
+        case slice():
+            return slice(*(mapped(part, change) for part in (value.start, value.stop, value.step)))
+    return value
+
+
+_FORMULA = re.compile(r"[-A-Za-z0-9_+*/()]{1,200}")
 _NARROW = {"float32": ("f", range(6, 10)), "float16": ("e", range(3, 6))}
 """By dtype: its code for ``struct``, and the numbers of digits that may tell two of its values apart; the last always does."""
 

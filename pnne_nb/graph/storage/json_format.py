@@ -31,8 +31,10 @@ from pnne_nb.graph.model.annotation import Frame
 from pnne_nb.graph.model.content import Content, GraphIndex, Parts, topological_order
 from pnne_nb.graph.model.lint import MAX_NODES, extent
 from pnne_nb.graph.model.node import Edge, Node, split_port
-from pnne_nb.graph.model.ops import AddFrame, AddGraph, AddNode, RenameDocument
+from pnne_nb.graph.model.ops import AddFrame, AddGraph, AddNode, RenameDocument, SetSize
 from pnne_nb.graph.model.origin import Origin
+from pnne_nb.graph.model.validate import checked_size
+from pnne_nb.graph.schema.calculation import Sizes, again, names_used
 from pnne_nb.graph.schema.values import from_json, to_json
 from pnne_nb.process import atomic_file
 from pnne_nb.process.gc_pause import without_collections
@@ -64,17 +66,19 @@ class GraphState(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
     frames: tuple[Frame, ...] = ()
 
 
-class DocumentState(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class DocumentState(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
     """A whole document, as in a ``.pnne.json`` file.
 
     Attributes:
         graphs: ``""`` is the root; the others are definitions of Subgraph nodes.
+        sizes: Named sizes, by name, in their JSON form.
     """
 
     format: str
     format_version: int
     name: str
     graphs: dict[str, GraphState]
+    sizes: dict[str, object] = {}
 
 
 FORMAT = "pnne-graph"
@@ -87,11 +91,11 @@ _T = TypeVar("_T")
 
 def state_of(content: Content) -> DocumentState:
     """Return a document as plain data, values in their JSON form."""
-    return state(content.name, content.parts())
+    return state(content.name, content.parts(), content.sizes)
 
 
-def state(name: str, parts: Parts) -> DocumentState:
-    """Return a document of that name and these parts as plain data."""
+def state(name: str, parts: Parts, sizes: Sizes) -> DocumentState:
+    """Return a document of that name, these parts and these named sizes as plain data."""
     with without_collections():
         graphs = {
             id: GraphState(
@@ -101,7 +105,8 @@ def state(name: str, parts: Parts) -> DocumentState:
             )
             for id, (nodes, edges, frames) in parts.items()
         }
-    return DocumentState(format=FORMAT, format_version=FORMAT_VERSION, name=name, graphs=graphs)
+    named = {name: to_json(sizes[name]) for name in sorted(sizes)}
+    return DocumentState(format=FORMAT, format_version=FORMAT_VERSION, name=name, graphs=graphs, sizes=named)
 
 
 def node_state(node: Node) -> NodeState:
@@ -113,7 +118,13 @@ def node_state(node: Node) -> NodeState:
 def write(document: DocumentState) -> str:
     """Return the text of a graph file: nodes in their order, all else sorted."""
     graphs = ",\n".join(_graph_text(id, document.graphs[id]) for id in sorted(document.graphs))
-    head = {"format": document.format, "formatVersion": document.format_version, "name": document.name}
+    head: dict[str, object] = {
+        "format": document.format,
+        "formatVersion": document.format_version,
+        "name": document.name,
+    }
+    if document.sizes:
+        head["sizes"] = document.sizes
     lines = "".join(f"  {_line(key)}: {_line(value)},\n" for key, value in head.items())
     return f'{{\n{lines}  "graphs": {{\n{graphs}\n  }}\n}}\n'
 
@@ -139,13 +150,14 @@ def read(text: str | bytes) -> Content:
     if isinstance(version, bool) or version != FORMAT_VERSION:
         _fail("$.formatVersion", f"there is no format version {shown(version)}.")
     for key in data:
-        if key not in ("format", "formatVersion", "name", "graphs"):
+        if key not in ("format", "formatVersion", "name", "graphs", "sizes"):
             _fail("$", f"there should be no field {shown(key)}.")
     graphs = data.get("graphs")
     if not isinstance(graphs, dict) or "" not in graphs:
         _fail("$.graphs", 'the graphs must be an object with at least the outermost graph, "".')
     content = Content("")
     _placed("$.name", lambda: apply_op(content, RenameDocument(data.get("name", ""))))
+    _read_sizes(content, data.get("sizes", {}))
     states = {id: _convert(graph, GraphState, _at(id)) for id, graph in graphs.items()}
     # Checked before nodes are made, and again below with every use of a definition.
     if (total := sum(len(state.nodes) for state in states.values())) > MAX_NODES:
@@ -236,10 +248,29 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f'{name} is not JSON; write {{"$float": …}}.')
 
 
+def _read_sizes(content: Content, sizes: object) -> None:
+    if not isinstance(sizes, dict):
+        _fail("$.sizes", "the sizes must be an object of numbers by name.")
+    pending = {name: _constant(value, f"$.sizes.{name}") for name, value in sizes.items()}
+    while pending:
+        ready = [name for name, value in pending.items() if not any(used in pending for used in names_used(value))]
+        if not ready:
+            _fail("$.sizes", f"{' and '.join(pending)} are calculated from each other.")
+        for name in ready:
+            # A calculation is done again: somebody may have edited the number that it is made of.
+            size = SetSize(name, pending.pop(name))
+            _placed(f"$.sizes.{name}", lambda size=size: apply_op(content, checked_size(content, size)))
+
+
 def _read_nodes(content: Content, graph: GraphIndex, nodes: tuple[NodeState, ...]) -> None:
     for place, state in enumerate(nodes):
         at = f"{_at(graph.id)}.nodes[{place}]"
         properties = {name: _constant(value, f"{at}.properties.{name}") for name, value in state.properties.items()}
+        for name, value in properties.items():
+            if used := names_used(value):
+                if unknown := [each for each in used if each not in content.sizes]:
+                    _fail(f"{at}.properties.{name}", f"the file has no size {unknown[0]!r}.")
+                properties[name] = _placed(at, lambda value=value: again(value, content.sizes))
         op = AddNode(state.name, state.type, properties, state.position, graph.id, None, state.origin, state.collapsed)
         node = _placed(at, lambda op=op: make_node(content, graph, op))
         graph.insert_node(node)
@@ -286,7 +317,7 @@ def _convert(data: object, kind: type[_T], at: str) -> _T:
 def _placed(at: str, action: Any) -> Any:
     try:
         return action()
-    except GraphError as error:
+    except (GraphError, ValueError) as error:
         _fail(at, str(error))
 
 

@@ -30,6 +30,8 @@ from pnne_nb.graph.model.ops import AddNode, CollapseNode, Connect, Disconnect, 
         (ops.ChangeFrame("frame1"), "Change frame frame1"),
         (ops.RemoveFrame("frame1"), "Remove frame frame1"),
         (ops.RenameDocument("net"), "Name the graph net"),
+        (ops.SetSize("hidden", 64), "Set the size hidden to 64"),
+        (ops.SetSize("hidden", None), "Remove the size hidden"),
     ],
 )
 def test_one_op_is_named_by_what_it_changes(op: Op, label: str) -> None:

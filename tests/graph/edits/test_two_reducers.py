@@ -34,8 +34,10 @@ from pnne_nb.graph.model.ops import (
     ResetProperty,
     SetOrigin,
     SetProperty,
+    SetSize,
 )
 from pnne_nb.graph.model.origin import Origin
+from pnne_nb.graph.schema.values import Calculated
 from pnne_nb.graph.storage.json_format import state_of
 from pnne_nb.protocol.codec import encode_ops
 
@@ -85,6 +87,7 @@ def any_op(draw: random.Random, content: Content) -> Op:
         lambda: ChangeFrame(draw.choice(frames), draw.choice([None, _box(draw)]), "T", None, "plaid", graph),
         lambda: ChangeFrame(draw.choice(frames), draw.choice([None, _box(draw)]), None, "more", None, graph),
         lambda: RemoveFrame(draw.choice(frames), graph),
+        lambda: SetSize(draw.choice(NAMES), draw.choice([None, 4, Calculated(8, "2*a")])),
         *[lambda: Connect(f"{name}.{draw.choice(OUT)}", f"{other}.{draw.choice(INTO)}", graph)] * 5,
         lambda: Disconnect(*draw.choice(edges), graph) if edges else RemoveNode("nobody", graph),
     ]

@@ -11,13 +11,14 @@ import pytest
 import pnne_nb as pn
 from pnne_nb.errors import BadValueError
 from pnne_nb.graph.schema.calculation import calculated
+from pnne_nb.graph.schema.values import from_json
 
 CASES = json.loads((Path(__file__).parents[2] / "cases/calculations.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(("text", "value"), CASES)
-def test_case(text: str, value: int | None) -> None:
-    assert calculated(text) == value
+@pytest.mark.parametrize(("text", "value", "sizes"), [(*case, {})[:3] for case in CASES])
+def test_case(text: str, value: int | None, sizes: dict[str, object]) -> None:
+    assert calculated(text, {name: from_json(size) for name, size in sizes.items()}) == value  # type: ignore[misc]  # numbers
 
 
 def test_random_calculations_give_what_python_gives() -> None:

@@ -1,9 +1,10 @@
-import type { DocumentState, Op } from "../../protocol";
+import type { DocumentState, Json, Op } from "../../protocol";
 import { discardOps } from "../document/definitions";
 import { fromState, type GraphDocument, toState } from "../document/document";
 import { fragmentOf, pasteOps } from "../document/fragment";
 import { applyOps } from "../document/reduce";
 import { download } from "../host/download";
+import { formulaOf, numberOf } from "../values/calculate";
 import type { Editor } from "./editor";
 
 /** Saves the whole graph as a file, also while the kernel is gone. */
@@ -96,10 +97,18 @@ function openDocument(editor: Editor, state: DocumentState): void {
     ...discardOps(before, [...old.nodes.values()]),
   ];
   const all = fragmentOf(opened, root, new Set(root.nodes.keys()), new Set(root.frames.keys()));
+  const given = Object.entries(opened.sizes ?? {});
+  const size = (name: string, value: Json): Op => ({ op: "setSize", name, value });
+  // All of them are numbers first: a calculation may have any of the others.
+  const sizes = [
+    ...Object.keys(before.sizes ?? {}).map((name) => size(name, null)),
+    ...given.map(([name, value]) => size(name, numberOf(value))),
+    ...given.filter(([, value]) => formulaOf(value)).map(([name, value]) => size(name, value)),
+  ];
   const { ops } = pasteOps(all, applyOps(before, removal), "", [0, 0]);
   const name = typeof state.name === "string" && state.name !== "" ? state.name : before.name;
   const renaming: Op[] = name === before.name ? [] : [{ op: "renameDocument", name }];
-  const made = [...removal, ...ops, ...renaming];
+  const made = [...removal, ...sizes, ...ops, ...renaming];
   // Errors of the reducer are reported before anything changes.
   applyOps(before, made);
   editor.enter([]);

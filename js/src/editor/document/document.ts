@@ -1,4 +1,4 @@
-import type { DocumentState, EdgeState, Frame, GraphState, NodeState } from "../../protocol";
+import type { DocumentState, EdgeState, Frame, GraphState, Json, NodeState } from "../../protocol";
 
 /** One graph of a document; both maps keep the order of the file. */
 export interface Graph {
@@ -12,6 +12,8 @@ export interface Graph {
 export interface GraphDocument {
   readonly name: string;
   readonly graphs: ReadonlyMap<string, Graph>;
+  /** Named sizes in their JSON form. */
+  readonly sizes?: Readonly<Record<string, Json>>;
 }
 
 export const EMPTY_GRAPH: Graph = { nodes: new Map(), edges: new Map(), frames: new Map() };
@@ -26,14 +28,14 @@ export function fromState(state: DocumentState): GraphDocument {
     });
   }
   if (!graphs.has("")) graphs.set("", EMPTY_GRAPH);
-  return { name: state.name, graphs };
+  return { name: state.name, graphs, sizes: state.sizes ?? {} };
 }
 
 /** The JSON of a `.pnne.json` file, so that a graph can be saved when the kernel is gone. */
 export function toState(document: GraphDocument): DocumentState {
   const graphs: Record<string, GraphState> = {};
   for (const [id, graph] of document.graphs) graphs[id] = graphState(graph);
-  return { format: "pnne-graph", formatVersion: 1, name: document.name, graphs };
+  return { format: "pnne-graph", formatVersion: 1, name: document.name, graphs, sizes: document.sizes ?? {} };
 }
 
 export function graphState({ nodes, edges, frames }: Graph): GraphState {

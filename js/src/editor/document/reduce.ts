@@ -96,17 +96,19 @@ export function applyOps(document: GraphDocument, ops: readonly Op[]): GraphDocu
 
 class Draft {
   private name: string;
+  private sizes: NonNullable<GraphDocument["sizes"]>;
   private readonly graphs: Map<string, Graph>;
   private readonly touched = new Map<string, DraftGraph>();
 
   constructor(document: GraphDocument) {
     this.name = document.name;
+    this.sizes = document.sizes ?? {};
     this.graphs = new Map(document.graphs);
   }
 
   finish(): GraphDocument {
     for (const [id, draft] of this.touched) this.graphs.set(id, draft.finish());
-    return { name: this.name, graphs: this.graphs };
+    return { name: this.name, graphs: this.graphs, sizes: this.sizes };
   }
 
   apply(op: Op): void {
@@ -158,6 +160,12 @@ class Draft {
         }
         this.name = op.name;
         break;
+      case "setSize": {
+        // What is calculated from it follows in Python's answer.
+        const { [op.name]: _, ...others } = this.sizes;
+        this.sizes = op.value === null || op.value === undefined ? others : { ...others, [op.name]: op.value };
+        break;
+      }
       default:
         assertNever(op);
     }

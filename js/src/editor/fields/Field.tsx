@@ -200,12 +200,12 @@ function Choice({ property, value, set, reset, common, choices, isMixed }: Contr
 }
 
 function TextControl(props: ControlProps) {
-  const { property, value, resolved, set, reset, setReason, common, isMixed, onDone } = props;
+  const { scene, property, value, resolved, set, reset, setReason, common, isMixed, onDone } = props;
   const stored = value === undefined ? "" : textOf(property.type, value);
   const [text, setText] = useState(stored);
   useEffect(() => setText(stored), [stored]);
 
-  const read = (typed: string) => (typed.trim() === "" ? null : parseAs(property.type, typed));
+  const read = (typed: string) => (typed.trim() === "" ? null : parseAs(property.type, typed, scene.document.sizes));
   const type = (typed: string) => {
     setText(typed);
     const parsed = read(typed);

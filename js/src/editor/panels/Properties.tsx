@@ -1,4 +1,3 @@
-import { Fragment } from "react";
 import type { NodeState, NodeTypeState, PropertyState } from "../../protocol";
 import { useScene, useSession, useView } from "../commands/context";
 import { isBox } from "../document/definitions";
@@ -7,6 +6,7 @@ import { Field } from "../fields/Field";
 import { NameField } from "../fields/NameField";
 import { OriginBadge } from "../fields/OriginBadge";
 import { Several } from "../fields/Several";
+import { Sizes } from "../fields/Sizes";
 import { cardFor, type ShownScene } from "../scene/scene";
 import { PROMOTED } from "../scene/summary";
 import { textOf } from "../values/text";
@@ -59,31 +59,14 @@ interface OverviewProps {
   readOnly: boolean;
 }
 
-const DRAWING = [
-  ["Add", "Space or double-click goes on from the last node; with Shift + Enter it stays loose"],
-  ["Connect", "drag from port to port, or C"],
-  ["Edit", "click a value on a node, or V; Enter goes to all properties"],
-] as const;
-const ALWAYS = [
-  ["Find", "Ctrl+F, also inside blocks, as layer1.0.conv1"],
-  ["All keys", "?; a right click or Shift+F10 opens the menu"],
-] as const;
-
 function Overview({ scene, selected, readOnly }: OverviewProps) {
   const nodes = [...selected].flatMap((name) => scene?.graph.nodes.get(name) ?? []);
   if (scene && nodes.length > 1) return <Several scene={scene} nodes={nodes} readOnly={readOnly} />;
   return (
     <div className="pnne-overview">
       <h2>{scene?.document.name || "Graph"}</h2>
-      <p>Select a node to see its properties.</p>
-      <dl>
-        {[...(readOnly ? [] : DRAWING), ...ALWAYS].map(([what, how]) => (
-          <Fragment key={what}>
-            <dt>{what}</dt>
-            <dd>{how}</dd>
-          </Fragment>
-        ))}
-      </dl>
+      <p>Select a node to see its properties; ? shows all keys.</p>
+      {scene && <Sizes sizes={scene.document.sizes ?? {}} readOnly={readOnly} />}
     </div>
   );
 }

@@ -1,5 +1,6 @@
 import type { NodeState, NodeTypeState, PropertyState, PropertyType } from "../../protocol";
 import { TRAINABLE } from "../document/freezing";
+import { numberOf } from "../values/calculate";
 import { items, tagged } from "../values/check";
 import { textOf } from "../values/text";
 
@@ -163,7 +164,8 @@ function textFor(
 ): string | null {
   const isGiven = property.name in given;
   if (property.name === "kernel_size" && value !== undefined) return times(property.type, value);
-  if (property.name === "shape" && Array.isArray(value)) return value.join("×") || "scalar";
+  if (property.name === "shape" && Array.isArray(value))
+    return value.map((size) => textOf(null, size)).join("×") || "scalar";
   // What is required and may come along an edge is not missing yet.
   if (property.required && (isGiven || property.role !== "call")) return told(property.name, value);
   if (isGiven && JSON.stringify(given[property.name]) !== JSON.stringify(property.default ?? null)) {
@@ -189,7 +191,7 @@ function short(value: unknown): string {
   const list = items(value);
   if ((list ?? [value]).some(isSlice)) return `[${(list ?? [value]).map(subscript).join(", ")}]`.slice(0, MAX_VALUE);
   if (list && list.length > 0) {
-    if (list.every((item) => typeof item === "number")) return list.map((item) => textOf(null, item)).join("×");
+    if (list.every((item) => numberOf(item) !== null)) return list.map((item) => textOf(null, item)).join("×");
     if (list.length > 1) return textOf(null, list).slice(0, MAX_VALUE);
   }
   return textOf(null, value).slice(0, MAX_VALUE);
@@ -210,7 +212,9 @@ export function subscript(value: unknown): string {
 /** A window size in every dimension: 5 in a two-dimensional layer is `5×5`. */
 function times(kind: PropertyType, value: unknown): string {
   const length = tupleLength(kind);
-  return typeof value === "number" && length ? Array.from({ length }, () => value).join("×") : short(value);
+  return numberOf(value) !== null && length
+    ? Array.from({ length }, () => textOf(null, value)).join("×")
+    : short(value);
 }
 
 function tupleLength(kind: PropertyType): number | null {

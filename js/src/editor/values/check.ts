@@ -1,5 +1,5 @@
 import { DEVICE, DTYPES, type PropertyType, SIZE_NAME } from "../../protocol";
-import { calculate } from "./calculate";
+import { calculate, numberOf } from "./calculate";
 
 /** Constants in their JSON form, as `pnne_nb/graph/schema/values.py` lists them: tuples are arrays. */
 export type JsonValue = unknown;
@@ -14,15 +14,19 @@ export function check(kind: PropertyType, value: JsonValue): Checked {
     case "bool":
       return accept(typeof value === "boolean", value);
     case "int": {
-      const number = typeof value === "string" ? calculated(value) : value;
-      return accept(Number.isSafeInteger(number) && within(number as number, kind.minimum, kind.maximum), number);
+      const found = typeof value === "string" ? calculated(value) : value;
+      const number = numberOf(found);
+      return accept(Number.isSafeInteger(number) && within(number as number, kind.minimum, kind.maximum), found);
     }
     case "float": {
-      const number = asFloat(value);
-      return accept(number !== null && within(number, kind.minimum, kind.maximum), value);
+      const found = typeof value === "string" ? calculated(value) : value;
+      const number = asFloat(found);
+      return accept(number !== null && within(number, kind.minimum, kind.maximum), found);
     }
-    case "number":
-      return accept(typeof value === "boolean" || asFloat(value) !== null, value);
+    case "number": {
+      const found = typeof value === "string" ? calculated(value) : value;
+      return accept(typeof found === "boolean" || asFloat(found) !== null, found);
+    }
     case "string":
     case "nodeRef":
       return accept(typeof value === "string", value);
@@ -150,7 +154,7 @@ const SPECIAL: ReadonlyMap<unknown, number> = new Map([
 ]);
 
 function asFloat(value: JsonValue): number | null {
-  return typeof value === "number" ? value : (SPECIAL.get(tagged(value, "$float")) ?? null);
+  return numberOf(value) ?? SPECIAL.get(tagged(value, "$float")) ?? null;
 }
 
 /** A size as it is stored: one that is left open, as None or -1, gets a name. */
@@ -165,7 +169,8 @@ function calculated(text: string): number | null {
 }
 
 function isSize(size: JsonValue): boolean {
-  return typeof size === "string" ? SIZE_NAME.test(size) : Number.isSafeInteger(size) && (size as number) >= 0;
+  const number = numberOf(size);
+  return typeof size === "string" ? SIZE_NAME.test(size) : Number.isSafeInteger(number) && (number as number) >= 0;
 }
 
 function within(value: number, minimum?: number | null, maximum?: number | null): boolean {

@@ -1,4 +1,4 @@
-import { calculate } from "./calculate";
+import { calculate, NO_SIZES, resultOf, type Sizes } from "./calculate";
 import type { JsonValue } from "./check";
 
 const NUMBER = /^[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?/;
@@ -20,8 +20,8 @@ const WORDS: Record<string, JsonValue> = {
  * `3, 3` is a tuple without its parentheses; `N` in a tuple is the text 'N', as sizes are named.
  * Returns undefined when the text is not a constant.
  */
-export function parseLiteral(text: string): JsonValue | undefined {
-  const reader = new Reader(text);
+export function parseLiteral(text: string, sizes: Sizes = NO_SIZES): JsonValue | undefined {
+  const reader = new Reader(text, sizes);
   const members = reader.members("");
   return members && members.values.length > 0 && reader.atEnd() ? unwrap(members) : undefined;
 }
@@ -39,7 +39,10 @@ function unwrap({ values, comma }: Members): JsonValue {
 class Reader {
   private rest: string;
 
-  constructor(text: string) {
+  constructor(
+    text: string,
+    private readonly sizes: Sizes,
+  ) {
     this.rest = text.trim();
   }
 
@@ -62,10 +65,11 @@ class Reader {
   }
 
   private value(): JsonValue | undefined {
-    const calculated = calculate(this.rest);
+    const calculated = calculate(this.rest, this.sizes);
     if (calculated) {
+      const value = resultOf(calculated, this.rest);
       this.take(calculated.length);
-      return calculated.value;
+      return value;
     }
     if (this.skip("(")) {
       const members = this.members(")");

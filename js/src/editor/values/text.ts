@@ -1,4 +1,5 @@
 import type { PropertyType } from "../../protocol";
+import { formulaOf, NO_SIZES, type Sizes, whyNot } from "./calculate";
 import { type Checked, check, describe, items, type JsonValue, tagged } from "./check";
 import { parseLiteral } from "./literal";
 
@@ -6,9 +7,9 @@ import { parseLiteral } from "./literal";
 type Parsed = { ok: true; value: JsonValue } | { ok: false; reason: string };
 
 /** Reads typed text; both the Python constant it spells and the bare text itself are candidates. */
-export function parseAs(kind: PropertyType, text: string): Parsed {
+export function parseAs(kind: PropertyType, text: string, sizes: Sizes = NO_SIZES): Parsed {
   const trimmed = text.trim();
-  const literal = parseLiteral(trimmed.replaceAll("×", ","));
+  const literal = parseLiteral(trimmed.replaceAll("×", ","), sizes);
   const candidates = prefersText(kind) ? [trimmed, literal] : [literal, trimmed];
   // A single size typed into a tuple field means a tuple of one.
   if (literal !== undefined && items(literal) === null) candidates.push([literal]);
@@ -17,7 +18,8 @@ export function parseAs(kind: PropertyType, text: string): Parsed {
     const checked: Checked = check(kind, candidate);
     if (checked.ok) return checked;
   }
-  return { ok: false, reason: `It must be ${describe(kind)}.` };
+  const wanted = describe(kind);
+  return { ok: false, reason: `It must be ${wanted}.${/number/.test(wanted) ? whyNot(trimmed, sizes) : ""}` };
 }
 
 /** The text to edit for a stored value: the inverse of `parseAs`. */
@@ -37,6 +39,8 @@ export function innerText(value: JsonValue, bareText = false): string {
   if (Array.isArray(value)) {
     return `(${value.map((item) => innerText(item, bareText)).join(", ")}${value.length === 1 ? "," : ""})`;
   }
+  const formula = formulaOf(value);
+  if (formula !== null) return formula;
   const list = tagged(value, "$list");
   if (Array.isArray(list)) return `[${list.map((item) => innerText(item, bareText)).join(", ")}]`;
   const pairs = tagged(value, "$dict");

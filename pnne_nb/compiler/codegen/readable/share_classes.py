@@ -13,6 +13,7 @@ from torch import nn
 
 from pnne_nb.compiler.ir.identifiers import is_identifier, unique
 from pnne_nb.compiler.ir.program import Chain, Constant, Construction, Given, Layer, Member, Nested, Opaque, Program
+from pnne_nb.graph.schema.values import Calculated
 
 Comments = Mapping[tuple[str, str], str]
 """What to say at the end of each node's line, by definition and node."""
@@ -189,12 +190,15 @@ def _is_default(member: Member, name: str, value: Constant | Given) -> bool:
 
 def _usual(row: list[object]) -> Constant | None:
     """Return the value that most classes have, if it is worth being a default."""
+    if any(isinstance(value, Calculated) for value in row):
+        return None  # a default cannot name other arguments
     exact, count = Counter(map(_exact, row)).most_common(1)[0]
     return next(Constant(value) for value in row if _exact(value) == exact) if 2 * count > len(row) else None
 
 
 def _kind(row: list[object]) -> str:
-    kinds = list(dict.fromkeys("None" if value is None else type(value).__name__ for value in row))
+    plain = [int(value) if isinstance(value, Calculated) else value for value in row]
+    kinds = list(dict.fromkeys("None" if value is None else type(value).__name__ for value in plain))
     return " | ".join(sorted(kinds, key=lambda kind: kind == "None"))
 
 
