@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.compiler.codegen.loader import Loaded
 from pnne_nb.compiler.codegen.model_document import ModelDocument
-from pnne_nb.compiler.codegen.readable.named_sizes import with_sizes
+from pnne_nb.compiler.codegen.readable.named_sizes import with_formulas, with_sizes
 from pnne_nb.compiler.codegen.readable.simplify import comments, parts_of, tidied
 from pnne_nb.compiler.codegen.source_map import Generated
 from pnne_nb.compiler.codegen.writer import generate
@@ -27,7 +27,6 @@ from pnne_nb.compiler.module import pickled_model
 from pnne_nb.compiler.module.call_errors import guard
 from pnne_nb.compiler.module.instantiate import make, make_indexable
 from pnne_nb.compiler.module.pickled_model import PickledModel, empty, make_portable
-from pnne_nb.compiler.pipeline.size_formulas import with_formulas
 from pnne_nb.compiler.shapes import trial
 from pnne_nb.compiler.shapes.infer import failure, infer
 from pnne_nb.compiler.weights.fixed_tables import take_tables
