@@ -1292,6 +1292,12 @@ export interface MoveMessage {
   readonly move: Move;
 }
 
+/** A number or a cell with `data-pnne-ask` was pressed in the page. Not answered. */
+export interface AskMessage {
+  readonly kind: "ask";
+  readonly ask: string;
+}
+
 /** The status of a training in the control bar. */
 export interface TrainingStatus {
   readonly state: TrainingState;

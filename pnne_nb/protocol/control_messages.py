@@ -85,6 +85,12 @@ class MoveMessage(_Message, frozen=True, tag="move"):
     move: Move
 
 
+class AskMessage(_Message, frozen=True, tag="ask"):
+    """A number or a cell with ``data-pnne-ask`` was pressed in the page. Not answered."""
+
+    ask: str
+
+
 ControlRequest: TypeAlias = (
     CommandMessage | ChooseMessage | ScaleMessage | RateMessage | ShowMessage | ExportMessage | DismissMessage | AckMessage
 )  # fmt: skip

@@ -38,9 +38,39 @@ def root(notebook: Notebook) -> Locator:
     return root
 
 
+def panel(root: Locator) -> Locator:
+    return root.locator(".pnne-explorer-panel")
+
+
+def test_a_click_on_a_number_explains_it(notebook: Notebook, root: Locator) -> None:
+    notebook.evaluate("explorer.select('0')")
+    root.get_by_role("button", name="Number", exact=True).click()
+    number = panel(root).get_by_role("button", name="at 0,0,1,2")
+    number.focus()
+    number.press("Enter")
+    expect(panel(root).locator("pre")).to_contain_text("0[0, 0, 1, 2] (Conv2d) = Σ input · weight + bias")
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_picture(notebook: Notebook, root: Locator, theme: Theme) -> None:
+def test_picture(notebook: Notebook, root: Locator, theme: Theme, baseline_errors: frozenset[str]) -> None:
     notebook.set_theme(theme)
     root.get_by_label("Order by").select_option("mistakes")
     expect(root.get_by_text("Answer, wrong")).to_be_visible()
-    assert notebook.screenshot(f"ask-strip-{theme}", root).stat().st_size > 10_000
+    notebook.evaluate("explorer.select('1')")
+    for tab, sign in (("Why", "Completeness gap"), ("Number", "its formula"), ("Units", "without it")):
+        root.get_by_role("button", name=tab, exact=True).click()
+        expect(panel(root).get_by_text(sign).first).to_be_visible()
+        if tab == "Units":
+            panel(root).get_by_role("button", name="Switch off", exact=True).first.click()
+            expect(root.get_by_text("Answer with the changes")).to_be_visible()
+            root.get_by_role("button", name="Over the data").click()
+            expect(root.get_by_text("answers change")).to_be_visible()
+        assert notebook.screenshot(f"ask-{tab.lower()}-{theme}", root).stat().st_size > 10_000
+    small = root.evaluate(
+        """root => [...root.querySelectorAll('*')].filter(element => element.childNodes.length
+            && [...element.childNodes].some(node => node.nodeType === 3 && node.textContent.trim())
+            && element.getClientRects().length && !(element instanceof SVGElement)
+            && parseFloat(getComputedStyle(element).fontSize) < 11).map(element => element.outerHTML.slice(0, 90))"""
+    )
+    assert small == []
+    assert set(notebook.console_errors) <= baseline_errors

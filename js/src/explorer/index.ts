@@ -1,6 +1,6 @@
 // The explorer's part in the page: keys and a screen reader for a graph that is painted on a canvas, the page's theme,
 // and a graph that fits its place.
-import type { MoveMessage, PageTheme } from "../protocol";
+import type { AskMessage, MoveMessage, PageTheme } from "../protocol";
 import { fitGraph } from "./fit";
 import { listenToKeys } from "./keys";
 import { pageTheme } from "./theme";
@@ -12,7 +12,7 @@ interface Model {
   save_changes(): void;
   on(event: "change:told", listener: () => void): void;
   off(event: "change:told", listener: () => void): void;
-  send(message: MoveMessage): void;
+  send(message: AskMessage | MoveMessage): void;
 }
 
 function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
@@ -43,6 +43,13 @@ function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
     root.dataset.testid = "pnne-explorer";
     fitGraph(place, ended.signal);
     const search = () => root.querySelector<HTMLElement>("input[type=text]")?.focus();
+    // Numbers of the panel, and cells of tables that are outputs of other cells.
+    const ask = (event: Event) => {
+      const pressed = (event.target as HTMLElement).closest<HTMLElement>("[data-pnne-ask]");
+      const within = pressed?.closest(".pnne-explorer") ?? root;
+      if (pressed?.dataset.pnneAsk && within === root) model.send({ kind: "ask", ask: pressed.dataset.pnneAsk });
+    };
+    document.addEventListener("click", ask, { signal: ended.signal });
     listenToKeys(place, (move) => model.send({ kind: "move", move }), search, ended.signal);
   });
   return () => {

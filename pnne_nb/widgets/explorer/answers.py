@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, NamedTuple, TypeAlias, final
 
 import numpy as np
 import torch
@@ -15,7 +16,9 @@ from torch import Tensor, nn
 from pnne_nb.compiler.analysis.device_rule import to_device
 from pnne_nb.errors import ArgumentError, InspectionError, shown
 from pnne_nb.inspector.capture.hooks import primary_tensor
+from pnne_nb.inspector.questions.changes import Change
 from pnne_nb.inspector.questions.example import opened
+from pnne_nb.inspector.questions.intervene import intervene
 from pnne_nb.runtime.evaluation import loss_of_each
 from pnne_nb.runtime.objective.losses import Loss, loss_for, make_loss, scores_for_loss, target_for_loss
 from pnne_nb.runtime.objective.metrics import chosen_classes
@@ -28,6 +31,10 @@ MAX_ASKED: Final = 10_000
 """Most examples that are run for an order, a filter or a comparison over the data."""
 
 _BATCH: Final = 256
+
+
+Changed: TypeAlias = Mapping[str, Sequence[Change]]
+"""Changes by layer."""
 
 
 class Likely(NamedTuple):
@@ -125,15 +132,15 @@ class Asked:
         loss, scores, wanted = _usual_loss(output, target)
         return loss(scores, wanted)
 
-    def one(self, place: int) -> Answer:
-        """Return the answer for an example.
+    def one(self, place: int, changes: Changed | None = None) -> Answer:
+        """Return the answer for an example, with changes of layers as `pn.intervene` takes them.
 
         Raises:
             InspectionError: If there is no real output.
             Exception: An error of the model.
         """
         cut = self.examples.cut([place])
-        with opened(self.net, cut.inputs, grad=False) as example:
+        with self._changed(changes), opened(self.net, cut.inputs, grad=False) as example:
             output = example.run()
             words = any(not tensor.is_floating_point() for tensor in example.inputs.values())
         return self._read(output, cut.target, words=words)
@@ -158,15 +165,18 @@ class Asked:
                 " class."
             )
 
-    def all(self) -> Answers:
-        """Return the answers for the first examples, at most `MAX_ASKED`; see `one` for errors."""
+    def all(self, changes: Changed | None = None) -> Answers:
+        """Return the answers for the first examples, at most `MAX_ASKED`; see `one`."""
         count = min(self.examples.count, MAX_ASKED)
-        found = [self._batch(range(start, min(start + _BATCH, count))) for start in range(0, count, _BATCH)]
+        found = [self._batch(range(start, min(start + _BATCH, count)), changes) for start in range(0, count, _BATCH)]
         return Answers(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
-    def _batch(self, places: range) -> tuple[NDArray[Any], ...]:
+    def _changed(self, changes: Changed | None) -> AbstractContextManager[object]:
+        return intervene(self.net, changes) if changes else nullcontext()
+
+    def _batch(self, places: range, changes: Changed | None) -> tuple[NDArray[Any], ...]:
         cut, n = self.examples.cut(places), len(places)
-        with opened(self.net, cut.inputs, grad=False) as example:
+        with self._changed(changes), opened(self.net, cut.inputs, grad=False) as example:
             output = example.run()
         scores = primary_tensor(output)
         chosen, true = np.full(n, -1), np.full(n, -1)

@@ -12,9 +12,10 @@ import ipywidgets
 from torch import Tensor, nn
 
 from pnne_nb.compiler import compile as compile_graph
+from pnne_nb.compiler import from_module
 from pnne_nb.errors import InspectionError, LayerNotFoundError, expect, near
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.inspector.capture.capture import Capture
+from pnne_nb.inspector.capture.call_arguments import call_arguments
 from pnne_nb.inspector.capture.preserve import uncompiled
 from pnne_nb.inspector.inspector import Inspector
 from pnne_nb.inspector.tools.dataflow import Flow
@@ -27,7 +28,8 @@ from pnne_nb.widgets.explorer.answers import Asked
 from pnne_nb.widgets.explorer.canvas import Canvas, identities, paint
 from pnne_nb.widgets.explorer.examples import Examples, require_place
 from pnne_nb.widgets.explorer.page import ExplorerPage
-from pnne_nb.widgets.explorer.panel import CSS, Details, facts, overview_html, widgets_of
+from pnne_nb.widgets.explorer.panel import CSS, facts, overview_html, widgets_of
+from pnne_nb.widgets.explorer.questions import Questions, refused
 from pnne_nb.widgets.explorer.runs import ModelInUseError, Runs
 from pnne_nb.widgets.explorer.static_graph import graph_svg
 from pnne_nb.widgets.explorer.strip import Strip
@@ -37,6 +39,8 @@ from pnne_nb.widgets.host.cell_events import watch_cells
 from pnne_nb.widgets.host.comms import answer_while_busy
 from pnne_nb.widgets.host.displays import close_parts
 from pnne_nb.widgets.host.static_picture import KeptPicture, Pictured, Still
+
+TABS = "Layer", "Units", "Why", "Number"
 
 MAX_HITS = 50
 """Most layers that a search lists."""
@@ -92,8 +96,9 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
         args: object = None,
         loss_fn: Callable[..., Tensor] | None = None,
     ) -> None:
+        self._drawn: NodeGraph | None = None
         if isinstance(net, NodeGraph):
-            net = compile_graph(net)
+            self._drawn, net = net, compile_graph(net)
         if isinstance(data, Inspector):  # an earlier order: net, inspector, args
             inspector, data, args, target = data, *((target, None, None) if args is None else (args, None, target))
         expect(inspector, Inspector | None, "inspector", "an Inspector, or None", "It was made by pn.Inspector(net).")
@@ -113,9 +118,10 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
             runs.asked.check()
         self._opened = first_open(self._flow)
         self._chosen = ""
-        self._page = ExplorerPage(self._move)
+        self._page = ExplorerPage(self._move, self._ask)
         self._page.observe(self._mark, "theme")
         self._identities: dict[str, str] = {}
+        self._questions: Questions | None = None
         self._picture = ExplorerPicture((), {})
         self._graph: Canvas | None = None
         wide, searched = ipywidgets.Layout(width="auto", flex="1 1 auto"), len(self._flow.layers) - 1
@@ -138,13 +144,16 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
         inset = ipywidgets.Layout(
             flex="1 1 45%", height="600px", min_width="0", padding="0 0 0 14px", overflow="hidden auto"
         )
-        self._panel = ipywidgets.VBox(layout=inset)
+        self._panel = ipywidgets.VBox()
         self._panel.add_class("pnne-explorer-panel")
+        self._tab = ipywidgets.ToggleButtons(options=TABS, style={"button_width": "auto"})
+        self._tab.add_class("pnne-colours")
+        beside = ipywidgets.VBox([self._tab, self._panel], layout=inset)
         controls = self._search, self._colour, self._open_button, self._all_button, self._again_button
         bar = ipywidgets.HBox(controls, layout=ipywidgets.Layout(flex_flow="row wrap"))
-        body = ipywidgets.HBox([self._place, self._panel], layout=ipywidgets.Layout(width="100%"))
+        body = ipywidgets.HBox([self._place, beside], layout=ipywidgets.Layout(width="100%"))
         self._runs = runs
-        self._strip = Strip(lambda: self._alive().asked, self._alone, self._show)
+        self._strip = Strip(lambda: self._alive().asked, self._alone, lambda: self.graph, self._show)
         self._kept = KeptPicture(lambda: "the module", self.to_html)
         super().__init__([ipywidgets.HTML(CSS), bar, self._hits, self._said, self._strip, body, self._page])
         self.add_class("pnne-explorer")
@@ -154,7 +163,8 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
         self._open_button.on_click(lambda _button: self.toggle(self._chosen))
         self._all_button.on_click(lambda _button: self._close_all())
         self._again_button.on_click(lambda _button: self.refresh())
-        for control in (*controls, self._hits):
+        self._tab.observe(lambda _change: self._show(), "value")
+        for control in (*controls, self._hits, self._tab):
             answer_while_busy(control)
         self._rebuild()
         self._show()
@@ -195,6 +205,19 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
     def shown(self) -> tuple[str, ...]:
         """Paths of the layers in the graph, open ones included."""
         return tuple(box.key for box in self._picture.boxes if box.key in self._flow.layers)
+
+    @property
+    def graph(self) -> NodeGraph:
+        """The drawn graph in which changes are kept: the one given, or what `pn.from_module` makes of the module.
+
+        Raises:
+            CompileError: If the module cannot be imported.
+        """
+        if self._drawn is None:
+            examples = self._alive().asked.examples
+            args, kwargs = call_arguments(examples.cut(range(min(2, examples.count))).inputs)
+            self._drawn = from_module(self._alive().net, args, kwargs)
+        return self._drawn
 
     @property
     def example(self) -> int:
@@ -375,32 +398,44 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
             return
         self._show_buttons()
         self._empty(self._panel)
+        self._questions = None
+        self._tab.layout.display = "" if self._chosen and self._alive().asked.examples.given else "none"
         if not self._chosen:
             self._panel.children = (ipywidgets.HTML(overview_html(self._flow)),)
-            return
-        self._panel.children = tuple(widgets_of(self._details(self._chosen)))
+        elif self._tab.value == TABS[0] or not self._alive().asked.examples.given:
+            self._panel.children = tuple(
+                widgets_of(self._alive().details(self._flow, self._chosen, self.example, self._show))
+            )
+        else:
+            self._panel.children = tuple(self._answered(self._tab.value))
+
+    def _answered(self, tab: str) -> list[ipywidgets.Widget]:
+        """Return the answer to a question about the selected layer."""
+        asked = self._questions = Questions(
+            self._alive().asked, self._alone, self._chosen, self.example, self._strip.answer
+        )
+        try:
+            match tab:
+                case "Units":
+                    return asked.units(self._strip.what_if.add, self._strip.choose)
+                case "Why":
+                    return asked.why()
+                case _:
+                    return asked.numbers()
+        except Exception as error:  # noqa: BLE001  the model's own errors are shown where they were provoked
+            return [ipywidgets.HTML(refused(error))]
+
+    def _ask(self, ask: str) -> None:
+        """Answer what was pressed in the page."""
+        with self._lock:
+            kind, _, place = ask.partition(":")
+            if kind == "value" and self._questions is not None:
+                self._questions.explain(tuple(map(int, place.split(","))))
 
     def _show_buttons(self) -> None:
         layer = self._flow.layers[self._chosen]
         self._open_button.disabled = not self._chosen or not layer.children
         self._open_button.description = "Close" if self._chosen and self._chosen in self._opened else "Open"
-
-    def _details(self, path: str) -> Details:
-        runs = self._alive()
-        captures: list[Capture] = []
-        note, attention, place = "", None, self.example
-        try:
-            (captures, place), attention = runs.captures(path, place), runs.attention(path)
-        except ModelInUseError as error:
-            note = str(error)
-            # It could not be run during the cell.
-            cells.at_end(weakly(self._show))
-        except Exception as error:  # noqa: BLE001  the model's own errors are shown where they were provoked
-            note = f"The model failed on this input: {type(error).__name__}: {error}"
-        findings = [found for found in runs.findings() if found.layer == path]
-        total = self._flow.layers[""].seconds or 0.0
-        layer, module = self._flow.layers[path], runs.net.get_submodule(path)
-        return Details(layer, module, captures, attention, findings, place, note, total)
 
     # Search and the rest
 
@@ -442,6 +477,7 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
                 return ask()
         except ModelInUseError:
             cells.at_end(weakly(self._strip.refresh))
+            cells.at_end(weakly(self._show))
             raise
 
     def _alive(self) -> Runs:

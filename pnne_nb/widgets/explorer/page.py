@@ -13,7 +13,7 @@ import anywidget
 import msgspec
 import traitlets
 
-from pnne_nb.protocol.control_messages import Move, MoveMessage, PageTheme
+from pnne_nb.protocol.control_messages import AskMessage, Move, MoveMessage, PageTheme
 from pnne_nb.widgets.host.bundle import bundled
 from pnne_nb.widgets.host.comms import answer_while_busy
 
@@ -26,6 +26,7 @@ class ExplorerPage(anywidget.AnyWidget):
 
     Args:
         move: Carries out a move by key; called on any thread.
+        ask: Answers what was pressed in the page; likewise.
 
     Attributes:
         theme: The theme of the page that was used last.
@@ -36,9 +37,9 @@ class ExplorerPage(anywidget.AnyWidget):
     theme = traitlets.Enum(get_args(PageTheme), default_value="light").tag(sync=True)
     told = traitlets.Unicode("").tag(sync=True)
 
-    def __init__(self, move: Callable[[Move], None]) -> None:
+    def __init__(self, move: Callable[[Move], None], ask: Callable[[str], None]) -> None:
         super().__init__()
-        self._move = move
+        self._move, self._ask = move, ask
         self.on_msg(self._pressed)
         answer_while_busy(self)
 
@@ -47,12 +48,16 @@ class ExplorerPage(anywidget.AnyWidget):
 
     def close(self) -> None:
         """Close the widget here and in the browser."""
-        self._move = lambda _move: None
+        self._move = self._ask = lambda _message: None
         super().close()
 
     def _pressed(self, _widget: object, content: object, _buffers: object) -> None:
         try:
-            message = msgspec.convert(content, MoveMessage)
+            message: MoveMessage | AskMessage = msgspec.convert(content, MoveMessage | AskMessage)
         except msgspec.ValidationError:
             return  # not a message of the explorer's page
-        self._move(message.move)
+        match message:
+            case MoveMessage():
+                self._move(message.move)
+            case AskMessage():
+                self._ask(message.ask)

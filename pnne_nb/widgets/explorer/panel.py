@@ -71,6 +71,15 @@ CSS: Final = """<style>
   margin-right: 2px; white-space: pre; }
 .pnne-explorer .pnne-row { max-height: 128px; overflow: auto; }
 .pnne-explorer table.pnne-facts caption { text-align: left; font-weight: 600; font-size: 12px; }
+.pnne-explorer .pnne-what-if { border-top: 1px solid var(--jp-border-color2, #8884); padding: 4px 0; }
+.pnne-explorer .pnne-what-if .widget-checkbox { min-width: 90px; }
+.pnne-explorer .pnne-state { border: 1px solid currentcolor; border-radius: 3px; padding: 0 4px; font-size: 11px; }
+.pnne-explorer .pnne-moved { font-weight: 600; border-left: 3px solid #d07000; padding-left: 6px; }
+.pnne-explorer pre.pnne-formula { font-size: 12px; line-height: 1.5; white-space: pre-wrap; }
+.pnne-explorer table.pnne-numbers { border-collapse: collapse; }
+.pnne-explorer table.pnne-numbers button { font: 11px/1.5 monospace; border: 1px solid var(--jp-border-color2, #8884);
+  background: transparent; color: inherit; padding: 1px 3px; min-width: 40px; text-align: right; cursor: pointer; }
+.pnne-explorer table.pnne-numbers button:focus-visible { outline: 2px solid var(--jp-brand-color1, #1976d2); }
 .pnne-explorer .pnne-answer .pnne-bar { min-width: 96px; text-align: left; }
 </style>"""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import final
 
@@ -15,11 +15,13 @@ from pnne_nb.inspector.capture.run import run_once
 from pnne_nb.inspector.inspector import Inspector
 from pnne_nb.inspector.tools.attention import attention_maps
 from pnne_nb.inspector.tools.dataflow import Flow, follow
+from pnne_nb.process.subscribers import weakly
 from pnne_nb.runtime.session.training_registry import trainings_of
 from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.telemetry.frames import Quantity
 from pnne_nb.widgets.explorer.answers import Asked
 from pnne_nb.widgets.explorer.examples import MAX_BATCH
+from pnne_nb.widgets.explorer.panel import Details
 
 _LOOKED_AT: tuple[Quantity, ...] = ("activations", "gradients", "parameters", "parameter_gradients")
 
@@ -76,6 +78,24 @@ class Runs:
                 run = run_once(self.net, {path: _LOOKED_AT}, cut.inputs, None if loss is None else cut.target, loss)
             self._captured = {key: list(run.captures)}
         return self._captured[key], cut.place
+
+    def details(self, flow: Flow, path: str, place: int, again: Callable[[], None]) -> Details:
+        """Return what is known about a layer; `again` is called when it can be run, if it cannot now."""
+        captures: list[Capture] = []
+        note, attention = "", None
+        try:
+            (captures, place), attention = self.captures(path, place), self.attention(path)
+        except ModelInUseError as error:
+            note = str(error)
+            # It could not be run during the cell.
+            cells.at_end(weakly(again))
+        except Exception as error:  # noqa: BLE001  the model's own errors are shown where they were provoked
+            note = f"The model failed on this input: {type(error).__name__}: {error}"
+        findings = [found for found in self.findings() if found.layer == path]
+        total = flow.layers[""].seconds or 0.0
+        return Details(
+            flow.layers[path], self.net.get_submodule(path), captures, attention, findings, place, note, total
+        )
 
     def attention(self, path: str) -> Tensor | None:
         """Return the attention maps of a layer, or None where it computes none.

@@ -10,8 +10,10 @@ import ipywidgets
 import numpy as np
 from torch import Tensor
 
+from pnne_nb.graph.document import NodeGraph
 from pnne_nb.inspector.capture.call_arguments import call_arguments
-from pnne_nb.widgets.explorer.answers import MAX_ASKED, Answer, Answers, Asked
+from pnne_nb.widgets.explorer.answers import MAX_ASKED, Answer, Answers, Asked, Likely
+from pnne_nb.widgets.explorer.what_if import WhatIf
 from pnne_nb.widgets.host.comms import answer_while_busy
 from pnne_nb.widgets.host.images import coloured, data_url, picture, tiles_of
 
@@ -33,18 +35,25 @@ class Strip(ipywidgets.VBox):
     Args:
         asked: Returns the model with its examples.
         alone: Calls a function when no cell and no training uses the model.
+        graph: Returns the drawn graph in which changes are kept.
         changed: Called when another example was chosen.
     """
 
     def __init__(
-        self, asked: Callable[[], Asked], alone: Callable[[Callable[[], Any]], Any], changed: Callable[[], None]
+        self,
+        asked: Callable[[], Asked],
+        alone: Callable[[Callable[[], Any]], Any],
+        graph: Callable[[], NodeGraph],
+        changed: Callable[[], None],
     ) -> None:
         self._asked, self._alone, self._changed = asked, alone, changed
+        self.what_if = WhatIf(asked, alone, graph, self.refresh)
         self._places: Sequence[int] = ()
         self._answers: Answers | None = None
         self._filling = False
         self._refused = ""
         self.answer: Answer | None = None
+        self.after: Answer | None = None
         slim = ipywidgets.Layout(width="auto")
         self.number = ipywidgets.BoundedIntText(description="Example", layout=ipywidgets.Layout(width="150px"))
         self._back, self._forward = (
@@ -59,7 +68,7 @@ class Strip(ipywidgets.VBox):
         self._browse = self._order, self._true, self._predicted
         controls = self.number, self._back, self._forward, *self._browse
         bar = ipywidgets.HBox([*controls, self._said], layout=ipywidgets.Layout(flex_flow="row wrap"))
-        super().__init__([bar, self._shown])
+        super().__init__([bar, self._shown, self.what_if])
         self.add_class("pnne-strip")
         self.number.observe(lambda _change: None if self._filling else self._move(), "value")
         self._back.on_click(lambda _button: self.step(-1))
@@ -129,6 +138,8 @@ class Strip(ipywidgets.VBox):
         said = [f"Example {self.example} of {self._asked().examples.count}"]
         said += [f"Target: {self._target()}"] if self._target() else []
         said += [f"Answer: {self.answer}"] if self.answer is not None else []
+        said += self.what_if.lines()
+        said += [f"Answer with the changes: {self.after}"] if self.after is not None else []
         chosen = [f"{one.description.lower()} {one.label}" for one in self._browse if one.value not in ("index", _ANY)]
         said += [f"Browsed: {', '.join(chosen)}; {len(self._places)} examples"] if chosen else []
         return [*said, *([self._refused] if self._refused else [])]
@@ -146,9 +157,11 @@ class Strip(ipywidgets.VBox):
         """Show the example with its answer."""
         if not self._asked().examples.given:
             return
-        self.answer, self._refused = None, ""
+        self.answer, self.after, self._refused = None, None, ""
         try:
             self.answer = self._alone(lambda: self._asked().one(self.example))
+            changes = self.what_if.changes()
+            self.after = self._alone(lambda: self._asked().one(self.example, changes)) if changes else None
         except Exception as error:  # noqa: BLE001  the model's own errors are shown where they were provoked
             self._refused = f"The model failed on this example: {type(error).__name__}: {error}"
         self._shown.value = self._html()
@@ -236,7 +249,10 @@ class Strip(ipywidgets.VBox):
         )
         failed = f'<div class="pnne-finding" role="alert">{html.escape(self._refused)}</div>' if self._refused else ""
         table = "" if self.answer is None else answer_html(self.answer, "Answer, wrong" if wrong else "Answer")
-        return f'<div class="pnne-example">{inputs}<div>{head}{failed}{table}</div></div>'
+        after = "" if self.after is None else answer_html(self.after, "Answer with the changes", self.answer)
+        return (
+            f'<div class="pnne-example">{inputs}<div>{head}{failed}{table}</div><div role="status">{after}</div></div>'
+        )
 
     def _inputs(self) -> list[str]:
         cut = self._asked().examples.cut([self.example])
@@ -280,16 +296,17 @@ class Strip(ipywidgets.VBox):
 
 def answer_html(answer: Answer, words: str, before: Answer | None = None) -> str:
     """Return the likeliest answers as a table with bars; with those `before`, the change of each."""
-    known = {one.place: one.share for one in before.likely} if before is not None else {}
     rows = ""
     for one in answer.likely:
         number = f"{one.share:.1%}" if answer.classes else f"{one.share:.4g}"
         bar = f'<span class="pnne-share" style="width:{90 * one.share:.0f}px"></span>' if answer.classes else ""
-        change = one.share - known[one.place] if one.place in known else None
-        moved = (
-            ""
-            if before is None
-            else f"<td>{'' if change is None else f'{100 * change:+.1f}' if answer.classes else f'{change:+.3g}'}</td>"
-        )
+        moved = "" if before is None else f"<td>{_moved(before, one)}</td>"
         rows += f'<tr><th>{html.escape(one.name)}</th><td>{number}</td>{moved}<td class="pnne-bar">{bar}</td></tr>'
     return f'<table class="pnne-facts pnne-answer"><caption>{html.escape(words)}</caption><tbody>{rows}</tbody></table>'
+
+
+def _moved(before: Answer, one: Likely) -> str:
+    known = next((each.share for each in before.likely if each.place == one.place), None)
+    if known is None:
+        return ""
+    return f"{100 * (one.share - known):+.1f}" if before.classes else f"{one.share - known:+.3g}"

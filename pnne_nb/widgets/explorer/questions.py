@@ -1,0 +1,291 @@
+"""What can be asked about the selected layer: its units, why the answer is what it is, and how a number came about."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, final
+
+import ipywidgets
+import numpy as np
+from torch import Tensor
+
+from pnne_nb.inspector.capture.call_arguments import call_arguments
+from pnne_nb.inspector.questions.attribute import METHODS, attribute
+from pnne_nb.inspector.questions.changes import zero
+from pnne_nb.inspector.questions.explain_value import explain_value
+from pnne_nb.inspector.questions.units import UnitReport, layer_output, look_at_units
+from pnne_nb.widgets.explorer.answers import Answer, Asked
+from pnne_nb.widgets.host.comms import answer_while_busy
+from pnne_nb.widgets.host.displays import close_parts
+from pnne_nb.widgets.host.images import picture, tiles_of
+
+ROWS: Final = 8
+"""Units that are shown at first; the button shows as many more."""
+
+SIDE: Final = 12
+"""Most numbers of an output that are shown side by side, and one below the other."""
+
+
+@final
+class Questions:
+    """Makes the widgets for each question about a layer.
+
+    Args:
+        asked: The model with its examples.
+        alone: Calls a function when no cell and no training uses the model.
+        path: The layer.
+        place: The example.
+        answer: What the model says of it, or None where it fails.
+    """
+
+    def __init__(
+        self, asked: Asked, alone: Callable[[Callable[[], Any]], Any], path: str, place: int, answer: Answer | None
+    ) -> None:
+        self._asked, self._alone = asked, alone
+        self._path, self._place, self._answer = path, place, answer
+        self._inputs = asked.examples.cut([place]).inputs
+        self._explained: ipywidgets.HTML | None = None
+
+    def __repr__(self) -> str:
+        return f"Questions({self._path!r}, example {self._place})"
+
+    # Units
+
+    def units(self, switch_off: Callable[[str, str], None], show: Callable[[int], None]) -> list[ipywidgets.Widget]:
+        """Return the units of the layer, those first that count most for the likeliest answer.
+
+        Args:
+            switch_off: Called with the layer and a unit whose button was pressed; an empty unit is the whole layer.
+            show: Called with an example whose button was pressed.
+        """
+        target = (
+            None if self._answer is None or not self._answer.classes else self._target(self._answer.likely[0].place)
+        )
+        around = self._asked.examples.around(self._place)
+        report = self._alone(lambda: look_at_units(self._asked.net, around.inputs, self._path, self._inputs, target))
+        named = "" if target is None or self._answer is None else f"“{self._answer.likely[0].name}”"
+        remarks = [state.partition(" ")[0] for state in report.states if state]
+        counted = (
+            ", ".join(f"{remarks.count(word)} {word}" for word in dict.fromkeys(remarks)) or "none dead or saturated"
+        )
+        head = ipywidgets.HTML(
+            f"<strong>{len(report):,} units</strong>, {html.escape(counted)}<div class='pnne-quiet'>"
+            + (
+                f"First what counts most for {html.escape(named)}."
+                if report.share is not None
+                else "First the largest output."
+            )
+            + f" Units are counted in dimension {report.axis} of the output.</div>"
+        )
+        whole = self._button("Switch off the layer", f"Set the output of {self._path} to zero")
+        whole.on_click(lambda _button: switch_off(self._path, ""))
+        rows, order = ipywidgets.VBox(), report.order().tolist()
+        more = self._button(f"{ROWS} more units", "Show more units")
+
+        def grow() -> None:
+            at = len(rows.children)
+            rows.children += tuple(self._unit(report, unit, switch_off, show) for unit in order[at : at + ROWS])
+            more.layout.display = "none" if len(rows.children) >= len(order) else ""
+
+        more.on_click(lambda _button: grow())
+        grow()
+        return [head, ipywidgets.HBox([whole]), rows, ipywidgets.HBox([more])]
+
+    def _unit(
+        self, report: UnitReport, unit: int, switch_off: Callable[[str, str], None], show: Callable[[int], None]
+    ) -> ipywidgets.Widget:
+        said = [f"output {report.level[unit]:.3g}", f"{report.zeros[unit]:.0%} zeros"]
+        if report.share is not None:
+            said.insert(0, f"counts {report.share[unit]:+.3g}")
+        without = self._without(unit)
+        state = f' <span class="pnne-state">{report.states[unit]}</span>' if report.states[unit] else ""
+        text = ipywidgets.HTML(
+            f"<strong>Unit {unit}</strong>{state} <span class='pnne-quiet'>{', '.join(said)}</span>{without}"
+        )
+        off = self._button("Switch off", f"Switch unit {unit} off")
+        off.on_click(lambda _button: switch_off(self._path, str(unit)))
+        strongest = self._button("Strongest", f"Examples with the largest output of unit {unit}")
+        below = ipywidgets.VBox()
+        strongest.on_click(lambda _button: self._strongest(below, report.strongest[unit].tolist(), show))
+        return ipywidgets.VBox([text, ipywidgets.HBox([off, strongest]), below])
+
+    def _without(self, unit: int) -> str:
+        """Return what the answer is without a unit, as HTML."""
+        if self._answer is None or not self._answer.classes:
+            return ""
+        changes = {self._path: [zero(channels=[unit])]}
+        try:
+            best = self._alone(lambda: self._asked.one(self._place, changes)).likely[0]
+        except Exception as error:  # noqa: BLE001  shown where it was provoked
+            return refused(error)
+        moved = " pnne-moved" if best.place != self._answer.likely[0].place else ""
+        return f'<div class="pnne-without{moved}">without it: {html.escape(best.name)} {best.share:.1%}</div>'
+
+    def _strongest(self, below: ipywidgets.VBox, places: list[int], show: Callable[[int], None]) -> None:
+        """Show the examples that drive a unit most, or hide them."""
+        if below.children:
+            for child in below.children:
+                close_parts(child)
+                child.close()
+            below.children = ()
+            return
+        args, kwargs = call_arguments(self._asked.examples.cut(places).inputs)
+        first = next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)
+        drawn = ""
+        if first is not None and first.dim() in (3, 4) and first.is_floating_point():
+            maps = first.mean(1) if first.dim() == 4 else first
+            drawn = picture(tiles_of(maps), f"Examples {', '.join(map(str, places))}", signed=False, width=240)
+        buttons = []
+        for place in places:
+            button = self._button(str(place), f"Show example {place}", "44px")
+            button.on_click(lambda _button, place=place: show(place))
+            buttons.append(button)
+        wrapped = ipywidgets.HBox(buttons, layout=ipywidgets.Layout(flex_flow="row wrap"))
+        below.children = (*((ipywidgets.HTML(drawn),) if drawn else ()), wrapped)
+
+    # Why
+
+    def why(self) -> list[ipywidgets.Widget]:
+        """Return which values of the input count for an answer, by a method that can be chosen."""
+        if self._answer is None or not self._answer.classes:
+            return [
+                ipywidgets.HTML("The model gives no classes for this example: pn.attribute asks about other numbers.")
+            ]
+        slim = ipywidgets.Layout(width="auto")
+        answers = [(f"{one.name} ({one.share:.1%})", one.place) for one in self._answer.likely]
+        answer = ipywidgets.Dropdown(
+            options=answers, description="Why", layout=slim, style={"description_width": "auto"}
+        )
+        method = ipywidgets.Dropdown(
+            options=METHODS, value="integrated-gradients", description="by", layout=slim,
+            style={"description_width": "auto"},
+        )  # fmt: skip
+        shown = ipywidgets.HTML()
+
+        def ask(_change: object = None) -> None:
+            try:
+                shown.value = self._alone(partial(self._because, answer.value, method.value))
+            except Exception as error:  # noqa: BLE001  shown where it was provoked
+                shown.value = refused(error)
+
+        for control in (answer, method):
+            control.observe(ask, "value")
+            answer_while_busy(control)
+        ask()
+        return [ipywidgets.HBox([answer, method], layout=ipywidgets.Layout(flex_flow="row wrap")), shown]
+
+    def _because(self, place: int, method: str) -> str:
+        found = attribute(self._asked.net, self._inputs, self._target(place), method)
+        args, kwargs = call_arguments(self._inputs)
+        inputs = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+        drawn = [
+            self._counted(name, value, given)
+            for name, value, given in zip(found.names, found.values, inputs, strict=False)
+            if value is not None and value.numel()
+        ]
+        gap = (
+            "" if found.gap is None else
+            f"<div>Completeness gap {found.gap:.2g}: how far the values are from adding up to the answer.</div>"
+        )  # fmt: skip
+        where = ", ".join(dict.fromkeys(found.where.values()))
+        return (
+            f"{''.join(drawn)}{gap}<div class='pnne-quiet'>Red counts for the answer, blue against it; taken at the"
+            f" {html.escape(where)}. The score is {float(found.answers[0]):.4g}.</div>"
+        )
+
+    def _counted(self, name: str, value: Tensor, given: Tensor) -> str:
+        """Return what each value of an input counts, as HTML: over its tokens, in a table, or as a picture."""
+        each = (value[0] if value.dim() > 1 and len(value) == 1 else value).detach().float().cpu()
+        if each.dim() == 1 and len(each) <= 200:
+            flat = (given[0] if given.dim() > 1 and len(given) == 1 else given).detach().cpu()
+            read, columns = self._asked.texts, self._asked.examples.columns
+            if not flat.is_floating_point():
+                words = list(map(str, flat.tolist())) if read is None else read(flat.tolist())
+            else:
+                words = list(columns) if len(columns) == len(each) else [f"[{at}]" for at in range(len(each))]
+            largest = float(each.abs().max()) or 1.0
+            spans = "".join(
+                f'<span style="background:rgba({"220,60,60" if number > 0 else "60,110,220"},{0.6 * abs(number) / largest:.2f})"'
+                f' title="{number:.4g}">{html.escape(word)}</span>'
+                for word, number in zip(words, each.tolist(), strict=True)
+            )
+            return f'<div class="pnne-tokens">{spans}</div>'
+        while each.dim() > 2:
+            each = each.sum(0)
+        return picture(tiles_of(each.reshape(1, -1) if each.dim() < 2 else each[None]), name, signed=True, width=220)
+
+    # Explain this number
+
+    def numbers(self) -> list[ipywidgets.Widget]:
+        """Return the output of the layer, of which each number can be pressed."""
+        output = self._alone(lambda: layer_output(self._asked.net, self._inputs, self._path))
+        each = output[0] if output.dim() > 1 else output
+        channel = ipywidgets.BoundedIntText(
+            max=max(0, len(each) - 1) if each.dim() > 2 else 0, description="Channel",
+            layout=ipywidgets.Layout(width="150px", display="" if each.dim() > 2 else "none"),
+        )  # fmt: skip
+        table = ipywidgets.HTML()
+
+        def draw(_change: object = None) -> None:
+            table.value = self._table(output, channel.value)
+
+        channel.observe(draw, "value")
+        answer_while_busy(channel)
+        draw()
+        self._explained = ipywidgets.HTML()
+        return [ipywidgets.HTML("Click a number, and its formula is shown."), channel, table, self._explained]
+
+    def explain(self, index: tuple[int, ...]) -> None:
+        """Show how a number of the layer's output came about."""
+        if self._explained is None:
+            return
+        try:
+            found = self._alone(lambda: explain_value(self._asked.net, self._inputs, self._path, index))
+            self._explained.value = f'<pre class="pnne-formula" role="status">{html.escape(repr(found))}</pre>'
+        except Exception as error:  # noqa: BLE001  shown where it was provoked
+            self._explained.value = refused(error)
+
+    def _table(self, output: Tensor, channel: int) -> str:
+        """Return a part of the output as a table of buttons: a channel of an image, the last tokens, or a row."""
+        each = output[0] if output.dim() > 1 else output
+        head: tuple[int, ...] = (0,) if output.dim() > 1 else ()
+        while each.dim() > 2:
+            at = channel if each.dim() == output.dim() - 1 else 0
+            each, head = each[at], (*head, at)
+        rows = each if each.dim() == 2 else each[None]
+        if each.dim() == 2:
+            places = [[(*head, i, j) for j in range(min(SIDE, rows.shape[1]))] for i in range(min(SIDE, len(rows)))]
+        else:
+            places = [
+                [(*head, j) for j in range(start, min(start + SIDE, rows.shape[1]))]
+                for start in range(0, min(rows.shape[1], SIDE * SIDE), SIDE)
+            ]
+        cells = "".join(
+            "<tr>" + "".join(f"<td>{_number(place, float(output[place]))}</td>" for place in row) + "</tr>"
+            for row in places
+        )
+        shown = sum(map(len, places))
+        cut = f"<div class='pnne-quiet'>{shown:,} of {output.numel():,} numbers</div>" if shown < output.numel() else ""
+        return f'<table class="pnne-numbers">{cells}</table>{cut}'
+
+    def _target(self, place: int) -> tuple[int, ...]:
+        assert self._answer is not None
+        return (*self._answer.target, place)
+
+    def _button(self, words: str, more: str, width: str = "auto") -> ipywidgets.Button:
+        button = ipywidgets.Button(description=words, tooltip=more, layout=ipywidgets.Layout(width=width))
+        answer_while_busy(button)
+        return button
+
+
+def refused(error: Exception) -> str:
+    """Return an error as HTML."""
+    return f'<div class="pnne-finding" role="alert">{html.escape(f"{type(error).__name__}: {error}")}</div>'
+
+
+def _number(place: tuple[int, ...], value: float) -> str:
+    written = np.format_float_positional(value, precision=2, trim="-") if abs(value) < 1e4 else f"{value:.1e}"
+    asked = ",".join(map(str, place))
+    return f'<button data-pnne-ask="value:{asked}" aria-label="Explain {value:.4g} at {asked}">{written}</button>'

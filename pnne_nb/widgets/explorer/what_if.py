@@ -1,0 +1,235 @@
+"""The rows of changes under the example: each can be switched off, all are measured over the data, and kept in a graph."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable
+from typing import Any, Final, final
+
+import ipywidgets
+import numpy as np
+
+from pnne_nb.errors import InspectionError
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.inspector.questions.changes import Change, clamp, mean, scale, zero
+from pnne_nb.inspector.questions.keep import keep
+from pnne_nb.widgets.explorer.answers import Answers, Asked, Changed
+from pnne_nb.widgets.host.comms import answer_while_busy
+from pnne_nb.widgets.host.displays import close_parts
+
+KINDS: Final = ("zero", "scale", "clamp", "mean")
+
+_WIDTH: Final = {
+    "zero": (),
+    "scale": (("by", 0.5),),
+    "clamp": (("from", -1.0), ("to", 1.0)),
+    "mean": (),
+}
+"""The numbers of each kind of change, with those to begin with."""
+
+
+@final
+class ChangeRow(ipywidgets.HBox):
+    """One change of a layer, which can be edited, switched off and removed.
+
+    Args:
+        layer: Path of the layer.
+        channels: Its channels that are changed; none for the whole output.
+        changed: Called after each edit.
+        removed: Called with the row when it is removed.
+    """
+
+    def __init__(
+        self, layer: str, channels: str, changed: Callable[[], None], removed: Callable[[ChangeRow], None]
+    ) -> None:
+        self.layer = layer
+        slim = ipywidgets.Layout(width="92px")
+        self.on = ipywidgets.Checkbox(
+            value=True, description=layer, indent=False, layout=ipywidgets.Layout(width="auto")
+        )
+        self.kind = ipywidgets.Dropdown(options=KINDS, layout=slim, tooltip=f"What is done to {layer}")
+        self.channels = ipywidgets.Text(
+            value=channels, placeholder="all", description="channels", continuous_update=False,
+            layout=ipywidgets.Layout(width="170px"), style={"description_width": "auto"},
+        )  # fmt: skip
+        self.numbers = [
+            ipywidgets.FloatText(layout=ipywidgets.Layout(width="110px"), style={"description_width": "auto"})
+            for _ in range(2)
+        ]
+        remove = ipywidgets.Button(
+            icon="times", tooltip=f"Remove the change of {layer}", layout=ipywidgets.Layout(width="34px")
+        )
+        super().__init__([self.on, self.kind, self.channels, *self.numbers, remove])
+        self._fill()
+        remove.on_click(lambda _button: removed(self))
+        self.kind.observe(lambda _change: self._fill(), "value")
+        for control in (self.on, self.kind, self.channels, *self.numbers):
+            control.observe(lambda _change: changed(), "value")
+            answer_while_busy(control)
+        answer_while_busy(remove)
+
+    def __repr__(self) -> str:
+        return f"ChangeRow({self.layer}: {self.kind.value}, {self.channels.value or 'all'})"
+
+    def change(self) -> Change:
+        """Return what the row says.
+
+        Raises:
+            InspectionError: If the channels are no numbers.
+            ArgumentError: If the bounds of a clamp are in the wrong order.
+        """
+        words = self.channels.value.replace(",", " ").split()
+        if not all(word.lstrip("-").isdigit() for word in words):
+            raise InspectionError(
+                f"{self.layer}: channels are numbers such as 3, 17, or nothing for all of them, not {self.channels.value!r}."
+            )
+        part: Any = {"channels": [int(word) for word in words]} if words else {}
+        first, second = (number.value for number in self.numbers)
+        match self.kind.value:
+            case "scale":
+                return scale(first, **part)
+            case "clamp":
+                return clamp(first, second, **part)
+            case "mean":
+                return mean(**part)
+            case _:
+                return zero(**part)
+
+    def _fill(self) -> None:
+        for number, wanted in zip(self.numbers, (*_WIDTH[self.kind.value], None, None), strict=False):
+            number.layout.display = "none" if wanted is None else ""
+            if wanted is not None:
+                number.description, number.value = wanted
+
+
+@final
+class WhatIf(ipywidgets.VBox):
+    """All changes of layers, and what they do.
+
+    Args:
+        asked: Returns the model with its examples.
+        alone: Calls a function when no cell and no training uses the model.
+        graph: Returns the drawn graph in which changes are kept.
+        changed: Called after each edit.
+    """
+
+    def __init__(
+        self,
+        asked: Callable[[], Asked],
+        alone: Callable[[Callable[[], Any]], Any],
+        graph: Callable[[], NodeGraph],
+        changed: Callable[[], None],
+    ) -> None:
+        self._asked, self._alone, self._graph, self._changed = asked, alone, graph, changed
+        self.rows: list[ChangeRow] = []
+        self._lines = ipywidgets.VBox()
+        self._data, self._keep, self._clear = (
+            ipywidgets.Button(description=words, tooltip=more, layout=ipywidgets.Layout(width="auto"))
+            for words, more in (
+                ("Over the data", "Accuracy and loss before and after"),
+                ("Keep in the graph", "Write the changes into explorer.graph as one edit, which can be undone"),
+                ("Remove all", "Remove all changes"),
+            )
+        )
+        self._said = ipywidgets.HTML()
+        buttons = self._data, self._keep, self._clear
+        super().__init__(
+            [ipywidgets.HTML("<strong>What if</strong>"), self._lines, ipywidgets.HBox(buttons), self._said]
+        )
+        self.add_class("pnne-what-if")
+        self.layout.display = "none"
+        for button, act in zip(buttons, (self.over_the_data, self.keep, self.clear), strict=True):
+            button.on_click(lambda _button, act=act: act())
+            answer_while_busy(button)
+
+    def __repr__(self) -> str:
+        return f"WhatIf({len(self.rows)} changes)"
+
+    def add(self, layer: str, channels: str = "") -> None:
+        """Set a layer's output, or channels of it, to zero; the row can be edited."""
+        self.rows.append(ChangeRow(layer, channels, self._edited, self._remove))
+        self._edited()
+
+    def clear(self) -> None:
+        """Remove all changes."""
+        for row in tuple(self.rows):
+            self._drop(row)
+        self._edited()
+
+    def changes(self) -> dict[str, list[Change]]:
+        """Return the changes that are switched on, by layer; see `ChangeRow.change` for errors."""
+        found: dict[str, list[Change]] = {}
+        for row in self.rows:
+            if row.on.value:
+                found.setdefault(row.layer, []).append(row.change())
+        return found
+
+    def lines(self) -> list[str]:
+        """Return what is shown as lines of plain text."""
+        return [
+            f"What if: {row.layer}, {row.kind.value} {row.channels.value or 'all'}" for row in self.rows if row.on.value
+        ]
+
+    def over_the_data(self) -> None:
+        """Show accuracy and loss before and after."""
+        self._try(lambda: self._say(_compared(*self._alone(lambda: self._both(self.changes())))))
+
+    def _both(self, changes: Changed) -> tuple[Answers, Answers]:
+        asked = self._asked()
+        return asked.all(), asked.all(changes)
+
+    def keep(self) -> None:
+        """Write the changes into the drawn graph, as one edit that can be undone."""
+
+        def kept() -> None:
+            graph = self._graph()
+            made = keep(graph, self.changes())
+            names = ", ".join(node.path for node in made)
+            self._say(
+                f"Kept in explorer.graph as one edit: {html.escape(names)}. pn.GraphEditor(explorer.graph) shows it,"
+                " pn.compile(explorer.graph) is the changed model, and explorer.graph.undo() takes it back."
+            )
+
+        self._try(kept)
+
+    def _try(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001  shown where it was provoked
+            self._say(f"{type(error).__name__}: {html.escape(str(error))}", refused=True)
+
+    def _say(self, text: str, *, refused: bool = False) -> None:
+        role = 'class="pnne-finding" role="alert"' if refused else 'role="status"'
+        self._said.value = f"<div {role}>{text}</div>" if text else ""
+
+    def _edited(self) -> None:
+        self._lines.children = tuple(self.rows)
+        self.layout.display = "" if self.rows else "none"
+        self._say("")
+        self._changed()
+
+    def _remove(self, row: ChangeRow) -> None:
+        self._drop(row)
+        self._edited()
+
+    def _drop(self, row: ChangeRow) -> None:
+        self.rows.remove(row)
+        self._lines.children = tuple(self.rows)
+        close_parts(row)
+        row.close()
+
+
+def _compared(before: Answers, after: Answers) -> str:
+    rows = [("accuracy", before.accuracy, after.accuracy, "{:.1%}")]
+    rows.append(("loss", float(np.nanmean(before.loss)) if np.isfinite(before.loss).any() else np.nan,
+                 float(np.nanmean(after.loss)) if np.isfinite(after.loss).any() else np.nan, "{:.4g}"))  # fmt: skip
+    cells = "".join(
+        f"<tr><th>{name}</th><td>{form.format(one)}</td><td>{form.format(other)}</td></tr>"
+        for name, one, other, form in rows
+        if np.isfinite(one) or np.isfinite(other)
+    )
+    moved = int((before.chosen != after.chosen).sum())
+    return (
+        f"{moved:,} of {len(before.chosen):,} answers change."
+        f'<table class="pnne-facts"><tr><th></th><th>before</th><th>after</th></tr>{cells}</table>'
+    )

@@ -1,0 +1,193 @@
+"""Questions in the panel, and what if: what is shown is what `pn.intervene`, `pn.attribute` and `pn.keep` give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import ipywidgets
+import pytest
+import torch
+from torch import Tensor, nn
+
+import pnne_nb as pn
+from pnne_nb.widgets.explorer.explorer import ModuleExplorer
+from tests.inspector.models import hooks_on
+from tests.widgets.explorer.digits import digits
+
+NET, X, Y = digits()
+with torch.no_grad():
+    CHOSEN = NET(X).argmax(1)
+WRONG = int(torch.nonzero(CHOSEN != Y)[0])
+
+
+@pytest.fixture
+def explorer() -> Iterator[ModuleExplorer]:
+    shown = pn.ModuleExplorer(NET, X, Y)
+    shown.example = WRONG
+    shown.select("1")
+    yield shown
+    shown.close()
+
+
+def panel(explorer: ModuleExplorer) -> str:
+    return " ".join(part.value for part in parts(explorer._panel) if isinstance(part, ipywidgets.HTML))
+
+
+def parts(box: Any) -> Iterator[Any]:
+    for child in getattr(box, "children", ()):
+        yield child
+        yield from parts(child)
+
+
+def press(box: Any, words: str, at: int = 0) -> None:
+    [part for part in parts(box) if isinstance(part, ipywidgets.Button) and part.description == words][at].click()
+
+
+def test_units_say_what_the_answer_is_without_them(explorer: ModuleExplorer) -> None:
+    explorer._tab.value = "Units"
+    shown = panel(explorer)
+    assert "8 units" in shown
+    for unit in range(8):
+        with pn.intervene(NET, {"1": pn.zero(channels=[unit])}), torch.no_grad():
+            shares = NET(X[WRONG : WRONG + 1])[0].softmax(0)
+        best = int(shares.argmax())
+        said = f"without it: {best} {float(shares[best]):.1%}"
+        row = next(
+            part.value for part in parts(explorer._panel) if f"<strong>Unit {unit}<" in getattr(part, "value", "")
+        )
+        assert said in row
+        assert ("pnne-moved" in row) == (best != CHOSEN[WRONG])
+
+
+def test_a_unit_is_switched_off_and_on_again(explorer: ModuleExplorer) -> None:
+    explorer._tab.value = "Units"
+    press(explorer._panel, "Switch off")
+    strip = explorer._strip
+    [row] = strip.what_if.rows
+    unit = int(row.channels.value)
+    with pn.intervene(NET, {"1": pn.zero(channels=[unit])}), torch.no_grad():
+        shares = NET(X[WRONG : WRONG + 1])[0].softmax(0)
+    assert strip.after is not None
+    assert [one.place for one in strip.after.likely] == shares.argsort(descending=True)[:5].tolist()
+    assert f"What if: 1, zero {unit}" in explorer.describe()
+    row.kind.value = "scale"
+    row.numbers[0].value = 1.0
+    assert "Answer with the changes: " + str(strip.answer) in explorer.describe()
+    row.kind.value = "mean"
+    row.kind.value = "clamp"
+    row.numbers[1].value = -2.0
+    assert "low=-1.0 is not below high=-2.0" in strip._shown.value
+    row.on.value = False
+    assert strip.after is None
+    press(row, "")
+    assert strip.what_if.rows == []
+    assert strip.what_if.layout.display == "none"
+    assert hooks_on(NET) == 0
+
+
+def test_channels_that_do_not_exist_are_told_at_the_example(explorer: ModuleExplorer) -> None:
+    explorer._strip.what_if.add("1", "8")
+    assert "The layer &#x27;1&#x27; has no channel 8: its channels are 0 to 7" in explorer._strip._shown.value
+    explorer._strip.what_if.rows[0].channels.value = "3, x"
+    assert "1: channels are numbers such as 3, 17" in explorer._strip._shown.value
+    assert hooks_on(NET) == 0
+
+
+def test_over_the_data(explorer: ModuleExplorer) -> None:
+    explorer._strip.what_if.add("1", "0, 3")
+    press(explorer._strip, "Over the data")
+    with pn.intervene(NET, {"1": pn.zero(channels=[0, 3])}), torch.no_grad():
+        after = NET(X)
+    accuracy = [float((scores.argmax(1) == Y).float().mean()) for scores in (NET(X).detach(), after)]
+    shown = explorer._strip.what_if._said.value
+    assert f"<td>{accuracy[0]:.1%}</td><td>{accuracy[1]:.1%}</td>" in shown
+    assert f"{float(nn.functional.cross_entropy(after, Y)):.4g}" in shown
+    assert f"{int((after.argmax(1) != CHOSEN).sum())} of 300 answers change" in shown
+
+
+def test_keep_is_one_undoable_edit_of_the_graph(explorer: ModuleExplorer) -> None:
+    weights = {name: value.clone() for name, value in NET.state_dict().items()}
+    explorer._strip.what_if.add("1", "0, 3")
+    version = explorer.graph.version
+    press(explorer._strip, "Keep in the graph")
+    assert explorer.graph.version == version + 1
+    changed = pn.compile(explorer.graph)
+    with pn.intervene(NET, {"1": pn.zero(channels=[0, 3])}), torch.no_grad():
+        torch.testing.assert_close(changed(X), NET(X))
+    explorer.graph.undo()
+    torch.testing.assert_close(pn.compile(explorer.graph)(X), NET(X))
+    assert all(torch.equal(value, weights[name]) for name, value in NET.state_dict().items())
+    explorer._strip.what_if.rows[0].kind.value = "mean"
+    press(explorer._strip, "Keep in the graph")
+    assert "cannot be kept in a graph: what can is pn.zero and pn.scale" in explorer._strip.what_if._said.value
+
+
+def test_the_given_graph_is_the_one_that_is_changed() -> None:
+    graph = pn.from_module(NET, args=(X[:2],))
+    explorer = pn.ModuleExplorer(graph, X, Y)
+    assert explorer.graph is graph
+    explorer.close()
+
+
+def test_why_shows_each_method_with_its_gap(explorer: ModuleExplorer) -> None:
+    explorer._tab.value = "Why"
+    found = pn.attribute(NET, X[WRONG : WRONG + 1], int(CHOSEN[WRONG]))
+    assert found.gap is not None
+    assert f"Completeness gap {found.gap:.2g}" in panel(explorer)
+    method = next(part for part in parts(explorer._panel) if getattr(part, "description", "") == "by")
+    method.value = "occlusion"
+    assert "data:image/png" in panel(explorer)
+    assert "gap" not in panel(explorer)
+
+
+def test_a_method_that_does_not_apply_says_why() -> None:
+    net = nn.Sequential(nn.Linear(4, 3))
+    explorer = pn.ModuleExplorer(net, torch.randn(5, 4))
+    explorer.select("0")
+    explorer._tab.value = "Why"
+    next(part for part in parts(explorer._panel) if getattr(part, "description", "") == "by").value = "grad-cam"
+    assert "InspectionError" in panel(explorer)
+    explorer.close()
+
+
+def test_a_number_is_explained(explorer: ModuleExplorer) -> None:
+    explorer.select("0")
+    explorer._tab.value = "Number"
+    assert 'data-pnne-ask="value:0,0,1,2"' in panel(explorer)
+    explorer._page._handle_custom_msg({"kind": "ask", "ask": "value:0,3,1,2"}, [])
+    assert "0[0, 3, 1, 2] (Conv2d) = Σ input · weight + bias" in panel(explorer)
+    explorer.select("3")
+    explorer._page._handle_custom_msg({"kind": "ask", "ask": "value:0,99999"}, [])
+    assert "InspectionError" in panel(explorer)
+
+
+def test_strongest_examples_can_be_opened(explorer: ModuleExplorer) -> None:
+    explorer._tab.value = "Units"
+    press(explorer._panel, "Strongest")
+    output = NET[:2](X[:256]).detach()
+    first = next(part.value for part in parts(explorer._panel) if "<strong>Unit " in getattr(part, "value", ""))
+    unit = int(first.removeprefix("<strong>Unit ").partition("<")[0])
+    best = int(output[:, unit].amax((1, 2)).argmax())
+    press(explorer._panel, str(best))
+    assert explorer.example == best
+
+
+def test_a_language_model_is_asked_at_its_last_token() -> None:
+    class Words(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed, self.head = nn.Embedding(4, 6), nn.Linear(6, 4)
+
+        def forward(self, tokens: Tensor) -> Tensor:
+            return self.head(self.embed(tokens))  # type: ignore[no-any-return]  # torch types the call of a module as Any
+
+    explorer = pn.ModuleExplorer(Words(), torch.tensor([[0, 1, 3], [2, 2, 1]]), tokenizer="abc<")
+    explorer.select("embed")
+    explorer._tab.value = "Units"
+    assert "Unit" in panel(explorer)
+    assert "without it" in panel(explorer)
+    explorer._tab.value = "Why"
+    assert '">&lt;</span>' in panel(explorer)
+    assert "embedding" in panel(explorer)
+    explorer.close()
