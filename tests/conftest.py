@@ -1,4 +1,7 @@
-"""What every test stands on: one thread for torch, the same random numbers in any order, and nothing left behind."""
+"""What every test stands on: one thread for torch, the same random numbers in any order, and nothing left behind.
+
+Torch, ipywidgets and Playwright are looked after where a file of tests has imported them: the core's tests need none.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +13,19 @@ import signal
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
 
 import hypothesis
-import numpy as np
 import pytest
-import torch
-from ipywidgets.widgets.widget import _instances as widgets
-from playwright.sync_api import Browser, expect, sync_playwright
 
 from pnne_nb.graph.block_library import blocks
 from pnne_nb.graph.schema.registry import registry
-from pnne_nb.runtime.data import datasets
 from tests import leaks
-from tests.browser.jupyter import CHROMIUM_FLAGS, PAGE_SECONDS, chromium_path
-from tests.second_device import SecondDevice
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from tests.second_device import SecondDevice
 
 hypothesis.settings.register_profile("dev", max_examples=25, deadline=None, derandomize=True)
 hypothesis.settings.register_profile("thorough", max_examples=1000, deadline=None)
@@ -38,19 +40,17 @@ SEED = int(os.environ.get("PNNE_SEED", "0"))
 THREADS = int(os.environ.get("PNNE_THREADS", "1"))
 """Of torch's operators in this process; see ``scripts/processor_settings.sh``."""
 
-# Of every page, whichever files of tests are run: Playwright's own five seconds are too few for a busy machine.
-expect.set_options(timeout=PAGE_SECONDS * 1000)
-
-
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As in the background of a script: tests that interrupt cells, and the kernels that they start, would never be.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _seed() -> None:
-    torch.manual_seed(SEED)
     random.seed(SEED)
-    np.random.seed(SEED)  # noqa: NPY002  # what code under test may draw with
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed(SEED)  # what code under test may draw with
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.manual_seed(SEED)
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:
@@ -64,9 +64,9 @@ def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     # What a file makes when it is imported lives through the tests of all files before it, any of which may close it.
-    before = len(widgets)
+    before = len(leaks.open_widgets())
     report = yield
-    if isinstance(collector, pytest.Module) and len(widgets) > before:
+    if isinstance(collector, pytest.Module) and len(leaks.open_widgets()) > before:
         report.outcome = "failed"
         report.longrepr = f"{collector.nodeid} makes widgets when it is imported. Make them in its tests."
     return report
@@ -140,7 +140,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture(autouse=True, scope="session")
 def _one_torch_thread() -> None:
     # Results depend on the number of threads, and the machine is shared.
-    torch.set_num_threads(THREADS)
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_num_threads(THREADS)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -185,6 +186,8 @@ def _no_warm_server() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def second() -> Iterator[SecondDevice]:
     """A process with a second device, for what is to be tried without a GPU."""
+    from tests.second_device import SecondDevice  # noqa: PLC0415  # torch
+
     device = SecondDevice()
     yield device
     device.close()
@@ -193,23 +196,26 @@ def second() -> Iterator[SecondDevice]:
 @pytest.fixture
 def own_widgets() -> Iterator[None]:
     """Close the widgets that the test has made: plots, and parts of what would close them if it were there."""
-    before = set(widgets)
+    before = set(leaks.open_widgets())
     yield
-    for id in set(widgets) - before:
-        if id in widgets:
-            widgets[id].close()
+    for id in set(leaks.open_widgets()) - before:
+        if id in leaks.open_widgets():
+            leaks.open_widgets()[id].close()
 
 
 @pytest.fixture(autouse=True)
 def _registrations_undone() -> Iterator[None]:
     """Take back what a test registers for the whole process, so that no test depends on those before it."""
-    types, kept, offered = dict(registry), dict(datasets._registered), set(blocks)
+    types, listed, offered = dict(registry._specs), not registry._providers, set(blocks)
+    datasets = sys.modules.get("pnne_nb.runtime.data.datasets")
+    kept = dict(datasets._registered) if datasets is not None else {}
     yield
     for name in set(blocks) - offered:
         blocks.remove(name)
-    datasets._registered.clear()
-    datasets._registered.update(kept)
-    if registry._specs != types:
+    if datasets is not None:
+        datasets._registered.clear()
+        datasets._registered.update(kept)
+    if listed and registry._specs != types:  # else the test has loaded them
         registry._specs.clear()
         registry._specs.update(types)
         registry._revision += 1  # what was derived from the types is out of date
@@ -218,6 +224,12 @@ def _registrations_undone() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """A headless Chromium of the machine."""
+    from playwright.sync_api import expect, sync_playwright  # noqa: PLC0415  # only browser tests wait for it
+
+    from tests.browser.jupyter import CHROMIUM_FLAGS, PAGE_SECONDS, chromium_path  # noqa: PLC0415  # as above
+
+    # Playwright's own five seconds are too few for a busy machine.
+    expect.set_options(timeout=PAGE_SECONDS * 1000)
     path = chromium_path()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=list(CHROMIUM_FLAGS))

@@ -16,12 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-import comm
 import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
-import torch
-from ipywidgets.widgets.widget import _instances as _open_widgets
-from torch.nn.modules import module as torch_module
-from torch.utils.hooks import RemovableHandle
 
 GRACE = 30.0
 """Seconds that a closed thread or process has for ending."""
@@ -52,15 +47,22 @@ PASSING_ON = ("pnne_nb.runtime.thread.cell_mode", "torch.overrides", "torch._ten
 
 _hooks: list[tuple[weakref.ref[Any], int, str]] = []
 """Of each hook that one of the watching rooms has registered in this test: where it is kept, its key, and who did it."""
-_random: Any = torch.random
-_default_generators = torch.default_generator, _random.default_generator
-_global_hooks = [
-    hooks for name, hooks in vars(torch_module).items() if name.startswith("_global_") and hasattr(hooks, "keys")
-]
+_generators: dict[str, tuple[Any, Any]] = {}
+"""Torch's default generator, in both places, when it was first looked at."""
+
+
+def open_widgets() -> dict[str, Any]:
+    """The widgets of any library that are open, by their model's id."""
+    module = sys.modules.get("ipywidgets.widgets.widget")
+    return module._instances if module is not None else {}
 
 
 def note_hooks() -> Callable[[], None]:
-    """From now on, note every hook that is registered; returns what ends that."""
+    """From now on, note every hook that is registered; returns what ends that. Without torch, there are none."""
+    if "torch" not in sys.modules:
+        return lambda: None
+    from torch.utils.hooks import RemovableHandle  # noqa: PLC0415  # as above
+
     original = RemovableHandle.__init__
 
     def noted(self: RemovableHandle, hooks_dict: Any, *, extra_dict: Any = None) -> None:
@@ -104,14 +106,15 @@ def now() -> State:
         files,
         variables,
         _switches(),
-        frozenset(_open_widgets),
+        frozenset(open_widgets()),
         _open_comms(),
     )
 
 
 def _open_comms() -> frozenset[str]:
     """The lines to pages that this process has open; those of widgets are among them."""
-    return frozenset(comm.get_comm_manager().comms)
+    comm = sys.modules.get("comm")
+    return frozenset(comm.get_comm_manager().comms) if comm is not None else frozenset()
 
 
 def _children() -> frozenset[psutil.Process]:
@@ -125,6 +128,10 @@ def _children() -> frozenset[psutil.Process]:
 
 def _switches() -> dict[str, object]:
     """Torch's switches that count for the whole process, or for this thread, which runs every test."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return {}
+    generators = torch.default_generator, torch.random.default_generator
     return {
         "default dtype": torch.get_default_dtype(),
         "default device": torch.get_default_device(),
@@ -139,8 +146,12 @@ def _switches() -> dict[str, object]:
         "autocast": (torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda")),
         "number of threads": torch.get_num_threads(),
         "anomaly mode": (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
-        "default generator": (torch.default_generator, _random.default_generator) == _default_generators,
-        "hooks of all modules": [len(hooks) for hooks in _global_hooks],
+        "default generator": generators == _generators.setdefault("first", generators),
+        "hooks of all modules": [
+            len(hooks)
+            for name, hooks in vars(torch.nn.modules.module).items()
+            if name.startswith("_global_") and hasattr(hooks, "keys")
+        ],
     }
 
 
@@ -156,7 +167,7 @@ def left_since(before: State) -> list[str]:
     ] + [
         f"torch's {name} is {after}, and was {before.switches[name]}"
         for name, after in _switches().items()
-        if after != before.switches[name]
+        if before.switches and after != before.switches[name]
     ]
 
 
@@ -221,7 +232,7 @@ def _variables(before: State) -> Iterator[str]:
 
 def _widgets(before: State) -> Iterator[str]:
     """Widgets of any library, which ipywidgets keeps until they are closed, and comms that belong to none."""
-    left = {id: widget for id, widget in _open_widgets.items() if id not in before.widgets}
+    left = {id: widget for id, widget in open_widgets().items() if id not in before.widgets}
     if left:
         kinds = Counter(type(widget).__name__ for widget in left.values())
         yield f"open widgets ({', '.join(f'{count} {name}' for name, count in sorted(kinds.items()))})"

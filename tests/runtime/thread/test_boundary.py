@@ -543,7 +543,7 @@ def everything() -> dict[tuple[str, str], int]:
     found = {
         (module_name, name): id(value)
         for module_name, module in list(sys.modules.items())
-        if not module_name.startswith(("pnne_nb", "tests", "_pytest", "pytest"))
+        if not module_name.startswith(("pnne_nb", "tests", "_pytest", "pytest", "hypothesis", "xdist", "execnet"))
         for name, value in list(getattr(module, "__dict__", {}).items())
     }
     for kind in (nn.Module, nn.Linear, Tensor, threading.Thread, ThreadPoolExecutor, torch.Generator, random.Random):
