@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         verify,
     )
     from pnne_nb.compiler import compile as compile  # the name of the contract
+    from pnne_nb.debugging.track import track
     from pnne_nb.debugging.trainer_callbacks import hugging_face_callback, lightning_callback
     from pnne_nb.debugging.training_monitor import TrainingMonitor
     from pnne_nb.diagnosis.diagnose import diagnose
@@ -256,6 +257,7 @@ __all__ = [
     "summary",
     "to_script",
     "to_source",
+    "track",
     "transform",
     "verify",
     "worst",
@@ -307,6 +309,7 @@ _MODULES = {
     "export.formats": "register_format",
     "export.formats.base": "ExportFormat",
     "debugging.training_monitor": "TrainingMonitor",
+    "debugging.track": "track",
     "debugging.trainer_callbacks": "hugging_face_callback lightning_callback",
     "diagnosis.fault": "Fault",
     "inspector.inspector": "Inspector",
@@ -386,6 +389,7 @@ def _shapes(graph: NodeGraph) -> tuple[Shapes, Resolved]:
 
 class _Plots:
     history = staticmethod(_late("widgets.plots.history_chart", "history_chart"))
+    live = staticmethod(_late("widgets.dashboard.monitor_dashboard", "display_live"))
     layer = staticmethod(_late("widgets.plots.inspector_plot", "draw_layer"))
 
     @staticmethod

@@ -68,7 +68,7 @@ test("progress counts finished epochs and the batches of the running one", () =>
   expect(fraction({ ...status, batches: null })).toBe(1 / 4);
   expect(fraction({ ...status, epoch: 0, batch: 0 })).toBe(0);
   expect(fraction({ ...status, state: "finished" })).toBe(1);
-  expect(fraction({ ...status, epochs: 0 })).toBe(0);
+  expect(fraction({ ...status, epochs: 0 })).toBe(0.5);
 });
 
 test("a learning rate is read and written in few digits, and nothing else is taken for one", () => {
@@ -249,4 +249,8 @@ test.each([
   halt("pause", "http://127.0.0.1:1/secret");
   expect(fetched).toHaveBeenCalledTimes(asks ? 1 : 0);
   vi.unstubAllGlobals();
+});
+
+test("an epoch stands alone where nobody knows how many there will be", () => {
+  expect(progressFacts({ ...status, epochs: 0 })[0]).toBe("Epoch 2");
 });

@@ -47,6 +47,8 @@ def lightning_callback(monitor: TrainingMonitor) -> Any:
             del module
             if trainer.global_step > monitor.steps and isinstance(outputs, Mapping):
                 monitor.step(outputs["loss"] * trainer.accumulate_grad_batches)
+            if not monitor.goes_on():
+                trainer.should_stop = True
 
         def on_train_epoch_end(self, trainer: Any, module: Any) -> None:
             """Record the epoch's metrics; its validation has run already."""
@@ -87,9 +89,11 @@ def hugging_face_callback(monitor: TrainingMonitor) -> Any:
             """Watch the layers, starting before the first forward pass."""
             monitor.watch(model, getattr(optimizer, "optimizer", optimizer))
 
-        def on_step_end(self, *_: Any, **_more: Any) -> None:
-            """Count an optimizer step."""
+        def on_step_end(self, _arguments: Any, _state: Any, control: Any, **_more: Any) -> None:
+            """Count an optimizer step, and end the training if Stop was pressed."""
             monitor.observed(None)
+            if not monitor.goes_on():
+                control.should_training_stop = True
 
         def on_log(self, _arguments: Any, _state: Any, _control: Any, logs: Any = None, **_more: Any) -> None:
             """Record a loss, or the metrics of an evaluation."""

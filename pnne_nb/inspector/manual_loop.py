@@ -41,12 +41,15 @@ class HandwrittenLoop:
         model: The module that is trained.
         probe: The probe that measures.
         cadence: How often it measures.
+
+    Attributes:
+        probe: As given.
     """
 
     def __init__(self, model: nn.Module, probe: LiveProbe, cadence: Cadence) -> None:
         self.frames: deque[Frame] = deque(maxlen=KEPT)
         self._model = model
-        self._probe = probe
+        self.probe = probe
         self._cadence = cadence
         self._handles: list[RemovableHandle] = []
         self._steps = 0
@@ -91,7 +94,7 @@ class HandwrittenLoop:
         self._steps += 1
         if self._open:
             began = time.thread_time()
-            if self._moved and self._probe.blind and not self._warned:
+            if self._moved and self.probe.blind and not self._warned:
                 self._warned = True
                 warnings.warn(_BLIND, stacklevel=3)
             self.frames.extend(self._close())
@@ -100,7 +103,7 @@ class HandwrittenLoop:
                 # Learning rate and batch size of the loop are unknown.
                 self.frames.append(StepFrame(self._steps, 1, value, float("nan"), 0, time.monotonic() - self._began))
             now = time.thread_time()
-            known = self._known + self._probe.hooked + now - began
+            known = self._known + self.probe.hooked + now - began
             self._cadence.spent(self._toll.observed(now - self._last, known))
         elif self._timed:
             self._toll.bare(time.thread_time() - self._last, time.monotonic())
@@ -117,7 +120,7 @@ class HandwrittenLoop:
                 register_optimizer_step_pre_hook(self._before_update),
                 register_optimizer_step_post_hook(self._after_update),
             ]
-            self._probe.open(self._steps + 1)
+            self.probe.open(self._steps + 1)
             self._moved = False
             self._known = time.thread_time() - self._last
 
@@ -125,7 +128,7 @@ class HandwrittenLoop:
         self._open = False
         while self._handles:
             self._handles.pop().remove()
-        return self._probe.close()
+        return self.probe.close()
 
     def _ours(self, optimizer: torch.optim.Optimizer) -> bool:
         own = {id(parameter) for parameter in self._model.parameters()}
@@ -136,13 +139,13 @@ class HandwrittenLoop:
             began = time.thread_time()
             # A `GradScaler` passes its factor to optimizers that unscale gradients themselves.
             scale = getattr(optimizer, "grad_scale", None)
-            self._probe.parameter_scale = 1.0 if scale is None else float(scale)
-            self._probe.gradients_ready()
+            self.probe.parameter_scale = 1.0 if scale is None else float(scale)
+            self.probe.gradients_ready()
             self._known += time.thread_time() - began
 
     def _after_update(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
         if self._open and self._ours(optimizer):
             began = time.thread_time()
-            self._probe.updated()
+            self.probe.updated()
             self._moved = True
             self._known += time.thread_time() - began

@@ -25,6 +25,9 @@ class Plots(Protocol):
     ) -> Any:
         """Draw the series of a history by name, all important ones for no name, and other histories over it."""
 
+    def live(self, monitor: Any) -> None:
+        """Show the dashboard of a `TrainingMonitor` under the running cell, in a notebook."""
+
     def tiles(self, tiles: Any, caption: str, *, signed: bool = False) -> str:
         """Draw pictures `[n, h, w]` side by side, as HTML; `signed` ones from blue over white at 0 to red."""
 

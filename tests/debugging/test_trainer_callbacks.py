@@ -127,7 +127,7 @@ def test_steps_and_logs_of_transformers_are_recorded(monkeypatch: pytest.MonkeyP
     losses = []
     for batch in range(3):
         losses.append(made_step(model, optimizer, 16 * batch).item())
-        callback.on_step_end(None, None, None)
+        callback.on_step_end(None, None, SimpleNamespace())
         callback.on_log(None, None, None, logs={"loss": losses[-1], "learning_rate": 0.05})
     callback.on_log(None, None, None, logs={"eval_loss": 0.5, "epoch": 1.0})
     callback.on_train_end(None, None, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -114,12 +115,12 @@ def test_data_in_memory_are_looked_at() -> None:
     model = nn.Linear(6, 3)
     loader = DataLoader(TensorDataset(x * 1000, y), 50)
     monitor = TrainingMonitor()
-    for _ in monitor.track(loader, model, val_data=TensorDataset(x, y)):
-        pass
+    with pytest.warns(UserWarning, match=r"Nothing was recorded of 4 batches: call monitor.step\(loss\)"):
+        list(monitor.track(loader, model, val_data=TensorDataset(x, y)))
     assert [finding.kind for finding in monitor.diagnose()] == ["large-input", "validation-scaled-otherwise"]
     batched = TrainingMonitor()
-    for _ in batched.track([(x[:100], y[:100] * 0), (x[100:], y[100:] * 0)], nn.Linear(6, 3)):
-        pass
+    with pytest.warns(UserWarning, match="Nothing was recorded of 2 batches"):
+        list(batched.track([(x[:100], y[:100] * 0), (x[100:], y[100:] * 0)], nn.Linear(6, 3)))
     assert [finding.kind for finding in batched.diagnose()] == ["constant-target"]
 
 
@@ -173,3 +174,69 @@ def test_arguments_are_looked_at() -> None:
     with pytest.raises(pn.InspectionError, match="This monitor watches a Linear already"):
         monitor.step(1.0, nn.Linear(1, 1))
     monitor.close()
+
+
+def test_numbers_of_a_step_are_recorded_by_name() -> None:
+    monitor = TrainingMonitor()
+    monitor.step(1.0, accuracy=0.5)
+    monitor.step(0.5, accuracy=torch.tensor(0.75))
+    assert monitor.history["accuracy"].tolist() == [0.5, 0.75]
+    with pytest.raises(
+        pn.ArgumentError, match=r"accuracy must be a number, not 'high'. Write monitor.step\(loss, accuracy=0.9\)"
+    ):
+        monitor.step(0.5, accuracy="high")  # type: ignore[arg-type]  # the point of the test
+    with pytest.raises(
+        pn.ArgumentError, match=r"val_loss must be a number, not \[1\]. Write monitor.epoch\(val_loss=0.5\)"
+    ):
+        monitor.epoch(val_loss=[1])  # type: ignore[arg-type]  # likewise
+    with pytest.raises(pn.TrainingError, match=r"monitor\.step cannot record a number as 'memory'"):
+        monitor.step(0.5, memory=1.0)
+    assert monitor.steps == 2
+
+
+def test_a_loop_that_asks_is_stopped_and_goes_on() -> None:
+    monitor, states = TrainingMonitor(), list[str]()
+    monitor.on("state", lambda frame: states.append(frame.state))
+    seen = []
+    for batch in monitor.track(range(5)):
+        monitor.step(1.0)
+        seen.append(batch)
+        if batch == 1:
+            monitor.stop()
+    assert seen == [0, 1]
+    with pytest.warns(UserWarning, match=r"no batches before monitor.resume\(\)"):
+        assert list(monitor.track(range(5))) == []
+    monitor.resume()
+    for _ in monitor.track(range(5)):
+        monitor.step(1.0)
+    monitor.close()
+    assert monitor.steps == 7
+    assert states == ["running", "stopped", "running", "finished"]
+
+
+def test_a_loop_that_asks_waits_during_a_pause() -> None:
+    monitor, paused = TrainingMonitor(), threading.Event()
+    monitor.on("state", lambda frame: paused.set() if frame.state == "paused" else None)
+    monitor.pause()
+
+    def run() -> None:
+        for _ in monitor.track(range(3)):
+            monitor.step(1.0)
+
+    loop = threading.Thread(target=run)
+    loop.start()
+    assert paused.wait(60)
+    assert (monitor.state, monitor.steps) == ("paused", 1)
+    monitor.resume()
+    loop.join(60)
+    assert (monitor.state, monitor.steps) == ("running", 3)
+
+
+def test_the_last_of_the_expected_epochs_ends_the_training() -> None:
+    monitor = TrainingMonitor(epochs=2)
+    for state in ("running", "finished"):
+        for _ in monitor.track(range(2)):
+            monitor.step(1.0)
+        assert monitor.state == state
+    with pytest.raises(pn.TrainingError, match="epochs must be a whole number, at least 1, not 0"):
+        TrainingMonitor(epochs=0)

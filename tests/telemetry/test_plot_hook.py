@@ -24,6 +24,9 @@ class Words:
     ) -> str:
         return " ".join(map(str, (history, names, log, *beside, *labels)))
 
+    def live(self, monitor: Any) -> None:
+        pass
+
     def tiles(self, tiles: Any, caption: str, *, signed: bool = False) -> str:
         return f"{tiles} {caption}"
 

@@ -191,7 +191,7 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
       judgeRate(false);
       showRate();
     }
-    if (event.key !== "Enter" || isGone()) return;
+    if (event.key !== "Enter" || isGone() || rate.readOnly) return;
     const typed = typedRate(rate.value);
     judgeRate(typed === null);
     if (typed === null) setText(refusal, rateRefusal(rate.value));
@@ -222,9 +222,13 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
   let shownNotices = "";
   const draw = () => {
     const status = model.get("status") as TrainingStatus;
+    const offers = model.get("offers") as string[];
     root.dataset.state = isGone() ? "gone" : status.state;
     label(main, mainCommand(status.state));
+    rate.readOnly = !offers.includes("rate");
+    for (const { toggle, kind } of toggles) toggle.hidden = !offers.includes(kind);
     for (const button of commands) {
+      button.hidden = !offers.includes(button.dataset.command as Command);
       // aria-disabled, not disabled: a button that turns itself off must not lose the keyboard's focus.
       const isEnabled = !isGone() && enabled(button.dataset.command as Command, status.state);
       button.setAttribute("aria-disabled", String(!isEnabled));
@@ -288,6 +292,7 @@ export function renderBar({ model, el }: { model: Model; el: HTMLElement }): () 
   const end = listen(model, {
     "change:status": draw,
     "change:tick": acknowledge,
+    "change:offers": draw,
     "change:shown": drawShown,
     "change:exporting": drawShown,
     comm_live_update: drawGone,

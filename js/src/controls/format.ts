@@ -17,11 +17,11 @@ export function formatSpeed(stepsPerSecond: number): string {
   return `${stepsPerSecond >= 10 ? whole.format(stepsPerSecond) : stepsPerSecond.toFixed(1)} steps/s`;
 }
 
-/** The share of the whole training that is done, 0 to 1. */
+/** The share of the whole training that is done, 0 to 1; of the epoch, where nobody knows how many there will be. */
 export function fraction({ state, epoch, epochs, batch, batches }: TrainingStatus): number {
   if (state === "finished") return 1;
-  if (epochs <= 0) return 0;
   const within = batches ? batch / batches : 0;
+  if (epochs <= 0) return within;
   return Math.min(1, Math.max(0, (Math.max(epoch, 1) - 1 + within) / epochs));
 }
 
@@ -29,7 +29,7 @@ export function fraction({ state, epoch, epochs, batch, batches }: TrainingStatu
 export function progressFacts(status: TrainingStatus): string[] {
   if (status.step === 0) return [];
   const facts = [
-    `Epoch ${whole.format(status.epoch)}/${whole.format(status.epochs)}`,
+    `Epoch ${whole.format(status.epoch)}${status.epochs > 0 ? `/${whole.format(status.epochs)}` : ""}`,
     `step ${whole.format(status.step)}`,
   ];
   if (status.stepsPerSecond > 0) facts.push(formatSpeed(status.stepsPerSecond));

@@ -47,12 +47,12 @@ class Progress:
         self._looked = None
 
     def frame(self, epoch: int, epochs: int, batch: int, steps: int) -> ProgressFrame:
-        """Return a progress frame; `epoch` from 1, `batch` the number of its finished batches."""
+        """Return a progress frame; `epoch` from 1, `epochs` 0 if not known, `batch` the number of its finished batches."""
         left = None
-        if self._batches is not None and self._speed > 0:
+        if epochs and self._batches is not None and self._speed > 0:
             batches = max(0, (epochs - epoch + 1) * self._batches - batch)
             left = batches / self._accumulate / self._speed
-        if epoch > epochs:
+        if epoch > epochs > 0:
             epoch, batch = epochs, self._batches or batch
         return ProgressFrame(epoch, epochs, batch, self._batches, steps, self._speed, left)
 

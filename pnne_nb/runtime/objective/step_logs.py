@@ -103,18 +103,27 @@ def read(returned: Any, who: str) -> tuple[Logged | None, Tensor]:
         has = ", ".join(repr(name) for name in returned) or "nothing"
         raise TrainingError(f'{who} returned a mapping with {has}, and no "loss" in it.')
     rest = {name: value for name, value in returned.items() if name not in {"loss", "output", "target"}}
-    numbers = {name: value for name, value in rest.items() if isinstance(name, str) and _is_number(value)}
-    for name in numbers:
-        if name in _OURS or name.startswith(_OVER_EPOCHS):
-            raise TrainingError(
-                f"{who} cannot record a number as {name!r}: the history has that name for something of its own, or "
-                "puts train_ and val_ before the name itself. Choose another name."
-            )
+    numbers = {name: value for name, value in rest.items() if isinstance(name, str) and is_number(value)}
+    require_free(numbers, who)
     kept = {name: value.detach() if isinstance(value, Tensor) else float(value) for name, value in numbers.items()}
     output = returned.get("output")
     return Logged(kept, output.detach() if isinstance(output, Tensor) else output, returned.get("target")), scalar(
         returned["loss"], who
     )
+
+
+def require_free(names: Iterable[str], who: str) -> None:
+    """Raise an error if numbers over the steps cannot have such names, because the history needs them for others.
+
+    Raises:
+        TrainingError: One is taken.
+    """
+    for name in names:
+        if name in _OURS or name.startswith(_OVER_EPOCHS):
+            raise TrainingError(
+                f"{who} cannot record a number as {name!r}: the history has that name for something of its own, or "
+                "puts train_ and val_ before the name itself. Choose another name."
+            )
 
 
 def recorded(names: Iterable[str]) -> list[str]:
@@ -142,7 +151,8 @@ def scalar(loss: Any, who: str) -> Tensor:
     return loss.reshape(())
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Return whether `value` is one number, also in a tensor."""
     return value.numel() == 1 if isinstance(value, Tensor) else isinstance(value, (bool, int, float))
 
 

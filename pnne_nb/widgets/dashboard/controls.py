@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, final
+from typing import Any, Final, final, get_args
 
 import anywidget
 import msgspec
 import traitlets
 
 from pnne_nb.errors import PnneError
-from pnne_nb.protocol.control_messages import CommandMessage, ControlRequest, Reply
+from pnne_nb.protocol.control_messages import Command, CommandMessage, ControlRequest, Reply
 from pnne_nb.widgets.host.bundle import bundled
 from pnne_nb.widgets.host.comms import answer_while_busy
 from pnne_nb.widgets.host.frame_pacer import IN_FLIGHT
@@ -80,6 +80,7 @@ class ControlBar(ControlWidget):
         in_flight: Most frames that are sent without an acknowledgement; the browser acknowledges every such number.
         shown: Whether an editor shows the training on its graph.
         exporting: Whether the export dialog is shown.
+        offers: The commands with a button, and ``"rate"``, ``"show"`` and ``"export"`` of the rest of the bar.
         direct: Address to which Pause and Stop are also sent, in case the kernel is busy; empty if there is none.
     """
 
@@ -89,6 +90,7 @@ class ControlBar(ControlWidget):
     in_flight = traitlets.Int(IN_FLIGHT, read_only=True).tag(sync=True)
     shown = traitlets.Bool(False).tag(sync=True)
     exporting = traitlets.Bool(False).tag(sync=True)
+    offers = traitlets.List(traitlets.Unicode(), [*get_args(Command), "rate", "show", "export"]).tag(sync=True)
     direct = traitlets.Unicode("").tag(sync=True)
 
     def __init__(self, answer: Callable[[ControlRequest], None], **traits: Any) -> None:

@@ -15,6 +15,7 @@ from pnne_nb.inspector.statistics.patterns import leaf_layers
 from pnne_nb.protocol.control_messages import Command
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.faults.error_messages import in_brief
+from pnne_nb.runtime.monitoring.history import History
 from pnne_nb.telemetry.frames import ALIVE, AnomalyFrame, Frame, MemoryFrame, Quantity, StateFrame, StepFrame
 from pnne_nb.widgets.editor.editor import GraphEditor
 from pnne_nb.widgets.editor.training_overlay import place_of
@@ -71,9 +72,8 @@ def keep_picture(picture: KeptPicture, frame: StateFrame) -> None:
             logger.exception("The picture of the training was not drawn.")
 
 
-def past_frames(engine: TrainingEngine) -> list[Frame]:
-    """Return what happened before a dashboard, as frames, a snapshot."""
-    history = engine.history
+def past_of(history: History) -> list[Frame]:
+    """Return what a history has kept, as frames, a snapshot."""
     steps, losses = (values.tolist() for values in history.points("loss"))
     # Only the latest learning rate is shown; a long history keeps losses and rates of different steps.
     rate = float(history["learning_rate"][-1]) if steps else math.nan
@@ -83,11 +83,17 @@ def past_frames(engine: TrainingEngine) -> list[Frame]:
         StepFrame(step, 0, loss, rate, 0, 0.0, loss_scale=scale) for step, loss in zip(steps, losses, strict=True)
     ]
     curve = sorted((*curve, *history.anomalies), key=lambda frame: frame.step)
-    frames: list[Frame] = [*curve, *history.epoch_frames()]
+    return [*curve, *history.epoch_frames()]
+
+
+def past_frames(engine: TrainingEngine) -> list[Frame]:
+    """Return what happened before a dashboard of an engine."""
+    history = engine.history
+    frames = past_of(history)
     if "memory" in history and "process_memory" not in history:
         memory = zip(history.steps("memory").tolist(), history["memory"].tolist(), strict=True)
         frames += [MemoryFrame(step, int(used), {}) for step, used in memory]
-    if steps:
+    if len(history["loss"]):
         frames.append(engine.progress)
     if (failure := engine.error) is not None:
         said = f"{type(failure).__name__}: {failure}"

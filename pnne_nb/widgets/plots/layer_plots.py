@@ -72,7 +72,9 @@ class MetricPlot(Plot):
         if self.metric is None:
             self.metric = next(iter(_metrics(frame)), "loss")
         for split, curve in self._curves.items():
-            value = frame.metrics.get(f"{split}_{self.metric}")
+            value = frame.metrics.get(
+                f"{split}_{self.metric}", frame.metrics.get(self.metric) if split == "val" else None
+            )
             if value is not None:
                 curve.append(frame.epoch, value)
                 self._changed = True
@@ -219,6 +221,33 @@ class NormPlot(Plot):
 
 
 @final
+class LateNorms(Plot):
+    """The gradient norms of a model whose layers are not known before the first of them."""
+
+    def __init__(self) -> None:
+        self._plot: NormPlot | None = None
+        self.view = ipywidgets.Box()
+        self.view.add_class("pnne-metrics")
+
+    def take(self, frame: Frame) -> None:
+        """Remember the norms of one step."""
+        if self._plot is None and isinstance(frame, NormsFrame):
+            self._plot = NormPlot(list(frame.norms))
+            self.view.children = [self._plot.view]
+        if self._plot is not None:
+            self._plot.take(frame)
+
+    def is_due(self) -> bool:
+        """Return whether the norms have changed visibly."""
+        return self._plot is not None and self._plot.is_due()
+
+    def draw(self) -> None:
+        """Send the changed norms."""
+        if self._plot is not None:
+            self._plot.draw()
+
+
+@final
 class HistogramPlot(Plot):
     """The distribution of one quantity at one layer.
 
@@ -277,5 +306,5 @@ class HistogramPlot(Plot):
 
 def _metrics(frame: EpochFrame) -> list[str]:
     """Return the names of an epoch's metrics besides the loss, each once."""
-    names = dict.fromkeys(name.split("_", 1)[1] for name in frame.metrics if "_" in name)
+    names = dict.fromkeys(name.removeprefix("train_").removeprefix("val_") for name in frame.metrics)
     return [name for name in names if name != "loss"]

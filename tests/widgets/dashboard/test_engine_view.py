@@ -12,7 +12,7 @@ from torch import nn
 
 import pnne_nb as pn
 from pnne_nb.telemetry.frames import StateFrame
-from pnne_nb.widgets.dashboard import dashboard
+from pnne_nb.widgets.dashboard import live_dashboard
 from pnne_nb.widgets.dashboard.engine_view import keep_picture
 from pnne_nb.widgets.host.static_picture import KeptPicture
 from tests.widgets.shown import Shown
@@ -58,7 +58,7 @@ def test_the_picture_of_a_training_that_is_left_alone_is_renewed_and_says_how_to
     shown: Shown, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr(dashboard, "monotonic", lambda: now[0])
+    monkeypatch.setattr(live_dashboard, "monotonic", lambda: now[0])
     engine = pn.TrainingEngine(net(), data(), epochs=3, loss="CrossEntropyLoss", checkpoint_dir=tmp_path)
     widget = pn.TrainingDashboard(engine)
     widget._ipython_display_()
