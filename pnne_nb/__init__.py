@@ -115,14 +115,17 @@ if TYPE_CHECKING:
     from pnne_nb.inspector.tools.profile import profile
     from pnne_nb.inspector.tools.summary import summary
     from pnne_nb.protocol.messages import NodeMark
+    from pnne_nb.runtime import runs
     from pnne_nb.runtime.data.datasets import register_dataset
     from pnne_nb.runtime.data.image_folder import images
     from pnne_nb.runtime.data.packaged_data import datasets
     from pnne_nb.runtime.engine import TrainingEngine
     from pnne_nb.runtime.evaluation import confusion, worst
     from pnne_nb.runtime.learning_rate import find_learning_rate
+    from pnne_nb.runtime.run_table import RunTable, compare
     from pnne_nb.runtime.script.to_script import to_script
     from pnne_nb.runtime.setup.devices import DeviceManager
+    from pnne_nb.runtime.sweep import sweep
     from pnne_nb.widgets.app.app import app
     from pnne_nb.widgets.dashboard.dashboard import TrainingDashboard
     from pnne_nb.widgets.dashboard.decision_surface import DecisionSurface
@@ -185,6 +188,7 @@ __all__ = [
     "QuantizationEditor",
     "QuantizationReport",
     "RegistrationError",
+    "RunTable",
     "ShapeError",
     "StaleVersionError",
     "TargetDashboard",
@@ -218,6 +222,7 @@ __all__ = [
     "check_numerics",
     "check_setup",
     "clamp",
+    "compare",
     "compare_targets",
     "compile",
     "confusion",
@@ -251,10 +256,12 @@ __all__ = [
     "register_format",
     "register_node",
     "register_rule",
+    "runs",
     "save",
     "scale",
     "sequential",
     "summary",
+    "sweep",
     "to_script",
     "to_source",
     "track",
@@ -287,6 +294,8 @@ _MODULES = {
     "runtime.engine": "TrainingEngine",
     "runtime.evaluation": "confusion worst",
     "runtime.learning_rate": "find_learning_rate",
+    "runtime.run_table": "RunTable compare",
+    "runtime.sweep": "sweep",
     "export.quantization.quantization_report": "QuantizationReport",
     "inference.generate": "generate",
     "inference.inference_engine": "InferenceEngine Prediction",
@@ -323,6 +332,8 @@ _MODULES = {
     "inspector.tools.summary": "summary",
     "inspector.tools.benchmark": "benchmark",
 }
+_WHOLE = {"catalog": "catalog", "export": "export", "runs": "runtime.runs"}
+"""Modules that are themselves what the name stands for."""
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
@@ -354,8 +365,8 @@ Python of calls at each fork comes by itself: a fork that had waited for it woul
 
 
 def __getattr__(name: str) -> object:
-    if name in ("catalog", "export"):
-        return imported_late(f"pnne_nb.{name}")
+    if name in _WHOLE:
+        return imported_late(f"pnne_nb.{_WHOLE[name]}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}.{meant(name, __all__, FUNCTIONS)}")
     value: object = getattr(imported_late(f"pnne_nb.{_HOMES[name]}"), name)

@@ -107,6 +107,11 @@ class EngineState:
         return self._session.loss_choice
 
     @property
+    def weights_of(self) -> str:
+        """What the training's first weights came from, in words; empty if they were drawn, or those of a given module."""
+        return self._session.start
+
+    @property
     def state(self) -> TrainingState:
         """``"idle"``, ``"running"``, ``"paused"``, ``"finished"``, ``"stopped"`` or ``"failed"``."""
         return self._control.state

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import nn
 
@@ -35,9 +36,23 @@ _trainings: weakref.WeakSet[RegisteredTraining] = weakref.WeakSet()
 """Every training that still exists."""
 
 
+_watching: dict[Callable[[Any], object], None] = {}
+"""Who is told of each training."""
+
+
 def add(training: RegisteredTraining) -> None:
     """Register a training for as long as it exists."""
     _trainings.add(training)
+    for function in tuple(_watching):
+        function(training)
+
+
+def watch(function: Callable[[Any], object]) -> None:
+    """Call `function` with each training that there is and each that is made later; a second call changes nothing."""
+    if function not in _watching:
+        _watching[function] = None
+        for training in tuple(_trainings):
+            function(training)
 
 
 def trainings_of(module: nn.Module) -> list[RegisteredTraining]:
