@@ -122,6 +122,7 @@ if TYPE_CHECKING:
     from pnne_nb.runtime.engine import TrainingEngine
     from pnne_nb.runtime.evaluation import confusion, worst
     from pnne_nb.runtime.learning_rate import find_learning_rate
+    from pnne_nb.runtime.monitoring.measures import register_probe
     from pnne_nb.runtime.run_table import RunTable, compare
     from pnne_nb.runtime.script.to_script import to_script
     from pnne_nb.runtime.setup.devices import DeviceManager
@@ -255,6 +256,7 @@ __all__ = [
     "register_dataset",
     "register_format",
     "register_node",
+    "register_probe",
     "register_rule",
     "runs",
     "save",
@@ -287,6 +289,7 @@ _MODULES = {
     "graph.sequential": "sequential",
     "graph.model.node": "Edge Node Transaction",
     "runtime.data.datasets": "register_dataset",
+    "runtime.monitoring.measures": "register_probe",
     "runtime.data.image_folder": "images",
     "runtime.data.packaged_data": "datasets",
     "runtime.script.to_script": "to_script",

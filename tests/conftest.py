@@ -5,6 +5,7 @@ Torch, ipywidgets and Playwright are looked after where a file of tests has impo
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
 import random
@@ -39,6 +40,15 @@ SEED = int(os.environ.get("PNNE_SEED", "0"))
 
 THREADS = int(os.environ.get("PNNE_THREADS", "1"))
 """Of torch's operators in this process; see ``scripts/processor_settings.sh``."""
+REGISTERED = (
+    ("pnne_nb.runtime.data.datasets", "_registered"),
+    ("pnne_nb.runtime.monitoring.measures", "_measures"),
+    ("pnne_nb.diagnosis.rules", "RULES"),
+    ("pnne_nb.diagnosis.kinds", "KINDS"),
+    ("pnne_nb.export.formats", "FORMATS"),
+)
+"""Where what is registered from outside is kept, beside node types and blocks."""
+
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As in the background of a script: tests that interrupt cells, and the kernels that they start, would never be.
@@ -207,14 +217,14 @@ def own_widgets() -> Iterator[None]:
 def _registrations_undone() -> Iterator[None]:
     """Take back what a test registers for the whole process, so that no test depends on those before it."""
     types, listed, offered = dict(registry._specs), not registry._providers, set(blocks)
-    datasets = sys.modules.get("pnne_nb.runtime.data.datasets")
-    kept = dict(datasets._registered) if datasets is not None else {}
+    tables = [getattr(sys.modules[module], name) for module, name in REGISTERED if module in sys.modules]
+    kept = [(table, copy.copy(table)) for table in tables]
     yield
     for name in set(blocks) - offered:
         blocks.remove(name)
-    if datasets is not None:
-        datasets._registered.clear()
-        datasets._registered.update(kept)
+    for table, before in kept:
+        table.clear()
+        table.extend(before) if isinstance(table, list) else table.update(before)
     if listed and registry._specs != types:  # else the test has loaded them
         registry._specs.clear()
         registry._specs.update(types)

@@ -279,7 +279,21 @@ class TimeFrame(_Frame, frozen=True, tag="time"):
     words: str
 
 
+class MeasureFrame(_Frame, frozen=True, tag="measure"):
+    """Numbers of a measure that was registered from outside.
+
+    Attributes:
+        title: Of the measure.
+        values: By name.
+    """
+
+    step: int
+    title: str
+    values: dict[str, float]
+
+
 Frame: TypeAlias = (
     StepFrame | EpochFrame | ProgressFrame | StateFrame | NormsFrame | HistogramFrame | StatisticsFrame
     | LookFrame | BaselineFrame | AnomalyFrame | CheckpointFrame | CostFrame | MemoryFrame | TimeFrame
+    | MeasureFrame
 )  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -11,16 +10,6 @@ from torch import nn
 
 import pnne_nb as pn
 from pnne_nb.diagnosis.kinds import KINDS
-from pnne_nb.diagnosis.rules import RULES
-
-
-@pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
-    rules, kinds = list(RULES), dict(KINDS)
-    yield
-    RULES[:] = rules
-    KINDS.clear()
-    KINDS.update(kinds)
 
 
 def trained() -> pn.TrainingEngine:

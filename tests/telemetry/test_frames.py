@@ -16,6 +16,7 @@ from pnne_nb.telemetry.frames import (
     Frame,
     HistogramFrame,
     LookFrame,
+    MeasureFrame,
     MemoryFrame,
     NormsFrame,
     ProgressFrame,
@@ -41,6 +42,7 @@ EXAMPLES: list[Frame] = [
     CheckpointFrame(step=1, path="run/000001-step-1.ckpt"),
     CostFrame(step=1, share=0.01, frames_per_second=9.5),
     MemoryFrame(step=1, process=2**30, devices={"cuda:0": DeviceMemory(allocated=1, reserved=2, peak=3)}),
+    MeasureFrame(step=1, title="Norm of the weights", values={"fc": 1.5}),
     TimeFrame(step=1, shares={"data": 0.25, "forward": 0.75}, words="Time: fetching data 25%, forward 75%."),
 ]
 

@@ -17,8 +17,9 @@ from pnne_nb.inspector.statistics.patterns import own_parameters
 from pnne_nb.process.subscribers import weakly
 from pnne_nb.protocol import control_messages
 from pnne_nb.runtime.engine import TrainingEngine
+from pnne_nb.runtime.monitoring.measures import measuring
 from pnne_nb.telemetry.frames import AnomalyFrame
-from pnne_nb.telemetry.probe import Cadence
+from pnne_nb.telemetry.probe import Cadence, Probe
 from pnne_nb.widgets.dashboard.engine_view import (
     WATCHED,
     editors_of,
@@ -36,6 +37,7 @@ from pnne_nb.widgets.host.frame_pacer import IN_FLIGHT
 from pnne_nb.widgets.host.static_picture import SHOWN, Still
 from pnne_nb.widgets.plots.layer_plots import NormPlot
 from pnne_nb.widgets.plots.loss_plot import Scale
+from pnne_nb.widgets.plots.recorded_plot import RecordedPlot
 from pnne_nb.widgets.plots.resource_plots import MemoryPlot, TimePlot
 
 WATCHED_HZ: Final = 10.0
@@ -111,7 +113,7 @@ class TrainingDashboard(LiveDashboard):
             named(layer, what): layer for what in WATCHED for layer, found in probe.watched.items() if what in found
         }
         self._exporter: GraphEditor | None = None
-        loss = engine.loss_choice
+        loss, measures = engine.loss_choice, measuring(engine.module)
         super().__init__(
             engine.history,
             engine.channel,
@@ -121,13 +123,14 @@ class TrainingDashboard(LiveDashboard):
             title=f"Loss: {loss.name}",
             why=f"{loss.name} was chosen: {loss.reason}." if loss.reason else "",
             offered=self._own,
-            further=(MemoryPlot(), TimePlot()),
+            further=(*map(RecordedPlot, measures), MemoryPlot(), TimePlot()),
             past=past_frames(engine),
         )
-        remove_probe = engine.add_probe(probe, self._cadence)
+        probes: list[Probe] = [probe, *measures.values()]
+        remove_probes = [engine.add_probe(each, self._cadence) for each in probes]
         events = ("state", "epoch", "anomaly", "checkpoint")
         removals = [engine.on(event, weakly(self._on_event), waits=False) for event in events]
-        self._follow(remove_probe, *removals)
+        self._follow(*remove_probes, *removals)
         self._open[id(engine)] = self
 
     def __repr__(self) -> str:

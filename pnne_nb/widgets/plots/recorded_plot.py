@@ -1,4 +1,4 @@
-"""Draws the numbers that a step function records besides its loss."""
+"""Draws the numbers that a step function records besides its loss, and those of a registered measure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import final
 
 import numpy as np
 
-from pnne_nb.telemetry.frames import Frame, StepFrame
+from pnne_nb.telemetry.frames import Frame, MeasureFrame, StepFrame
 from pnne_nb.widgets.plots import figures
 from pnne_nb.widgets.plots.curves import Curve
 from pnne_nb.widgets.plots.palette import PALETTE
@@ -15,14 +15,20 @@ from pnne_nb.widgets.plots.plot import Growth, Plot
 
 @final
 class RecordedPlot(Plot):
-    """One line per recorded number over the steps, for the first few; hidden until there is one."""
+    """One line per recorded number over the steps, for the first few; hidden until there is one.
 
-    def __init__(self) -> None:
+    Args:
+        measure: The title of the measure that it draws; None for what a step function records.
+    """
+
+    def __init__(self, measure: str | None = None) -> None:
+        self._measure = measure
+        self._title = measure or "Recorded"
         self._curves: dict[str, Curve] = {}
         self._growth = Growth()
         self._x = figures.NumberAxis("step", whole=True)
-        self._y = figures.NumberAxis("recorded", vertical=True)
-        self._heading = figures.heading("Recorded")
+        self._y = figures.NumberAxis("recorded" if measure is None else "", vertical=True)
+        self._heading = figures.heading(self._title)
         self.figure = figures.Figure([], [self._x.axis, self._y.axis])
         self.view = figures.panel(self._heading)
         self.view.layout.display = "none"
@@ -30,9 +36,13 @@ class RecordedPlot(Plot):
 
     def take(self, frame: Frame) -> None:
         """Record the numbers of one step."""
-        if isinstance(frame, StepFrame) and frame.logged:
-            for name, value in frame.logged.items():
-                self.remember(name, frame.step, value)
+        numbers: dict[str, float] | None = None
+        if isinstance(frame, StepFrame) and self._measure is None:
+            numbers = frame.logged
+        elif isinstance(frame, MeasureFrame) and frame.title == self._measure:
+            numbers = frame.values
+        for name, value in (numbers or {}).items():
+            self.remember(name, frame.step, value)  # type: ignore[union-attr]  # both have one
 
     def remember(self, name: str, step: int, value: float) -> None:
         """Record one number."""
@@ -63,7 +73,7 @@ class RecordedPlot(Plot):
         scales = {"x": self._x.scale, "y": self._y.scale}
         there = list(self.figure.marks)
         self.figure.marks = there + [figures.lines(scales, [colour]) for colour in PALETTE[len(there) : count]]
-        self._heading.value = figures.heading_html("Recorded", zip(self._curves, PALETTE, strict=False))
+        self._heading.value = figures.heading_html(self._title, zip(self._curves, PALETTE, strict=False))
         # A figure that is made out of sight does not know its size.
         self.view.children = (self._heading, self.figure)
         self.view.layout.display = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,13 +12,6 @@ import torch
 import pnne_nb as pn
 from pnne_nb.export.formats import FORMATS
 from pnne_nb.export.formats.base import ExportRequest, WholeProgram, WrittenFile
-
-
-@pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
-    before = list(FORMATS)
-    yield
-    FORMATS[:] = before
 
 
 class Program(pn.ExportFormat):
