@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Real
-from typing import TypeAlias, TypeVar, final
+from typing import SupportsFloat, TypeAlias, TypeVar, final
 
 import torch
 from torch import nn
@@ -13,7 +12,7 @@ from pnne_nb.errors import ArgumentError, expect, shown
 from pnne_nb.process.random_state import preserved_random_state
 from pnne_nb.telemetry.frames import AnomalyFrame, Frame, MeasureFrame
 
-Measure: TypeAlias = Callable[[nn.Module], Mapping[str, float]]
+Measure: TypeAlias = Callable[[nn.Module], Mapping[str, SupportsFloat]]
 Registered = TypeVar("Registered", bound=Measure)
 
 _measures: dict[str, Measure] = {}
@@ -83,9 +82,11 @@ class MeasureProbe:
         try:
             with torch.no_grad(), preserved_random_state():
                 found: object = self._measure(self._model)
-            if not isinstance(found, Mapping) or not all(isinstance(value, Real) for value in found.values()):
+            if not isinstance(found, Mapping):
                 raise ArgumentError(f"It returns {shown(found)}, not numbers by name.")
-            self._frame = MeasureFrame(self._step, self._title, {str(name): float(v) for name, v in found.items()})
+            self._frame = MeasureFrame(
+                self._step, self._title, {str(name): float(value) for name, value in found.items()}
+            )
         except Exception as error:  # noqa: BLE001  # whatever it raises, the training goes on
             self._measure = None
             said = f"The measure {self._title!r} is left out, because it failed: {type(error).__name__}: {error}"
