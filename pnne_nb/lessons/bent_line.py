@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Final
 
-import torch
 from torch import Tensor, nn
 
-from pnne_nb.lessons.exercise import Exercise, Verdict
-from pnne_nb.runtime.engine import TrainingEngine
+from pnne_nb.lessons.exercise import Exercise, NotYetError, share_right, training_of
 
 ENOUGH: Final = 0.97
 """Share of points on the right side that counts as separated; a straight line reaches 0.89."""
@@ -25,22 +22,17 @@ def exercise(points: Tensor, sides: Tensor) -> Exercise:
         sides: Which moon each is in, 0 or 1, `[N]`.
     """
 
-    def judge(answer: object) -> Verdict:
-        if not isinstance(answer, TrainingEngine):
-            return Verdict(False, "Give the training: exercise.check(engine).")
-        model = copy.deepcopy(answer.model).cpu().eval()
-        layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
-        if not layers or layers[0].in_features != 2 or layers[-1].out_features != 2:
-            return Verdict(False, "The net must take two numbers and give two scores.")
-        with torch.no_grad():
-            share = (model(points).argmax(1) == sides).float().mean().item()
+    def judge(answer: object) -> str:
+        engine = training_of(answer)
+        share = share_right(engine, points, sides, "two numbers and give two scores")
+        layers = [module for module in engine.model.modules() if isinstance(module, nn.Linear)]
         neurons = sum(layer.out_features for layer in layers[:-1])
         found = f"{neurons} neuron{' has' if neurons == 1 else 's have'} {share:.1%} of the points on the right side"
         if share < ENOUGH:
-            return Verdict(False, f"{found}; {ENOUGH:.0%} are wanted.")
+            raise NotYetError(f"{found}; {ENOUGH:.0%} are wanted.")
         if neurons > FEW:
-            return Verdict(False, f"{found}. That is enough: can fewer do it?")
-        return Verdict(True, f"{found}.")
+            raise NotYetError(f"{found}. That is enough: can fewer do it?")
+        return f"{found}."
 
     return Exercise(
         judge,

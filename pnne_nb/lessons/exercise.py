@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from pnne_nb.runtime.engine import TrainingEngine
 
 
 @dataclass(frozen=True)
@@ -23,25 +29,66 @@ class Verdict:
         return f"{'Right.' if self.right else 'Not yet.'} {self.words}"
 
 
+class NotYetError(Exception):
+    """An answer is not accepted; the message says what is missing."""
+
+
 @final
 class Exercise:
     """A question of a lesson.
 
     Args:
-        judge: Returns the verdict about an answer, whatever it is; it raises nothing.
+        judge: Returns why an answer is right, whatever it is, or raises `NotYetError`, and nothing else.
         hints: From the vaguest to the plainest; none of them is the answer.
     """
 
-    def __init__(self, judge: Callable[[object], Verdict], hints: Sequence[str]) -> None:
+    def __init__(self, judge: Callable[[object], str], hints: Sequence[str]) -> None:
         self._judge = judge
         self._hints = hints
         self._tries = 0
 
     def check(self, answer: object = None) -> Verdict:
         """Return what there is to say about an answer; after the second wrong one, with a hint, and then with one more each."""
-        verdict = self._judge(answer)
-        if verdict.right or answer is None:
-            return verdict
-        self._tries += 1
-        hints = self._hints[: self._tries - 1]
-        return Verdict(False, " ".join([verdict.words, *(f"Hint: {hint}" for hint in hints)]))
+        try:
+            return Verdict(True, self._judge(answer))
+        except NotYetError as missing:
+            if answer is None:
+                return Verdict(False, str(missing))
+            self._tries += 1
+            hints = self._hints[: self._tries - 1]
+            return Verdict(False, " ".join([str(missing), *(f"Hint: {hint}" for hint in hints)]))
+
+
+def training_of(answer: object) -> TrainingEngine:
+    """Return the training that is the answer.
+
+    Raises:
+        NotYetError: It is something else.
+    """
+    if not isinstance(answer, TrainingEngine):
+        raise NotYetError("Give the training: exercise.check(engine).")
+    return answer
+
+
+def share_right(engine: TrainingEngine, inputs: Tensor, classes: Tensor, needs: str) -> float:
+    """Return the share of examples whose class gets the highest score, 0 to 1.
+
+    Args:
+        engine: The training whose model is asked, in evaluation mode.
+        inputs: Of the examples, `[N, ...]`.
+        classes: Of the examples, `[N]`.
+        needs: What the model must take and give, in words: ``"64 numbers and give ten scores"``.
+
+    Raises:
+        NotYetError: The model takes or gives something else.
+    """
+    model: nn.Module = copy.deepcopy(engine.model).cpu().eval()
+    try:
+        with torch.no_grad():
+            scores = model(inputs)
+        fits = scores.shape == (len(inputs), int(classes.max()) + 1)
+    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):
+        fits = False
+    if not fits:
+        raise NotYetError(f"The net must take {needs}.")
+    return float((scores.argmax(1) == classes).float().mean())
