@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Generator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from html import escape
@@ -40,11 +41,13 @@ class ConfusionMatrix:
         counts: `[classes, classes]`, true classes in rows, predicted ones in columns.
         labels: Names of the classes.
         data: What it was counted on, in words.
+        key: Names the targets; see `fingerprint`.
     """
 
     counts: NDArray[np.int64]
     labels: tuple[str, ...]
     data: str
+    key: str = ""
 
     @property
     def accuracy(self) -> float:
@@ -78,17 +81,34 @@ class ConfusionMatrix:
             return f"<p>{escape(self._said)}</p>{self.to_frame().to_html()}"
         head = "".join(f"<th style='padding:2px 8px'>{escape(label)}</th>" for label in self.labels)
         rows = "".join(
-            f"<tr><th style='text-align:left'>{escape(label)}</th>{''.join(map(_cell, row, row / max(1, row.sum())))}</tr>"
-            for label, row in zip(self.labels, self.counts, strict=True)
+            f"<tr><th style='text-align:left'>{escape(label)}</th>{''.join(self._cells(true, row))}</tr>"
+            for true, (label, row) in enumerate(zip(self.labels, self.counts, strict=True))
         )
         return (
-            f"<p>{escape(self._said)}. Rows: the true class. Columns: the predicted one.</p>"
+            f"<p>{escape(self._said)}. Rows: the true class. Columns: the predicted one. A click on a number shows its examples in"
+            " a pn.ModuleExplorer of these data.</p>"
             f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{rows}</tbody></table>"
         )
 
+    def _cells(self, true: int, row: NDArray[np.int64]) -> Iterator[str]:
+        for predicted, (count, share) in enumerate(zip(row, row / max(1, row.sum()), strict=True)):
+            words = f"{count} of class {self.labels[true]}, predicted {self.labels[predicted]}"
+            shown = _opens(f"pair:{self.key}:{true}:{predicted}", str(count), words) if count else ""
+            colour = f"background:rgba(47,134,201,{0.75 * share:.2f})"
+            yield f"<td style='text-align:right;padding:2px 8px;{colour}'>{shown}</td>"
 
-def _cell(count: int, share: float) -> str:
-    return f"<td style='text-align:right;padding:2px 8px;background:rgba(47,134,201,{0.75 * share:.2f})'>{count or ''}</td>"
+
+def fingerprint(targets: Tensor) -> str:
+    """Return a short text that names targets in their order, by which a table finds the explorer of the same data."""
+    numbers = targets.detach().cpu()
+    whole = numbers.double() if numbers.is_floating_point() else numbers.long()
+    return f"{len(targets)}-{zlib.crc32(np.ascontiguousarray(whole.numpy()).tobytes()):08x}"
+
+
+def _opens(ask: str, text: str, words: str) -> str:
+    """Return a button that asks the explorers of the page; without one, and without a kernel, it is plain text."""
+    style = "background:none;border:0;padding:0;font:inherit;color:inherit;cursor:pointer"
+    return f'<button data-pnne-ask="{escape(ask)}" aria-label="{escape(words)}" style="{style}">{escape(text)}</button>'
 
 
 @final
@@ -103,6 +123,7 @@ class WorstExamples:
         targets: What it should have given.
         predictions: The class that it chose, or what it gave where the targets are no classes.
         data: What was looked at, in words.
+        key: Names the targets of all examples; see `fingerprint`.
     """
 
     indices: list[int]
@@ -111,6 +132,7 @@ class WorstExamples:
     targets: list[Any]
     predictions: list[Any]
     data: str
+    key: str = ""
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -130,7 +152,12 @@ class WorstExamples:
         caption = f"The worst examples of {self.data}: {', '.join(map(str, self.indices))}"
         shapes = {None if tile is None else tile.shape for tile in tiles}
         pictures = installed_plots().tiles(np.stack(tiles), caption) if len(shapes) == 1 and None not in shapes else ""  # type: ignore[arg-type]  # none is None
-        return f"<p>{escape(caption)}</p>{pictures}{self.to_frame().to_html()}"
+        columns: dict[str, Callable[[Any], str]] = dict.fromkeys(
+            ("target", "predicted"), lambda value: escape(str(value))
+        )
+        columns["example"] = lambda place: _opens(f"example:{self.key}:{place}", str(place), f"Example {place}")
+        table = self.to_frame().reset_index().to_html(index=False, escape=False, formatters=columns)
+        return f"<p>{escape(caption)}. A click on a number shows it in a pn.ModuleExplorer of these data.</p>{pictures}{table}"
 
 
 @answers_misuse(
@@ -174,6 +201,7 @@ def confusion(
             pairs.append((found[0].flatten().cpu(), found[1].flatten().cpu()))
     chosen, wanted = (torch.cat(parts).long() for parts in zip(*pairs, strict=True))
     classes = engine.classes if classes is None else classes
+    key = fingerprint(wanted)
     counted = wanted >= 0
     ignored = getattr(engine._loop.recipe.loss, "ignore_index", None)
     if ignored is not None:
@@ -184,7 +212,7 @@ def confusion(
     if len(labels) < size:
         raise TrainingError(f"classes has {len(labels)} names, and there are {size} classes.")
     counts = torch.bincount(wanted * size + chosen, minlength=size * size).reshape(size, size)
-    return ConfusionMatrix(counts.numpy(), tuple(labels), _named(engine, data))  # type: ignore[arg-type]  # likewise
+    return ConfusionMatrix(counts.numpy(), tuple(labels), _named(engine, data), key)  # type: ignore[arg-type]  # likewise
 
 
 def confusion_of(true: Labels, predicted: Labels, classes: Sequence[str] | None) -> ConfusionMatrix:
@@ -220,7 +248,7 @@ def confusion_of(true: Labels, predicted: Labels, classes: Sequence[str] | None)
             raise ArgumentError(f"classes has {len(names)} names, and there are {size} classes.")
     counts = np.zeros((len(names), len(names)), dtype=np.int64)
     np.add.at(counts, (wanted, chosen), 1)
-    return ConfusionMatrix(counts, tuple(names), "the arrays given")
+    return ConfusionMatrix(counts, tuple(names), "the arrays given", fingerprint(torch.from_numpy(wanted)))
 
 
 def _labels(given: Labels, name: str) -> NDArray[Any]:
@@ -258,8 +286,10 @@ def worst(engine: TrainingEngine, n: int = 10, data: Data | None = None) -> Wors
     require_count("n", n)
     kept: list[tuple[float, int, Any, Any, Any]] = []
     seen = 0
+    wanted: list[Tensor] = []
     with closing(_outputs(engine, data)) as batches:
         for batch, output in batches:
+            wanted += [batch.target.cpu()] if isinstance(batch.target, Tensor) else []
             loss = engine._loop.recipe.loss
             assert loss is not None, "_outputs has looked"
             losses = loss_of_each(loss, output, batch.target, batch.examples).nan_to_num(nan=float("inf")).cpu()
@@ -272,7 +302,8 @@ def worst(engine: TrainingEngine, n: int = 10, data: Data | None = None) -> Wors
             seen += batch.examples
             kept = sorted(kept, key=lambda entry: (-entry[0], entry[1]))[:n]
     values, indices, inputs, targets, predictions = (list(column) for column in zip(*kept, strict=True))
-    return WorstExamples(indices, values, inputs, targets, predictions, _named(engine, data))
+    key = fingerprint(torch.cat(wanted)) if wanted else ""
+    return WorstExamples(indices, values, inputs, targets, predictions, _named(engine, data), key)
 
 
 def _named(engine: TrainingEngine, data: Data | None) -> str:

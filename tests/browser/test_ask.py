@@ -8,11 +8,15 @@ import pytest
 from playwright.sync_api import Browser, Locator, expect
 
 from tests.browser.jupyter import LabServer, Notebook, Theme, write_notebook
+from tests.browser.test_explorer import click
 
 SETUP = """
 import pnne_nb as pn
 from tests.widgets.explorer.digits import digits
 net, x, y = digits()
+"""
+TABLE = """
+pn.confusion(y, net(x).argmax(1))
 """
 SHOW = """
 explorer = pn.ModuleExplorer(net, x, y)
@@ -23,7 +27,7 @@ explorer
 @pytest.fixture(scope="module")
 def notebook(lab_server: LabServer, browser: Browser) -> Iterator[Notebook]:
     """One notebook for all of these tests: its cells are run again for each."""
-    write_notebook(lab_server.directory / "ask.ipynb", [SETUP, SHOW])
+    write_notebook(lab_server.directory / "ask.ipynb", [SETUP, TABLE, SHOW])
     with Notebook(lab_server, browser, "ask.ipynb") as notebook:
         notebook.collapse_sidebar()
         yield notebook
@@ -31,15 +35,43 @@ def notebook(lab_server: LabServer, browser: Browser) -> Iterator[Notebook]:
 
 @pytest.fixture
 def root(notebook: Notebook) -> Locator:
-    for cell in (0, 1):
+    for cell in range(3):
         notebook.run_cell(cell)
-    root = notebook.output_area(1).locator("[data-testid='pnne-explorer']")
+    root = notebook.output_area(2).locator("[data-testid='pnne-explorer']")
     root.locator("canvas").first.wait_for()
     return root
 
 
 def panel(root: Locator) -> Locator:
     return root.locator(".pnne-explorer-panel")
+
+
+def test_from_a_wrong_guess_to_the_unit_and_into_the_drawing_by_mouse(notebook: Notebook, root: Locator) -> None:
+    before = notebook.evaluate("float(sum(p.double().sum() for p in net.state_dict().values()))")
+    # 1: the wrong guess
+    notebook.output_area(1).get_by_role("button", name="of class 5, predicted 4").click()
+    expect(root.get_by_text("Answer, wrong")).to_be_visible()
+    expect(root.locator(".pnne-answer th").first).to_have_text("4")
+    # 2, 3: the unit that made it
+    click(notebook, root, "1")
+    root.get_by_role("button", name="Units", exact=True).click()
+    culprit = panel(root).locator(".widget-vbox", has=notebook.page.locator(".pnne-moved")).last
+    # 4: switched off, and the guess changes
+    culprit.get_by_role("button", name="Switch off", exact=True).click()
+    after = root.locator(".pnne-answer", has_text="Answer with the changes")
+    expect(after).to_be_visible()
+    expect(after.locator("th").first).not_to_have_text("4")
+    # 5: kept as an edit
+    root.get_by_role("button", name="Keep in the graph").click()
+    expect(root.get_by_text("Kept in explorer.graph as one edit")).to_be_visible(timeout=60_000)
+    guess = after.locator("th").first.text_content()
+    assert notebook.evaluate("int(pn.compile(explorer.graph)(x[explorer.example:][:1]).argmax())") == int(guess or -1)
+    assert notebook.evaluate("float(sum(p.double().sum() for p in net.state_dict().values()))") == before
+    assert notebook.evaluate("sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in net.modules())") == 0
+    # Once more, and it is no more in the drawing.
+    nodes = notebook.evaluate("len(explorer.graph)")
+    notebook.evaluate("explorer.graph.undo() is not None")
+    assert notebook.evaluate("len(explorer.graph)") < nodes
 
 
 def test_a_click_on_a_number_explains_it(notebook: Notebook, root: Locator) -> None:

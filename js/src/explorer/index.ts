@@ -10,8 +10,8 @@ interface Model {
   get(name: "theme" | "told"): unknown;
   set(name: "theme", value: PageTheme): void;
   save_changes(): void;
-  on(event: "change:told", listener: () => void): void;
-  off(event: "change:told", listener: () => void): void;
+  on(event: "change:told" | "msg:custom", listener: () => void): void;
+  off(event: "change:told" | "msg:custom", listener: () => void): void;
   send(message: AskMessage | MoveMessage): void;
 }
 
@@ -33,6 +33,9 @@ function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
   const themes = new MutationObserver(tell);
   themes.observe(document.body, { attributes: true });
   model.on("change:told", say);
+  // An example was opened from a table elsewhere in the page.
+  const show = () => el.closest(".pnne-explorer")?.scrollIntoView({ block: "nearest" });
+  model.on("msg:custom", show);
   say();
   // This widget is rendered before its parents are in the page.
   const frame = requestAnimationFrame(() => {
@@ -57,6 +60,7 @@ function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
     ended.abort();
     themes.disconnect();
     model.off("change:told", say);
+    model.off("msg:custom", show);
   };
 }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, final
 
@@ -15,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
 from pnne_nb.errors import ArgumentError, shown
 from pnne_nb.runtime.data.batches import TARGET_KEYS
 from pnne_nb.runtime.data.open_data import Table, as_tensors, count_examples
+from pnne_nb.runtime.evaluation import fingerprint
 
 MAX_BATCH: Final = 256
 """Most examples over which the statistics of a layer are taken."""
@@ -136,13 +136,6 @@ class Examples:
                 return tuple(self._some(part, places) for part in value)
             case _:
                 return value
-
-
-def fingerprint(targets: Tensor) -> str:
-    """Return a short text that names targets in their order: a table of confused classes finds its explorer by it."""
-    numbers = targets.detach().cpu()
-    whole = numbers.double() if numbers.is_floating_point() else numbers.long()
-    return f"{len(targets)}-{zlib.crc32(np.ascontiguousarray(whole.numpy()).tobytes()):08x}"
 
 
 def _split(net: nn.Module, data: object) -> tuple[object, object]:

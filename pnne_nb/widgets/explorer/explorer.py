@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, final
 
@@ -426,11 +427,19 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
             return [ipywidgets.HTML(refused(error))]
 
     def _ask(self, ask: str) -> None:
-        """Answer what was pressed in the page."""
-        with self._lock:
-            kind, _, place = ask.partition(":")
-            if kind == "value" and self._questions is not None:
-                self._questions.explain(tuple(map(int, place.split(","))))
+        """Answer what was pressed in the page: a number of the panel, or a cell of a table about the same data."""
+        with self._lock, suppress(ValueError):  # a page may send anything
+            match ask.split(":"):
+                case "value", place if self._questions is not None:
+                    self._questions.explain(tuple(map(int, place.split(","))))
+                case "pair", key, true, predicted if self._runs is not None and self._strip.is_of(key):
+                    self._strip.pair(int(true), int(predicted))
+                    self._page.send({"kind": "show"})
+                case "example", key, place if self._runs is not None and self._strip.is_of(key):
+                    self.example = int(place)
+                    self._page.send({"kind": "show"})
+                case _:
+                    pass
 
     def _show_buttons(self) -> None:
         layer = self._flow.layers[self._chosen]

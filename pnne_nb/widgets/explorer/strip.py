@@ -8,10 +8,12 @@ from typing import Any, Final, final
 
 import ipywidgets
 import numpy as np
+import torch
 from torch import Tensor
 
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.inspector.capture.call_arguments import call_arguments
+from pnne_nb.runtime.evaluation import fingerprint
 from pnne_nb.widgets.explorer.answers import MAX_ASKED, Answer, Answers, Asked, Likely
 from pnne_nb.widgets.explorer.what_if import WhatIf
 from pnne_nb.widgets.host.comms import answer_while_busy
@@ -123,6 +125,15 @@ class Strip(ipywidgets.VBox):
         self._true.value, self._predicted.value = true, predicted
         self._filling = False
         self._arrange()
+
+    def is_of(self, key: str) -> bool:
+        """Return whether a table with this `key` was made of the same targets."""
+        examples = self._asked().examples
+        if not key.startswith(f"{examples.count}-"):
+            return False
+        own = examples.fingerprint()
+        found = self.all() if not own and examples.count <= MAX_ASKED else None
+        return key == (own if found is None else fingerprint(torch.from_numpy(found.true)))
 
     def step(self, way: int) -> None:
         """Go to the next example of the chosen order, or with -1 to the one before."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import ipywidgets
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.data import Dataset
 
 import pnne_nb as pn
 from pnne_nb.widgets.explorer.explorer import ModuleExplorer
@@ -190,4 +192,44 @@ def test_a_language_model_is_asked_at_its_last_token() -> None:
     explorer._tab.value = "Why"
     assert '">&lt;</span>' in panel(explorer)
     assert "embedding" in panel(explorer)
+    explorer.close()
+
+
+def asked(explorer: ModuleExplorer, page: str) -> None:
+    """Press the first button of an output that another cell shows."""
+    found = re.search(r'data-pnne-ask="([^"]+)"', page)
+    assert found is not None
+    explorer._page._handle_custom_msg({"kind": "ask", "ask": found[1]}, [])
+
+
+def cell(page: str, true: int, predicted: int) -> str:
+    return next(part for part in page.split("<td") if f":{true}:{predicted}" in part)
+
+
+def test_a_cell_of_the_confusion_table_opens_its_examples(explorer: ModuleExplorer) -> None:
+    true, predicted = int(Y[WRONG]), int(CHOSEN[WRONG])
+    engine = pn.TrainingEngine(NET, (X, Y), epochs=1, device="cpu")
+    for table in (pn.confusion(engine), pn.confusion(Y, CHOSEN)):
+        explorer.example = 0
+        asked(explorer, cell(table._repr_html_(), true, predicted))
+        assert explorer.example == int(torch.nonzero((true == Y) & (predicted == CHOSEN))[0])
+    worst = pn.worst(engine, 2)
+    asked(explorer, worst._repr_html_().partition("<tbody>")[2])
+    assert explorer.example == worst.indices[0]
+    explorer.example = 5
+    asked(explorer, cell(pn.confusion(Y.flip(0), CHOSEN.flip(0))._repr_html_(), true, predicted))
+    assert explorer.example == 5, "other data"
+
+
+def test_a_table_opens_the_examples_of_a_data_set() -> None:
+    class Pairs(Dataset[Any]):
+        def __len__(self) -> int:
+            return len(X)
+
+        def __getitem__(self, index: int) -> tuple[Tensor, int]:
+            return X[index], int(Y[index])
+
+    explorer = pn.ModuleExplorer(NET, Pairs())
+    asked(explorer, cell(pn.confusion(Y, CHOSEN)._repr_html_(), int(Y[WRONG]), int(CHOSEN[WRONG])))
+    assert (int(Y[explorer.example]), int(CHOSEN[explorer.example])) == (int(Y[WRONG]), int(CHOSEN[WRONG]))
     explorer.close()
