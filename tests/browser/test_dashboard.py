@@ -318,6 +318,30 @@ def test_a_new_engine_in_the_same_cell_closes_the_old_dashboard(notebook: Notebo
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
+def test_below_a_finished_training_stand_the_ways_on_with_their_lines(
+    notebook: Notebook, show: Show, theme: Theme
+) -> None:
+    notebook.set_theme(theme)
+    dashboard = show(
+        'engine = pn.TrainingEngine(Net(), (x[:1400], y[:1400]), (x[1400:], y[1400:]), epochs=1, device="cpu")'
+    )
+    panel = dashboard.locator(".pnne-next-steps")
+    expect(panel).to_be_hidden()
+    press(dashboard, "Start")
+    expect(state(dashboard)).to_have_text(re.compile("^Finished"))
+    expect(panel).to_be_visible()
+    press(dashboard, "Confusion")
+    expect(panel).to_contain_text("pn.confusion(engine)")
+    expect(panel.locator("table")).to_be_visible()
+    panel.locator("table").scroll_into_view_if_needed()
+    notebook.screenshot(f"next-steps-{theme}", panel)
+    assert violations(notebook.page, ".pnne-next-steps") == ""
+    press(dashboard, "App")
+    expect(panel.locator(".pnne-app")).to_be_visible()
+    notebook.set_theme("light")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
 def test_picture(shown: tuple[Notebook, Locator], theme: Theme) -> None:
     notebook, dashboard = shown
     notebook.set_theme(theme)

@@ -4,40 +4,67 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from html import escape
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 from pnne_nb.telemetry.frames import TrainingState
 
+
+class Step(NamedTuple):
+    """A line of code, what it gives, and its button below a dashboard; a line that needs more than ``engine`` has none."""
+
+    line: str
+    about: str = ""
+    button: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.line:<40}# {self.about}" if self.about else self.line
+
+
 _LOOK: Final = (
-    "pn.diagnose(engine)                     # what is wrong, the most probable cause first",
-    "pn.worst(engine)                        # the examples with the greatest loss",
-    "pn.confusion(engine)                    # which classes are taken for which",
-    "pn.ModuleExplorer(engine.model)         # what each layer does",
+    Step("pn.diagnose(engine)", "what is wrong, the most probable cause first"),
+    Step("pn.worst(engine)", "the examples with the greatest loss", "Worst examples"),
+    Step("pn.confusion(engine)", "which classes are taken for which", "Confusion"),
+    Step("pn.ModuleExplorer(engine.model)", "what each layer does", "Explorer"),
 )
 _AGAIN: Final = (
-    "engine.set_optimizer(lr=1e-4)           # a lower rate",
-    "engine.start()                          # as many epochs more; engine.wait() waits for the end",
+    Step("pn.find_learning_rate(engine)", "the rate of the fastest fall, in trials that leave no trace", "Find a rate"),
+    Step("engine.set_optimizer(lr=0.1 * engine.optimizer.param_groups[0]['lr'])", "a tenth of the rate", "Lower rate"),
+    Step("engine.start()", "as many epochs more; engine.wait() waits for the end", "More epochs"),
 )
-_STEPS: Final[Mapping[TrainingState, Mapping[str, tuple[str, ...]]]] = {
-    "idle": {"Train": ("engine.start()", "pn.TrainingDashboard(engine)            # buttons and curves")},
+_STEPS: Final[Mapping[TrainingState, Mapping[str, tuple[Step, ...]]]] = {
+    "idle": {"Train": (Step("engine.start()"), Step("pn.TrainingDashboard(engine)", "buttons and curves"))},
     "running": {
-        "Watch": ("pn.TrainingDashboard(engine)            # buttons and curves", "engine.wait()"),
-        "Halt": ("engine.pause()", "engine.stop()"),
+        "Watch": (Step("pn.TrainingDashboard(engine)", "buttons and curves"), Step("engine.wait()")),
+        "Halt": (Step("engine.pause()"), Step("engine.stop()")),
     },
-    "paused": {"Look": _LOOK[:3], "Go on": (*_AGAIN[:1], "engine.resume()", "engine.step()")},
+    "paused": {"Look": _LOOK[:3], "Go on": (_AGAIN[1], Step("engine.resume()"), Step("engine.step()"))},
     "failed": {
-        "Look": ("engine.fault                            # where the NaN came from, if there was one", *_LOOK[:1]),
-        "Go on": ("engine.rewind(2)                        # back before it", "engine.skip_batch()", *_AGAIN),
+        "Look": (Step("engine.fault", "where the NaN came from, if there was one", "Fault"), *_LOOK[:1]),
+        "Go on": (Step("engine.rewind(2)", "back before it"), Step("engine.skip_batch()"), *_AGAIN),
     },
     "stopped": {"Look": _LOOK, "Go on": _AGAIN},
     "finished": {
         "Look": _LOOK,
-        "Try": ("engine.evaluate((X_test, y_test))", "engine.predict(X)", "pn.app(engine, X[:20])                  # as a page"),
+        "Try": (
+            Step("engine.evaluate((X_test, y_test))"),
+            Step("engine.evaluate()", "loss and metrics, beside the simplest answer", "Evaluate"),
+            Step("engine.predict(X)"),
+            Step("pn.app(engine)", "a page to try it", "App"),
+        ),
         "Go on": _AGAIN,
-        "Shrink": ("pn.quantize(engine)                     # int8 within a budget", "pn.compare_targets(engine)"),
-        "Ship": ('pn.export(engine, "net.onnx")', 'pn.to_script(engine, "train.py")', 'engine.save_checkpoint("net.ckpt")'),
+        "Shrink": (
+            Step("pn.quantize(engine)", "int8 within a budget"),
+            Step("pn.QuantizationEditor(engine)", "the same with a switch for each node", "Quantise"),
+            Step("pn.TargetDashboard(engine)", "the forms to ship it in, timed", "Compare forms"),
+        ),
+        "Ship": (
+            Step('pn.export(engine, "net.onnx")', "a file for another runtime, proved", "Export"),
+            Step('pn.to_script(engine, "train.py")', "the training as one PyTorch script", "Script"),
+            Step('pn.save(graph, engine.model, "net.pnne")', "a package of graph and weights"),
+            Step('engine.save_checkpoint("net.ckpt")', "to go on from", "Checkpoint"),
+        ),
     },
-}  # fmt: skip
+}
 
 
 @final
@@ -46,10 +73,12 @@ class NextSteps:
 
     Attributes:
         lines: By purpose, such as ``"Ship"``.
+        steps: The same with what each line gives.
     """
 
     def __init__(self, state: TrainingState) -> None:
-        self.lines = _STEPS[state]
+        self.steps = _STEPS[state]
+        self.lines = {purpose: tuple(map(str, steps)) for purpose, steps in self.steps.items()}
         self._state = state
 
     def __repr__(self) -> str:

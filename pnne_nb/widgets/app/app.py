@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import inspect
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, final
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from pnne_nb.errors import ArgumentError, PnneError, answers_misuse, expect, near
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.inference.inference_engine import InferenceEngine
+from pnne_nb.runtime.data.batches import as_batch
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.widgets.host.comms import answer_while_busy
 from pnne_nb.widgets.host.displays import close_parts
@@ -24,6 +26,8 @@ from pnne_nb.widgets.plots.palette import PALETTE
 
 MAX_FIELDS: Final = 32
 """Most numbers of one input that get a field each; larger inputs are chosen from the examples."""
+_FIRST: Final = 20
+"""Examples of a training's data to begin with."""
 MAX_ROWS: Final = 10
 """Most rows of an output that are shown; of classes, the likeliest."""
 
@@ -174,7 +178,7 @@ class ModelApp(ipywidgets.VBox):
 )
 def app(
     model: nn.Module | NodeGraph | TrainingEngine | InferenceEngine,
-    examples: Examples,
+    examples: Examples | None = None,
     *,
     labels: Sequence[str] | None = None,
     features: Sequence[str] | None = None,
@@ -189,7 +193,8 @@ def app(
     Args:
         model: A module, a graph, a training, or an `InferenceEngine`, also one that has loaded a file; a copy is run.
         examples: Inputs to begin with, one or several ``[n, ...]``; a mapping by name where the model takes several.
-            Up to 32 numbers have a field each; pictures ``[n, h, w]`` and ``[n, 1 or 3, h, w]`` are shown.
+            None takes the first 20 of a training's data. Up to 32 numbers have a field each; pictures ``[n, h, w]`` and
+            ``[n, 1 or 3, h, w]`` are shown.
         labels: Names of the classes, where the model gives scores for classes ``[n, classes]``.
         features: Names of the numbers of an input ``[n, features]``.
         inputs: Names of the inputs to show; the others stay as they are in the example.
@@ -200,6 +205,8 @@ def app(
         ArgumentError: There is no example, or no such input.
     """
     kinds = "a tensor, an array, or a mapping of them"
+    if examples is None and isinstance(model, TrainingEngine):
+        examples = _examples(model)
     expect(examples, Tensor | np.ndarray | Mapping, "examples", kinds, "Such as x_val[:20].")
     given = examples if isinstance(examples, Mapping) else {"input": examples}
     tensors = {name: torch.as_tensor(value) for name, value in given.items()}
@@ -215,6 +222,18 @@ def app(
     module = model.module if isinstance(model, TrainingEngine) else model
     engine = module if isinstance(module, InferenceEngine) else InferenceEngine(module)
     return ModelApp(engine, tensors, labels or engine.classes, features, inputs or list(tensors), outputs or (), title)
+
+
+def _examples(engine: TrainingEngine) -> Examples | None:
+    """Return the first inputs of a training's data, by name where there are several; None of a stream."""
+    given = engine.examples(_FIRST)
+    if given is None:
+        return None
+    batch = as_batch(given, wants_target=engine.recipe.compares)
+    if len(batch.inputs) == 1 and not batch.named:
+        first: Examples = batch.inputs[0]
+        return first
+    return batch.named or dict(zip(inspect.signature(engine.module.forward).parameters, batch.inputs, strict=False))
 
 
 def _fields(examples: Tensor, features: Sequence[str] | None) -> list[ipywidgets.Widget]:

@@ -7,8 +7,6 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, assert_never, final
 
-import ipywidgets
-
 from pnne_nb.debugging.track import TrackedLoader
 from pnne_nb.debugging.training_monitor import TrainingMonitor
 from pnne_nb.errors import TrainingError, expect
@@ -31,6 +29,7 @@ from pnne_nb.widgets.dashboard.engine_view import (
 )
 from pnne_nb.widgets.dashboard.live_dashboard import LiveDashboard, named
 from pnne_nb.widgets.dashboard.monitor_dashboard import MonitorDashboard, OverlaidTrainings
+from pnne_nb.widgets.dashboard.next_steps_panel import NextStepsPanel
 from pnne_nb.widgets.dashboard.status import Status
 from pnne_nb.widgets.editor.editor import GraphEditor
 from pnne_nb.widgets.host.frame_pacer import IN_FLIGHT
@@ -126,6 +125,8 @@ class TrainingDashboard(LiveDashboard):
             further=(*map(RecordedPlot, measures), MemoryPlot(), TimePlot()),
             past=past_frames(engine),
         )
+        self._next = NextStepsPanel(engine)
+        self.children = (*self.children, self._next)
         probes: list[Probe] = [probe, *measures.values()]
         remove_probes = [engine.add_probe(each, self._cadence) for each in probes]
         events = ("state", "epoch", "anomaly", "checkpoint")
@@ -162,6 +163,7 @@ class TrainingDashboard(LiveDashboard):
         self._open.pop(id(self._engine), None)
         # IPython's Out may hold the closed dashboard, which must not keep the model alive.
         self._engine = self._probe = None
+        self._next.close()
         super().close()
 
     def stale(self) -> bool:
@@ -186,6 +188,7 @@ class TrainingDashboard(LiveDashboard):
             self._status.skipped_steps = self._engine.history.skipped_steps
 
     def _read_bar(self) -> None:
+        self._next.follow(self._status.state)
         self._bar.shown = self._is_on_graph()
         self._bar.direct = "" if self._engine is None else self._engine.direct_buttons
 
@@ -220,8 +223,6 @@ class TrainingDashboard(LiveDashboard):
             InspectionError: The model was not compiled from a graph.
         """
         engine = self.engine
-        box: ipywidgets.VBox = self
-        bar, plots = box.children[0], box.children[-1]
         if on and self._exporter is None:
             self._exporter = GraphEditor(trained_graph(engine), height=_EXPORT_HEIGHT)
             self._exporter.panel = "export"
@@ -229,7 +230,8 @@ class TrainingDashboard(LiveDashboard):
         elif not on and self._exporter is not None:
             self._exporter.close()
             self._exporter = None
-        box.children = (bar, plots) if self._exporter is None else (bar, self._exporter, plots)
+        shown = () if self._exporter is None else (self._exporter,)
+        self.children = (self._bar, *shown, *self.children[-2:])
         with self._writing:
             self._bar.exporting = self._exporter is not None
 

@@ -329,7 +329,8 @@ def test_the_plots_of_further_metrics_are_part_of_a_picture_and_go_with_the_dash
     few = len(registry._instances)
     dashboard.take([EpochFrame(1, 3, {"train_accuracy": 0.5, "train_f1": 0.4, "train_recall": 0.3})])
     assert len(registry._instances) > few
-    assert {widget.comm.comm_id for widget in widget_tree(dashboard)} <= dashboard._picture._included
+    drawn = [widget for part in dashboard.children[:2] for widget in widget_tree(part)]
+    assert {widget.comm.comm_id for widget in drawn} <= dashboard._picture._included
     dashboard.close()
     assert len(registry._instances) == before
 
@@ -475,7 +476,7 @@ def test_the_dialog_for_exporting_opens_under_the_bar() -> None:
         bar: Any = dashboard.children[0]
         bar._handle_custom_msg({"kind": "export", "id": 1, "on": True}, [])
         children: Any = dashboard.children
-        _, editor, _ = children
+        _, editor, *_ = children
         assert isinstance(editor, GraphEditor)
         assert (editor.panel, editor.training, bar.exporting, bar.shown) == ("export", engine, True, False)
         assert list(editor.graph.nodes) == list(graph.nodes)
@@ -483,7 +484,7 @@ def test_the_dialog_for_exporting_opens_under_the_bar() -> None:
             assert lent.model is engine.module
             assert [tuple(part.shape) for part in lent.data] == [(16, 4), (16,)]  # type: ignore[attr-defined]  # a tuple here
         bar._handle_custom_msg({"kind": "export", "id": 2, "on": False}, [])
-        assert len(dashboard.children) == 2
+        assert len(dashboard.children) == 3
         assert editor.comm is None
         dashboard.show_export()
     assert not GraphEditor.opened()
