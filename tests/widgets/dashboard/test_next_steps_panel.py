@@ -49,6 +49,10 @@ def buttons(panel: NextStepsPanel) -> dict[str, ipywidgets.Button]:
     }
 
 
+def is_hidden(panel: NextStepsPanel) -> bool:
+    return bool(panel.layout.display == "none")
+
+
 def result(panel: NextStepsPanel) -> Any:
     (shown,) = panel.children[2].children
     return shown
@@ -56,11 +60,11 @@ def result(panel: NextStepsPanel) -> Any:
 
 def test_the_buttons_are_those_of_the_lines_that_need_only_the_engine(panel: NextStepsPanel) -> None:
     assert list(buttons(panel)) == list(STEPS)
-    assert panel.layout.display is None
+    assert not is_hidden(panel)
     for name, step in STEPS.items():
         assert step.line in buttons(panel)[name].tooltip
     panel.follow("running")
-    assert panel.layout.display == "none"
+    assert is_hidden(panel)
     panel.follow("stopped")
     assert "Worst examples" in buttons(panel)
     assert "Script" not in buttons(panel)
