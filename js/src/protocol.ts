@@ -144,7 +144,10 @@ export type Request =
   | GetExportFormats
   | StartExport
   | CancelExport
-  | WatchExport;
+  | WatchExport
+  | GetTrainChoices
+  | StartTraining
+  | ControlTraining;
 
 export type Event =
   | Committed
@@ -163,7 +166,9 @@ export type Event =
   | Marks
   | ExportFormats
   | ExportState
-  | ExportCheck;
+  | ExportCheck
+  | TrainChoices
+  | TrainState;
 
 export type ControlRequest =
   | CommandMessage
@@ -694,6 +699,46 @@ export interface WatchExport {
   readonly format?: string;
 }
 
+/** Send what the graph can be trained on, as `TrainChoices`. */
+export interface GetTrainChoices {
+  readonly message: "getTrainChoices";
+  /** Rises by one per request of a client. */
+  readonly id: number;
+  /** Random name of the view that asks. */
+  readonly client: string;
+}
+
+/** Train the graph, as `TrainState` says then. */
+export interface StartTraining {
+  readonly message: "startTraining";
+  /** Rises by one per request of a client. */
+  readonly id: number;
+  /** Random name of the view that asks. */
+  readonly client: string;
+  /** What the data is. */
+  readonly kind: "dataset" | "drawn" | "variable";
+  /** The name of the variable or data set; empty if it is drawn. */
+  readonly data?: string;
+  /** The name of a loss; empty lets the data decide. */
+  readonly loss?: string;
+  /** The name of an optimizer. */
+  readonly optimizer?: string;
+  /** Its learning rate. */
+  readonly learningRate?: number;
+  /** Passes over the data. */
+  readonly epochs?: number;
+}
+
+/** Pause, resume or stop the training, or only look; answered by `TrainState`. */
+export interface ControlTraining {
+  readonly message: "controlTraining";
+  /** Rises by one per request of a client. */
+  readonly id: number;
+  /** Random name of the view that asks. */
+  readonly client: string;
+  readonly action: "look" | "pause" | "resume" | "stop";
+}
+
 /** A transaction was committed; `id` and `client` are those of the request, if one asked for it. */
 export interface Committed {
   readonly message: "committed";
@@ -1202,6 +1247,41 @@ export interface ExportCheck {
   readonly error: string;
   readonly id: number | null;
   readonly client: string | null;
+}
+
+/** Answer to `GetTrainChoices`. */
+export interface TrainChoices {
+  readonly message: "trainChoices";
+  readonly id: number;
+  readonly client: string;
+  readonly data: readonly DataChoice[];
+  readonly losses: readonly string[];
+  readonly optimizers: readonly string[];
+}
+
+/** Data that the graph can be trained on. */
+export interface DataChoice {
+  readonly kind: "dataset" | "drawn" | "variable";
+  readonly name: string;
+  /** What it is, in words. */
+  readonly text: string;
+}
+
+/** Answer to `StartTraining` and `ControlTraining`: how far the training is; without a state, there is none. */
+export interface TrainState {
+  readonly message: "trainState";
+  readonly id: number;
+  readonly client: string;
+  readonly state: string;
+  readonly epoch: number;
+  readonly epochs: number;
+  readonly step: number;
+  /** The latest loss of a step. */
+  readonly loss: number | null;
+  /** Some of the losses before, for a small picture. */
+  readonly losses: readonly number[];
+  /** What else is to be said: the loss that was chosen, or why the training failed. */
+  readonly text: string;
 }
 
 /** A button was pressed. */

@@ -28,6 +28,7 @@ from pnne_nb.graph.model.content import Content
 from pnne_nb.graph.model.node import Edge, Node, Transaction
 from pnne_nb.graph.model.ops import (
     CollapseNode,
+    Connect,
     Disconnect,
     MoveNode,
     Op,
@@ -290,8 +291,9 @@ class NodeGraph(ReadableGraph):
                 return [self.connect(*pair) for pair in pairwise(ends)][-1]
         with self._ledger.editing():
             done = self._ledger.apply([connection(self._content, source, target, self._types)])
-            edge = done.ops[-1]
-            return Edge(edge.source, edge.target)  # type: ignore[union-attr]  # the op just made is a Connect
+            # Marks of proofs that the edge ends may follow.
+            edge = next(op for op in done.ops if isinstance(op, Connect))
+            return Edge(edge.source, edge.target)
 
     def disconnect(self, source: NodeRef, target: NodeRef) -> None:
         """Remove the edge between two ports, or every edge between two nodes.

@@ -23,6 +23,7 @@ from pnne_nb.protocol.base_message import Answer as _Answer
 from pnne_nb.protocol.base_message import Message as _Message
 from pnne_nb.protocol.base_message import ViewRequest as _Request
 from pnne_nb.protocol.export_messages import ExportEvent, ExportRequest
+from pnne_nb.protocol.train_messages import TrainEvent, TrainRequest
 
 # From the browser
 
@@ -143,7 +144,7 @@ Request: TypeAlias = (
     Edit | Undo | Redo | Arrange | Group | Ungroup | Publish | Unpublish | LoadBlocks | Sync | GetCatalog | GetSource
     | GetBundle | GetPreview | RunToHere | GetSteps
     | Painted | HideTraining
-    | ExportRequest
+    | ExportRequest | TrainRequest
 )  # fmt: skip
 
 
@@ -467,5 +468,5 @@ class Marks(_Message, frozen=True, tag="marks"):
 Event: TypeAlias = (
     Committed | Rejected | DerivedChanged | Snapshot | Catalog | NodeTypeAdded | Blocks | Source | Steps | Bundle | Preview
     | SeenTensor | Training | Marks
-    | ExportEvent
+    | ExportEvent | TrainEvent
 )  # fmt: skip

@@ -61,6 +61,7 @@ from pnne_nb.protocol.messages import (
     Unpublish,
     ValueHistogram,
 )
+from pnne_nb.protocol.train_messages import ControlTraining, GetTrainChoices, StartTraining
 
 SHAPE = TensorShape(shape=("N", 6, 24, 24), dtype="float32")
 """What every output of the tests' documents is said to carry: the tests are about the browser, not about shapes."""
@@ -210,6 +211,8 @@ class Kernel:
                     raise GraphError("The graph has errors; its source can be shown once they are gone.")
                 lines = {"": SourceLines(dict.fromkeys(self.graph.nodes, (2,)))}
                 self._outbox.append(Source(request.id, request.client, "class Net(nn.Module):\n    ...\n", lines))
+            case GetTrainChoices() | StartTraining() | ControlTraining():
+                raise GraphError("This kernel trains nothing.")
             case _:
                 assert_never(request)
         if isinstance(request, (Publish, Unpublish, LoadBlocks)):

@@ -259,6 +259,12 @@ def test_connect_is_labelled_by_its_ends(graph: NodeGraph) -> None:
     assert graph.undo_label == "Connect relu1 → y"
 
 
+def test_connect_returns_the_edge_also_where_it_ends_a_proof(graph: NodeGraph) -> None:
+    graph.apply([AddNode("imported", "ReLU", origin=Origin("equal"))])
+    assert graph.connect("x", "imported") == ("x.output", "imported.input")
+    assert graph["imported"].origin == Origin("edited")
+
+
 def test_a_transaction_is_one_step_or_nothing(graph: NodeGraph) -> None:
     before, version = graph.to_json(), graph.version
     told: list[Transaction] = []

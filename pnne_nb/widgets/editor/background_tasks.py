@@ -28,11 +28,14 @@ from pnne_nb.protocol.export_messages import (
     WatchExport,
 )
 from pnne_nb.protocol.messages import Event, RunToHere, SeenTensor
+from pnne_nb.protocol.train_messages import TrainEvent, TrainRequest
 from pnne_nb.widgets.editor.training_overlay import OverlaidTraining
 
 if TYPE_CHECKING:
+    from pnne_nb.runtime.engine import TrainingEngine
     from pnne_nb.widgets.editor.export_dialog import ExportDialog, Lend, Lent, TellExport
     from pnne_nb.widgets.editor.run_to_here import Example
+    from pnne_nb.widgets.editor.train_form import TrainForm
 
 GRACE: Final = 5.0
 """Seconds for which a closing editor waits for a run."""
@@ -100,6 +103,7 @@ class BackgroundTasks:
         self._arranging: tuple[threading.Thread, ...] = ()
         self._is_closed = False
         self._exports: ExportDialog | None = None
+        self._training: TrainForm | None = None
 
     def run_to_here(
         self,
@@ -185,6 +189,19 @@ class BackgroundTasks:
             case _:
                 assert_never(request)
         return lambda: msgspec.structs.replace(exports.state, id=id, client=client)
+
+    def train(self, request: TrainRequest) -> TrainEvent:
+        """Carry out a request of the Train form; see `TrainForm.answer`."""
+        from pnne_nb.widgets.editor.train_form import TrainForm  # noqa: PLC0415  # few ask for it
+
+        if self._training is None:
+            self._training = TrainForm(self._graph)
+        return self._training.answer(request)
+
+    @property
+    def engine(self) -> TrainingEngine | None:
+        """The training that a page has started."""
+        return None if self._training is None else self._training.engine
 
     def export_events(self) -> Iterator[ExportState | ExportCheck]:
         """Yield the state of exports for a new view; nothing before the first request for one."""

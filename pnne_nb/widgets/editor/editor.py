@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache, partial
 from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, assert_never
@@ -21,6 +22,7 @@ from pnne_nb.compiler.analysis.verify import call_arguments
 from pnne_nb.errors import (
     Diagnostic,
     GraphError,
+    InspectionError,
     answers_misuse,
     expect,
     no_attribute,
@@ -37,6 +39,7 @@ from pnne_nb.process.subscribers import weakly
 from pnne_nb.protocol import messages
 from pnne_nb.protocol.codec import catalog_event, document_text, encode_event, node_type_state
 from pnne_nb.protocol.export_messages import ExportCheck, ExportState, StartExport
+from pnne_nb.protocol.train_messages import GetTrainChoices, StartTraining, TrainRequest
 from pnne_nb.widgets.editor.background_tasks import BackgroundTasks, ExportRequest, lent_model, weights_of
 from pnne_nb.widgets.editor.commit_throttle import Bursts
 from pnne_nb.widgets.editor.document_requests import BlocksRequest, ChangeRequest, change, change_blocks, source, steps
@@ -51,6 +54,7 @@ from pnne_nb.widgets.host.displays import Displays, close_parts, widget_tree
 from pnne_nb.widgets.host.static_picture import SHOWN, KeptPicture, described
 
 if TYPE_CHECKING:
+    from pnne_nb.runtime.engine import TrainingEngine
     from pnne_nb.widgets.editor.run_to_here import Example
 
 QUICKLY_DRAWN: Final = 2000
@@ -240,6 +244,11 @@ class GraphEditor(anywidget.AnyWidget):
             self._show_training(messages.Training(0))
 
     @property
+    def engine(self) -> TrainingEngine | None:
+        """The training that was started under "Train" in the page, or None."""
+        return self._tasks.engine
+
+    @property
     def example(self) -> tuple[Any, ...] | None:
         """The positional arguments of a call for Run to here; with None, they are made up from the shapes of the Inputs.
 
@@ -367,6 +376,9 @@ class GraphEditor(anywidget.AnyWidget):
                 self._tasks.answer(request, weights_of(self.training, is_imported=self._model.is_imported))
             )
             return
+        if isinstance(request, TrainRequest):
+            self._train(request)
+            return
         match request:
             case messages.GetPreview(source=start, target=target):
                 found = self._derivation.preview(start, target)
@@ -393,6 +405,15 @@ class GraphEditor(anywidget.AnyWidget):
                 self._views.tell(lambda: steps(graph, id, client))
             case _:
                 assert_never(request)
+
+    def _train(self, request: TrainRequest) -> None:
+        if not isinstance(request, GetTrainChoices):
+            self._refuse_changes()
+        answer = self._tasks.train(request)
+        if isinstance(request, StartTraining):
+            with suppress(InspectionError):  # a model without layers has nothing to show on its nodes
+                self.training = self.engine
+        self._views.tell(lambda: answer)
 
     def _answer_opened_view(self, id: int, client: str, known: int | None) -> None:
         GraphEditor._arrived = True

@@ -7,6 +7,7 @@ import { NameField } from "../fields/NameField";
 import { OriginBadge } from "../fields/OriginBadge";
 import { Several } from "../fields/Several";
 import { Sizes } from "../fields/Sizes";
+import { Train } from "../fields/Train";
 import { cardFor, type ShownScene } from "../scene/scene";
 import { PROMOTED } from "../scene/summary";
 import { textOf } from "../values/text";
@@ -67,6 +68,7 @@ function Overview({ scene, selected, readOnly }: OverviewProps) {
       <h2>{scene?.document.name || "Graph"}</h2>
       <p>Select a node to see its properties; ? shows all keys.</p>
       {scene && <Sizes sizes={scene.document.sizes ?? {}} readOnly={readOnly} />}
+      {!readOnly && <Train />}
     </div>
   );
 }

@@ -1,6 +1,7 @@
 import type {
   Arrange,
   Consequence,
+  ControlTraining,
   Derived,
   Diagnostic,
   Event,
@@ -12,7 +13,10 @@ import type {
   SeenTensor,
   Snapshot,
   Source,
+  StartTraining,
   Steps,
+  TrainChoices,
+  TrainState,
 } from "../../protocol";
 import { fromState, type GraphDocument } from "../document/document";
 import { Refusal } from "../document/reduce";
@@ -222,6 +226,16 @@ export class Session {
   /** The generated source; rejects with Python's reason. */
   source(): Promise<Source> {
     return this.ask({ message: "getSource" }) as Promise<Source>;
+  }
+
+  /** What the graph can be trained on; rejects with Python's reason. */
+  trainChoices(): Promise<TrainChoices> {
+    return this.ask({ message: "getTrainChoices" }) as Promise<TrainChoices>;
+  }
+
+  /** Starts a training, pauses or stops it, or looks how far it is; rejects with Python's reason. */
+  train(request: Unaddressed<StartTraining | ControlTraining>): Promise<TrainState> {
+    return this.ask(request) as Promise<TrainState>;
   }
 
   /** What can be exported to; rejects with Python's reason. */

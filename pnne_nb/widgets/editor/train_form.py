@@ -1,0 +1,163 @@
+"""`TrainForm`: trains the graph of an editor on what a person chooses in its page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, assert_never, final
+
+from IPython import get_ipython
+from torch.utils.data import DataLoader, Dataset
+
+from pnne_nb.errors import TrainingError, near
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.schema.registry import registry
+from pnne_nb.graph.schema.values import is_array
+from pnne_nb.protocol.train_messages import (
+    ControlTraining,
+    DataChoice,
+    GetTrainChoices,
+    StartTraining,
+    TrainChoices,
+    TrainEvent,
+    TrainRequest,
+    TrainState,
+)
+from pnne_nb.runtime.data.packaged_data import NAMES, datasets
+from pnne_nb.runtime.engine import TrainingEngine
+from pnne_nb.telemetry.frames import ALIVE
+
+POINTS: Final = 60
+"""Most losses in the small picture."""
+
+
+@final
+class TrainForm:
+    """What can be trained on, and the training that was started.
+
+    Attributes:
+        engine: The training, or None before the first.
+
+    Args:
+        graph: The document.
+    """
+
+    def __init__(self, graph: NodeGraph) -> None:
+        self.engine: TrainingEngine | None = None
+        self._graph = graph
+
+    def answer(self, request: TrainRequest) -> TrainEvent:
+        """Carry out a request, and return the answer.
+
+        Raises:
+            TrainingError: If the data is gone or does not fit, or another training runs.
+            CompileError: If the graph has problems.
+        """
+        match request:
+            case GetTrainChoices(id=id, client=client):
+                losses, optimizers = _types("Loss"), _types("Optimizer")
+                return TrainChoices(id, client, tuple(self._choices()), losses, optimizers)
+            case StartTraining():
+                self._start(request)
+            case ControlTraining(action=action):
+                if self.engine is not None and action != "look":
+                    getattr(self.engine, action)()
+            case _:
+                assert_never(request)
+        return self._state(request.id, request.client)
+
+    def _choices(self) -> Iterator[DataChoice]:
+        if self._is_drawn:
+            yield DataChoice("drawn", "", "the Dataset that is drawn")
+            return
+        shapes = [node.properties.get("shape") for node in self._graph.nodes.values() if node.type == "Input"]
+        for name, value in sorted(_variables().items()):
+            text = "" if name.startswith("_") else _described(value, shapes)
+            if text:
+                yield DataChoice("variable", name, text)
+        for name in NAMES:
+            doc = (getattr(datasets, name).__doc__ or "").partition("\n")[0]
+            yield DataChoice("dataset", name, doc.removeprefix("Return ").replace("`", ""))
+
+    @property
+    def _is_drawn(self) -> bool:
+        return any(node.type == "Dataset" for node in self._graph.nodes.values())
+
+    def _start(self, asked: StartTraining) -> None:
+        if self.engine is not None and self.engine.state in ALIVE:
+            raise TrainingError("A training is running already: stop it first.")
+        for name, category in ((asked.loss, "Loss"), (asked.optimizer, "Optimizer")):
+            if name and name not in _types(category):
+                raise TrainingError(f"There is no {category.lower()} {name!r}.{near(name, _types(category))}")
+        if asked.epochs < 1 or not (math.isfinite(asked.learning_rate) and asked.learning_rate > 0):
+            raise TrainingError("A training needs at least one epoch, and a learning rate above 0.")
+        if asked.kind == "drawn":
+            self.engine = TrainingEngine.from_graph(self._graph, namespace=_variables(), epochs=asked.epochs)
+        else:
+            loss = {"loss": asked.loss} if asked.loss else {}
+            self.engine = TrainingEngine(
+                self._graph,
+                self._data(asked.kind, asked.data),
+                optimizer=(asked.optimizer, {"lr": asked.learning_rate}),
+                epochs=asked.epochs,
+                **loss,  # type: ignore[arg-type]  # a name, or the default
+            )
+        self.engine.start()
+
+    def _data(self, kind: str, name: str) -> Any:
+        if kind == "dataset":
+            if name not in NAMES:
+                raise TrainingError(f"There is no data set pn.datasets.{name}.{near(name, NAMES)}")
+            return getattr(datasets, name)()
+        known = _variables()
+        if name not in known or name.startswith("_"):
+            raise TrainingError(
+                f"The kernel has no variable {name!r} any more.{near(name, known)} Run the cell that makes it, or choose "
+                "other data."
+            )
+        return known[name]
+
+    def _state(self, id: int, client: str) -> TrainState:
+        engine = self.engine
+        if engine is None:
+            return TrainState(id, client)
+        losses = engine.history["loss"].tolist() if "loss" in engine.history else []
+        every = max(1, math.ceil(len(losses) / POINTS))
+        seen = [float(f"{loss:.4g}") for loss in losses if math.isfinite(loss)]
+        text = str(engine.error) if engine.error is not None else f"Loss: {engine.loss_choice}."
+        step, epochs = len(losses), engine.epochs
+        last = seen[-1] if seen else None
+        return TrainState(
+            id, client, engine.state, engine.progress.epoch, epochs, step, last, tuple(seen[::every]), text
+        )
+
+
+def _types(category: str) -> tuple[str, ...]:
+    return tuple(spec.type for spec in registry.values() if spec.category == category and spec.kind != "function")
+
+
+def _variables() -> Mapping[str, Any]:
+    """Return the variables of the notebook, by name."""
+    shell = get_ipython()
+    return {} if shell is None else shell.user_ns
+
+
+def _described(value: object, inputs: Sequence[object]) -> str:
+    """Return what a variable is, if a graph with inputs of these shapes can be trained on it; else an empty string."""
+    if isinstance(value, (DataLoader, Dataset)):
+        return type(value).__name__
+    if not isinstance(value, (tuple, list)) or len(value) != len(inputs) + 1 or not all(map(is_array, value)):
+        return ""
+    sizes = [tuple(getattr(part, "shape", ())) for part in value]
+    if not all(sizes) or len({size[0] for size in sizes}) > 1:
+        return ""
+    if not all(_fits(size, wanted) for size, wanted in zip(sizes, inputs, strict=False)):
+        return ""
+    return ", ".join(f"[{', '.join(map(str, size))}]" for size in sizes)
+
+
+def _fits(size: tuple[int, ...], wanted: object) -> bool:
+    if not isinstance(wanted, tuple):
+        return True
+    inner = zip(size[1:], wanted[1:], strict=False)
+    return len(size) == len(wanted) and all(not isinstance(each, int) or each == one for one, each in inner)

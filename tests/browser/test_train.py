@@ -1,0 +1,36 @@
+"""A model is drawn and trained in a real JupyterLab by mouse alone."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from playwright.sync_api import expect
+
+if TYPE_CHECKING:
+    from tests.browser.workbench import Workbench
+
+SETUP = """
+import torch, pnne_nb as pn
+images = torch.randn(64, 1, 28, 28)
+pictures = (images, (images.mean((1, 2, 3)) > 0).long())
+graph = pn.NodeGraph("mine")
+"""
+
+
+def test_a_lenet_is_drawn_and_trained_by_mouse_alone(workbench: Workbench) -> None:
+    workbench.execute(SETUP)
+    editor = workbench.open("graph", "height=700")
+    editor.root.locator('[data-type="template:LeNet"]').click()
+    expect(editor.node("fc3")).to_have_count(1)
+    editor.root.locator(".react-flow__pane").click(position={"x": 8, "y": 8})
+    editor.root.get_by_role("button", name="Train…").click()
+    form = editor.root.get_by_role("region", name="Train")
+    expect(form.get_by_label("Data")).to_have_value("variable pictures")
+    form.get_by_role("button", name="Start", exact=True).click()
+    said = form.get_by_role("status", name="Training")
+    expect(said).to_contain_text(re.compile(r"finished, epoch 5 of 5, 5 steps, loss \d"))
+    expect(said).to_contain_text("CrossEntropyLoss (chosen:")
+    for theme in ("dark", "light"):
+        workbench.notebook.set_theme("dark" if theme == "dark" else "light")
+        workbench.notebook.screenshot(f"train-{theme}", editor.root)
