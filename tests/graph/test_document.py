@@ -32,6 +32,7 @@ from pnne_nb.graph.model.ops import (
     RenameNode,
     SetProperty,
 )
+from pnne_nb.graph.model.origin import Origin
 from tests.graph.types import TYPES
 
 
