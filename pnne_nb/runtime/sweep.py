@@ -186,8 +186,9 @@ def sweep(
     Args:
         graph: A graph, of which each training gets a copy, with the weights that belong to it, or fresh ones by the seed;
             or a module, copied with its weights.
-        grid: Values by key: a property of a node (``"fc1.out_features"``), an option of ``optimizer``, ``scheduler`` or
-            ``loss`` (``"optimizer.lr"``), or an argument of `TrainingEngine` (``"batch_size"``).
+        grid: Values by key: a property of a node (``"fc1.out_features"``), a size of the graph (``"sizes.hidden"``), an
+            option of ``optimizer``, ``scheduler`` or ``loss`` (``"optimizer.lr"``), or an argument of `TrainingEngine`
+            (``"batch_size"``).
         data: The training data.
         val_data: The validation data; see `TrainingEngine`.
         seeds: How many, or which.
@@ -260,6 +261,8 @@ class _Plan:
         owner, _, name = key.rpartition(".")
         if owner and isinstance(model, NodeGraph) and _has_node(model, owner):
             model.set(owner, **{name: value})
+        elif owner == "sizes" and isinstance(model, NodeGraph):
+            model.sizes[name] = value
         elif owner in _PARTS:
             options[owner] = _with_option(owner, options.get(owner), name, value)
         elif not owner and key in _ARGUMENTS:
@@ -267,8 +270,8 @@ class _Plan:
         else:
             nodes = list(model.nodes) if isinstance(model, NodeGraph) else []
             raise ArgumentError(
-                f'grid has the key {shown(key)}, which is neither a property of a node, such as "fc1.out_features", nor an '
-                'option, such as "optimizer.lr", nor an '
+                f'grid has the key {shown(key)}, which is neither a property of a node, such as "fc1.out_features", nor a '
+                'size of the graph, such as "sizes.hidden", nor an option, such as "optimizer.lr", nor an '
                 f"argument of TrainingEngine.{near(owner or key, [*nodes, *_PARTS, *_ARGUMENTS])}"
             )
 

@@ -51,6 +51,17 @@ def test_each_combination_is_trained_with_each_seed_and_leaves_the_graph_alone(t
     assert "<svg" in result._repr_html_()
 
 
+def test_a_named_size_of_the_graph_is_tried() -> None:
+    document = wired()
+    document.sizes["hidden"] = 4
+    document.set("linear1", out_features="2*hidden")
+    x = data()
+    result = pn.sweep(document, {"sizes.hidden": [2, 4]}, data=x, seeds=1, epochs=1)
+    same = pn.sweep(wired(), {"linear1.out_features": [4, 8]}, data=x, seeds=1, epochs=1)
+    assert [row.scores for row in result.rows] == [row.scores for row in same.rows]
+    assert document.sizes["hidden"] == 4
+
+
 def test_the_same_seed_gives_the_same_number() -> None:
     x = data()
     first, second = (pn.sweep(wired(), {"batch_size": [8, 40]}, data=x, seeds=[3], epochs=1) for _ in range(2))
