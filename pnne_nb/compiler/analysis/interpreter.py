@@ -11,7 +11,7 @@ import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, TypeAlias, final
 
 import torch
 from torch import nn
@@ -44,12 +44,16 @@ class NodeExecution(NamedTuple):
     module: nn.Module
 
 
+Observe: TypeAlias = Callable[[NodeExecution], Mapping[str, Any] | None]
+
+
 @contextmanager
-def stepping(model: nn.Module, observe: Callable[[NodeExecution], None]) -> Iterator[None]:
+def stepping(model: nn.Module, observe: Observe) -> Iterator[None]:
     """Call `observe` after each node of `model` that runs during the ``with`` block.
 
-    What it raises ends the forward pass. Nodes inside a nested graph come before the node that shows it. Other
-    threads are followed while they are inside a call of the model: a training need not run in this one.
+    What it returns, by variable, takes the place of what the node gave. What it raises ends the forward pass. Nodes inside a
+    nested graph come before the node that shows it. Other threads are followed while they are inside a call of the model: a
+    training need not run in this one.
     """
 
     def enter(frame: types.FrameType, event: str, _: object) -> Callable[..., Any] | None:
@@ -129,7 +133,7 @@ def _outermost(frame: types.FrameType) -> types.FrameType:
 class _Watched:
     """The trace function of one frame of generated code."""
 
-    def __init__(self, frame: types.FrameType, generated: Generated, observe: Callable[[NodeExecution], None]) -> None:
+    def __init__(self, frame: types.FrameType, generated: Generated, observe: Observe) -> None:
         self._generated = generated
         self._observe = observe
         self._prefix = current_node(frame.f_back, frame.f_locals["self"])
@@ -146,7 +150,11 @@ class _Watched:
             if made and self._line is not None:
                 node = f"{self._prefix}.{self._line.node}" if self._prefix else self._line.node
                 inputs = {name: self._before[name][0] for name in self._line.variables if name in self._before}
-                self._observe(NodeExecution(node, inputs, made, self._statement(self._line), frame.f_locals["self"]))
+                step = NodeExecution(node, inputs, made, self._statement(self._line), frame.f_locals["self"])
+                if changed := self._observe(step):
+                    # Python takes over what was written last, when this function returns.
+                    frame.f_locals.update(changed)
+                    now |= {name: (value, _version(value)) for name, value in changed.items()}
             self._line, self._before = self._generated.lines.get(frame.f_lineno), now
         return self
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from fnmatch import fnmatchcase
 from functools import partial
 from types import TracebackType
 from typing import final
@@ -11,18 +12,23 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.errors import ArgumentError, InspectionError, expect, shown
+from pnne_nb.errors import ArgumentError, InspectionError, LayerNotFoundError, expect, shown
 from pnne_nb.inspector.capture.hooks import in_backward
 from pnne_nb.inspector.capture.preserve import is_compiled, uncompiled
 from pnne_nb.inspector.questions.changes import Change, Part, clamp, mean, patch, scale, zero
 from pnne_nb.inspector.questions.example import opened, refuse_unseen
-from pnne_nb.inspector.questions.sites import attach, number_of_heads
+from pnne_nb.inspector.questions.sites import Edit, at_functions, attach, functions, number_of_heads
 from pnne_nb.inspector.statistics.patterns import match_layers
 
 Changes = Change | Callable[[Tensor], Tensor]
 """A change, or a function of the layer's output."""
 
 _MAKERS = (zero, scale, clamp, mean, patch)
+
+
+@final
+class FunctionCall(nn.Module):
+    """Stands for a function of a compiled graph, which has no module; it is never called."""
 
 
 @final
@@ -48,6 +54,10 @@ class Row:
         self._place = change.part
         self.sources: list[Tensor] = []
         self._call = 0
+        if change.part.heads is not None and isinstance(module, FunctionCall):
+            raise InspectionError(
+                f"The function {layer!r} has no heads: name the linear layer behind it that joins them."
+            )
         if change.part.heads is not None:
             of = number_of_heads(layer, module, change.part.of)
             self._place = Part(heads=change.part.heads, of=of, tokens=change.part.tokens, dim=change.part.dim)
@@ -115,7 +125,7 @@ class Intervention:
         self.rows: list[Row] = []
         for pattern, listed in changes.items():
             wanted = listed if isinstance(listed, (list, tuple)) else [listed]
-            for layer, module in match_layers(self._model, pattern).items():
+            for layer, module in _places(self._model, pattern).items():
                 self.rows += [Row(layer, module, _as_change(each)) for each in wanted]
         self._stack: ExitStack | None = None
         self._called = False
@@ -139,8 +149,14 @@ class Intervention:
             for row in self.rows:
                 places.setdefault((row.layer, row.change.part.heads is not None), []).append(row)
             # Heads first: what is done to the output comes after their projection.
+            called: dict[str, Edit] = {}
             for (layer, heads), rows in sorted(places.items(), key=lambda place: not place[0][1]):
-                stack.callback(attach(layer, rows[0].module, partial(_edited, rows), heads=heads).remove)
+                if isinstance(rows[0].module, FunctionCall):
+                    called[layer] = partial(_edited, rows)
+                else:
+                    stack.callback(attach(layer, rows[0].module, partial(_edited, rows), heads=heads).remove)
+            if called:
+                stack.enter_context(at_functions(self._model, called))
             self._stack = stack.pop_all()
         return self
 
@@ -172,14 +188,35 @@ class Intervention:
             waiting = [row for row in waiting if row.change.source is not data]
             kept: dict[tuple[str, bool], list[Tensor]] = {}
             with opened(self._model, data, grad=False, evaluation=False) as example, ExitStack() as hooks:
+                called: dict[str, Edit] = {}
                 for row in now:
                     heads = row.change.part.heads is not None
                     if (row.layer, heads) not in kept:
                         outputs = kept[row.layer, heads] = []
                         keep = partial(_kept, outputs)
-                        hooks.callback(attach(row.layer, row.module, keep, heads=heads).remove)
+                        if isinstance(row.module, FunctionCall):
+                            called[row.layer] = keep
+                        else:
+                            hooks.callback(attach(row.layer, row.module, keep, heads=heads).remove)
                     row.sources = kept[row.layer, heads]
+                if called:
+                    hooks.enter_context(at_functions(self._model, called))
                 example.run()
+
+
+def _places(model: nn.Module, pattern: str) -> dict[str, nn.Module]:
+    """Return the layers of a pattern, or else the functions of a compiled graph.
+
+    Raises:
+        LayerNotFoundError: If there are none.
+    """
+    try:
+        return match_layers(model, pattern)
+    except LayerNotFoundError:
+        found = [path for path in functions(model) if fnmatchcase(path, pattern)]
+        if not found:
+            raise
+        return {path: FunctionCall() for path in found}
 
 
 def _edited(rows: list[Row], tensor: Tensor) -> Tensor:

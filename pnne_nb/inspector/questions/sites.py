@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -13,8 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from pnne_nb.compiler.analysis.interpreter import NodeExecution, stepping
+from pnne_nb.compiler.codegen.loader import document_of
 from pnne_nb.errors import InspectionError
-from pnne_nb.inspector.capture.hooks import primary_tensor
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.inspector.capture.hooks import in_backward, primary_tensor
 
 Edit = Callable[[Tensor], Tensor]
 """Gets the value of a call and returns the one that takes its place."""
@@ -45,6 +49,29 @@ def attach(layer: str, module: nn.Module, edit: Edit, *, heads: bool) -> Removab
             else " Name the linear layer that joins them, and their number."
         )
     )
+
+
+def functions(model: nn.Module) -> list[str]:
+    """Return the nodes of a compiled graph that call no module, by path: ``relu``, an addition."""
+    document = document_of(model)
+    if document is None:
+        return []
+    modules = {name for name, _ in model.named_modules(remove_duplicate=False)}
+    nodes = NodeGraph.from_json(document.text).find(inside=True)
+    return [path for path in nodes if path not in modules]
+
+
+def at_functions(model: nn.Module, edits: Mapping[str, Edit]) -> AbstractContextManager[None]:
+    """Have edits see and replace what functions of a compiled graph return, while its code is followed line by line."""
+
+    def see(step: NodeExecution) -> dict[str, object] | None:
+        edit = edits.get(step.node)
+        if edit is None or in_backward():
+            return None
+        name, value = next(iter(step.outputs.items()))
+        return {name: _edited(step.node, value, edit)}
+
+    return stepping(model, see)
 
 
 def number_of_heads(layer: str, module: nn.Module, of: int | None) -> int:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import pnne_nb as pn
+from pnne_nb.errors import InspectionError, LayerNotFoundError
 from tests.inspector.questions.nets import made
 from tests.inspector.questions.untouched import untouched
 
@@ -423,3 +424,43 @@ def test_patches_that_do_not_work_are_explained(name: str) -> None:
     call, message = BAD_PATCHES[name]
     with pytest.raises((pn.ArgumentError, pn.InspectionError), match=message):
         call()
+
+
+class Functions(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 4), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(torch.relu(self.first(x)) + x)  # type: ignore[no-any-return]  # torch types a call as Any
+
+
+@pytest.fixture
+def drawn() -> nn.Module:
+    net = Functions()
+    return pn.compile(pn.from_module(net, args=(torch.randn(2, 4),)))
+
+
+def test_a_function_of_a_drawn_graph_is_changed_like_a_layer(drawn: nn.Module) -> None:
+    x, other = torch.randn(3, 4), torch.randn(3, 4)
+    hidden = drawn.get_submodule("first")(x).relu()
+    last = drawn.get_submodule("last")
+    kept = torch.tensor([1.0, 0.0, 1.0, 1.0])
+    with pn.intervene(drawn, {"relu": pn.zero(channels=[1])}) as what_if:
+        torch.testing.assert_close(drawn(x), last(hidden * kept + x))
+        drawn(x).sum().backward()
+        what_if.rows[0].on = False
+        torch.testing.assert_close(drawn(x), last(hidden + x))
+    patched = last(drawn.get_submodule("first")(other).relu() + other)
+    with pn.intervene(drawn, {"add": pn.patch(other), "first": pn.scale(2.0)}):
+        torch.testing.assert_close(drawn(x), patched)
+    torch.testing.assert_close(drawn(x), last(hidden + x))
+
+
+def test_a_function_that_does_not_exist_or_has_no_heads(drawn: nn.Module) -> None:
+    with pytest.raises(LayerNotFoundError, match="relo"):
+        pn.intervene(drawn, {"relo": pn.zero()})
+    with pytest.raises(InspectionError, match="The function 'add' has no heads: name the linear layer behind it"):
+        pn.intervene(drawn, {"add": pn.zero(heads=[0])})
+    with pytest.raises(LayerNotFoundError, match="relu"):
+        pn.intervene(Functions(), {"relu": pn.zero()})
