@@ -200,3 +200,15 @@ def test_a_property_is_made_an_input_and_wired(open_editor: OpenEditor) -> None:
     expect(editor.edge("axis.output", "total.dim")).to_be_attached()
     editor.settle()
     assert graph.edges == (("axis.output", "total.dim"),)
+
+
+def test_the_panel_at_rest_leads_to_the_ends_of_the_model_and_to_its_parameters(open_editor: OpenEditor) -> None:
+    graph = NodeGraph("net")
+    graph.chain(("Input", {"name": "x", "shape": ("N", 4)}), ("Linear", {"name": "fc", "out_features": 4}), "Output")
+    graph.arrange()
+    editor = open_editor(graph)
+    contents = editor.root.get_by_label("Contents")
+    expect(contents).to_contain_text("N×6×24×24")
+    expect(contents).to_contain_text("1,200 parameters")
+    contents.get_by_role("button", name="fc").click()
+    expect(editor.field("fc", "out_features")).to_have_value("4")

@@ -1,5 +1,5 @@
 import type { NodeState, NodeTypeState, PropertyState } from "../../protocol";
-import { useScene, useSession, useView } from "../commands/context";
+import { useEditor, useScene, useSession, useView } from "../commands/context";
 import { isBox } from "../document/definitions";
 import { provenanceOf } from "../document/origin";
 import { Field } from "../fields/Field";
@@ -9,7 +9,9 @@ import { Several } from "../fields/Several";
 import { Sizes } from "../fields/Sizes";
 import { Train } from "../fields/Train";
 import { cardFor, type ShownScene } from "../scene/scene";
+import { shapeLabel } from "../scene/shapes";
 import { PROMOTED } from "../scene/summary";
+import { exactText } from "../values/amounts";
 import { textOf } from "../values/text";
 import { BlockForm } from "./BlockForm";
 import { BoxForm } from "./Box";
@@ -67,9 +69,47 @@ function Overview({ scene, selected, readOnly }: OverviewProps) {
     <div className="pnne-overview">
       <h2>{scene?.document.name || "Graph"}</h2>
       <p>Select a node to see its properties; ? shows all keys.</p>
+      {scene && <Contents scene={scene} />}
       {scene && <Sizes sizes={scene.document.sizes ?? {}} readOnly={readOnly} />}
       {!readOnly && <Train />}
     </div>
+  );
+}
+
+/** Most nodes whose share of the parameters is listed. */
+const MOST_LISTED = 8;
+
+/** What goes in and out of the graph, and where its parameters are: each line leads to its node. */
+function Contents({ scene }: { scene: ShownScene }) {
+  const editor = useEditor();
+  const { shapes, costs } = useSession((state) => state.derived);
+  const nodes = [...scene.graph.nodes.values()];
+  const line = (what: string, name: string, text: string) => (
+    <div key={name}>
+      <dt title={what}>
+        <button type="button" onClick={() => editor.goTo(name)} title={`${what}: show it`}>
+          {name}
+        </button>
+      </dt>
+      <dd>{text}</dd>
+    </div>
+  );
+  const ends = nodes.flatMap(({ name, type }) => {
+    const port = type === "Input" ? `${name}.output` : scene.graph.edges.get(`${name}.input`)?.source;
+    const isEnd = type === "Input" || type === "Output";
+    return isEnd ? [line(type, name, port ? shapeLabel(shapes.get(scene.prefix + port)) : "")] : [];
+  });
+  const parameters = ({ name }: NodeState) => costs.get(scene.prefix + name)?.parameters ?? 0;
+  const heavy = nodes.filter((node) => parameters(node) > 0).sort((a, b) => parameters(b) - parameters(a));
+  if (nodes.length === 0) return null;
+  return (
+    <dl className="pnne-costs pnne-contents" aria-label="Contents">
+      {ends}
+      {heavy
+        .slice(0, MOST_LISTED)
+        .map((node) => line(node.type, node.name, `${exactText(parameters(node))} parameters`))}
+      {heavy.length > MOST_LISTED && <dd>and {heavy.length - MOST_LISTED} more with parameters</dd>}
+    </dl>
   );
 }
 
