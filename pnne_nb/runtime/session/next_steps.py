@@ -58,7 +58,7 @@ _STEPS: Final[Mapping[TrainingState, Mapping[str, tuple[Step, ...]]]] = {
             Step("pn.TargetDashboard(engine)", "the forms to ship it in, timed", "Compare forms"),
         ),
         "Ship": (
-            Step('pn.export(engine, "net.onnx")', "a file for another runtime, proved", "Export"),
+            Step('pn.export(engine, "net.onnx")', "a file for another runtime, proved", "ONNX file"),
             Step('pn.to_script(engine, "train.py")', "the training as one PyTorch script", "Script"),
             Step('pn.save(graph, engine.model, "net.pnne")', "a package of graph and weights"),
             Step('engine.save_checkpoint("net.ckpt")', "to go on from", "Checkpoint"),
