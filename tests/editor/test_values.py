@@ -61,6 +61,19 @@ def test_x_draws_the_steps_one_by_one(editor: EditorPage) -> None:
     expect(editor.node("q_first")).to_have_count(0)
 
 
+def test_an_empty_graph_offers_templates_and_files_to_begin_with(open_editor: OpenEditor) -> None:
+    editor = open_editor(NodeGraph("new"))
+    starts = editor.root.locator(".pnne-starts")
+    with editor.page.expect_file_chooser():
+        starts.get_by_role("button", name="A graph file").click()
+    starts.get_by_role("button", name="LeNet").click()
+    expect(editor.node("conv1")).to_have_count(1)
+    expect(starts).to_have_count(0)
+    editor.settle()
+    assert len(editor.graph) == 14
+    assert editor.graph.undo_label == "Add LeNet"
+
+
 def test_a_template_is_drawn_in_an_empty_graph_and_is_a_block_beside_others(open_editor: OpenEditor) -> None:
     editor = open_editor(NodeGraph("new"))
     editor.page.locator('[data-type="template:LeNet"]').click()

@@ -6,8 +6,10 @@ import { selectBlock } from "./commands/blocks";
 import { useCanvasEvents } from "./commands/canvasEvents";
 import { EditorContext, useEditor, useScene, useSession, useView } from "./commands/context";
 import type { Editor } from "./commands/editor";
+import { openFile } from "./commands/files";
 import { onKeyDown } from "./commands/keys";
 import { pressedOn } from "./commands/opened";
+import { shownType, templateTypes } from "./document/blocks";
 import { ExportDialog } from "./exporting/ExportDialog";
 import { ContextMenu } from "./overlays/ContextMenu";
 import { History } from "./overlays/History";
@@ -48,6 +50,8 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
   const exporting = useView((view) => view.exporting);
   const active = useView((view) => view.active);
   const cutting = useView((view) => view.stroke !== null);
+  const library = useSession((state) => state.catalog?.templates);
+  const templates = library ? templateTypes(library) : [];
   const searchBox = useRef<HTMLInputElement>(null);
   const canvas = useRef<HTMLElement>(null);
 
@@ -105,7 +109,19 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
           {isEmpty && (
             <div className="pnne-empty">
               <p>Empty graph</p>
-              <p>Press Space or double-click: each node goes on from the last. Or begin with a template at the left.</p>
+              <p>Press Space or double-click: each node goes on from the last. Or begin with what there is:</p>
+              {!readOnly && scene.graphId === "" && (
+                <p className="pnne-starts">
+                  {templates.map(({ type, doc }) => (
+                    <button key={type} type="button" className="pnne-fix" title={doc} onClick={() => editor.add(type)}>
+                      {shownType(type)}
+                    </button>
+                  ))}
+                  <button type="button" className="pnne-fix" onClick={() => openFile(editor)}>
+                    A graph file… (or drop it here)
+                  </button>
+                </p>
+              )}
             </div>
           )}
           {scene && <BoxNote scene={scene} />}
