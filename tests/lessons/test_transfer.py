@@ -19,12 +19,13 @@ IMAGES = nn.functional.one_hot(DIGITS + 1, 64).float().reshape(-1, 1, 8, 8)
 
 def net(right: int = 5, filters: float = 1.0) -> nn.Sequential:
     """A net whose filter passes the first row, and whose last layer knows so many digits."""
-    made = nn.Sequential(nn.Conv2d(1, 1, 3, padding=1), nn.Flatten(), nn.Linear(64, 5))
+    filter, last = nn.Conv2d(1, 1, 3, padding=1), nn.Linear(64, 5)
+    made = nn.Sequential(filter, nn.Flatten(), last)
     with torch.no_grad():
         for values in made.parameters():
             values.zero_()
-        made[0].weight[0, 0, 1, 1] = filters
-        made[2].weight[range(right), range(1, right + 1)] = 20.0
+        filter.weight[0, 0, 1, 1] = filters
+        last.weight[range(right), range(1, right + 1)] = 20.0
     return made
 
 
