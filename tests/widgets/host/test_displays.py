@@ -177,7 +177,30 @@ def _targets() -> ipywidgets.Widget:
     return dashboard
 
 
-WIDGETS = [_editor, _idle_dashboard, _used_dashboard, _explorer, _layer_plot, _quantization, _targets]
+def _monitor() -> ipywidgets.Widget:
+    monitor = pn.TrainingMonitor()
+    dashboard: ipywidgets.Widget = pn.TrainingDashboard(monitor)  # type: ignore[arg-type]  # one of its own
+    monitor.step(1.0, margin=0.5)
+    monitor.close()
+    return dashboard
+
+
+def _surface() -> ipywidgets.Widget:
+    engine = _training(1)
+    return pn.DecisionSurface(engine, (torch.randn(16, 4), torch.randint(0, 3, (16,))))
+
+
+WIDGETS = [
+    _editor,
+    _idle_dashboard,
+    _used_dashboard,
+    _monitor,
+    _surface,
+    _explorer,
+    _layer_plot,
+    _quantization,
+    _targets,
+]
 
 
 @pytest.mark.parametrize("make", WIDGETS)
