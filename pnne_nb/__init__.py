@@ -132,6 +132,7 @@ if TYPE_CHECKING:
     from pnne_nb.widgets.dashboard.decision_surface import DecisionSurface
     from pnne_nb.widgets.editor.editor import GraphEditor
     from pnne_nb.widgets.explorer.explorer import ModuleExplorer
+    from pnne_nb.widgets.explorer.panel import register_field
     from pnne_nb.widgets.host.setup_check import check_setup
     from pnne_nb.widgets.quantization.quantization_editor import QuantizationEditor
     from pnne_nb.widgets.targets.target_dashboard import TargetDashboard
@@ -254,6 +255,7 @@ __all__ = [
     "profile",
     "quantize",
     "register_dataset",
+    "register_field",
     "register_format",
     "register_node",
     "register_probe",
@@ -310,6 +312,7 @@ _MODULES = {
     "widgets.dashboard.decision_surface": "DecisionSurface",
     "widgets.editor.editor": "GraphEditor",
     "widgets.explorer.explorer": "ModuleExplorer",
+    "widgets.explorer.panel": "register_field",
     "widgets.host.setup_check": "check_setup",
     "widgets.quantization.quantization_editor": "QuantizationEditor",
     "widgets.targets.target_dashboard": "TargetDashboard",

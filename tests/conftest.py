@@ -43,6 +43,7 @@ THREADS = int(os.environ.get("PNNE_THREADS", "1"))
 REGISTERED = (
     ("pnne_nb.runtime.data.datasets", "_registered"),
     ("pnne_nb.runtime.monitoring.measures", "_measures"),
+    ("pnne_nb.widgets.explorer.panel", "_fields"),
     ("pnne_nb.diagnosis.rules", "RULES"),
     ("pnne_nb.diagnosis.kinds", "KINDS"),
     ("pnne_nb.export.formats", "FORMATS"),

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Final, TypeVar, final
 
 import ipywidgets
+import torch
 from torch import Tensor, nn
 
 from pnne_nb.diagnosis.finding import Finding
+from pnne_nb.errors import ArgumentError, expect, shown
 from pnne_nb.inspector.capture.capture import Capture, LayerView
 from pnne_nb.inspector.statistics.histogram import histograms
 from pnne_nb.inspector.tools.dataflow import Flow, FlowLayer
+from pnne_nb.process.random_state import preserved_random_state
 from pnne_nb.widgets.explorer.view import cost_of
 from pnne_nb.widgets.host.images import Array, picture, tiles_of
 from pnne_nb.widgets.plots.inspector_plot import draw_layer
@@ -83,6 +86,11 @@ CSS: Final = """<style>
 .pnne-explorer .pnne-answer .pnne-bar { min-width: 96px; text-align: left; }
 </style>"""
 
+Registered = TypeVar("Registered", bound=Callable[[nn.Module], object])
+
+_fields: dict[str, Callable[[nn.Module], object]] = {}
+"""Rows of the panel that were registered, by title."""
+
 
 @final
 @dataclass(frozen=True)
@@ -131,9 +139,8 @@ def widgets_of(details: Details) -> list[ipywidgets.Widget]:
 def facts_html(details: Details) -> str:
     """Return name, class, settings, shapes, parameters, time and findings as HTML."""
     layer = details.layer
-    table = "".join(
-        f"<tr><th>{name}</th><td>{html.escape(value)}</td></tr>" for name, value in _rows(layer, details.total)
-    )
+    rows = [*_rows(layer, details.total), *_registered_rows(details.module)]
+    table = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in rows)
     settings = f"({layer.detail})" if layer.detail else ""
     findings = "".join(
         f'<div class="pnne-finding"><strong>{html.escape(found.kind.replace("-", " "))}</strong>:'
@@ -169,6 +176,48 @@ def _rows(layer: FlowLayer, total: float) -> list[tuple[str, str]]:
         calls = f", {layer.calls} calls" if layer.calls > 1 else ""
         rows.append(("Time", f"{1000 * layer.seconds:.3f} ms{share}{calls}"))
     return rows
+
+
+def register_field(title: str) -> Callable[[Registered], Registered]:
+    """Return a decorator that adds a row to the explorer's panel of each layer.
+
+    What is decorated takes the layer and returns what the row says, or None where it says nothing::
+
+        @pn.register_field("Rank")
+        def rank(layer):
+            if isinstance(layer, nn.Linear):
+                return int(torch.linalg.matrix_rank(layer.weight))
+
+    It is called without recording gradients; random numbers that it draws are put back. An error is what the row says.
+    Registering a title again replaces it.
+
+    Args:
+        title: What the row is called.
+
+    Raises:
+        ArgumentError: `title` is no text, or what is decorated cannot be called.
+    """
+    expect(title, str, "title", "what the row is called", 'Write @pn.register_field("Rank").')
+
+    def decorate(field: Registered) -> Registered:
+        if not callable(field):
+            raise ArgumentError(f"Register a function that takes the layer: {shown(field)} cannot be called.")
+        _fields[title] = field
+        return field
+
+    return decorate
+
+
+def _registered_rows(layer: nn.Module) -> Iterable[tuple[str, str]]:
+    """Yield the rows of the registered fields."""
+    for title, field in _fields.items():
+        try:
+            with torch.no_grad(), preserved_random_state():
+                value = field(layer)
+        except Exception as error:  # noqa: BLE001  # whatever it raises, the other rows are shown
+            value = f"failed: {type(error).__name__}: {error}"
+        if value is not None:
+            yield title, str(value)
 
 
 def pictures_html(details: Details) -> Iterable[str]:
