@@ -11,9 +11,10 @@ from pnne_nb.errors import InspectionError, expect
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import Node
 from pnne_nb.inspector.questions.changes import Change
+from pnne_nb.inspector.questions.intervene import Intervention
 
 
-def keep(graph: NodeGraph, changes: Mapping[str, Change | Sequence[Change]]) -> list[Node]:
+def keep(graph: NodeGraph, changes: Mapping[str, Change | Sequence[Change]] | Intervention) -> list[Node]:
     """Write changes into a graph, as one undoable edit: a multiplication by a mask behind each node.
 
     ```python
@@ -23,18 +24,22 @@ def keep(graph: NodeGraph, changes: Mapping[str, Change | Sequence[Change]]) -> 
 
     Args:
         graph: The document.
-        changes: `pn.zero` and `pn.scale` by node, path or pattern of paths; several as a list. Heads cannot be kept.
+        changes: `pn.zero` and `pn.scale` by node, path or pattern of paths; several as a list. Of an
+            intervention, those of its rows that are on. Heads cannot be kept.
 
     Returns:
         The multiplications.
 
     Raises:
-        ArgumentError: If `graph` is no graph, or `changes` no mapping.
+        ArgumentError: If `graph` is no graph, or `changes` neither.
         UnknownNodeError: If there is no such node.
         InspectionError: If a change is another one, or the part is none of the node's output or of a size that is not known.
         ShapeError: If the graph's shapes do not fit.
     """
     expect(graph, NodeGraph, "graph", "a NodeGraph", "pn.from_module(net, args=(x,)) makes one of a module.")
+    if isinstance(changes, Intervention):
+        layers = dict.fromkeys(row.layer for row in changes.rows if row.on)
+        changes = {layer: [row.change for row in changes.rows if row.on and row.layer == layer] for layer in layers}
     expect(changes, Mapping, "changes", "a mapping of nodes to changes", 'Write {"conv1": pn.zero(channels=[3])}.')
     made: list[Node] = []
     with graph.transaction("Keep changes"):

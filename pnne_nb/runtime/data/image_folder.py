@@ -1,15 +1,16 @@
-"""`images`: pictures in one folder for each class, as a dataset."""
+"""`images`: pictures in one folder for each class as a dataset, or those of an array as a tensor."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final, overload
 
 import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
+from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from pnne_nb.errors import ArgumentError, TrainingError, shown
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _SUFFIXES: Final = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff"))
 _MODES: Final = {1: "L", 3: "RGB", 4: "RGBA"}
+_WHITE: Final = 255
 _LOOKED_AT: Final = 200
 """Pictures whose sizes are compared before a training."""
 
@@ -104,16 +106,31 @@ class ImageFolder(Dataset[tuple[Tensor, int]]):
         )
 
 
+@overload
+def images(folder: Tensor | NDArray[Any], size: int | Sequence[int] | None = None) -> Tensor: ...
+
+
+@overload
 def images(
     folder: str | Path, size: int | Sequence[int] | None = None, *, channels: int = 3, skip_unreadable: bool = False
-) -> ImageFolder:
-    """Return the pictures of a folder that has a folder for each class, as data for an engine.
+) -> ImageFolder: ...
 
-    A picture is float32 from 0 to 1, channels first: `[channels, h, w]`. Its target is the number of its folder, in the order of
-    their names.
+
+def images(
+    folder: str | Path | Tensor | NDArray[Any],
+    size: int | Sequence[int] | None = None,
+    *,
+    channels: int = 3,
+    skip_unreadable: bool = False,
+) -> ImageFolder | Tensor:
+    """Return pictures as data for an engine: those of a folder that has a folder for each class, or those of an array.
+
+    A picture is float32 from 0 to 1, channels first: `[channels, h, w]`. In a folder, its target is the number of the class, in
+    the order of the names. An array has no targets: ``(pn.images(X), y)``.
 
     Args:
-        folder: Such as ``pets`` with ``pets/cat/1.png`` and ``pets/dog/7.jpg``.
+        folder: Such as ``pets`` with ``pets/cat/1.png`` and ``pets/dog/7.jpg``; or an array `[n, h, w]`, `[n, h, w, channels]` or
+            `[n, channels, h, w]`. Its whole numbers are from 0 to 255; other numbers stay as they are.
         size: Height and width that all pictures are resized to, or one number for both. None if they have one size already.
         channels: 1 for grey, 3 for red, green and blue, 4 with transparency.
         skip_unreadable: Whether pictures that cannot be read are left out. All of them are looked at first.
@@ -121,7 +138,7 @@ def images(
     Raises:
         TrainingError: If there is no such folder, no picture in it, or pictures of several sizes and no `size`; when it is
             read, for a picture that cannot be, with its path.
-        ArgumentError: If `size` or `channels` is none.
+        ArgumentError: If `size` or `channels` is none, or if it is not clear where the channels of an array are.
     """
     if channels not in _MODES:
         raise ArgumentError(f"channels must be 1 (grey), 3 (colours) or 4 (with transparency), not {shown(channels)}.")
@@ -131,7 +148,34 @@ def images(
     if size is not None and (len(given) != 2 or not all(isinstance(each, int) and each > 0 for each in given)):
         raise ArgumentError(f"size must be the height and width in pixels, such as (32, 32), not {shown(size)}.")
     height, width = given if size is not None else (0, 0)
+    if isinstance(folder, Tensor | np.ndarray):
+        return _pixels(torch.as_tensor(folder), (height, width) if size is not None else None)
     return ImageFolder(folder, (height, width) if size is not None else None, channels, skip_unreadable=skip_unreadable)
+
+
+def _pixels(values: Tensor, size: tuple[int, int] | None) -> Tensor:
+    """Return pictures of an array as float32, channels first."""
+    shape = tuple(values.shape)
+    last, first = len(shape) == 4 and shape[3] in _MODES, len(shape) == 4 and shape[1] in _MODES
+    if len(shape) == 3:
+        values = values[:, None]
+    elif last == first:
+        raise ArgumentError(
+            f"It is not clear where the channels of an array {list(shape)} are: give [n, h, w, channels] or [n, channels, h, w] "
+            "with 1, 3 or 4 channels, or [n, h, w]."
+        )
+    elif last:
+        values = values.movedim(3, 1)
+    if not values.is_floating_point():
+        if values.numel() and not 0 <= int(values.min()) <= int(values.max()) <= _WHITE:
+            raise ArgumentError(
+                f"Pixels are whole numbers from 0 to {_WHITE}, and these reach from {int(values.min())} to {int(values.max())}."
+            )
+        values = values.float() / _WHITE
+    values = values.float()
+    if size is not None and tuple(values.shape[2:]) != size:
+        values = nn.functional.interpolate(values, size, mode="bilinear", antialias=True)
+    return values.contiguous()
 
 
 def _opened(path: Path, folder: str) -> Image:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence, Sized
 from numbers import Integral
 from typing import Any, Protocol, TypeAlias, final, runtime_checkable
@@ -101,6 +102,11 @@ def open_source(
             raise ArgumentError(
                 f"There is no {name}: TrainingEngine(model, train_data) needs data to train on. {_ACCEPTED} "
                 "A graph with Dataset nodes of its own is trained by TrainingEngine.from_graph(graph)."
+            )
+        case _ if inspect.isgeneratorfunction(data):
+            raise TrainingError(
+                f"{name} is a function that makes batches: give list({data.__name__}()), or an IterableDataset whose "
+                "__iter__ it is."
             )
         case _:
             raise TrainingError(f"{name} is a {type(data).__name__}. {_ACCEPTED}")
@@ -210,7 +216,10 @@ def _values(table: Table | list[Any], name: str) -> NDArray[Any]:
     try:
         return np.asarray(table)
     except ValueError as error:
-        raise TrainingError(f"{name} is a list whose items differ in length, so it is no array: {error}") from error
+        raise TrainingError(
+            f"{name} is a list whose items differ in length, so it is no array. pad_sequence([torch.tensor(x) for x in X], "
+            "batch_first=True) of torch.nn.utils.rnn fills the shorter ones with 0; let the model tell that from data."
+        ) from error
 
 
 def _not_numbers(array: NDArray[Any], name: str) -> str:

@@ -59,7 +59,7 @@ def model_failed(error: Exception, model: nn.Module, batch: Batch) -> TrainingEr
     layer = None if place is None else _layer(model, place)
     where = "The model fails" if layer is None else f"The model fails at layer {place!r} ({_brief(layer)})"
     message = f"{where} on a batch of inputs {said([*batch.inputs, *batch.named.values()])}: {_sentence(error)}"
-    hint = _MORE if alone else _hint(error, layer or model)
+    hint = _MORE if alone else _hint(error, layer or model, [*batch.inputs, *batch.named.values()])
     return TrainingError(f"{message} {hint}", [Diagnostic("model-failed", message, place, hint=hint)])
 
 
@@ -78,14 +78,20 @@ def name_layer(error: Exception, model: nn.Module) -> None:
         error.add_note(f"In layer {place!r} ({_brief(layer)}).")
 
 
-def _hint(error: Exception, layer: nn.Module) -> str:
+def _hint(error: Exception, layer: nn.Module, inputs: Sequence[object]) -> str:
     said_so = str(error)
     if "deterministic implementation" in said_so:
         return "With deterministic=False it runs, and two runs with one seed may differ in the last digits."
     if isinstance(layer, nn.Embedding):
         return _of_rows(error, layer)
+    tensors = [one for one in inputs if isinstance(one, Tensor)]
+    if any(one.dim() == 1 and one.is_floating_point() for one in tensors):
+        return "Each example is a single number: give X[:, None], which is [n, 1]."
     if "type" in said_so or _NO_KERNEL in said_so:
-        return _of_type(layer)
+        pixels = any(one.dim() >= 3 and not one.is_floating_point() for one in tensors)
+        return _of_type(layer) + (
+            " Of pixels, pn.images(X) makes numbers from 0 to 1, channels first." if pixels else ""
+        )
     return "The first dimension counts the examples. Compare the others with what the layers expect."
 
 

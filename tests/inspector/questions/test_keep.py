@@ -53,6 +53,18 @@ def test_what_is_kept_does_what_the_intervention_did(name: str) -> None:
     assert graph.version > version
 
 
+def test_the_rows_of_an_intervention_that_are_on_are_kept() -> None:
+    graph, x = drawn(), torch.randn(2, 1, 8, 8)
+    net = pn.compile(graph)
+    with pn.intervene(
+        net, {"block.conv": [pn.zero(channels=0), pn.scale(2, channels=1)], "fc": pn.scale(3)}
+    ) as what_if:
+        what_if.rows[2].on = False
+        expected = net(x)
+    pn.keep(graph, what_if)
+    torch.testing.assert_close(pn.compile(graph, reuse=net)(x), expected)
+
+
 def test_what_is_kept_trains_exports_and_stands_in_the_source(tmp_path: Path) -> None:
     graph, x = drawn(), torch.randn(4, 1, 8, 8)
     [node] = pn.keep(graph, {"block.conv": pn.zero(channels=[1])})

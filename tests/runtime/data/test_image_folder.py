@@ -92,6 +92,31 @@ def test_what_cannot_be(folder: Path, given: dict[str, Any], kind: type[Exceptio
         pn.images(**{"folder": folder, **given})
 
 
+def test_pixels_of_an_array_are_scaled_and_have_their_channels_first() -> None:
+    pixels = np.arange(2 * 6 * 5 * 3, dtype=np.uint8).reshape(2, 6, 5, 3)
+    expected = torch.tensor(pixels).permute(0, 3, 1, 2) / 255
+    for given in (pixels, torch.tensor(pixels), pixels.astype(np.int64), pixels.transpose(0, 3, 1, 2)):
+        torch.testing.assert_close(pn.images(given), expected)
+    grey = pn.images(pixels[..., 0])
+    torch.testing.assert_close(grey, expected[:, :1])
+    assert torch.equal(pn.images(grey.double()), grey)  # numbers that are scaled already stay
+    assert pn.images(pixels, size=8).shape == (2, 3, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.zeros((2, 3, 5, 3), np.uint8), r"not clear where the channels of an array \[2, 3, 5, 3\] are"),
+        (np.zeros((2, 7, 5, 9), np.uint8), r"give \[n, h, w, channels\]"),
+        (np.zeros((2, 5), np.uint8), r"or \[n, h, w\]"),
+        (np.full((2, 5, 5), 300), "from 0 to 255, and these reach from 300 to 300"),
+    ],
+)
+def test_an_array_that_holds_no_pictures_is_refused(array: Any, message: str) -> None:
+    with pytest.raises(pn.ArgumentError, match=message):
+        pn.images(array)
+
+
 def test_pictures_of_several_sizes_need_one(folder: Path) -> None:
     Image.new("RGB", (9, 9)).save(folder / "dog" / "large.png")
     with pytest.raises(

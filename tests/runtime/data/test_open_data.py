@@ -247,10 +247,14 @@ def test_tables_and_lists_of_numbers_are_arrays(data: Any) -> None:
     assert torch.equal(targets, Y[:4])
 
 
+def _batches() -> Iterator[Any]:
+    yield X, Y
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (([[1.0, 2.0], [3.0]], [1, 2]), r"train_data\[0\] is a list whose items differ in length"),
+        (([[1.0, 2.0], [3.0]], [1, 2]), r"train_data\[0\] is a list whose items differ in length.* pad_sequence"),
         ((X, Y[:9]), r"The parts of train_data have different numbers of examples: 10 and 9 \(shapes \(10, 2\) and"),
         ((X[:0], Y[:0]), "train_data is empty: there is no example in it"),
         ((), "train_data is empty. Give a DataLoader"),
@@ -258,6 +262,7 @@ def test_tables_and_lists_of_numbers_are_arrays(data: Any) -> None:
         ((X, torch.tensor(1)), r"train_data\[1\] is a single number; the first dimension must count the examples"),
         ((np.array(["a", "b"]),), r"train_data\[0\] holds elements of type <U1, which is no number. .*np.unique"),
         (X, "train_data is a Tensor. Give a DataLoader, a Dataset, a tuple"),
+        (_batches, r"train_data is a function that makes batches: give list\(_batches\(\)\)"),
     ],
 )
 def test_data_that_cannot_be_used(data: Any, message: str) -> None:

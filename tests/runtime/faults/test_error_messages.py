@@ -81,6 +81,8 @@ def test_targets_that_a_loss_cannot_take(outputs: int, target: Any, options: Any
         (PICTURES[:, :, :5], (r"The model fails at layer '5' \(Linear\(in_features=64, .*\)\) on a batch of inputs "
          r"\(16, 1, 5, 6\) float32: (addmm: )?mat1 and mat2 shapes .* The first dimension counts the examples")),
         (PICTURES.expand(96, 3, 6, 6), r"at layer '0' \(Conv2d\(1, 4.*\)\) on a batch of inputs \(16, 3, 6, 6\)"),
+        (PICTURES.mul(9).to(torch.uint8), r"at layer '0' .* Of pixels, pn.images\(X\) makes"),
+        (PICTURES[:, 0, 0, 0], r"at layer '0' .* Each example is a single number: give X\[:, None\], which is \[n, 1\]"),
         (PICTURES.double(), r"at layer '0' .* \(16, 1, 6, 6\) float64: .* give x.float\(\) to float32 layers"),
     ],
 )  # fmt: skip
