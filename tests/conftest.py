@@ -99,10 +99,14 @@ _cells: set[str] = set()
 _failed: set[str] = set()
 """Tests that failed in this run, also in other processes."""
 
+_ran: set[str] = set()
+"""Tests of this run: the first that fails again ends a repetition before the others."""
+
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if ".ipynb::" in report.nodeid:
         _cells.add(report.nodeid)
+    _ran.add(report.nodeid)
     if report.failed:
         _failed.add(report.nodeid)
 
@@ -124,7 +128,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     # `make test` runs what failed once more. What passes then must not look like any other pass.
     cache = getattr(config, "cache", None)
-    flaky = sorted(set(cache.get(FAILED_FIRST, [])) - _failed) if cache is not None and config.option.lf else []
+    before = set(cache.get(FAILED_FIRST, [])) if cache is not None and config.option.lf else set()
+    flaky = sorted(before & _ran - _failed)
     if flaky:
         terminalreporter.section("flaky: failed beside other tests, passed alone", yellow=True)
         for nodeid in flaky:

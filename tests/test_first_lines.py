@@ -261,7 +261,6 @@ ANSWERED = [
     ("pn.confusion(engine, labels=['a', 'b', 'c'])", "Write classes="),
     ("pn.confusion(net)", "engine must be a TrainingEngine, not a Sequential"),
     ("pn.worst(engine, k=3)", "Write n=10"),
-    ("pn.app(engine)", "Write pn.app(engine, X[:20])"),
     # Modules that are there already
     ("pn.from_module(net)", "Pass an example of its input: args=(x,), or its shape"),
     ("pn.from_module(net, (2, 4))", "write input_size=(2, 4)"),

@@ -275,7 +275,10 @@ def test_a_value_is_edited_on_the_node(workbench: Workbench) -> None:
     field = node.locator("[data-property='linear1.out_features']")
     expect(field).to_be_focused()
     editor.page.keyboard.type("many")
-    expect(node.get_by_role("alert")).to_have_text("It must be a whole number ≥ 1.")
+    refusal = (
+        "It must be a whole number ≥ 1. The graph has no size many; add it under Sizes, in the panel of the graph."
+    )
+    expect(node.get_by_role("alert")).to_have_text(refusal)
     editor.press("Control+a")
     editor.page.keyboard.type("12")
     editor.press("Enter")

@@ -563,6 +563,28 @@ def test_a_listener_may_stop_the_training() -> None:
     assert (trained.state, trained.progress.step) == ("stopped", 3)
 
 
+def test_a_start_while_listeners_are_told_of_the_stop_is_not_lost() -> None:
+    trained = engine(epochs=500)
+    told, released = threading.Event(), threading.Event()
+
+    def hear(frame: StateFrame) -> None:
+        if frame.state == "stopped" and not told.is_set():
+            told.set()
+            assert released.wait(60)
+
+    trained.on("state", hear)
+    trained.start()
+    trained.stop(wait=False)
+    assert told.wait(60)
+    starter = threading.Thread(target=trained.start)
+    starter.start()
+    starter.join(0.05)  # it waits for the listener
+    released.set()
+    starter.join(60)
+    assert trained.state == "running"
+    trained.stop()
+
+
 def test_a_listener_that_fails_fails_the_training() -> None:
     trained = engine()
     trained.on("epoch", lambda frame: frame.nothing)

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Final, final
 
 from torch import nn
 
@@ -58,6 +58,9 @@ from pnne_nb.runtime.thread.torch_switches import Determinism, switches
 from pnne_nb.runtime.training_process.handover import Manner
 from pnne_nb.runtime.training_process.training_process import TrainingProcess
 from pnne_nb.telemetry.frames import ENDED, AnomalyFrame, StateFrame, TrainingState
+
+LEAVING: Final = 10.0
+"""Seconds that a training which has ended may take to tell its listeners, before the next one is started all the same."""
 
 
 @final
@@ -152,6 +155,9 @@ class Session:
         """
         self.follow_edits()
         require_no_strays(self.loop.recipe.optimizer)
+        if self.control.state in ENDED and not self.control.in_training_thread():
+            # The thread before tells its listeners that it has ended; taken for a running one, this start would be lost.
+            self.control.wait_for_end(LEAVING)
         alive, process = self.control.alive, None
         if not alive:
             require_own(self.model, in_process=self.executor.in_process)
