@@ -20,6 +20,16 @@ STATIC = Path(__file__).resolve().parents[2] / "pnne_nb" / "widgets" / "static"
 ARTIFACTS = Path(__file__).resolve().parents[1] / "artifacts"
 ORIGIN = "http://localhost"  # a secure context, so that the clipboard is there
 HOST = (Path(__file__).parent / "host.html").read_text(encoding="utf-8")
+STILL = """() => new Promise((done) => {
+  const view = document.querySelector(".react-flow__viewport");
+  let before = "", frames = 0;
+  const look = () => {
+    frames = view.style.transform === before ? frames + 1 : 0;
+    before = view.style.transform;
+    frames < 10 ? requestAnimationFrame(look) : done();
+  };
+  look();
+})"""
 
 
 @final
@@ -147,6 +157,10 @@ class EditorPage:
         """Wait until every view shows the document's version."""
         for view in self.root.all():
             expect(view).to_have_attribute("data-version", str(self.graph.version))
+
+    def rest(self) -> None:
+        """Wait until the view has not glided for ten frames."""
+        self.page.evaluate(STILL)
 
     def deliver(self) -> None:
         """Hand the page what Python's own edits have made."""

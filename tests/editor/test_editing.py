@@ -166,6 +166,7 @@ def test_a_new_node_is_grey_and_a_wrong_one_is_red_whose_message_covers_no_next_
     editor.graph.set("a", out_features=5)
     editor.deliver()
     expect(editor.button("1 problem")).to_have_class(re.compile("severity-error"))
+    editor.rest()  # the new node was brought into view
     editor.node("a").click()
     message = editor.node("a").locator(".pnne-card-message").bounding_box()
     after = editor.node("relu1").bounding_box()
