@@ -43,7 +43,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import UnionType
-from typing import Final, Literal, ParamSpec, TypeVar
+from typing import Any, Final, Literal, ParamSpec, TypeVar
 
 import msgspec
 
@@ -291,6 +291,29 @@ def expect(value: object, kind: type | tuple[type, ...] | UnionType, name: str, 
     """
     if not isinstance(value, kind):
         raise ArgumentError(f"{name} must be {what}, not {shown(value)}.{f' {hint}' if hint else ''}")
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def registers(keep: Callable[[Function], object], what: str) -> Callable[[Function], Function]:
+    """Return a decorator that hands a function to `keep`, and leaves it as it is.
+
+    Args:
+        keep: Registers the function.
+        what: What the function does, for the message: ``"takes the model"``.
+
+    Raises:
+        ArgumentError: By the decorator, if what it decorates cannot be called.
+    """
+
+    def decorate(function: Function) -> Function:
+        if not callable(function):
+            raise ArgumentError(f"Register a function that {what}: {shown(function)} cannot be called.")
+        keep(function)
+        return function
+
+    return decorate
 
 
 def choose(value: object, choices: Sequence[str], name: str) -> None:

@@ -21,7 +21,7 @@ from pnne_nb.diagnosis.layer_rules import (
 )
 from pnne_nb.diagnosis.level_rules import AtChance, EqualUnits, NoGradient, RateDecayed, SmallWeights, TargetsNotScaled
 from pnne_nb.diagnosis.loss_rules import Divergence, LossNotDecreasing, Oscillation, Overfitting, SlowProgress
-from pnne_nb.errors import ArgumentError, choose, expect, near, shown
+from pnne_nb.errors import ArgumentError, choose, expect, near, registers, shown
 from pnne_nb.protocol.messages import Ailment
 
 __all__ = [
@@ -109,15 +109,12 @@ def register_rule(
         raise ArgumentError(f"before={shown(before)} is no kind of finding.{near(before, KINDS)}")
     choose(advice, get_args(Advice), "advice")
 
-    def decorate(find: Find) -> Find:
-        if not callable(find):
-            raise ArgumentError(f"Register a function that takes the evidence: {shown(find)} cannot be called.")
+    def keep(find: Find) -> None:
         declare(Kind(kind, advice, by_layer=by_layer), before)
         RULES[:] = [rule for rule in RULES if not (isinstance(rule, _Registered) and rule.kind == kind)]
         RULES.append(_Registered(kind, find))
-        return find
 
-    return decorate
+    return registers(keep, "takes the evidence")
 
 
 @final

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, Subset
 
-from pnne_nb.errors import ArgumentError, TrainingError, expect, near, shown
+from pnne_nb.errors import TrainingError, expect, near, registers
 from pnne_nb.runtime.data.image_folder import images
 from pnne_nb.runtime.data.open_data import as_tensors, count_examples
 from pnne_nb.runtime.data.packaged_data import datasets as packaged
@@ -33,14 +33,7 @@ def register_dataset(name: str) -> Callable[[Factory], Factory]:
         ArgumentError: `name` is no text, or what is decorated cannot be called.
     """
     expect(name, str, "name", "the name that Dataset nodes find it by", 'Write @pn.register_dataset("mine").')
-
-    def decorate(factory: Factory) -> Factory:
-        if not callable(factory):
-            raise ArgumentError(f"Register a function that returns the dataset: {shown(factory)} cannot be called.")
-        _registered[name] = factory
-        return factory
-
-    return decorate
+    return registers(lambda factory: _registered.update({name: factory}), "returns the dataset")
 
 
 class DatasetNode(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from typing import SupportsFloat, TypeAlias, TypeVar, final
 import torch
 from torch import nn
 
-from pnne_nb.errors import ArgumentError, expect, shown
+from pnne_nb.errors import ArgumentError, expect, registers, shown
 from pnne_nb.process.random_state import preserved_random_state
 from pnne_nb.telemetry.frames import AnomalyFrame, Frame, MeasureFrame
 
@@ -28,8 +28,8 @@ def register_probe(title: str) -> Callable[[Registered], Registered]:
         def weight_norms(model):
             return {name: float(weight.norm()) for name, weight in model.named_parameters()}
 
-    The numbers must not hang on writing: it may read weights and ``.grad``, and draw random numbers, which are put back. A
-    measure that raises is told among the findings and left out. Registering a title again replaces it. A training in a
+    It may read weights and ``.grad``, and must not change them. Random numbers that it draws are put back. A measure that
+    raises is told among the findings and left out. Registering a title again replaces it. A training in a
     process of its own is not measured, because the process does not know the function.
 
     Args:
@@ -39,14 +39,7 @@ def register_probe(title: str) -> Callable[[Registered], Registered]:
         ArgumentError: `title` is no text, or what is decorated cannot be called.
     """
     expect(title, str, "title", "the heading of the plot", 'Write @pn.register_probe("Norm of the weights").')
-
-    def decorate(measure: Registered) -> Registered:
-        if not callable(measure):
-            raise ArgumentError(f"Register a function that takes the model: {shown(measure)} cannot be called.")
-        _measures[title] = measure
-        return measure
-
-    return decorate
+    return registers(lambda measure: _measures.update({title: measure}), "takes the model")
 
 
 def measuring(model: nn.Module) -> dict[str, MeasureProbe]:

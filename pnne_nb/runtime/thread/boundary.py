@@ -23,7 +23,7 @@ from pnne_nb.errors import TrainingError
 from pnne_nb.process.fork import renewed_after_fork
 from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.runtime.thread.control import Control
-from pnne_nb.runtime.thread.running import add_running, remove_running, running
+from pnne_nb.runtime.thread.running_trainings import add_running, remove_running, running
 from pnne_nb.runtime.thread.step_lock import adopt_backward_thread, in_some_step, is_of_a_step
 
 _CELL = "cell"

@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from pnne_nb.runtime.thread.boundary import Boundary, boundaries, memory_of, plain
 from pnne_nb.runtime.thread.cells import cells
-from pnne_nb.runtime.thread.running import between_steps
+from pnne_nb.runtime.thread.running_trainings import between_steps
 
 _torch: Any = torch
 _overrides: Any = torch.overrides

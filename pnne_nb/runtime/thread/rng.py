@@ -15,7 +15,7 @@ from torch import Tensor
 from pnne_nb.process import random_state
 from pnne_nb.process.fork import renewed_after_fork
 from pnne_nb.runtime.thread.generators import PrivateGenerators, States
-from pnne_nb.runtime.thread.running import alone, between_steps
+from pnne_nb.runtime.thread.running_trainings import alone, between_steps
 from pnne_nb.runtime.thread.step_lock import in_some_step
 
 

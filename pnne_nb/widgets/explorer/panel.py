@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pnne_nb.diagnosis.finding import Finding
-from pnne_nb.errors import ArgumentError, expect, shown
+from pnne_nb.errors import expect, registers
 from pnne_nb.inspector.capture.capture import Capture, LayerView
 from pnne_nb.inspector.statistics.histogram import histograms
 from pnne_nb.inspector.tools.dataflow import Flow, FlowLayer
@@ -198,14 +198,7 @@ def register_field(title: str) -> Callable[[Registered], Registered]:
         ArgumentError: `title` is no text, or what is decorated cannot be called.
     """
     expect(title, str, "title", "what the row is called", 'Write @pn.register_field("Rank").')
-
-    def decorate(field: Registered) -> Registered:
-        if not callable(field):
-            raise ArgumentError(f"Register a function that takes the layer: {shown(field)} cannot be called.")
-        _fields[title] = field
-        return field
-
-    return decorate
+    return registers(lambda field: _fields.update({title: field}), "takes the layer")
 
 
 def _registered_rows(layer: nn.Module) -> Iterable[tuple[str, str]]:

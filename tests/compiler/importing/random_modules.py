@@ -10,7 +10,7 @@ import random
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -286,13 +286,18 @@ def _class(draw: random.Random, name: str, others: list[str], seed: int | None =
     return f"{text}\n    def forward(self, x, other=None, gain=1.0):\n        {first}\n{body}\n"
 
 
-@contextmanager
-def modules_of(seed: int) -> Iterator[Callable[[], nn.Module]]:
+def modules_of(seed: int) -> AbstractContextManager[Callable[[], nn.Module]]:
     """Yield what makes the random module of a seed, always with the same weights."""
-    home = ModuleType(f"random_module_{seed}")
+    return modules_from(f"random_module_{seed}", seed, _IMPORTS, source_of(seed))
+
+
+@contextmanager
+def modules_from(name: str, seed: int, *texts: str) -> Iterator[Callable[[], nn.Module]]:
+    """Yield what makes the ``Net`` of some source in a module of that name, always with the same weights."""
+    home = ModuleType(name)
     sys.modules[home.__name__] = home
-    exec(_IMPORTS, vars(home))
-    exec(compile(source_of(seed), f"<seed {seed}>", "exec"), vars(home))
+    for text in texts:
+        exec(compile(text, f"<seed {seed}>", "exec"), vars(home))
 
     def make() -> nn.Module:
         torch.manual_seed(seed)

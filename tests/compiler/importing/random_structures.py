@@ -10,8 +10,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import ModuleType
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -19,7 +18,9 @@ from torch import Tensor, nn
 
 import pnne_nb as pn
 from pnne_nb.compiler.analysis.nested_values import copied, difference
-from tests.compiler.importing.random_modules import Outcome
+from tests.compiler.importing.random_modules import Outcome, modules_from
+
+_HOME = "random_structures_home"
 
 _PRELUDE = """
 import torch
@@ -106,7 +107,7 @@ def _value(kind: str, draw: torch.Generator, rows: int) -> Any:
         return torch.randn(rows, 4, generator=draw)
 
     def named() -> Any:
-        return sys.modules["random_structures_home"].Pair
+        return sys.modules[_HOME].Pair
 
     made: dict[str, Callable[[], Any]] = {
         "tensor": floats,
@@ -194,22 +195,9 @@ def source_of(seed: int) -> str:
     return f"{_PRELUDE}\n    def forward(self, x, {', '.join(names)}):\n{body}\n"
 
 
-@contextmanager
-def modules_of(seed: int) -> Iterator[Callable[[], nn.Module]]:
+def modules_of(seed: int) -> AbstractContextManager[Callable[[], nn.Module]]:
     """Yield what makes the module of a seed, always with the same weights."""
-    home = ModuleType("random_structures_home")
-    sys.modules[home.__name__] = home
-    exec(compile(source_of(seed), f"<structures {seed}>", "exec"), vars(home))
-
-    def make() -> nn.Module:
-        torch.manual_seed(seed)
-        made: nn.Module = vars(home)["Net"]()
-        return made
-
-    try:
-        yield make
-    finally:
-        del sys.modules[home.__name__]
+    return modules_from(_HOME, seed, source_of(seed))
 
 
 def _wrapped(value: Any, how: int) -> Any:

@@ -93,7 +93,7 @@ def test_no_other_file_sets_a_switch_of_the_process() -> None:
         "runtime/script/to_script.py",
         "compiler/weights/deepcopy.py",
         "compiler/analysis/own_noise.py",
-        "runtime/thread/running.py",
+        "runtime/thread/running_trainings.py",
     }
     assert found - others == {"runtime/thread/torch_switches.py"}
 

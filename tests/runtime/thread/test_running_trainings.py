@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from pnne_nb.compiler.shapes.infer import infer_shapes
 from pnne_nb.process.random_state import private_random_state, turn
 from pnne_nb.runtime.thread.cells import cells
-from pnne_nb.runtime.thread.running import alone
+from pnne_nb.runtime.thread.running_trainings import alone
 from tests.runtime.tasks import engine, network, picture_graph
 
 SECONDS = 60.0
