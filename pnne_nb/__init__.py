@@ -116,6 +116,7 @@ if TYPE_CHECKING:
     from pnne_nb.inspector.tools.summary import summary
     from pnne_nb.protocol.messages import NodeMark
     from pnne_nb.runtime import runs
+    from pnne_nb.runtime.data.columns import columns
     from pnne_nb.runtime.data.datasets import register_dataset
     from pnne_nb.runtime.data.image_folder import images
     from pnne_nb.runtime.data.packaged_data import datasets
@@ -224,6 +225,7 @@ __all__ = [
     "check_numerics",
     "check_setup",
     "clamp",
+    "columns",
     "compare",
     "compare_targets",
     "compile",
@@ -290,6 +292,7 @@ _MODULES = {
     "graph.document": "NodeGraph",
     "graph.sequential": "sequential",
     "graph.model.node": "Edge Node Transaction",
+    "runtime.data.columns": "columns",
     "runtime.data.datasets": "register_dataset",
     "runtime.monitoring.measures": "register_probe",
     "runtime.data.image_folder": "images",

@@ -86,7 +86,7 @@ class EngineState:
         weights = (
             f", weights of {start}" if start else ", fresh weights" if self._session.live_source is not None else ""
         )
-        data = f", data={read}" if read.columns or read.classes else ""
+        data = f", data={read}" if read.tells else ""
         name = type(self._session.model).__name__
         train = self.recipe.train
         live = train.lives_on if isinstance(train, TensorSource) else None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, final
 
 import msgspec
-import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, Subset
@@ -15,6 +15,7 @@ from pnne_nb.errors import TrainingError, expect, near, registers
 from pnne_nb.runtime.data.image_folder import images
 from pnne_nb.runtime.data.open_data import as_tensors, count_examples
 from pnne_nb.runtime.data.packaged_data import datasets as packaged
+from pnne_nb.runtime.data.tables import is_table, read_table
 from pnne_nb.runtime.thread.rng import key_of
 
 Examples: TypeAlias = "Dataset[Any] | tuple[Tensor, ...]"
@@ -76,11 +77,14 @@ class DatasetNode(msgspec.Struct, frozen=True):
             case "images":
                 return images(self.data)
             case "csv" | "parquet":
-                return _table(self.source, self.data, self.target)
+                return read_table(Path(self.data), self.target, f"The file {self.data!r}", self.source)
             case _:
                 return _packaged(self.source, sample)
 
     def _variable(self, given: Mapping[str, Any]) -> Examples:
+        value = given.get(self.data)
+        if is_table(value) and self.target not in given:
+            return read_table(value, self.target, f"The table {self.data!r}")
         names = [name for name in (self.data, self.target) if name]
         for name in names:
             if name not in given:
@@ -90,7 +94,6 @@ class DatasetNode(msgspec.Struct, frozen=True):
                 )
         if not names:
             raise TrainingError("Its data is empty: set it to the variable that holds the samples.")
-        value = given[self.data]
         if self.target:
             value = (*value, given[self.target]) if isinstance(value, (tuple, list)) else (value, given[self.target])
         return _examples(value, self.data)
@@ -161,38 +164,6 @@ def _packaged(source: str, sample: tuple[int | str, ...] | None) -> Examples:
         sizes = tuple(size for size in sample[1:] if isinstance(size, int))
         inputs = inputs.reshape(-1, *(sizes if sizes in {(64,), (8, 8)} else (1, 8, 8)))
     return inputs, target
-
-
-def _table(kind: str, path: str, target: str | None) -> Examples:
-    import pandas as pd  # noqa: PLC0415  # an extra or slow to import: imported late
-
-    try:
-        frame = pd.read_csv(path) if kind == "csv" else pd.read_parquet(path)
-    except (OSError, ValueError, ImportError) as error:
-        raise TrainingError(f"The file {path!r} cannot be read: {error}") from error
-    names = [str(name) for name in frame.columns]
-    if len(names) < 2:
-        raise TrainingError(f"The file {path!r} has only one column; it needs samples and a target.")
-    wanted = names[-1] if target is None else target
-    if wanted not in names:
-        raise TrainingError(f"The file {path!r} has no column {wanted!r}.{near(wanted, names)}")
-    count_examples(frame, path)
-    frame.columns = pd.Index(names)
-    holes = [name for name in names if frame[name].isna().any()]
-    if holes:
-        raise TrainingError(f"The file {path!r} has empty cells in {', '.join(holes)}: fill them or leave them out.")
-    features = frame.drop(columns=wanted)
-    words = [name for name in features.columns if not pd.api.types.is_numeric_dtype(features[name])]
-    if words:
-        raise TrainingError(f"The columns {', '.join(words)} of {path!r} hold no numbers: encode them first.")
-    inputs = torch.tensor(features.to_numpy(dtype=np.float32))
-    column = frame[wanted]
-    if pd.api.types.is_float_dtype(column):
-        return inputs, torch.tensor(column.to_numpy(dtype=np.float32)).unsqueeze(1)
-    if pd.api.types.is_integer_dtype(column):
-        return inputs, torch.tensor(column.to_numpy(dtype=np.int64))
-    # Words are classes, numbered in their order.
-    return inputs, torch.tensor(pd.Categorical(column).codes.astype(np.int64))
 
 
 def _standardized(values: Tensor, learned: Tensor) -> Tensor:

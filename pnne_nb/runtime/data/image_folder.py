@@ -11,22 +11,22 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.utils.data import Dataset
 
 from pnne_nb.errors import ArgumentError, TrainingError, shown
+from pnne_nb.runtime.data.open_data import DescribedDataset
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 _SUFFIXES: Final = frozenset((".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff"))
-_MODES: Final = {1: "L", 3: "RGB", 4: "RGBA"}
-_WHITE: Final = 255
+MODES: Final = {1: "L", 3: "RGB", 4: "RGBA"}
+WHITE: Final = 255
 _LOOKED_AT: Final = 200
 """Pictures whose sizes are compared before a training."""
 
 
 @final
-class ImageFolder(Dataset[tuple[Tensor, int]]):
+class ImageFolder(DescribedDataset):
     """Pictures `[channels, h, w]`, float32 from 0 to 1, each with the number of its class; see `images`.
 
     Attributes:
@@ -55,10 +55,14 @@ class ImageFolder(Dataset[tuple[Tensor, int]]):
             raise TrainingError(
                 f"The folder {str(folder)!r} has no pictures in folders by class, such as {folder}/cat/1.png."
             )
-        self._size, self._channels = size, channels
+        self._size, self._channels, self._skips = size, channels, skip_unreadable
         self._folder = str(folder)
         if size is None:
             self._size = self._common_size()
+
+    def read(self, data: str | Path) -> ImageFolder:
+        """Return the pictures of another folder in the same size and channels."""
+        return ImageFolder(data, self._size, self._channels, skip_unreadable=self._skips)
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -86,14 +90,14 @@ class ImageFolder(Dataset[tuple[Tensor, int]]):
         path, number = self._files[index]
         with _opened(path, self._folder) as picture:
             try:
-                pixels = picture.convert(_MODES[self._channels])
+                pixels = picture.convert(MODES[self._channels])
             except OSError as error:  # its head is whole, its end is missing
                 raise _unreadable(path, self._folder, error) from error
         assert self._size is not None, "found in the constructor"
         height, width = self._size
         if pixels.size != (width, height):
             pixels = pixels.resize((width, height))
-        values = torch.from_numpy(np.asarray(pixels, dtype=np.float32) / 255)
+        values = torch.from_numpy(np.asarray(pixels, dtype=np.float32) / WHITE)
         return (values[None] if self._channels == 1 else values.permute(2, 0, 1)), number
 
     def __repr__(self) -> str:
@@ -140,7 +144,7 @@ def images(
             read, for a picture that cannot be, with its path.
         ArgumentError: If `size` or `channels` is none, or if it is not clear where the channels of an array are.
     """
-    if channels not in _MODES:
+    if channels not in MODES:
         raise ArgumentError(f"channels must be 1 (grey), 3 (colours) or 4 (with transparency), not {shown(channels)}.")
     given: tuple[Any, ...] = (
         (size, size) if isinstance(size, int) else tuple(size) if isinstance(size, Sequence) else (size,)
@@ -156,7 +160,7 @@ def images(
 def _pixels(values: Tensor, size: tuple[int, int] | None) -> Tensor:
     """Return pictures of an array as float32, channels first."""
     shape = tuple(values.shape)
-    last, first = len(shape) == 4 and shape[3] in _MODES, len(shape) == 4 and shape[1] in _MODES
+    last, first = len(shape) == 4 and shape[3] in MODES, len(shape) == 4 and shape[1] in MODES
     if len(shape) == 3:
         values = values[:, None]
     elif last == first:
@@ -167,11 +171,11 @@ def _pixels(values: Tensor, size: tuple[int, int] | None) -> Tensor:
     elif last:
         values = values.movedim(3, 1)
     if not values.is_floating_point():
-        if values.numel() and not 0 <= int(values.min()) <= int(values.max()) <= _WHITE:
+        if values.numel() and not 0 <= int(values.min()) <= int(values.max()) <= WHITE:
             raise ArgumentError(
-                f"Pixels are whole numbers from 0 to {_WHITE}, and these reach from {int(values.min())} to {int(values.max())}."
+                f"Pixels are whole numbers from 0 to {WHITE}, and these reach from {int(values.min())} to {int(values.max())}."
             )
-        values = values.float() / _WHITE
+        values = values.float() / WHITE
     values = values.float()
     if size is not None and tuple(values.shape[2:]) != size:
         values = nn.functional.interpolate(values, size, mode="bilinear", antialias=True)

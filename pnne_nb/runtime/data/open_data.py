@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Sized
 from numbers import Integral
 from typing import Any, Protocol, TypeAlias, final, runtime_checkable
@@ -32,6 +33,18 @@ class Table(Protocol):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """Return the values."""
+
+
+class DescribedDataset(Dataset[Any]):
+    """A dataset whose repr says how its examples were made."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return the number of examples."""
+
+    @abstractmethod
+    def read(self, data: Any) -> Dataset[Any]:
+        """Return other data, given as this was, in the same form."""
 
 
 Array: TypeAlias = "Tensor | NDArray[Any] | Table | list[Any]"
@@ -217,8 +230,9 @@ def _values(table: Table | list[Any], name: str) -> NDArray[Any]:
         return np.asarray(table)
     except ValueError as error:
         raise TrainingError(
-            f"{name} is a list whose items differ in length, so it is no array. pad_sequence([torch.tensor(x) for x in X], "
-            "batch_first=True) of torch.nn.utils.rnn fills the shorter ones with 0; let the model tell that from data."
+            f"{name} is a list whose items differ in length, so it is no array. "
+            'pn.columns({"x": X, "y": y}, {"x": ("x", "mask")}, target="y") fills the shorter ones up, and gives the model\'s '
+            "input mask what tells them from data."
         ) from error
 
 
@@ -234,7 +248,8 @@ def _not_numbers(array: NDArray[Any], name: str) -> str:
         return f"{name} holds {among}. Leave such examples out, or give them a number."
     return (
         f"{name} holds elements of type {array.dtype}, which is no number. Of names of classes, "
-        "np.unique(names, return_inverse=True) gives the numbers."
+        "np.unique(names, return_inverse=True) gives the numbers; of texts, "
+        'pn.columns({"text": texts, "label": y}, {"text": "x"}, target="label", tokenizer=tokenizer).'
     )
 
 

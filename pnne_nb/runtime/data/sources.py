@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterator, Sized
+from collections.abc import Callable, Iterator, Mapping, Sized
 from typing import Any, Protocol, final
 
 import msgspec
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -24,7 +25,7 @@ from torch.utils.data import (
 )
 
 from pnne_nb.errors import TrainingError
-from pnne_nb.runtime.data.batches import StandIn, said
+from pnne_nb.runtime.data.batches import TARGET_KEYS, StandIn, said
 from pnne_nb.runtime.data.workers import (
     WorkerStart,
     dismiss_workers,
@@ -250,7 +251,7 @@ class DatasetSource:
             _KeyedDataset(given.dataset),
             batch_sampler=self._order,
             num_workers=given.num_workers,
-            collate_fn=collated if given.collate_fn is default_collate else given.collate_fn,
+            collate_fn=_collate(given),
             pin_memory=given.pin_memory,
             timeout=given.timeout,
             worker_init_fn=WorkerStart(given.worker_init_fn),
@@ -336,15 +337,49 @@ _SAMPLERS = {RandomSampler, SubsetRandomSampler, WeightedRandomSampler}
 def _first(loader: DataLoader[Any], count: int) -> Any:
     dataset = loader.dataset
     assert isinstance(dataset, Sized)
-    return loader.collate_fn(_KeyedDataset(dataset).__getitems__((0, list(range(min(count, len(dataset)))))))
+    return _collate(loader)(_KeyedDataset(dataset).__getitems__((0, list(range(min(count, len(dataset)))))))
+
+
+def _collate(loader: DataLoader[Any]) -> Callable[[list[Any]], Any]:
+    given = loader.collate_fn
+    return collated if given is default_collate else given
+
+
+@final
+class PaddedExample(dict[str, Any]):
+    """An example by name, whose sequences `[T, ...]` a batch fills up to the longest.
+
+    Attributes:
+        padding: For each sequence the number that fills it up, and the name that its mask `[N, T]` has in the batch, or None.
+    """
+
+    def __init__(self, parts: Mapping[str, Any], padding: Mapping[str, tuple[int, str | None]]) -> None:
+        super().__init__(parts)
+        self.padding = padding
+
+
+def has_sequences(data: Dataset[Any]) -> bool:
+    """Return whether the inputs of a dataset's batches are filled up to the longest."""
+    first = None if isinstance(data, IterableDataset) else data[0]
+    return isinstance(first, PaddedExample) and not first.padding.keys() <= {*TARGET_KEYS}
 
 
 def collated(examples: list[Any]) -> Any:
-    """Return one batch of examples, as torch makes it.
+    """Return one batch of examples, as torch makes it; sequences of a `PaddedExample` are filled up.
 
     Raises:
         TrainingError: They do not fit together; says which two do not.
     """
+    if isinstance(examples[0], PaddedExample):
+        padding = examples[0].padding
+        batch = collated([{name: part for name, part in one.items() if name not in padding} for one in examples])
+        for name, (filler, mask) in padding.items():
+            parts = [one[name] for one in examples]
+            batch[name] = pad_sequence(parts, batch_first=True, padding_value=filler)
+            if mask is not None:
+                lengths = torch.tensor([len(part) for part in parts])
+                batch[mask] = (torch.arange(batch[name].shape[1]) < lengths[:, None]).long()
+        return batch
     try:
         return default_collate(examples)
     except (RuntimeError, TypeError, KeyError) as error:

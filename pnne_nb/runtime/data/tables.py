@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import Dataset, IterableDataset, Subset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
 
 from pnne_nb.errors import TrainingError, near, shown
-from pnne_nb.runtime.data.open_data import Data, Table, from_numpy, is_number
+from pnne_nb.runtime.data.open_data import Data, DescribedDataset, Table, count_examples, from_numpy, is_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,8 +51,16 @@ class TableReader:
         self.columns: dict[str, tuple[Any, ...] | None] = {}
         self._target = target
         self._is_quantity = False
+        self._like: DescribedDataset | None = None
+
+    @property
+    def tells(self) -> bool:
+        """Whether the repr has something to tell of the data."""
+        return bool(self.columns or self.classes or self._like is not None)
 
     def __repr__(self) -> str:
+        if self._like is not None:
+            return repr(self._like)
         if not self.columns:
             return f"{len(self.classes or ())} classes"
         split = [f"{name} as {len(values)}" for name, values in self.columns.items() if values is not None]
@@ -82,9 +90,11 @@ class TableReader:
         Raises:
             TrainingError: The target column is missing, values are missing, or a column cannot be read.
         """
-        table = _table(data, "train_data")
+        table = table_of(_frame(data, by_name=self._target is not None), "train_data")
         if table is not None:
-            return self._learn_table(table)
+            return self.learn_table(table, "train_data")
+        if isinstance(data, DescribedDataset):
+            self._like = data
         if isinstance(data, tuple | list) and len(data) >= 2 and (names := _names_in(data[-1])) is not None:
             self.classes = tuple(map(str, _categories(names, "The target of train_data")))
         elif isinstance(data, Dataset) and isinstance(named := getattr(data, "classes", None), list | tuple):
@@ -97,7 +107,9 @@ class TableReader:
         Raises:
             TrainingError: A column or a class is not in the training data, or one of its columns is missing.
         """
-        table = _table(data, name)
+        if self._reads(data):
+            return self._like.read(data)  # type: ignore[union-attr]  # asked just before
+        table = table_of(_frame(data, by_name=bool(self.columns)), name)
         if table is not None:
             self._require_table(name)
             self._require_columns(table, name, [*self.columns, str(self._target)])
@@ -106,6 +118,13 @@ class TableReader:
             raise TrainingError(
                 f"{name} is a {type(data).__name__}, which gives its batches once, and each epoch needs them: "
                 f"{name}=list(batches), or an IterableDataset whose __iter__ makes them."
+            )
+        named = getattr(data, "classes", None) if isinstance(data, Dataset) else None
+        if self.classes is not None and isinstance(named, list | tuple) and tuple(map(str, named)) != self.classes:
+            raise TrainingError(
+                f"{name} has the classes {_few(named)}, and train_data has {_few(self.classes)}: the same number would mean "
+                "two classes. Give both the same classes, for pictures a folder for each (it may be empty), for columns "
+                f"{name}=train_data.read(...)."
             )
         if self.classes is not None and isinstance(data, tuple | list) and len(data) >= 2:
             names = _names_in(data[-1])
@@ -119,37 +138,46 @@ class TableReader:
         Raises:
             TrainingError: A column of the training data is missing, or has a value that it has not there.
         """
-        table = _table(data, "data")
+        if self._reads(data):
+            return self._like.read(data)  # type: ignore[union-attr]  # asked just before
+        table = table_of(_frame(data, by_name=bool(self.columns)), "data")
         if table is None or not self.columns:
             return data
         self._require_columns(table, "data", list(self.columns))
         return self._encoded(table, "data")
 
-    def _learn_table(self, table: pd.DataFrame) -> Data:
-        listed = _listed(table)
+    def _reads(self, data: object) -> bool:
+        """Return whether data has the form that the training data was made from."""
+        return self._like is not None and not isinstance(data, Dataset | DataLoader | tuple | Tensor | np.ndarray)
+
+    def learn_table(self, table: pd.DataFrame, name: str) -> tuple[Tensor, Tensor]:
+        """Return inputs `[N, width]` and target of a data frame, called `name` in messages; see `learn`."""
+        columns = listed(map(str, table.columns))
         if self._target is None:
             raise TrainingError(
-                f"train_data is a table: say which column is the target, as in target={table.columns[-1]!r}. {listed}"
+                f"{name} is a table: say which column is the target, as in target={table.columns[-1]!r}. {columns} Texts, "
+                'sequences and pictures are read by pn.columns(data, {"text": "x"}, target="label", tokenizer=tokenizer).'
             )
         if self._target not in table.columns:
             raise TrainingError(
-                f"train_data has no column {shown(self._target)}.{near(self._target, map(str, table.columns))} {listed}"
+                f"{name} has no column {shown(self._target)}.{near(self._target, map(str, table.columns))} {columns}"
             )
         if table.shape[1] < 2:
-            raise TrainingError(f"train_data has no column besides the target {self._target!r}.")
-        _require_whole(table, "train_data")
+            raise TrainingError(f"{name} has no column besides the target {self._target!r}.")
+        count_examples(table, name)
+        _require_whole(table, name)
         self.columns = {
-            str(name): None
-            if _is_of_numbers(table[name])
-            else _categories(table[name], f"The column {name} of train_data")
-            for name in table.columns
-            if name != self._target
+            str(column): None
+            if _is_of_numbers(table[column])
+            else _categories(table[column], f"The column {column} of {name}")
+            for column in table.columns
+            if column != self._target
         }
         wanted = table[self._target]
         self._is_quantity = wanted.dtype.kind == "f"
         if not _is_of_numbers(wanted) or wanted.dtype.kind == "b":
-            self.classes = tuple(map(str, _categories(wanted, f"The target {self._target} of train_data")))
-        return (self._encoded(table, "train_data"), self._targets(wanted, "train_data"))
+            self.classes = tuple(map(str, _categories(wanted, f"The target {self._target} of {name}")))
+        return (self._encoded(table, name), self._targets(wanted, name))
 
     def _require_table(self, name: str) -> None:
         if not self.columns:
@@ -160,7 +188,7 @@ class TableReader:
         if missing:
             raise TrainingError(
                 f"{name} has no column {', '.join(missing)}, which train_data has.{near(missing[0], map(str, table.columns))} "
-                f"{_listed(table)}"
+                f"{listed(map(str, table.columns))}"
             )
         _require_whole(table[list(wanted)], name)
 
@@ -188,6 +216,23 @@ class TableReader:
         assert self.classes is not None, "asked before"
         texts = np.asarray(names).astype(str)
         return torch.from_numpy(_places(texts, self.classes, f"The target of {name}"))
+
+
+def is_table(data: object) -> bool:
+    """Return whether data has columns by name: a data frame, a data set of Hugging Face, or a mapping of lists."""
+    return table_of(None if isinstance(data, str | Path) else _frame(data), "") is not None
+
+
+def read_table(data: object, target: str | None, name: str, kind: str = "") -> tuple[Tensor, Tensor]:
+    """Return inputs and target of a table or of a file, ``"csv"`` or ``"parquet"``; without `target`, of its last column.
+
+    Raises:
+        TrainingError: As `TableReader.learn`.
+    """
+    table = table_of(_frame(data), name, kind)
+    assert table is not None, "the caller has asked"
+    table = table.rename(columns=str)
+    return TableReader(str(table.columns[-1]) if target is None else target).learn_table(table, name)
 
 
 def part_of(data: Data, share: float, seed: int) -> tuple[Any, Any]:
@@ -250,11 +295,11 @@ def _stratified(
     return np.setdiff1d(np.arange(len(target)), chosen), chosen
 
 
-def _table(data: object, name: str) -> pd.DataFrame | None:
-    """Return a data frame, also one in a file; None for anything else."""
+def table_of(data: object, name: str, kind: str = "") -> pd.DataFrame | None:
+    """Return a data frame, also one in a file, which is of the `kind` that its name ends in; None for anything else."""
     if isinstance(data, str | Path):
         path = Path(data)
-        reader = _TABLE_FILES.get(path.suffix.lower())
+        reader = _TABLE_FILES.get(f".{kind}" if kind else path.suffix.lower())
         if reader is None:
             raise TrainingError(
                 f"{name} is {shown(str(path))}, and a file of data ends in {' or '.join(_TABLE_FILES)}."
@@ -264,15 +309,28 @@ def _table(data: object, name: str) -> pd.DataFrame | None:
         try:
             found: pd.DataFrame = getattr(pandas, reader)(path)
         except (OSError, ValueError, ImportError) as error:
-            raise TrainingError(f"{name}: {path.name} cannot be read: {str(error).partition(chr(10))[0]}") from error
+            what = name if kind else f"{name}: {path.name}"
+            raise TrainingError(f"{what} cannot be read: {str(error).partition(chr(10))[0]}") from error
         return found
     # Another thread may be importing it, and has not made the class yet.
     frame = getattr(sys.modules.get("pandas"), "DataFrame", None)
     return data if frame is not None and isinstance(data, frame) else None
 
 
-def _listed(table: pd.DataFrame) -> str:
-    names = [str(name) for name in table.columns]
+def _frame(data: Any, *, by_name: bool = True) -> Any:
+    """Return a data set of Hugging Face, and lists `by_name`, as a data frame; other data as it is."""
+    if hasattr(data, "column_names") and hasattr(data, "to_pandas"):
+        return data.to_pandas()
+    if by_name and isinstance(data, Mapping) and data and all(np.ndim(part) == 1 for part in data.values()):
+        import pandas  # noqa: ICN001,PLC0415  # it takes half a second, and most trainings never read a table
+
+        return pandas.DataFrame(data)
+    return data
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return a sentence that names the columns of a table, the first of many."""
+    names = list(names)
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return f"Its columns are {', '.join(names[:_LISTED])}{more}."
 
@@ -285,7 +343,7 @@ def _require_whole(table: pd.DataFrame, name: str) -> None:
     said = ", ".join(f"{each} lacks {count} of {len(table)} values" for each, count in missing.items())
     fill = f"df[{column!r}].{'median()' if _is_of_numbers(table[column]) else 'mode()[0]'}"
     raise TrainingError(
-        f"Values are missing in {name}: {said}. Leave such rows out, df.dropna(), or fill them: "
+        f"{name} lacks values: {said}. Leave such rows out, df.dropna(), or fill them: "
         f"df[{column!r}] = df[{column!r}].fillna({fill})."
     )
 
@@ -309,8 +367,8 @@ def _categories(column: Any, what: str) -> tuple[Any, ...]:
     found = np.unique(values)
     if len(found) > _MOST_NAMES and len(found) > len(values) / 10:
         raise TrainingError(
-            f"{what} holds {len(found)} different texts in {len(values)} rows, which are no categories. Leave it out: "
-            "df.drop(columns=name)."
+            f"{what} holds {len(found)} different texts in {len(values)} rows, which are no categories. Leave it out, "
+            'df.drop(columns=name), or read it as text: pn.columns(df, {"text": "x"}, target="label", tokenizer=tokenizer).'
         )
     return tuple(found.tolist())
 
@@ -322,10 +380,13 @@ def _places(column: Any, values: Sequence[Any], what: str) -> NDArray[np.int64]:
     unknown = sorted(set(texts.tolist()) - places.keys())
     if unknown:
         raise TrainingError(
-            f"{what} has {', '.join(map(repr, unknown[:5]))}, which train_data has not. It has "
-            f"{', '.join(map(repr, list(places)[:_LISTED]))}."
+            f"{what} has {', '.join(map(repr, unknown[:5]))}, which train_data has not. It has {_few(places)}."
         )
     return np.array([places[text] for text in texts.tolist()], dtype=np.int64)
+
+
+def _few(values: Iterable[Any]) -> str:
+    return ", ".join(map(repr, list(map(str, values))[:_LISTED]))
 
 
 def _names_in(target: Any) -> Any:

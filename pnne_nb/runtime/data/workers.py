@@ -1,4 +1,4 @@
-"""Worker processes that load data: their start, and the explanation of their death."""
+"""Worker processes that load data, and calls into data: how they start, end, and are left where they hang."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from torch.utils.data import get_worker_info
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from pnne_nb.errors import TrainingError
+from pnne_nb.process.fork import fork_safe
 
 _SECONDS_TO_DIE = 0.5
 """What a worker sent last may arrive broken before the system knows that it is dead."""
@@ -167,3 +168,29 @@ def _said(code: int) -> str:
         f"({how}). If the machine ran out of memory, use fewer workers or smaller batches; num_workers=0 shows an error "
         "in the dataset where it happens."
     )
+
+
+@final
+class DataCalls:
+    """A block around each call into the data; another thread can leave the caller there for good."""
+
+    def __init__(self) -> None:
+        self._lock = fork_safe(threading.Lock())
+        self._inside = False
+
+    def __enter__(self) -> None:
+        self._inside = True
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside = False
+
+    def leave(self) -> bool:
+        """Keep the caller from ever coming back, if it is in such a block; return whether it is.
+
+        Everything else is then as before that call, and the process can end.
+        """
+        self._lock.acquire()
+        if not self._inside:
+            self._lock.release()
+        return self._inside

@@ -11,8 +11,8 @@ import torch
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.data.batches import Batch, as_batch
-from pnne_nb.runtime.data.calls import DataCalls
 from pnne_nb.runtime.data.sources import BatchSource
+from pnne_nb.runtime.data.workers import DataCalls
 from pnne_nb.runtime.faults.oom_recovery import is_out_of_memory, pieces
 from pnne_nb.runtime.loop.active_recipe import ActiveRecipe
 from pnne_nb.runtime.loop.loop_events import Validated

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import closing
 from html import escape
 from typing import Any, Final, final
@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from pnne_nb.compiler.analysis.device_rule import to_device
 from pnne_nb.errors import TrainingError, shown
-from pnne_nb.runtime.data.batches import Batch, as_batch, join_outputs
+from pnne_nb.runtime.data.batches import TARGET_KEYS, Batch, as_batch, join_outputs
 from pnne_nb.runtime.data.open_data import Table, open_source
 from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, StreamSource, TensorSource
 from pnne_nb.runtime.data.tables import Given
@@ -97,7 +97,8 @@ def predict(session: Session, data: Any) -> Any:
     try:
         with session.lent() as model, evaluating(model), torch.inference_mode(), recipe.precision.autocast():
             for raw in source.batches(1):
-                batch = as_batch(raw, wants_target=has_target)
+                is_alone = isinstance(raw, Mapping) and not set(TARGET_KEYS) & set(raw)
+                batch = as_batch(raw, wants_target=has_target and not is_alone)
                 inputs, named = (to_device(part, recipe.device) for part in (batch.inputs, batch.named))
                 found.append(to_device(model(*inputs, **named), torch.device("cpu")))
     finally:

@@ -21,6 +21,7 @@ from pnne_nb.graph.model.node import Node, split_port
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.runtime.data.batches import as_batch, expect_shapes
 from pnne_nb.runtime.data.datasets import DatasetNode
+from pnne_nb.runtime.data.sources import has_sequences
 from pnne_nb.runtime.objective.metric_choices import MetricChoice
 from pnne_nb.runtime.objective.named_metrics import NamedMetric
 from pnne_nb.runtime.objective.objective import Objective, WeighedLoss
@@ -120,7 +121,7 @@ class _Reading:
         inherit(model, self._graph, block)
         first = _first(data, collate, seed)
         if first is not None:
-            _shape_inputs(model, first)
+            _shape_inputs(model, first, "T" if has_sequences(data) else None)
         train = self._loader(loader, data, collate)
         val = None
         for name in validations:
@@ -319,12 +320,16 @@ class _Reading:
 _COMPARED = ("input", "target")
 
 
-def _shape_inputs(model: NodeGraph, first: tuple[Any, ...]) -> None:
-    """Give the shapes of the first example to Input nodes that have none: sizes left "auto" follow from them."""
+def _shape_inputs(model: NodeGraph, first: tuple[Any, ...], length: str | None) -> None:
+    """Give the shapes of the first example to Input nodes that have none: sizes left "auto" follow from them.
+
+    The `length` of sequences is not that of the first, but free by that name.
+    """
     inputs = [node for node in model.nodes.values() if node.type == "Input"]
     for node, value in zip(inputs, first, strict=False):
         if isinstance(value, Tensor) and node.properties.get("shape") is None:
-            model.set(node, shape=("N", *value.shape[1:]), dtype=str(value.dtype).removeprefix("torch."))
+            sizes = value.shape[1:] if length is None else (length, *value.shape[2:])
+            model.set(node, shape=("N", *sizes), dtype=str(value.dtype).removeprefix("torch."))
 
 
 def _first_shape(model: NodeGraph | None, parts: Parts) -> tuple[int | str, ...] | None:

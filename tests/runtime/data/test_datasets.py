@@ -107,9 +107,8 @@ def test_parquet_gives_what_the_same_table_as_text_gives(tmp_path: Path) -> None
     ("text", "target", "message"),
     [
         (ROWS, "knd", r"data: The file '.*' has no column 'knd'\. Did you mean 'kind'\?"),
-        ("a\n1\n", None, r"has only one column; it needs samples and a target"),
-        ("a,b\n1,2\n,3\n", None, r"has empty cells in a: fill them"),
-        ("w,b\nx,2\ny,3\n", None, r"The columns w of '.*' hold no numbers: encode them first"),
+        ("a\n1\n", None, r"The file '.*' has no column besides the target 'a'"),
+        ("a,b\n1,2\n,3\n", None, r"The file '.*' lacks values: a lacks 1 of 2 values"),
         ("a,b\n", None, r"is empty: there is no example in it"),
         ("", None, r"cannot be read: No columns to parse"),
     ],

@@ -130,3 +130,16 @@ def test_a_folder_without_classes_is_refused(tmp_path: Path) -> None:
     Image.new("RGB", (2, 2)).save(tmp_path / "1.png")
     with pytest.raises(pn.TrainingError, match="has no pictures in folders by class, such as"):
         pn.images(tmp_path)
+
+
+def test_other_folders_are_read_in_the_same_form_and_need_the_same_classes(folder: Path, tmp_path_factory: Any) -> None:
+    net = nn.Sequential(nn.Flatten(), nn.Linear(3 * 4 * 4, 2))
+    engine = pn.TrainingEngine(net, pn.images(folder, 4), val_data=str(folder), epochs=1, device="cpu")
+    engine.start().wait()
+    assert len(engine.history["val_loss"]) == 1
+    assert engine.predict(folder).shape == (12, 2)
+    other = tmp_path_factory.mktemp("other")
+    (other / "dog").mkdir()
+    Image.new("RGB", (8, 6)).save(other / "dog" / "1.png")
+    with pytest.raises(pn.TrainingError, match=r"val_data has the classes 'dog', and train_data has 'cat', 'dog'"):
+        pn.TrainingEngine(net, pn.images(folder, 4), val_data=pn.images(other, 4))

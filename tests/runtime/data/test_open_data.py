@@ -254,7 +254,7 @@ def _batches() -> Iterator[Any]:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (([[1.0, 2.0], [3.0]], [1, 2]), r"train_data\[0\] is a list whose items differ in length.* pad_sequence"),
+        (([[1.0, 2.0], [3.0]], [1, 2]), r"train_data\[0\] is a list whose items differ in length.* pn.columns"),
         ((X, Y[:9]), r"The parts of train_data have different numbers of examples: 10 and 9 \(shapes \(10, 2\) and"),
         ((X[:0], Y[:0]), "train_data is empty: there is no example in it"),
         ((), "train_data is empty. Give a DataLoader"),

@@ -83,7 +83,7 @@ class Drawing(NamedTuple):
         """Return the training graph with the `variables` that it uses."""
         datasets = [node.properties for node in graph.nodes.values() if node.type == "Dataset"]
         named = [each.get(key) for each in datasets if each.get("source") == "variable" for key in ("data", "target")]
-        return cls(graph.to_json(), {name: variables[name] for name in named if isinstance(name, str) and name})
+        return cls(graph.to_json(), {name: variables[name] for name in map(str, named) if name in variables})
 
 
 @final
