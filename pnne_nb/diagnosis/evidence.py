@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
+import numpy as np
 from torch import nn
 
 from pnne_nb.telemetry.frames import (
@@ -168,7 +169,9 @@ def median(values: Iterable[float]) -> float | None:
 
 def finite(values: Iterable[float]) -> list[float]:
     """Return those of `values` that are finite."""
-    return [value for value in values if math.isfinite(value)]
+    found = list(values)
+    # Most often all of them are, which their sum tells in a tenth of the time.
+    return found if math.isfinite(sum(found)) else [value for value in found if math.isfinite(value)]
 
 
 def ends(losses: Sequence[float]) -> tuple[float | None, float | None]:
@@ -178,15 +181,16 @@ def ends(losses: Sequence[float]) -> tuple[float | None, float | None]:
     return median(known[:width]), median(known[-width:])
 
 
+@np.errstate(over="ignore")
 def line(values: Sequence[float]) -> tuple[float, float]:
     """Return the slope of the regression line through two `values` or more, and its standard error."""
-    count = len(values)
-    middle, mean = (count - 1) / 2, statistics.fmean(values)
+    count, known = len(values), np.asarray(values)
+    places, mean = np.arange(count) - (count - 1) / 2, known.mean()
     spread = count * (count * count - 1) / 12
     # Of equal values, rounding must not make a slope.
-    slope = sum((place - middle) * (value - mean) for place, value in enumerate(values)) / spread
+    slope = float(places @ (known - mean)) / spread
     slope = 0.0 if abs(slope) * count < 1e-9 * abs(mean) else slope
-    rest = sum((value - mean - slope * (place - middle)) ** 2 for place, value in enumerate(values))
+    rest = float(((known - mean - slope * places) ** 2).sum())
     return slope, (rest / max(1, count - 2) / spread) ** 0.5
 
 

@@ -5,12 +5,13 @@ Each rule is a frozen value with thresholds, chosen well outside of what the hea
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
+
+import numpy as np
 
 from pnne_nb.diagnosis.evidence import Evidence, beginning, ends, finite, line
 from pnne_nb.diagnosis.finding import Finding
@@ -38,7 +39,7 @@ class LossNotDecreasing:
         if len(losses) < self.least or first is None or last is None or abs(first) < 1e-3:
             return []
         # The scatter of the losses hides a decrease.
-        error = statistics.stdev(losses[-len(losses) // 5 :]) / (len(losses) / 5) ** 0.5
+        error = float(np.std(losses[-len(losses) // 5 :], ddof=1)) / (len(losses) / 5) ** 0.5
         _, before = ends(losses[: -max(1, len(losses) // 5)])
         growing = last - first > 2 * error and before is not None and last > before
         if growing or first - last > self.improvement * abs(first) or last - first > max(0.5 * abs(first), 2 * error):
@@ -157,16 +158,19 @@ class Oscillation:
             return []
         # Even the first update may ruin the model.
         began = min(losses[0], statistics.median(losses[:3]))
-        late = losses[len(losses) // 2 :]
-        low, high = _quantile(late, 0.1), _quantile(late, 0.9)
-        turns = sum(before < began < after for before, after in itertools.pairwise(late))
-        usual = statistics.median(late)
-        scatter = 1.5 * statistics.median(abs(loss - usual) for loss in late)
-        highest = max(map(statistics.median, zip(losses, losses[1:], losses[2:], strict=False)))
+        known = np.asarray(losses)
+        late = known[len(known) // 2 :]
+        low, high = (float(np.sort(late)[int(share * len(late))]) for share in (0.1, 0.9))
+        turns = int(((late[:-1] < began) & (began < late[1:])).sum())
+        usual = float(np.median(late))
+        scatter = 1.5 * float(np.median(abs(late - usual)))
+        first, second, third = known[:-2], known[1:-1], known[2:]
+        medians = np.maximum(np.minimum(first, second), np.minimum(np.maximum(first, second), third))
+        highest = float(medians.max())
         if high >= self.jump * began and turns >= 2 and low <= self.fallen * began:
             reason = f"The loss jumps between {low:.4g} and {high:.4g}, and began at {began:.4g}: steps overshoot."
         elif highest > max(self.jump * began, began + 4 * scatter) and usual > (1 + self.fallen) / 2 * began:
-            reason = f"The loss began at {began:.4g}, has jumped to {highest:.4g}, and is at {late[-1]:.4g}: steps overshoot."
+            reason = f"The loss began at {began:.4g}, has jumped to {highest:.4g}, and is at {losses[-1]:.4g}: steps overshoot."
         else:
             return []
         hint = "Lower the learning rate by a factor of 3 to 10, warm it up, or raise the batch size."
@@ -214,7 +218,3 @@ class SlowProgress:
                 "Raise the learning rate, tenfold at first; where it is warmed up, wait for the end of that.",
             )
         ]
-
-
-def _quantile(values: Sequence[float], share: float) -> float:
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import random
-import sys
+import struct
 from typing import Any, Final, NamedTuple, final
 
 import numpy as np
@@ -48,113 +48,109 @@ class PrivateGenerators:
 
     def __init__(self, states: States) -> None:
         self._bits = np.random.MT19937(0)
-        self._place: int = self._bits.ctypes.state_address
+        self._memory = _memory(self._bits.ctypes.state_address, _WORDS.size)
         self.states = states
 
     @property
     def states(self) -> States:
         """Those before the block, where one is entered."""
-        python, numpy = random.Random(), np.random.RandomState(np.random.MT19937(0))  # noqa: S311  # as above
-        _exchange_python(python, self._python)
-        numpy_bits: Any = numpy._bit_generator
-        ctypes.memmove(numpy_bits.ctypes.state_address, self._words, _BYTES)
-        _set_gauss(numpy, self._gauss)
-        return States.of(python, numpy)
+        (*key, position), (has_gauss, gauss) = _WORDS.unpack(self._words), _GAUSS.unpack(self._gauss)
+        bits = self._bits.state | {"state": {"key": np.array(key, dtype=np.uint32), "pos": position}}
+        return States(_unpacked(self._python), bits | {"has_gauss": has_gauss, "gauss": gauss})
 
     @states.setter
     def states(self, states: States) -> None:
-        python, numpy = random.Random(), np.random.RandomState(self._bits)  # noqa: S311  # as above
-        states.restore(python, numpy)
-        self._python, self._gauss = _exchange_python(python, None), _gauss(numpy)
-        self._words = ctypes.string_at(self._place, _BYTES)
+        self._python, self._bits.state = _packed(states.python), states.numpy
+        self._words, self._gauss = bytes(self._memory), _GAUSS.pack(states.numpy["has_gauss"], states.numpy["gauss"])
 
     def __enter__(self) -> None:
-        self._theirs = NUMPY._bit_generator, _gauss(NUMPY), _exchange_python(PYTHON, self._python)
+        self._theirs = NUMPY._bit_generator, _exchange_gauss(self._gauss), _exchange_python(self._python)
         _set_bit_generator(self._bits)
-        _set_gauss(NUMPY, self._gauss)
 
     def __exit__(self, *_: object) -> None:
         bits, gauss, python = self._theirs
-        self._words, self._gauss = ctypes.string_at(self._place, _BYTES), _gauss(NUMPY)
-        self._python = _exchange_python(PYTHON, python)
+        self._words, self._gauss, self._python = bytes(self._memory), _exchange_gauss(gauss), _exchange_python(python)
         _set_bit_generator(bits)
-        _set_gauss(NUMPY, gauss)
 
     def rewind(self) -> None:
         """Reset the generators to the beginning of the block."""
-        _exchange_python(PYTHON, self._python)
-        ctypes.memmove(self._place, self._words, _BYTES)
-        _set_gauss(NUMPY, self._gauss)
+        _exchange_python(self._python)
+        self._memory[:] = self._words
+        _exchange_gauss(self._gauss)
+
+
+def _memory(place: int, count: int) -> memoryview:
+    return memoryview((ctypes.c_ubyte * count).from_address(place)).cast("B")
 
 
 # Python's generator: an index and 624 words behind the header of the object, and the second number of a pair
 
-_BYTES: Final = 4 * 625
-_HEADER: Final = object.__basicsize__
+_WORDS: Final = struct.Struct("625I")
 
 
-def _exchange_python(generator: Any, state: tuple[Any, float | None] | None) -> tuple[Any, float | None]:
-    """Return the state of a generator, and give it another one unless that is None."""
-    if _LIES_BEHIND_HEADER:
-        place = id(generator) + _HEADER
-        present = ctypes.string_at(place, _BYTES), generator.gauss_next
-        if state is not None:
-            ctypes.memmove(place, state[0], _BYTES)
-            generator.gauss_next = state[1]
+def _packed(state: Any) -> tuple[bytes, float | None]:
+    _, (*words, index), gauss = state
+    return _WORDS.pack(index, *words), gauss
+
+
+def _unpacked(state: tuple[bytes, float | None]) -> Any:
+    index, *words = _WORDS.unpack(state[0])
+    return random.Random.VERSION, (*words, index), state[1]
+
+
+def _memory_of(generator: random.Random) -> memoryview:
+    return _memory(id(generator) + object.__basicsize__, _WORDS.size)
+
+
+def _exchange_python(state: tuple[bytes, float | None]) -> tuple[bytes, float | None]:
+    """Give the global generator another state; return the present one."""
+    if not _LIES_BEHIND_HEADER:
+        present = _packed(PYTHON.getstate())
+        PYTHON.setstate(_unpacked(state))
         return present
-    kept = generator.getstate(), None
-    if state is not None:
-        generator.setstate(state[0])
-    return kept
+    present = bytes(_PYTHON), PYTHON.gauss_next  # type: ignore[attr-defined]  # of every version since the first
+    _PYTHON[:], PYTHON.gauss_next = state  # type: ignore[attr-defined]  # as above
+    return present
 
 
 def _lies_behind_header() -> bool:
     drawn = random.Random(1)  # noqa: S311  # for reproducible training, not for secrets
     drawn.random()
-    *words, index = drawn.getstate()[1]
-    expected = b"".join(number.to_bytes(4, sys.byteorder) for number in (index, *words))
-    return ctypes.string_at(id(drawn) + _HEADER, _BYTES) == expected
+    return bytes(_memory_of(drawn)) == _packed(drawn.getstate())[0]
 
 
+_PYTHON: Final = _memory_of(PYTHON)
 _LIES_BEHIND_HEADER: Final = _lies_behind_header()
 
 
-# NumPy's: the second number of a pair is not a part of the bit generator
+# NumPy's: the second number of a pair is not a part of the bit generator, but whether there is one, and which, lies elsewhere
+
+_GAUSS: Final = struct.Struct("id")
 
 
-class _Gauss(ctypes.Structure):
-    _fields_ = (("has", ctypes.c_int), ("value", ctypes.c_double))
-
-
-def _gauss(generator: np.random.RandomState) -> tuple[int, float]:
+def _exchange_gauss(gauss: bytes) -> bytes:
+    """Give the global generator another such number; return the present one."""
     if _GAUSS_AT is None:
-        state: Any = generator.get_state(legacy=False)
-        return state["has_gauss"], state["gauss"]
-    found = _Gauss.from_address(id(generator) + _GAUSS_AT)
-    return found.has, found.value
+        state: Any = NUMPY.get_state(legacy=False)
+        NUMPY.set_state(state | dict(zip(("has_gauss", "gauss"), _GAUSS.unpack(gauss), strict=True)))
+        return _GAUSS.pack(state["has_gauss"], state["gauss"])
+    present = bytes(_GAUSS_AT)
+    _GAUSS_AT[:] = gauss
+    return present
 
 
-def _set_gauss(generator: np.random.RandomState, gauss: tuple[int, float]) -> None:
-    if _GAUSS_AT is None:
-        state: Any = generator.get_state(legacy=False)
-        generator.set_state(state | dict(zip(("has_gauss", "gauss"), gauss, strict=True)))
-        return
-    place = _Gauss.from_address(id(generator) + _GAUSS_AT)
-    place.has, place.value = gauss
-
-
-def _gauss_at() -> int | None:
-    """Return where a ``RandomState`` keeps the second number of a pair, found in two that have drawn the first."""
+def _gauss_at() -> memoryview | None:
+    """Return where the global generator keeps that number, found in two others that have drawn the first of a pair."""
     places: list[set[int]] = []
     for seed in (1, 2):
         drawn = np.random.RandomState(seed)
         drawn.standard_normal()
         state: Any = drawn.get_state(legacy=False)
-        kept = bytes(_Gauss(state["has_gauss"], state["gauss"]))
-        memory = ctypes.string_at(id(drawn), np.random.RandomState.__basicsize__)
+        kept = _GAUSS.pack(state["has_gauss"], state["gauss"])
+        memory = bytes(_memory(id(drawn), np.random.RandomState.__basicsize__))
         places.append({at for at in range(0, len(memory) - len(kept), 8) if memory[at : at + len(kept)] == kept})
     both = places[0] & places[1]
-    return both.pop() if len(both) == 1 else None
+    return _memory(id(NUMPY) + both.pop(), _GAUSS.size) if len(both) == 1 else None
 
 
 _GAUSS_AT: Final = _gauss_at()
