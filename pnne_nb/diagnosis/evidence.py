@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import final
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import nn
 
 from pnne_nb.telemetry.frames import (
@@ -182,7 +183,7 @@ def ends(losses: Sequence[float]) -> tuple[float | None, float | None]:
 
 
 @np.errstate(over="ignore")
-def line(values: Sequence[float]) -> tuple[float, float]:
+def line(values: Sequence[float] | NDArray[np.float64]) -> tuple[float, float]:
     """Return the slope of the regression line through two `values` or more, and its standard error."""
     count, known = len(values), np.asarray(values)
     places, mean = np.arange(count) - (count - 1) / 2, known.mean()

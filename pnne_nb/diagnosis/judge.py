@@ -23,6 +23,8 @@ _APART: Final = 1.2
 """Ratio of the steps of two judgements, at least, and..."""
 _STEPS: Final = 10
 """...the steps between two of them, at least: a long training is judged rarely, and no step costs much."""
+_EPOCHS_APART: Final = 1.1
+"""The same ratio for judgements at the ends of epochs, of which the first ten are all judged."""
 _LOOKED: Final = 10
 """The look before this step shows how the training begins; most rules wait for the next one."""
 
@@ -65,7 +67,7 @@ class Judge:
         self._told: dict[tuple[str, str | None], Finding] = {}
         self._step = 0
         self._due = FIRST
-        self._looks = 0
+        self._epoch_due = 0
 
     def watch(self, model: nn.Module) -> None:
         """Take note of the layers of `model`, which is trained from now on."""
@@ -114,8 +116,12 @@ class Judge:
     def ends_epoch(self, frame: EpochFrame) -> list[AnomalyFrame]:
         """Take the metrics of an epoch into account; return what is new."""
         self.evidence.add(frame)
-        found = self._trends.judge(frame)
-        return [*(() if found is None else (found,)), *(self.look() if len(self.evidence.epochs) > 3 else ())]
+        judged = self._trends.judge(frame)
+        found = [] if judged is None else [judged]
+        if len(self.evidence.epochs) <= 3 or frame.step < self._epoch_due:
+            return found
+        self._epoch_due = int(frame.step * _EPOCHS_APART)
+        return [*found, *self.look()]
 
     def sees(self, frame: Frame) -> list[AnomalyFrame]:
         """Take what was measured beside the losses into account; return what is new."""

@@ -125,9 +125,9 @@ class VanishingGradients:
     def norms(self, evidence: Evidence) -> dict[str, float]:
         """Return the norms below the limit, by layer; none if the loss has converged."""
         total = median(frame.total for frame in evidence.norms[-RECENT:])
-        began, (_, last) = beginning(evidence.losses), ends(evidence.losses)
         if total is None:
             return {}
+        began, (_, last) = beginning(evidence.losses), ends(evidence.losses)
         limit = self.limit
         if began is not None and last is not None:
             if last < self.converged * began:
@@ -267,6 +267,8 @@ class UpdateRatio:
     def find(self, evidence: Evidence) -> Sequence[Finding]:
         """Report the worst layer of each kind and the number of others; unchanged weights come first."""
         seen = {layer: evidence.statistics[layer, "updates"] for layer in evidence.layers("updates")}
+        if not seen:
+            return []
         medians = {
             layer: evidence.recent(layer, "updates", "ratio") for layer in seen if len(seen[layer]) >= self.least
         }

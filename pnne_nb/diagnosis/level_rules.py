@@ -126,9 +126,9 @@ class RateDecayed:
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
         """Compare the learning rate with its highest value, and the losses with the first ones."""
-        first, last = ends(evidence.losses)
         if evidence.steps < self.least or evidence.epochs or evidence.pace >= self.pace:
             return []
+        first, last = ends(evidence.losses)
         if first is None or last is None or not self.fallen * first <= last <= first / self.fallen:
             return []
         return [

@@ -200,9 +200,9 @@ class SlowProgress:
         losses = finite(evidence.losses)
         if len(losses) < self.least or losses[0] <= 0:
             return []
-        half = len(losses) // 2
-        (early, early_error), (late, late_error) = line(losses[:half]), line(losses[half:])
-        gained = -line(losses)[0] * len(losses)
+        known, half = np.asarray(losses), len(losses) // 2
+        (early, early_error), (late, late_error) = line(known[:half]), line(known[half:])
+        gained = -line(known)[0] * len(losses)
         began = statistics.median(losses[: max(1, len(losses) // 10)])
         if not 0 < gained < self.gain * began or -late < 3 * late_error or -early < 3 * early_error:
             return []
