@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -115,8 +114,12 @@ def prepare(
         ExportError: If the model is unfinished, or takes neither the data nor any example.
     """
     if data is None and isinstance(given, HasExamples):
-        with suppress(ExportError):  # a batch may hold more than the inputs, in a form that only the training knows
+        try:
             return _prepare(given, given.examples(SAMPLES), sizes, reuse)
+        except ExportError as error:
+            # A batch may hold more than the inputs, in a form that only the training knows.
+            if error.diagnostics:
+                raise
     return _prepare(given, data, sizes, reuse)
 
 

@@ -13,11 +13,13 @@ import torch
 from torch import Tensor
 
 from pnne_nb.compiler.analysis.device_rule import CPU, to_device
+from pnne_nb.compiler.analysis.given_inputs import TARGET_KEYS, spread_inputs
 from pnne_nb.compiler.weights.weight_source import Reuse
 from pnne_nb.errors import ArgumentError, ExportError, shown
 from pnne_nb.export.attempt import prepare
+from pnne_nb.export.subject.example_batches import require_tensors
 from pnne_nb.export.subject.subject import Subject, input_names
-from pnne_nb.runtime.data.batches import TARGET_KEYS, Batch, as_batch
+from pnne_nb.runtime.data.batches import Batch, as_batch
 from pnne_nb.runtime.data.open_data import Array, Data, open_source
 from pnne_nb.runtime.data.sources import BatchSource
 from pnne_nb.runtime.engine import TrainingEngine
@@ -80,6 +82,9 @@ def read_examples(given: object, data: Data | Array | None, val_data: Data | Arr
         ArgumentError: If there is no data, or too little to divide.
         ExportError: If the model is unfinished, has no drawing, or does not take the data; diagnostics name the nodes.
     """
+    names = input_names(given)
+    if names is None:
+        raise ArgumentError(f"Give a NodeGraph, an nn.Module or a TrainingEngine, not {shown(given)}.")
     if isinstance(given, TrainingEngine) and data is None:
         recipe = given._loop.recipe
         source, judging = in_order(recipe.train), None if recipe.val is None else in_order(recipe.val)
@@ -89,10 +94,8 @@ def read_examples(given: object, data: Data | Array | None, val_data: Data | Arr
             "ones rank the nodes wrongly."
         )
     else:
-        source, judging = _opened(data, "data"), None if val_data is None else _opened(val_data, "val_data")
-    names = input_names(given)
-    if names is None:
-        raise ArgumentError(f"Give a NodeGraph, an nn.Module or a TrainingEngine, not {shown(given)}.")
+        source = _opened(spread_inputs(data, names), "data")
+        judging = None if val_data is None else _opened(spread_inputs(val_data, names), "val_data")
     with torch.no_grad():
         batches = list(_batches(source, names, CALIBRATION if judging is not None else HELD_OUT))
         held_out = [] if judging is None else list(_batches(judging, names, HELD_OUT))
@@ -123,6 +126,8 @@ def _batches(source: BatchSource, names: Sequence[str], most: int) -> Iterator[B
 
 
 def _batch(raw: Any, names: Sequence[str]) -> Batch:
+    for name, part in zip(names, raw, strict=False) if isinstance(raw, (tuple, list)) else ():
+        require_tensors(name, part)
     if isinstance(raw, Mapping):
         batch = as_batch(raw, wants_target=any(key in raw and key not in names for key in TARGET_KEYS))
         if missing := [name for name in names if name not in batch.named]:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from pnne_nb.compiler.analysis.device_rule import CPU, to_device
+from pnne_nb.compiler.analysis.given_inputs import TARGET_KEYS, is_one_argument
 from pnne_nb.compiler.weights.weight_source import Reuse
 from pnne_nb.errors import ArgumentError, TrainingError, expect, no_attribute
 from pnne_nb.export.formats import FORMATS
@@ -31,7 +32,7 @@ from pnne_nb.inference.exported import (
     require_inputs,
 )
 from pnne_nb.process.fork import fork_safe
-from pnne_nb.runtime.data.batches import TARGET_KEYS, as_batch, join_outputs, tensors_in
+from pnne_nb.runtime.data.batches import Batch, as_batch, join_outputs, tensors_in
 from pnne_nb.runtime.data.open_data import (
     Array,
     Data,
@@ -248,6 +249,8 @@ class InferenceEngine:
         with self._lock, torch.inference_mode(), self._precision.autocast():
             if len(batch.inputs) - 1 == self._most_inputs:
                 batch = as_batch(raw, wants_target=True)
+            if batch.named and is_one_argument(batch.named, self._model):
+                batch = Batch((batch.named,), {}, None, batch.examples)
             inputs = to_device(batch.inputs, self.device)
             named = to_device(_taken(batch.named, self._model), self.device) if batch.named else {}
             if self.inputs:

@@ -21,6 +21,7 @@ from pnne_nb.runtime.data.batches import Batch
 from pnne_nb.runtime.data.open_data import Data, require_count
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.faults.oom_recovery import cut
+from pnne_nb.runtime.objective.losses import scores_for_loss
 from pnne_nb.runtime.objective.metrics import chosen_classes
 from pnne_nb.runtime.session.evaluate import outputs
 from pnne_nb.telemetry.plot_hook import installed_plots
@@ -292,7 +293,8 @@ def worst(engine: TrainingEngine, n: int = 10, data: Data | None = None) -> Wors
             wanted += [batch.target.cpu()] if isinstance(batch.target, Tensor) else []
             loss = engine._loop.recipe.loss
             assert loss is not None, "_outputs has looked"
-            losses = loss_of_each(loss, output, batch.target, batch.examples).nan_to_num(nan=float("inf")).cpu()
+            scores = scores_for_loss(loss, output, batch.target)
+            losses = loss_of_each(loss, scores, batch.target, batch.examples).nan_to_num(nan=float("inf")).cpu()
             found = chosen_classes(output, batch.target)
             predicted = output if found is None else found[0].long()
             for place in losses.topk(min(n, batch.examples)).indices.tolist():

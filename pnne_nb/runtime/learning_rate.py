@@ -128,7 +128,7 @@ def _run(engine: TrainingEngine, model: nn.Module, rates: NDArray[np.float64], s
             for number, (rate, raw) in enumerate(zip(rates, _endless(source), strict=False)):
                 for group, share in zip(optimizer.param_groups, shares, strict=True):
                     group["lr"] = rate * share
-                given = as_batch(raw, wants_target=True)
+                given = as_batch(raw, wants_target=True, model=recipe.called)
                 inputs, named, wanted = (
                     to_device(part, recipe.device) for part in (given.inputs, given.named, given.target)
                 )

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from pnne_nb.compiler import blame
 from pnne_nb.compiler.analysis.buffers import kept_buffers
+from pnne_nb.compiler.analysis.given_inputs import spread_inputs
 from pnne_nb.errors import Diagnostic, ExportError, shown
 from pnne_nb.export.formats.base import TensorInfo, batch_size_of, free_sizes
 
@@ -56,6 +57,9 @@ def first_batch(data: object, names: Sequence[str] | None) -> tuple[Tensor, ...]
         data = next(iter(data), None)
         if data is None:
             raise ExportError("The data has no batch, so that nothing can be compared with it.")
+    if isinstance(data, list) and data and isinstance(data[0], list | tuple):
+        data = (tuple(data[0]), *data[1:])  # a loader makes a list of a pair
+    data = spread_inputs(data, names)
     if isinstance(data, Mapping):
         if names is not None and (missing := [name for name in names if name not in data]):
             raise ExportError(f"The data has no {', '.join(map(repr, missing))}; it has {', '.join(map(repr, data))}.")
@@ -66,7 +70,25 @@ def first_batch(data: object, names: Sequence[str] | None) -> tuple[Tensor, ...]
     count = len(parts) if names is None else len(names)
     if len(parts) < count:
         raise ExportError(f"The data has {len(parts)} tensors, and the model takes {count}: {', '.join(names or ())}.")
+    if names is not None:
+        for name, part in zip(names, parts, strict=False):
+            require_tensors(name, part)
     return tuple(_tensor(part)[:SAMPLES] for part in parts[:count])
+
+
+def require_tensors(name: str, part: object) -> None:
+    """Raise an error if an input is no tensor but a collection of them, for which a file has no place.
+
+    Raises:
+        ExportError: It is one; the message says how to write the model.
+    """
+    if isinstance(part, Mapping | tuple):
+        inside = ", ".join(map(str, part)) if isinstance(part, Mapping) else ", ".join("abcdefgh"[: len(part)])
+        message = (
+            f"The model takes {name} as a {type(part).__name__}, and a file takes tensors. Give it a model whose forward has "
+            f"one argument for each tensor, as in forward(self, {inside}), which calls this one."
+        )
+        raise ExportError(message, [Diagnostic("data-mismatch", message, name)])
 
 
 def _tensor(part: Any) -> Tensor:

@@ -11,6 +11,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from pnne_nb.compiler.analysis.example_inputs import sizes_among
+from pnne_nb.compiler.analysis.given_inputs import is_one_argument
 from pnne_nb.errors import InspectionError, expect
 from pnne_nb.inspector.capture.hooks import HookOwner, in_backward, tensors_in
 
@@ -23,9 +24,9 @@ def as_arguments(args: object) -> tuple[object, ...]:
     return args if isinstance(args, tuple) and not hasattr(args, "_fields") else (args,)
 
 
-def call_arguments(args: object) -> tuple[tuple[object, ...], dict[str, object]]:
+def call_arguments(args: object, model: nn.Module) -> tuple[tuple[object, ...], dict[str, object]]:
     """Return positional and keyword arguments from a tuple, a mapping of keywords, or the only argument."""
-    if isinstance(args, Mapping):
+    if isinstance(args, Mapping) and not is_one_argument(args, model):
         return (), {str(name): value for name, value in args.items()}
     return as_arguments(args), {}
 

@@ -85,7 +85,7 @@ def run_once(
             stack.enter_context(torch.inference_mode(False))
             stack.enter_context(torch.enable_grad())
         hooks = stack.enter_context(HookOwner())
-        args, kwargs = call_arguments(copied(following(data, model), needs_grad=frozen and loss_fn is not None))
+        args, kwargs = call_arguments(copied(following(data, model), needs_grad=frozen and loss_fn is not None), model)
         with placed(model, args, kwargs):
             recorder.attach(hooks)
             output: Any = model(*args, **kwargs)

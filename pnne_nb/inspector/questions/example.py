@@ -28,7 +28,7 @@ class Example:
 
     Attributes:
         model: The model; it is in evaluation mode while the example is open.
-        inputs: The tensors among the arguments, by the names that ``forward`` gives them.
+        inputs: The tensors among the arguments, by the names that ``forward`` gives them: ``x``, or ``batch.ids`` in a dict.
         received: The copies of them that the last call received.
     """
 
@@ -38,8 +38,7 @@ class Example:
         parameters = inspect.signature(model.forward).parameters.values()
         names = [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
         self._names = [*names[: len(args)], *(f"args.{place}" for place in range(len(names), len(args)))]
-        named = dict(zip(self._names, args, strict=True)) | self._kwargs
-        self.inputs = {name: value for name, value in named.items() if isinstance(value, Tensor)}
+        self.inputs = self._tensors(args, self._kwargs)
         self.received: dict[str, Tensor] = {}
 
     def run(self, instead: Mapping[str, Tensor] | None = None) -> Any:
@@ -55,12 +54,31 @@ class Example:
             # A copy of what is given would lose its history in autograd.
             return given[name].clone() if name in given else copied(value)
 
-        args = tuple(taken(name, value) for name, value in zip(self._names, self._args, strict=True))
-        kwargs = {name: taken(name, value) for name, value in self._kwargs.items()}
-        named = dict(zip(self._names, args, strict=True)) | kwargs
-        self.received = {name: value for name, value in named.items() if isinstance(value, Tensor)}
+        args = tuple(_mapped(taken, name, value) for name, value in zip(self._names, self._args, strict=True))
+        kwargs = {name: _mapped(taken, name, value) for name, value in self._kwargs.items()}
+        self.received = self._tensors(args, kwargs)
         with placed(self.model, args, kwargs):
             return self.model(*args, **kwargs)
+
+    def _tensors(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, Tensor]:
+        found: dict[str, Tensor] = {}
+
+        def keep(name: str, value: object) -> None:
+            if isinstance(value, Tensor):
+                found[name] = value
+
+        for name, value in [*zip(self._names, args, strict=True), *kwargs.items()]:
+            _mapped(keep, name, value)
+        return found
+
+
+def _mapped(function: Callable[[str, object], object], name: str, value: object) -> object:
+    """Return `value` with each part of its dicts, lists and tuples replaced by ``function(name, part)``."""
+    if type(value) is dict:
+        return {key: _mapped(function, f"{name}.{key}", part) for key, part in value.items()}
+    if isinstance(value, list | tuple) and type(value) in {list, tuple}:
+        return type(value)(_mapped(function, f"{name}.{place}", part) for place, part in enumerate(value))
+    return function(name, value)
 
 
 @contextmanager
@@ -91,7 +109,7 @@ def opened(net: nn.Module, data: object, *, grad: bool, evaluation: bool = True)
             if grad and any(isinstance(module, nn.RNNBase) for module in model.modules()):
                 # cuDNN has a backward pass of recurrent layers in training mode only.
                 stack.enter_context(torch.backends.cudnn.flags(enabled=False))
-        args, kwargs = call_arguments(following(data, model))
+        args, kwargs = call_arguments(following(data, model), model)
         yield Example(model, args, kwargs)
 
 

@@ -37,7 +37,7 @@ def attention_maps(net: nn.Module, args: object) -> dict[str, Tensor]:
     """
     model = uncompiled(net)
     recorder = _Recorder()
-    positional, named = call_arguments(following(args, model))
+    positional, named = call_arguments(following(args, model), model)
     with hooked_run(model, grad=False) as hooks, recorder:
         hooks.on_calls(model, recorder.enter, recorder.leave)
         model(*positional, **named)

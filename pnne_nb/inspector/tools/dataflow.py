@@ -101,7 +101,7 @@ def follow(net: nn.Module, args: object = None) -> Flow:
     layers = _layers(model)
     if args is None:
         return Flow(layers, dict.fromkeys(_sequential(model), ()), traced=False)
-    positional, named = call_arguments(following(args, model))
+    positional, named = call_arguments(following(args, model), model)
     tracer = _Tracer()
     with hooked_run(model, grad=False) as hooks:
         hooks.on_calls(model, tracer.enter, tracer.leave)

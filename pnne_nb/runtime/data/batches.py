@@ -9,16 +9,14 @@ from typing import Any, TypeAlias, final
 
 import msgspec
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from pnne_nb.compiler.analysis.given_inputs import TARGET_KEYS, argument_names, is_one_argument, spread_inputs
 from pnne_nb.errors import Diagnostic, TrainingError
 
 InputShapes: TypeAlias = tuple[tuple[str, tuple[int | str, ...] | None], ...]
 """Name and shape of each Input node; None stands for any shape, a name in a shape for any size."""
-
-TARGET_KEYS = ("target", "targets", "label", "labels", "y")
-"""Under which of these a mapping holds what the loss compares with."""
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -48,8 +46,11 @@ class StandIn(msgspec.Struct, frozen=True):
     raw: Any
 
 
-def as_batch(raw: Any, *, wants_target: bool) -> Batch:
+def as_batch(raw: Any, *, wants_target: bool, model: nn.Module | None = None) -> Batch:
     """Split a raw batch into inputs and, if the loss compares (`wants_target`), the target; otherwise all goes to the model.
+
+    With a `model` that takes them so, the inputs ``[a, b]`` of ``[[a, b], y]`` are two arguments, and a mapping is the only
+    argument; see `spread_inputs` and `is_one_argument`.
 
     A sequence holds the inputs in the model's order and the target last; a mapping holds inputs by the
     names of ``forward``'s parameters and the target under one of `TARGET_KEYS`.
@@ -57,12 +58,21 @@ def as_batch(raw: Any, *, wants_target: bool) -> Batch:
     Raises:
         TrainingError: There is no target, or none that can be told from the inputs.
     """
+    if (
+        model is not None
+        and wants_target
+        and isinstance(raw, tuple | list)
+        and isinstance(raw[0], tuple | list | Mapping)
+    ):
+        inside, *rest = raw
+        raw = spread_inputs((tuple(inside) if isinstance(inside, list) else inside, *rest), argument_names(model))
     match raw:
         case (Tensor() as single, Tensor() as compared) if wants_target and single.dim():
             # By far the most frequent form, and this runs at every step.
             return Batch((single,), {}, compared, single.shape[0])
         case StandIn():
-            return msgspec.structs.replace(as_batch(raw.raw, wants_target=wants_target), examples=0, counts=False)
+            batch = as_batch(raw.raw, wants_target=wants_target, model=model)
+            return msgspec.structs.replace(batch, examples=0, counts=False)
         case Tensor() | PackedSequence():
             inputs: tuple[Any, ...] = (raw,)
             named: dict[str, Any] = {}
@@ -95,6 +105,8 @@ def as_batch(raw: Any, *, wants_target: bool) -> Batch:
             raise TrainingError(
                 f"The data has no target for the loss: {given}, or loss=None if the model returns its own loss."
             )
+    if named and model is not None and is_one_argument(named, model):
+        inputs, named = (named,), {}
     examples = examples_in((inputs, named, target))
     # What only the model or a step function understands counts once.
     return Batch(inputs, named, target, 1 if examples is None else examples)

@@ -87,7 +87,9 @@ def open_source(
     match data:
         case list() if _are_samples(data):
             data = Samples(data)
-        case Mapping() | (*_, tuple() | Mapping()):
+        case Mapping():
+            data = Arrays(_tree(data, name))
+        case tuple() | list() if any(isinstance(part, tuple | Mapping) for part in data):
             data = Arrays(_tree(data, name))
     match data:
         case DataLoader():

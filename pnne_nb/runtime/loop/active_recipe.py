@@ -81,7 +81,7 @@ class ActiveRecipe:
             TrainingError: It does not fit, or has no target.
         """
         recipe = self.recipe
-        batch = as_batch(raw, wants_target=recipe.compares)
+        batch = as_batch(raw, wants_target=recipe.compares, model=recipe.called)
         if recipe.expected and recipe.step is None:
             # What a step function makes of a batch, it knows itself.
             shapes = tuple(value.shape if isinstance(value, Tensor) else None for value in batch.inputs)

@@ -92,7 +92,7 @@ def needs_of(recipe: Recipe) -> MemoryNeeds:
 
 
 def _loss(recipe: Recipe, model: nn.Module, raw: Any) -> Tensor:
-    batch = as_batch(raw, wants_target=recipe.compares)
+    batch = as_batch(raw, wants_target=recipe.compares, model=recipe.called)
     with recipe.precision.autocast():
         output = model(*batch.inputs, **batch.named)
         if recipe.loss is None:

@@ -14,8 +14,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from pnne_nb.compiler.analysis.device_rule import to_device
+from pnne_nb.compiler.analysis.given_inputs import TARGET_KEYS, argument_names, is_one_argument, spread_inputs
 from pnne_nb.errors import TrainingError, shown
-from pnne_nb.runtime.data.batches import TARGET_KEYS, Batch, as_batch, join_outputs
+from pnne_nb.runtime.data.batches import Batch, as_batch, join_outputs
 from pnne_nb.runtime.data.open_data import Table, open_source
 from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, StreamSource, TensorSource
 from pnne_nb.runtime.data.tables import Given
@@ -23,7 +24,7 @@ from pnne_nb.runtime.loop.loss_weighting import weight_of
 from pnne_nb.runtime.objective.losses import scores_for_loss, target_for_loss
 from pnne_nb.runtime.objective.metrics import chosen_classes, reset, results
 from pnne_nb.runtime.session.session import Session
-from pnne_nb.runtime.setup.models import evaluating, spread_inputs
+from pnne_nb.runtime.setup.models import evaluating
 
 GUESSES: Final = "guessing"
 
@@ -89,7 +90,8 @@ def predict(session: Session, data: Any) -> Any:
     """Return the model's outputs; see `TrainingEngine.predict`."""
     recipe = session.loop.recipe
     data = session.reader.inputs(data)
-    given = (data,) if isinstance(data, Tensor | np.ndarray | Table) else data
+    alone = isinstance(data, Mapping) and is_one_argument(data, session.model)
+    given = (data,) if alone or isinstance(data, Tensor | np.ndarray | Table) else data
     _require_batch_axis(recipe.train, given)
     source = in_order(open_source(given, "data", batch_size=session.config.batch_size))
     has_target = recipe.compares and isinstance(given, Dataset | DataLoader)
@@ -98,7 +100,7 @@ def predict(session: Session, data: Any) -> Any:
         with session.lent() as model, evaluating(model), torch.inference_mode(), recipe.precision.autocast():
             for raw in source.batches(1):
                 is_alone = isinstance(raw, Mapping) and not set(TARGET_KEYS) & set(raw)
-                batch = as_batch(raw, wants_target=has_target and not is_alone)
+                batch = as_batch(raw, wants_target=has_target and not is_alone, model=recipe.called)
                 inputs, named = (to_device(part, recipe.device) for part in (batch.inputs, batch.named))
                 found.append(to_device(model(*inputs, **named), torch.device("cpu")))
     finally:
@@ -143,12 +145,12 @@ def outputs(session: Session, data: Given | None) -> Generator[tuple[Batch, Any]
     if data is None:
         source = in_order(recipe.val or recipe.train)
     else:
-        given_data = session.reader.read(spread_inputs(data, session.model), "data")
+        given_data = session.reader.read(spread_inputs(data, argument_names(session.model)), "data")
         source = open_source(given_data, "data", batch_size=session.config.batch_size, seed=session.config.seed)
     try:
         with session.lent() as model, evaluating(model), torch.no_grad(), recipe.precision.autocast():
             for raw in source.batches(1):
-                given = as_batch(raw, wants_target=True)
+                given = as_batch(raw, wants_target=True, model=recipe.called)
                 inputs, named, target = (
                     to_device(part, recipe.device) for part in (given.inputs, given.named, given.target)
                 )

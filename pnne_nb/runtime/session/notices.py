@@ -159,7 +159,7 @@ def _spread_before(recipe: Recipe) -> list[Finding]:
         return []
     try:
         examples = source.batch_size if isinstance(source, TensorSource) else 2
-        batch = as_batch(imagined_batch(source.first(), examples), wants_target=True)
+        batch = as_batch(imagined_batch(source.first(), examples), wants_target=True, model=recipe.called)
         loss, target = single_loss(recipe.loss, batch.target)
         if not isinstance(target, Tensor) or not target.is_floating_point():
             return []  # classes are not spread, and a forward of somebody's own is not run without need
@@ -182,7 +182,7 @@ def require_comparable(recipe: Recipe) -> None:
     if not batch_norms(model):
         return
     try:
-        batch = as_batch(imagined_batch(source.first(), 1), wants_target=recipe.compares)
+        batch = as_batch(imagined_batch(source.first(), 1), wants_target=recipe.compares, model=recipe.called)
         model(*batch.inputs, **batch.named)
     except Exception as error:
         # Whatever else is wrong, a step tells: some models run on numbers only, not on shapes.

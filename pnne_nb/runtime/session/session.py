@@ -14,6 +14,7 @@ from typing import Any, Final, final
 
 from torch import nn
 
+from pnne_nb.compiler.analysis.given_inputs import argument_names, spread_inputs
 from pnne_nb.compiler.weights.rename_log import documents_of
 from pnne_nb.compiler.weights.weight_source import Reuse, keep_latest, weakly
 from pnne_nb.diagnosis.fault import Fault
@@ -46,7 +47,7 @@ from pnne_nb.runtime.setup.cadence import as_every
 from pnne_nb.runtime.setup.config import Config
 from pnne_nb.runtime.setup.devices import placed_paths, settle
 from pnne_nb.runtime.setup.loss_choice import choose_loss
-from pnne_nb.runtime.setup.models import as_module, input_shapes, make_weights, spread_inputs
+from pnne_nb.runtime.setup.models import as_module, input_shapes, make_weights
 from pnne_nb.runtime.setup.precision import choose_device
 from pnne_nb.runtime.thread.boundary import Boundary, between_steps, without_hooks
 from pnne_nb.runtime.thread.cell_mode import enter_cell, unwatched
@@ -96,7 +97,8 @@ class Session:
         config.check()
         self.reader = TableReader(config.target)
         if config.step_function is None and isinstance(model, nn.Module | NodeGraph):
-            train_data, val_data = spread_inputs(train_data, model), spread_inputs(val_data, model)
+            names = argument_names(model)
+            train_data, val_data = spread_inputs(train_data, names), spread_inputs(val_data, names)
         train, val = config.open_data(*self.reader.parts(train_data, val_data, config.seed))
         self.model, self.start, _, _ = as_module(model, config.seed, reuse)
         self.live_source: LiveSource | None = EditedGraph(model) if isinstance(model, NodeGraph) else None

@@ -42,14 +42,14 @@ def choose_loss(config: Config, model: nn.Module, data: BatchSource) -> tuple[Co
     if config.loss != BY_TARGET:
         config = _balanced(config, model, data)
         return config, LossChoice(loss_name(config.loss), over=_over(config, model, data))
-    batch = _first(data, 1)
+    batch = _first(data, 1, model)
     if batch is None:
         raise TrainingError(
             "No loss can be chosen, because the data is a stream, which is read only once. Give the loss: "
             'loss="CrossEntropyLoss" for classes, "MSELoss" for quantities, "BCEWithLogitsLoss" for yes and no.'
         )
     output = _output(model, batch, config.seed)
-    choice = loss_for(output, _targets(data, batch, output))
+    choice = loss_for(output, _targets(data, batch, output, model))
     if choice.name == "BCEWithLogitsLoss" and isinstance(list(model.modules())[-1], nn.Sigmoid):
         raise TargetError(
             "The model ends in Sigmoid, which BCEWithLogitsLoss computes itself: remove the Sigmoid, or give "
@@ -82,7 +82,7 @@ def _balanced(config: Config, model: nn.Module, data: BatchSource) -> Config:
             'The weights "balanced" are counted from whole numbers of classes in memory, as in train_data=(X, y). Give a number '
             'for each class instead: loss=("CrossEntropyLoss", {"weight": [1.0, 2.0]}).'
         )
-    batch = _first(data, 1)
+    batch = _first(data, 1, model)
     output = None if batch is None else _output(model, batch, config.seed)
     outputs = output.shape[1] if isinstance(output, Tensor) and output.dim() > 1 else 0
     counts = target.long().bincount(minlength=outputs)
@@ -94,7 +94,7 @@ def _over(config: Config, model: nn.Module, data: BatchSource) -> str:
     """Return where a given loss finds the scores of classes; the model runs only where each example has several targets."""
     if not isinstance(data, TensorSource) or len(data.tensors) < 2 or data.tensors[-1].dim() < 2 or config.loss is None:
         return ""
-    batch = _first(data, 1)
+    batch = _first(data, 1, model)
     if batch is None or not isinstance(batch.target, Tensor) or batch.target.is_floating_point():
         return ""
     return _place(make_loss(config.loss), _output(model, batch, config.seed), batch.target)
@@ -105,21 +105,21 @@ def _place(loss: Any, output: Any, target: Any) -> str:
     return "" if moved is output else f"the last dimension of the output, {moved.shape[1]} classes"
 
 
-def _first(data: BatchSource, count: int) -> Batch | None:
+def _first(data: BatchSource, count: int, model: nn.Module) -> Batch | None:
     if not isinstance(data, (TensorSource, DatasetSource, StreamSource)):
         return None
     raw = data.first(count)
-    return None if raw is None else as_batch(raw, wants_target=True)
+    return None if raw is None else as_batch(raw, wants_target=True, model=model)
 
 
-def _targets(data: BatchSource, first: Batch, output: Any) -> Any:
+def _targets(data: BatchSource, first: Batch, output: Any, model: nn.Module) -> Any:
     """Return the targets for the choice: all in memory; of a dataset, more than the first only if that may help."""
     if isinstance(data, TensorSource):
         return data.tensors[-1]
     one = isinstance(output, Tensor) and output.numel() == 1
     if not isinstance(first.target, Tensor) or not (one or first.target.is_floating_point()):
         return first.target
-    more = _first(data, EXAMPLES)
+    more = _first(data, EXAMPLES, model)
     return first.target if more is None else more.target
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
@@ -20,7 +18,7 @@ from pnne_nb.errors import TrainingError, expect
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.annex import OWN, OwnWeights
 from pnne_nb.graph.model.node import Node
-from pnne_nb.runtime.data.batches import TARGET_KEYS, Batch, InputShapes, as_batch
+from pnne_nb.runtime.data.batches import Batch, InputShapes, as_batch
 from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, TensorSource
 from pnne_nb.runtime.thread.rng import seeded_globals
 
@@ -63,35 +61,6 @@ def require_own(model: object, reuse: Reuse) -> None:
     """
     if not isinstance(reuse, OwnWeights):
         expect(model, NodeGraph, "model", "a NodeGraph where reuse= is given", "A module has its weights already.")
-
-
-def spread_inputs(data: Any, model: nn.Module | NodeGraph) -> Any:
-    """Return ``((a, b), y)`` as ``(a, b, y)``, and ``({"a": a, "b": b}, y)`` by name, where the model takes a and b.
-
-    Other data is returned as it is, and so is a pair whose first part a model takes as one argument.
-    """
-    match data:
-        case (tuple() as inputs, target) if isinstance(data, tuple) and _are_arrays(inputs):
-            names = _arguments(model)
-            return (*inputs, target) if names is None or 1 < len(inputs) <= len(names) else data
-        case (Mapping() as inputs, target) if isinstance(data, tuple) and _are_arrays(inputs.values()):
-            names = _arguments(model)
-            fits = names is not None and set(inputs) <= set(names) and not set(TARGET_KEYS) & set(inputs)
-            return {**inputs, TARGET_KEYS[0]: target} if fits else data
-        case _:
-            return data
-
-
-def _are_arrays(values: Iterable[Any]) -> bool:
-    return all(isinstance(value, torch.Tensor | np.ndarray) and value.ndim for value in values)
-
-
-def _arguments(model: nn.Module | NodeGraph) -> list[str] | None:
-    """Return the names of what a model takes; None if it takes any number."""
-    if isinstance(model, NodeGraph):
-        return [node.name for node in model.nodes.values() if node.type == "Input"]
-    found = inspect.signature(model.forward).parameters.values()
-    return None if any(one.kind is one.VAR_POSITIONAL for one in found) else [one.name for one in found]
 
 
 def _said(model: object) -> str:
@@ -171,5 +140,5 @@ def make_weights(model: nn.Module, data: BatchSource, seed: int, *, wants_target
             + ("only the step function knows how to call it" if not calls else "a stream is read only once")
             + ": call the model with a batch of inputs before you make the engine."
         )
-    batch = as_batch(data.first(), wants_target=wants_target)
+    batch = as_batch(data.first(), wants_target=wants_target, model=model)
     trial_output(model, batch, seed)

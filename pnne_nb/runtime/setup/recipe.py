@@ -75,6 +75,11 @@ class Recipe(msgspec.Struct, frozen=True):
         return self.loss is not None and self.step is None
 
     @property
+    def called(self) -> nn.Module | None:
+        """The model, where it is called with the inputs of a batch; None where a step function decides."""
+        return self.model if self.step is None else None
+
+    @property
     def beside(self) -> Iterator[Beside]:
         """The tensors of the training beside the model's: of the optimizer and, where it is in memory, of the data."""
         names: dict[Tensor, str] = {weight: name for name, weight in self.model.named_parameters()}

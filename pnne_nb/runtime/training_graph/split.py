@@ -10,10 +10,10 @@ from typing import Any, TypeAlias, final
 import msgspec
 
 from pnne_nb.catalog.tables.auto_sizes import AUTOMATIC
+from pnne_nb.compiler.analysis.given_inputs import TARGET_KEYS
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import Node, split_port
 from pnne_nb.graph.schema.registry import registry
-from pnne_nb.runtime.data.batches import TARGET_KEYS
 from pnne_nb.runtime.data.datasets import Batched
 from pnne_nb.runtime.data.sources import collated
 

@@ -229,7 +229,7 @@ def _examples(engine: TrainingEngine) -> Examples | None:
     given = engine.examples(_FIRST)
     if given is None:
         return None
-    batch = as_batch(given, wants_target=engine.recipe.compares)
+    batch = as_batch(given, wants_target=engine.recipe.compares, model=engine.recipe.called)
     if len(batch.inputs) == 1 and not batch.named:
         first: Examples = batch.inputs[0]
         return first

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
 
+from pnne_nb.compiler.analysis.given_inputs import TARGET_KEYS, argument_names, spread_inputs
 from pnne_nb.errors import ArgumentError, shown
-from pnne_nb.runtime.data.batches import TARGET_KEYS
 from pnne_nb.runtime.data.open_data import Table, as_tensors, count_examples
 from pnne_nb.runtime.evaluation import fingerprint
 
@@ -58,6 +58,7 @@ class Examples:
     def __init__(self, net: nn.Module, data: object, target: object = None, *, free: bool = False) -> None:
         if isinstance(data, DataLoader):
             data = data.dataset
+        self._names = argument_names(net)
         self.columns: tuple[str, ...] = tuple(map(str, getattr(data, "columns", ())))
         if isinstance(data, TensorDataset):
             data = tuple(data.tensors)
@@ -96,6 +97,8 @@ class Examples:
         if self._dataset is not None:
             batch = default_collate([self._dataset[index] for index in places])
             inputs = tuple(batch) if isinstance(batch, list) else batch
+            if self._target is None and isinstance(inputs, tuple) and isinstance(inputs[0], list):
+                inputs = spread_inputs((tuple(inputs[0]), *inputs[1:]), self._names)
             if self._target is None and isinstance(inputs, tuple) and len(inputs) > 1:
                 return Cut(inputs[:-1], inputs[-1], place)
             return Cut(inputs, self._some(self._target, places), place)
@@ -142,6 +145,7 @@ def _split(net: nn.Module, data: object) -> tuple[object, object]:
     """Return inputs and target of data that holds both."""
     parameters = inspect.signature(net.forward).parameters
     kinds = [one.kind for one in parameters.values()]
+    data = spread_inputs(data, argument_names(net))
     match data:
         case tuple() if type(data) is tuple and inspect.Parameter.VAR_POSITIONAL not in kinds:
             most = sum(

@@ -216,7 +216,7 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
         """
         if self._drawn is None:
             examples = self._alive().asked.examples
-            args, kwargs = call_arguments(examples.cut(range(min(2, examples.count))).inputs)
+            args, kwargs = call_arguments(examples.cut(range(min(2, examples.count))).inputs, self._alive().net)
             self._drawn = from_module(self._alive().net, args, kwargs)
         return self._drawn
 

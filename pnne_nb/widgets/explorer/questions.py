@@ -131,7 +131,7 @@ class Questions:
                 child.close()
             below.children = ()
             return
-        args, kwargs = call_arguments(self._asked.examples.cut(places).inputs)
+        args, kwargs = call_arguments(self._asked.examples.cut(places).inputs, self._asked.net)
         first = next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)
         drawn = ""
         if first is not None and first.dim() in (3, 4) and first.is_floating_point():
@@ -178,7 +178,7 @@ class Questions:
 
     def _because(self, place: int, method: str) -> str:
         found = attribute(self._asked.net, self._inputs, self._target(place), method)
-        args, kwargs = call_arguments(self._inputs)
+        args, kwargs = call_arguments(self._inputs, self._asked.net)
         inputs = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
         drawn = [
             self._counted(name, value, given)

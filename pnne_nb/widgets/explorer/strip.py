@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.inspector.capture.call_arguments import call_arguments
+from pnne_nb.inspector.capture.hooks import tensors_in
 from pnne_nb.runtime.evaluation import fingerprint
 from pnne_nb.widgets.explorer.answers import MAX_ASKED, Answer, Answers, Asked, Likely
 from pnne_nb.widgets.explorer.what_if import WhatIf
@@ -267,9 +267,8 @@ class Strip(ipywidgets.VBox):
 
     def _inputs(self) -> list[str]:
         cut = self._asked().examples.cut([self.example])
-        args, kwargs = call_arguments(cut.inputs)
         try:
-            return [self._drawn(value) for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+            return [self._drawn(value) for _, value in tensors_in(cut.inputs)]
         except Exception as error:  # noqa: BLE001  a tokenizer's own errors too
             return [f'<div class="pnne-finding" role="alert">{html.escape(f"{type(error).__name__}: {error}")}</div>']
 

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import pnne_nb as pn
 from pnne_nb.errors import TargetError, TrainingError
 from pnne_nb.runtime.engine import TrainingEngine
-from pnne_nb.runtime.setup.models import spread_inputs
 from tests.runtime.tasks import engine, images
 
 
@@ -113,9 +112,31 @@ def test_several_inputs_with_several_targets() -> None:
         losses(by_name, Pair())
 
 
-def test_a_model_that_takes_both_in_one_argument_gets_them_so() -> None:
-    data = ((A, B), CLASSES)
-    assert spread_inputs(data, Whole()) is data
-    assert spread_inputs(data, nn.Linear(4, 3)) is data
-    for other in ((A, CLASSES), ({"a": A, "other": B}, CLASSES), [(A, B), CLASSES], None):
-        assert spread_inputs(other, Pair()) is other
+class Rows(Dataset[Any]):
+    """Examples whose inputs are in a tuple or a dict."""
+
+    def __init__(self, inputs: Any) -> None:
+        self._inputs = inputs
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> Any:
+        parts = self._inputs
+        inside = {key: part[index] for key, part in parts.items()} if isinstance(parts, dict) else (A[index], B[index])
+        return inside, CLASSES[index]
+
+
+@pytest.mark.parametrize("inputs", [(A, B), {"a": A, "b": B}])
+@pytest.mark.parametrize("model", [Sum, Whole])
+def test_a_dataset_of_nested_examples_trains_as_its_arrays_do(inputs: Any, model: type[Pair]) -> None:
+    expected = losses((A, B, CLASSES), Sum(), shuffle=False)
+    assert losses((inputs, CLASSES), model(), shuffle=False) == expected
+    assert losses(Rows(inputs), model(), shuffle=False) == expected
+    assert losses(DataLoader(Rows(inputs), 4), model()) == expected
+
+
+def test_a_batch_by_name_is_the_only_argument_of_a_model_that_knows_no_such_names() -> None:
+    examples = [{"a": A[place], "b": B[place], "label": CLASSES[place]} for place in range(12)]
+    expected = losses((A, B, CLASSES), Sum(), shuffle=False)
+    assert losses(examples, Whole(), shuffle=False) == losses(examples, Sum(), shuffle=False) == expected
