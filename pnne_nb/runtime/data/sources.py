@@ -24,8 +24,9 @@ from torch.utils.data import (
     get_worker_info,
 )
 
+from pnne_nb.compiler.analysis.given_inputs import TARGET_KEYS
 from pnne_nb.errors import TrainingError
-from pnne_nb.runtime.data.batches import TARGET_KEYS, StandIn, said
+from pnne_nb.runtime.data.batches import StandIn, said
 from pnne_nb.runtime.data.workers import (
     WorkerStart,
     dismiss_workers,
