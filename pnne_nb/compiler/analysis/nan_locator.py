@@ -23,7 +23,7 @@ from pnne_nb.compiler.codegen import loader
 from pnne_nb.compiler.module.call_errors import NOT_FINITE, describe
 from pnne_nb.errors import CompileError, Diagnostic, ExecutionError, answers_misuse, expect
 
-_ATTRIBUTE = re.compile(r'\bself\.([A-Za-z_][A-Za-z0-9_.]*)|getattr\(self, "([A-Za-z0-9_]+)"\)')
+_ATTRIBUTE = re.compile(r'\bself\.([A-Za-z_](?:[\w.]|\[\d+\]|\["\w+"\])*)|getattr\(self, "(\w+)"\)')
 _INFINITE = re.compile(r'float\("-?inf"\)')
 
 
@@ -202,11 +202,11 @@ class _Watch:
 
 
 def _named(step: NodeExecution) -> Iterator[object]:
-    """Yield what a statement names of the module itself: ``self.mask``, ``self.fc``, ``getattr(self, "0")``."""
+    """Yield what a statement names of the module itself: ``self.mask``, ``self.layers[1]``, ``getattr(self, "0")``."""
     for path, odd in _ATTRIBUTE.findall(step.source):
         value: object = step.module
-        for name in (path or odd).split("."):
-            value = getattr(value, name, None)
+        for name in re.findall(r"\w+", path or odd):
+            value = getattr(value, name, value if name.isdigit() else None)
         yield value
 
 

@@ -17,10 +17,7 @@ def member_paths(snapshot: GraphSnapshot) -> dict[str, str]:
         return {name: name for name in snapshot.nodes}
     paths: dict[str, str] = {}
     for name, node in snapshot.nodes.items():
-        if node.origin is None:
-            paths[name] = name
-            continue
-        held = node.origin.held or ""
+        held = node.held or ""
         top = held.partition(".")[0]
         # A copy of such a node, and one beside a node that has the list's name, stands for itself.
         free = top and top not in snapshot.nodes and held not in paths.values()
@@ -37,7 +34,7 @@ def module_paths(snapshot: GraphSnapshot) -> dict[str, str]:
 def node_at(graph: NodeGraph, path: str, id: str = "") -> str:
     """Return the path of the innermost node around a module of the original, by the attribute path of that."""
     for name, node in graph.graphs[id].nodes.items():
-        held = (node.origin.held if node.origin is not None else None) or name
+        held = node.held or name
         if path == held:
             return name
         if path.startswith(f"{held}.") and node.definition is not None:

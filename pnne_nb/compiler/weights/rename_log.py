@@ -317,7 +317,7 @@ def _paths(graph: NodeGraph, id: str, above: tuple[_Step, ...]) -> Iterator[tupl
     nodes = graph.graphs[id].nodes
     whole = whole_of(nodes)
     for name, node in nodes.items():
-        held = node.origin.held if node.origin is not None and node.shares is None else None
+        held = node.held if node.shares is None else None
         path = (*above, _Step(id, name, held if held or name == whole else None))
         yield path
         if node.definition is not None and node.definition in graph.graphs:

@@ -13,7 +13,7 @@ from pnne_nb.graph.layout.arrange_graph import drawn_right
 from pnne_nb.graph.model.content import Content, GraphIndex, find_input, input_ports, output_ports
 from pnne_nb.graph.model.node import Node, split_port
 from pnne_nb.graph.model.ops import AddNode, Connect, Disconnect, Op, RemoveNode
-from pnne_nb.graph.model.paths import NodeRef, find_node, paths_in
+from pnne_nb.graph.model.paths import NodeRef, find_node, named_paths, paths_in
 from pnne_nb.graph.model.validate import Types
 from pnne_nb.graph.schema.registry import require_type
 from pnne_nb.graph.schema.spec import NodeSpec, Port, kinds_fit
@@ -40,14 +40,15 @@ def matching(content: Content, pattern: str, type: str | None = None, *, inside:
 
     Args:
         content: The document.
-        pattern: A path in which ``*`` stands for any letters and dots, ``?`` for one letter.
+        pattern: A path in which ``*`` stands for any letters and dots, ``?`` for one letter; what a list of the
+            original holds has both names, ``layers_0`` and ``layers.0``.
         type: The type of the nodes; None for any.
         inside: Whether nodes inside blocks count.
     """
     return [
         path
-        for path in paths_in(content)
-        if fnmatchcase(path, pattern)
+        for path, original in named_paths(content)
+        if (fnmatchcase(path, pattern) or fnmatchcase(original, pattern))
         and (inside or "." not in path)
         and (type is None or find_node(content, path)[1].type == type)
     ]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import textwrap
 import unicodedata
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from pnne_nb.graph.model.content import GraphIndex
 from pnne_nb.graph.model.node import Node
 from pnne_nb.graph.schema.property_types import OptionalType, PropertyType, TupleType, UnionType, is_number
 from pnne_nb.graph.schema.spec import NodeSpec, Property, Required
@@ -23,12 +25,18 @@ BETWEEN = " · "
 
 SIZES_IN = ("in_channels", "in_features", "input_size")
 SIZES_OUT = ("out_channels", "out_features", "hidden_size")
+MAX_KINDS = 3
+"""Kinds of nodes of a block that its card names."""
+GENERIC = ("Sequential", "Subgraph")
+NO_PART = ("Input", "Output", "Constant", "Parameter", "Buffer")
+"""Types of nodes in a block that are no parts of it to a reader."""
 PLAIN = ("size", "shape", "dims", "dim0", "dim1", "other", "input", "a", "b")
 """Properties and ports whose values are shown without names."""
 
 _NARROW = frozenset("iljtfrI.,:;'|!()[] -")
 _WIDE = frozenset("mwMW@%")
 _ELLIPSIS = 0.7
+_NUMBER = re.compile(r"_?\d+$")
 _SIZE = re.compile(r"[\w.]+")
 
 
@@ -47,9 +55,9 @@ def parts(
     """
     told = [_written(port, text) for port, text in written.items()]
     if node.type == "Subgraph":
-        return told if node.definition is None or node.definition == node.name else [node.definition, *told]
+        return told
     if node.type == "Module":
-        target = str(node.properties.get("target", "")).rpartition(".")[2]
+        target = _kind(node, {})
         return [target, *told] if target else told
     properties = spec.properties if spec is not None else ()
     into = next((prop for prop in properties if prop.name in SIZES_IN), None)
@@ -63,6 +71,47 @@ def parts(
         if prop.name not in written and (into is None or out is None or (prop is not into and prop is not out)):
             own += _part(prop, node, resolved)
     return [*told, *own[:MAX_PARTS]]
+
+
+def block_words(node: Node, graphs: Mapping[str, GraphIndex]) -> str:
+    """Return what a block is: its class, or what it holds where that says no more than its name: ``"BasicBlock ×2"``.
+
+    The browser does the same (``js/src/editor/scene/summary.ts``); ``tests/cases/cards.json`` tests both.
+
+    Args:
+        node: The Subgraph node.
+        graphs: Every graph of the document, by id.
+    """
+    title = _kind(node, graphs)
+    if title not in GENERIC and title.lower() != _NUMBER.sub("", node.name).lower():
+        return title
+    inside = graphs.get(node.definition or "")
+    held = [each for each in inside.nodes.values() if each.type not in NO_PART] if inside is not None else []
+    kinds = [_kind(each, graphs) for each in held if each.type[:1].isupper()] or [each.type for each in held]
+    for length in range(1, MAX_KINDS + 1):
+        count = len(kinds) // length
+        if count > 1 and kinds == kinds[:length] * count:
+            row = BETWEEN.join(kinds[:length])
+            return f"{row if length == 1 else f'({row})'} ×{count}"
+    counts = Counter(kinds)
+    words = [f"{kind} ×{count}" if count > 1 else kind for kind, count in counts.items()]
+    return BETWEEN.join(words[:MAX_KINDS] + ["…"] * (len(words) > MAX_KINDS)) or "block"
+
+
+def row_title(first: str, last: str) -> str:
+    """Return the name of a card for a row of nodes: ``"h_0 … 5"``."""
+    stem = _NUMBER.sub("", first)
+    return f"{first} … {last.removeprefix(f'{stem}_') if stem == _NUMBER.sub('', last) else last}"
+
+
+def _kind(node: Node, graphs: Mapping[str, GraphIndex]) -> str:
+    """Return the type of a node; of a block and of a closed module, the class, without the number of a definition."""
+    if node.type == "Module":
+        return str(node.properties.get("target", "")).rpartition(".")[2]
+    if node.type != "Subgraph" or node.definition is None:
+        return node.type
+    stem = _NUMBER.sub("", node.definition)
+    return stem if stem in graphs or stem in GENERIC else node.definition
 
 
 def promoted(node: Node, spec: NodeSpec | None) -> list[str]:

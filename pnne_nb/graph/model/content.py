@@ -241,6 +241,10 @@ class Content:
         """
         return _kept(self.graphs, id, UnknownGraphError, "definition")
 
+    def inside(self, node: Node) -> GraphIndex | None:
+        """Return the graph that a node shows or holds; None if there is none."""
+        return None if node.definition is None else self.graphs.get(node.definition)
+
     def users_of(self, definition: str) -> list[tuple[GraphIndex, str]]:
         """Return the nodes that show a definition, as (graph, node name)."""
         return [(self.graphs[graph], node) for graph, node in self.users.get(definition, {})]

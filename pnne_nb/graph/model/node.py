@@ -74,6 +74,11 @@ class Node(msgspec.Struct, frozen=True):
         return value if isinstance(value, str) else None
 
     @property
+    def held(self) -> str | None:
+        """The path of its module in the original, if it is not its name: ``layers.0``; empty for the whole model."""
+        return self.origin.held if self.origin is not None else None
+
+    @property
     def absent(self) -> str:
         """What stands for initial values that the document does not keep; empty if there are none. See `Origin.initial`."""
         initial = self.origin.initial if self.origin is not None else None
@@ -171,7 +176,7 @@ def whole_of(nodes: Mapping[str, Node]) -> str:
 
 
 def _is_whole(node: Node) -> bool:
-    return node.type == "Module" and node.shares is None and node.origin is not None and node.origin.held == ""
+    return node.type == "Module" and node.shares is None and node.held == ""
 
 
 def adding(node: Node, graph: str, index: int | None = None) -> AddNode:

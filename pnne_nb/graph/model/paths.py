@@ -36,7 +36,7 @@ def enter(content: Content, prefix: str, within: str = "") -> GraphIndex:
     if not isinstance(prefix, str):
         raise UnknownNodeError(f"{shown(prefix)} is not the path of a node.")
     if graph is content.graphs[""]:
-        prefix = _from_root(content, prefix)
+        prefix = _in_names(content, prefix)
     for part in prefix.split(".") if prefix else ():
         node = graph.require(part)
         if node.definition is None:
@@ -55,7 +55,7 @@ def find_node(content: Content, ref: NodeRef, within: str = "") -> tuple[GraphIn
     """
     path = path_of(ref)
     if content.require(within) is content.graphs[""]:
-        path = _from_root(content, path)
+        path = _in_names(content, path)
     prefix, dot, name = path.rpartition(".")
     graph = enter(content, prefix, within)
     return graph, graph.require(name), prefix + dot
@@ -75,15 +75,21 @@ def frozen_around(content: Content, path: str, within: str = "") -> str:
 
 def paths_in(content: Content) -> Iterator[str]:
     """Yield the path of every node, nested ones after the node that shows them."""
+    return (path for path, _ in named_paths(content))
 
-    def walk(graph: GraphIndex, prefix: str) -> Iterator[str]:
+
+def named_paths(content: Content) -> Iterator[tuple[str, str]]:
+    """Yield the path of every node, as `paths_in` does, and the same with the names of the original: ``layers.0``."""
+
+    def walk(graph: GraphIndex, prefix: str, original: str) -> Iterator[tuple[str, str]]:
         for name in graph.order:
-            yield f"{prefix}{name}"
-            definition = graph.nodes[name].definition
-            if definition is not None:
-                yield from walk(content.graphs[definition], f"{prefix}{name}.")
+            node = graph.nodes[name]
+            path, held = f"{prefix}{name}", f"{original}{node.held or name}"
+            yield path, held
+            if (inside := content.inside(node)) is not None:
+                yield from walk(inside, f"{path}.", f"{held}.")
 
-    return walk(content.graphs[""], "")
+    return walk(content.graphs[""], "", "")
 
 
 def find_end(content: Content, ref: NodeRef, *, output: bool) -> tuple[GraphIndex, Node, str]:
@@ -100,7 +106,7 @@ def find_end(content: Content, ref: NodeRef, *, output: bool) -> tuple[GraphInde
         graph, node, _ = find_node(content, ref)
         return graph, node, ""
     graph = content.graphs[""]
-    parts = _from_root(content, path).split(".")
+    parts = _in_names(content, path).split(".")
     for place, part in enumerate(parts):
         node = graph.require(part)
         rest = parts[place + 1 :]
@@ -115,13 +121,35 @@ def find_end(content: Content, ref: NodeRef, *, output: bool) -> tuple[GraphInde
     raise UnknownNodeError(f"There is no node {shown(path)}.")
 
 
-def _from_root(content: Content, path: str) -> str:
-    """Return the path of a node in the document: if one node is the whole model, its name may be left out."""
-    nodes = content.graphs[""].nodes
-    first = path.partition(".")[0]
-    whole = whole_of(nodes) if path and first not in nodes else ""
-    inside = nodes[whole].definition if whole else None
-    return f"{whole}.{path}" if inside is not None and first in content.graphs[inside].nodes else path
+def _in_names(content: Content, path: str) -> str:
+    """Return the path of a node in the document in the names of nodes.
+
+    A module that a list of the original holds may be named as there (``layers.0`` for ``layers_0``). If one node is the
+    whole model, its name may be left out.
+    """
+    done: list[str] = []
+    graph: GraphIndex | None = content.graphs[""]
+    whole = whole_of(content.graphs[""].nodes)
+    if whole and _first(content.graphs[""], path) is None:
+        inside = content.inside(content.graphs[""].nodes[whole])
+        if inside is not None and _first(inside, path) is not None:
+            done, graph = [whole], inside
+    while path and graph is not None and (found := _first(graph, path)) is not None:
+        name, path = found
+        done.append(name)
+        graph = content.inside(graph.nodes[name])
+    return ".".join([*done, path] if path else done)
+
+
+def _first(graph: GraphIndex, path: str) -> tuple[str, str] | None:
+    """Return the name of the first node of a path and the rest of the path; None if there is no such node."""
+    first, _, rest = path.partition(".")
+    if first in graph.nodes:
+        return first, rest
+    for name, node in graph.nodes.items():
+        if node.held and f"{path}.".startswith(f"{node.held}."):
+            return name, path[len(node.held) + 1 :]
+    return None
 
 
 def _ports(node: Node, inside: GraphIndex, *, output: bool) -> tuple[object, ...]:

@@ -11,7 +11,7 @@ from pnne_nb.graph.layout.cards import Face, Resolved, faces
 from pnne_nb.graph.layout.folds import closed
 from pnne_nb.graph.layout.geometry import Geometry
 from pnne_nb.graph.layout.inlining import Inlining, inlining, is_given, variable_of
-from pnne_nb.graph.layout.texts import shape_label
+from pnne_nb.graph.layout.texts import block_words, row_title, shape_label
 from pnne_nb.graph.model.annotation import Frame
 from pnne_nb.graph.model.content import Content, GraphIndex, input_ports, topological_order
 from pnne_nb.graph.model.node import Node, split_port
@@ -213,14 +213,14 @@ def _card(
         port.name for port in input_ports(content, node, types) or () if port.optional and port.name in shape.inputs
     )
     uses = 0 if node.definition is None else sum(1 for _ in content.users.get(node.definition, ()))
-    title, kind = _words(index, node, face.chain)
+    title, kind = _words(content, index, node, face.chain)
     return Card(
         name=node.name,
         type=node.type,
         category=category,
         known=spec is not None,
         kind=kind,
-        summary=face.told,
+        summary=", ".join(filter(None, (kind, face.told))) if node.type == "Subgraph" else face.told,
         lines=face.lines,
         geometry=shape,
         optional=optional,
@@ -228,12 +228,12 @@ def _card(
         y=centre[1] - shape.height / 2,
         uses=uses,
         collapsed=node.collapsed,
-        title=f"{run[0]} … {run[-1]}" if run else title,
+        title=row_title(run[0], run[-1]) if run else title,
         run=run,
     )
 
 
-def _words(index: GraphIndex, node: Node, chain: Run) -> tuple[str, str]:
+def _words(content: Content, index: GraphIndex, node: Node, chain: Run) -> tuple[str, str]:
     """Return the two lines at the top of a card: its name, and its type unless the name contains it."""
     if chain:
         steps = " · ".join(index.nodes[name].type for name in chain)
@@ -241,7 +241,7 @@ def _words(index: GraphIndex, node: Node, chain: Run) -> tuple[str, str]:
         called = given or next(filter(None, (variable_of(index.nodes[name]) for name in reversed(chain))), None)
         return (called, steps) if called else (steps, "")
     if node.type == "Subgraph":
-        return node.name, node.definition if node.definition and node.definition != node.name else "block"
+        return node.name, block_words(node, content.graphs)
     return node.name, node.type if is_given(node.name, node.type) or node.type[:1].isupper() else ""
 
 

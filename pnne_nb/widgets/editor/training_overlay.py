@@ -162,9 +162,9 @@ class Overlay:
         for layer in self._evidence.kinds:
             output, back = self._latest(layer, "activations"), self._latest(layer, "gradients")
             path = f"{self._place}{layer}"
-            if not (output or back or layer in norms) or not _is_at(self._graph, path):
+            if not (output or back or layer in norms) or path not in self._graph:
                 continue
-            found[path] = LayerState(
+            found[self._graph[path].path] = LayerState(
                 **{name: _known(output.get(name)) for name in ("mean", "std", "zeros")},
                 weights=_known(norms.get(layer)),
                 flow=_known(back.get("norm")),
@@ -188,7 +188,7 @@ def place_of(model: nn.Module, graph: NodeGraph) -> str:
     names = [name for name in leaf_layers(model) if name]
     places = ["", *(f"{name}." for name, node in graph.nodes.items() if node.definition is not None)]
     # If the model is a node, the paths of its layers lack the node's name.
-    drawn = {place: sum(_is_at(graph, f"{place}{name}") for name in names) for place in places}
+    drawn = {place: sum(f"{place}{name}" in graph for name in names) for place in places}
     best = max(places, key=lambda place: drawn[place])
     if not names or 2 * drawn[best] < len(names):
         listed = ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
@@ -197,10 +197,6 @@ def place_of(model: nn.Module, graph: NodeGraph) -> str:
             f" {graph.name!r}. Open an editor of the graph that is trained; of a module, pn.from_module makes one."
         )
     return best
-
-
-def _is_at(graph: NodeGraph, path: str) -> bool:
-    return path in graph and graph[path].path == path
 
 
 @final

@@ -129,7 +129,13 @@ def test_odd_names_and_odd_sharing_come_back_equal(make: Callable[[], nn.Module]
 def test_a_tie_whose_other_end_is_gone_is_told() -> None:
     net = nets.GPT()
     graph = pn.from_module(net, (torch.randint(7, (2, 5)),))
-    graph.rename("transformer.wte", "embedding")
+    graph.add("Embedding", name="other", num_embeddings=11, embedding_dim=8)
+    graph.connect("tokens", "other")
+    for edge in graph.edges:
+        if edge.source == "transformer_wte.output":
+            graph.disconnect(*edge)
+            graph.connect("other", edge.target)
+    graph.remove("transformer.wte")
     with pytest.raises(
         pn.CompileError, match=r"is the same tensor as transformer\.wte\.weight, which is no longer there"
     ):

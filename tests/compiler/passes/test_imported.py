@@ -73,7 +73,7 @@ def test_members_of_a_list_are_checkpointed_placed_and_watched() -> None:
         model.get_parameter("layers.1.weight").fill_(float("inf"))
     with pytest.raises(pn.ExecutionError, match=r"Its weight holds 16 infinite of 16 values") as caught:
         _watched(model, x)
-    assert caught.value.diagnostics[0].node == "layers.1"
+    assert caught.value.diagnostics[0].node == "layers_1"
 
 
 def _watched(model: nn.Module, x: torch.Tensor) -> None:

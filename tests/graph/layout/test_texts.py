@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from pnne_nb.graph.layout.texts import BETWEEN, fitted, lines, parts, shape_label
+from pnne_nb.graph.layout.texts import BETWEEN, block_words, fitted, lines, parts, row_title, shape_label
+from pnne_nb.graph.model.content import GraphIndex
 from pnne_nb.graph.model.node import Node
 from pnne_nb.graph.schema.spec import REQUIRED, NodeSpec, Property
 from pnne_nb.graph.schema.values import from_json
@@ -37,6 +38,22 @@ def test_the_values_that_matter(case: dict[str, Any]) -> None:
     resolved = {name: from_json(value) for name, value in case.get("resolved", {}).items()}
     node, type = Node("node", case["type"], values), TYPES.get(case["type"])
     assert BETWEEN.join(parts(node, type, resolved)) == case["summary"]
+
+
+@pytest.mark.parametrize("case", CASES["blocks"], ids=lambda case: case["about"])
+def test_a_block_says_what_it_is_or_holds(case: dict[str, Any]) -> None:
+    graphs = {}
+    for id, nodes in case["graphs"].items():
+        graph = graphs[id] = GraphIndex(id)
+        for name, type, what in nodes:
+            key = "definition" if type == "Subgraph" else "target"
+            graph.nodes[name] = Node(name, type, {key: what} if what else {})
+    assert block_words(Node(case["name"], "Subgraph", {"definition": case["definition"]}), graphs) == case["words"]
+
+
+@pytest.mark.parametrize(("first", "last", "title"), CASES["rows"])
+def test_a_row_is_called_after_its_ends(first: str, last: str, title: str) -> None:
+    assert row_title(first, last) == title
 
 
 @pytest.mark.parametrize("case", CASES["edges"], ids=lambda case: case["label"])

@@ -123,7 +123,7 @@ def test_a_definition_that_is_used_again_says_so(graph: pn.NodeGraph) -> None:
     graph.add("Subgraph", name="act2", definition=graph["act"].definition)
     svg = graph.to_svg()
     assert texts(svg).count("×2") == 2
-    assert "act2, Subgraph, act, shown 2 times" in svg
+    assert "act2, Subgraph, ReLU, shown 2 times" in svg
 
 
 def test_an_edge_runs_around_what_stands_in_its_way() -> None:

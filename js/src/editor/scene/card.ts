@@ -16,7 +16,7 @@ import {
   SUMMARY_HEIGHT,
 } from "./geometry";
 import { isGiven, variableOf } from "./inlining";
-import { linesOf, type Part, partsOf, type Written, wordsOf } from "./summary";
+import { linesOf, type Part, partsOf, rowTitle, type Written, wordsOf } from "./summary";
 
 /** Everything that the picture of one node shows; two equal cards are the same object (`scene.ts`). */
 export interface Card {
@@ -73,6 +73,8 @@ export interface Drawn {
   readonly inside: Size | null;
   /** The parts of inner nodes that a block shows on its own card. */
   readonly promoted: readonly Part[];
+  /** What a block is, and how many parameters it has. */
+  readonly words: string;
 }
 
 export interface Step {
@@ -91,7 +93,7 @@ export function cardOf(
   ports: Ports,
   diagnostics: readonly Diagnostic[],
   uses: number,
-  { run, steps, across, isAlone, isCatalogThere, isCold, inside, promoted }: Drawn,
+  { run, steps, across, isAlone, isCatalogThere, isCold, inside, promoted, words }: Drawn,
 ): Card {
   const [{ node, type }] = steps as readonly [Step];
   const chain = steps.length > 1 ? steps.map((step) => step.node.name) : null;
@@ -107,7 +109,7 @@ export function cardOf(
   const opaque = origin?.proof === "opaque" ? ", opaque" : "";
   const problems = errors === 0 ? "" : `, ${errors} ${errors === 1 ? "problem" : "problems"}`;
   const called = run ? `${node.name} to ${run.at(-1)}, ${run.length} equal nodes in a row` : node.name;
-  const [title, kind] = wordsFor(steps);
+  const [title, kind] = node.type === "Subgraph" ? [node.name, words] : wordsFor(steps);
   const isDot = node.type === REROUTE;
   const closed = isDot ? dotGeometry(across) : geometryOf(ports, lines.length, collapsed, across);
   return {
@@ -123,7 +125,7 @@ export function cardOf(
     geometry: inside ? openedGeometry(closed, inside, collapsed) : closed,
     closed,
     diagnostics,
-    label: `${called}, ${node.type}${summary ? `, ${summary}` : ""}${shown}${opaque}${frozen ? ", frozen" : ""}${collapsed ? ", collapsed" : ""}${inside ? ", open" : ""}${problems}`,
+    label: `${[called, node.type, words, summary].filter(Boolean).join(", ")}${shown}${opaque}${frozen ? ", frozen" : ""}${collapsed ? ", collapsed" : ""}${inside ? ", open" : ""}${problems}`,
     collapsed,
     uses,
     origin,
@@ -134,7 +136,7 @@ export function cardOf(
     inside: definitionOf(node) !== null,
     run,
     chain,
-    title: run ? `${node.name} … ${run.at(-1)}` : title,
+    title: run ? rowTitle(node.name, run.at(-1) ?? "") : title,
     kind,
   };
 }
@@ -158,10 +160,6 @@ function wordsFor(steps: readonly Step[]): readonly [title: string, kind: string
     const given = steps.findLast((step) => isGiven(step.node.name, step.node.type))?.node.name;
     const title = given ?? steps.map((step) => variableOf(step.node)).findLast(Boolean);
     return title ? [title, types] : [types, ""];
-  }
-  if (node.type === "Subgraph") {
-    const definition = definitionOf(node);
-    return [node.name, definition && definition !== node.name ? definition : "block"];
   }
   return [node.name, isGiven(node.name, node.type) || /^[A-Z]/.test(node.type) ? node.type : ""];
 }

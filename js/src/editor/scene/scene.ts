@@ -7,13 +7,14 @@ import { type Ports, type PortView, portsOf } from "../document/ports";
 import { haveSameRuns, type Run, runsOf } from "../document/repeats";
 import { type Columns, columnsOf, UNWIRED, wiringOf } from "../document/wiring";
 import type { SessionState } from "../session/session";
+import { countText } from "../values/amounts";
 import { addressOn, type Card, Cards, cardOf, type Step } from "./card";
 import { type Folds, foldsOf, placedAt, settled, shownAt } from "./folded";
 import { type Box, CLEARLY_DOWN, CLEARLY_RIGHT, NODE_WIDTH, runsRight, type Size } from "./geometry";
 import { giverOf, type Inlining, inliningOf, NOTHING_INLINED } from "./inlining";
 import { type Point, provisionalPositions } from "./placement";
 import { type Pushed, pushedBy, pushedFrames, unpushed } from "./pushed";
-import { type Part, promotedParts, type Written } from "./summary";
+import { blockWords, type Part, promotedParts, type Written } from "./summary";
 import { NOTHING, STILL } from "./view";
 
 /** One graph as one view shows it. */
@@ -84,9 +85,9 @@ export class SceneMaker {
   ): ShownScene | null {
     const document = state.sync?.shown;
     if (!document) return null;
-    const { diagnostics: found, resolved: inferred } = state.derived;
+    const { diagnostics: found, resolved: inferred, costs } = state.derived;
     const options = [shownPorts, folded, outlined, opened];
-    const inputs = [document, found, inferred, state.catalog, path.join("."), ...options];
+    const inputs = [document, found, inferred, costs, state.catalog, path.join("."), ...options];
     if (this.last && same(this.last.inputs, inputs)) return this.last.scene;
     const graphId = graphAt(document, path) ?? "";
     const graph = document.graphs.get(graphId) as Graph;
@@ -95,6 +96,10 @@ export class SceneMaker {
     const own = (paths: ReadonlySet<string>) =>
       [...paths].filter((each) => each.startsWith(prefix)).map((each) => each.slice(prefix.length));
     const exposed = new Set(own(shownPorts));
+    const weight = (path: string) => {
+      const { parameters } = costs.get(path) ?? { parameters: 0 };
+      return parameters > 0 ? ` · ${countText(parameters)}` : "";
+    };
     const resolvedAt = (name: string) => inferred.get(prefix + name);
     const before = this.runs;
     const runs = once(() =>
@@ -166,7 +171,9 @@ export class SceneMaker {
       const diagnostics = gathered(spoken.map((name) => found.get(prefix + name)));
       const asPorts = exposed.size === 0 ? "" : [...exposed].filter((port) => nodeOf(port) === name).join();
       const uses = counts.get(definitionOf(node) ?? "") ?? 0;
+      const words = node.type === "Subgraph" ? [blockWords(node, document.graphs), weight(full)].join("") : "";
       const key = [
+        words,
         ...steps.flatMap((step) => [step.node, step.type, step.resolved, textsOf(step.written)]),
         `${[...(into?.keys() ?? [])].join()}|${outOf?.map(({ source }) => source).join() ?? ""}|${picks.join()}`,
         diagnostics,
@@ -203,6 +210,7 @@ export class SceneMaker {
                 isCold,
                 inside,
                 promoted: promotedIn(shownBy(node, document.graphs), types),
+                words,
               },
             );
       made.set(name, { card, made: key, alone: isAlone ? alone : null, common: shared });

@@ -1,4 +1,6 @@
 import type { NodeState, NodeTypeState, PropertyState, PropertyType } from "../../protocol";
+import { definitionOf } from "../document/definitions";
+import type { GraphDocument } from "../document/document";
 import { TRAINABLE } from "../document/freezing";
 import { numberOf } from "../values/calculate";
 import { items, tagged } from "../values/check";
@@ -18,6 +20,11 @@ export type Part = readonly Value[];
 /** Arguments that say how many numbers go in, and those that say how many come out. */
 const INTO = ["in_channels", "in_features", "input_size"];
 const OUT_OF = ["out_channels", "out_features", "hidden_size"];
+/** Kinds of nodes of a block that its card names. */
+const MOST_KINDS = 3;
+const GENERIC = ["Sequential", "Subgraph"];
+/** Types of nodes in a block that are no parts of it to a reader. */
+const NO_PART = ["Input", "Output", "Constant", "Parameter", "Buffer"];
 const MAX_PARTS = 4;
 const MAX_VALUE = 24;
 /** Letters in one line of a card, and lines of one. */
@@ -93,14 +100,10 @@ export function partsOf(
     const words = port === "index" ? `[${text}]` : isPlain ? text : `${brief(port)} ${text}`;
     return [{ property: null, text: words, from }];
   });
-  if (node.type === "Subgraph") {
-    const { definition } = given;
-    const isNamed = typeof definition === "string" && definition !== node.name;
-    return isNamed ? [[{ property: null, text: definition }], ...told] : told;
-  }
+  if (node.type === "Subgraph") return told;
   if (node.type === "Module") {
-    const name = typeof given.target === "string" ? (given.target.split(".").at(-1) ?? "") : "";
-    return name ? [[{ property: null, text: name }], ...told] : told;
+    const text = kindOf(node, new Map());
+    return text ? [[{ property: null, text }], ...told] : told;
   }
   const properties =
     type?.properties?.filter((property) => property.name !== PROMOTED && property.name !== TRAINABLE) ?? [];
@@ -121,6 +124,52 @@ export function partsOf(
     if (text !== null) parts.push([{ property, text }]);
   }
   return [...told, ...parts.slice(0, MAX_PARTS)];
+}
+
+/**
+ * What a block is: its class, or what it holds where that says no more than its name: `BasicBlock ×2`. As `block_words`
+ * in Python.
+ */
+export function blockWords(node: NodeState, graphs: GraphDocument["graphs"]): string {
+  const title = kindOf(node, graphs);
+  if (!GENERIC.includes(title) && title.toLowerCase() !== unnumbered(node.name).toLowerCase()) return title;
+  const inside = [...(graphs.get(definitionOf(node) ?? "")?.nodes.values() ?? [])];
+  const held = inside.filter(({ type }) => !NO_PART.includes(type));
+  const layers = held.filter(({ type }) => /^[A-Z]/.test(type));
+  const kinds = (layers.length > 0 ? layers : held).map((each) => kindOf(each, graphs));
+  for (let length = 1; length <= MOST_KINDS && 2 * length <= kinds.length; length += 1) {
+    if (kinds.length % length > 0 || kinds.some((kind, place) => kind !== kinds[place % length])) continue;
+    const row = kinds.slice(0, length).join(BETWEEN_PARTS);
+    return `${length === 1 ? row : `(${row})`} ×${kinds.length / length}`;
+  }
+  const words = [...new Set(kinds)].map((kind) => {
+    const count = kinds.filter((each) => each === kind).length;
+    return count > 1 ? `${kind} ×${count}` : kind;
+  });
+  return [...words.slice(0, MOST_KINDS), ...(words.length > MOST_KINDS ? ["…"] : [])].join(BETWEEN_PARTS) || "block";
+}
+
+/** The name of a card for a row of nodes: `h_0 … 5`. */
+export function rowTitle(first: string, last: string): string {
+  const stem = unnumbered(first);
+  return `${first} … ${stem === unnumbered(last) && last.startsWith(`${stem}_`) ? last.slice(stem.length + 1) : last}`;
+}
+
+/** The type of a node; of a block and of a closed module, the class, without the number of a definition. */
+function kindOf(node: NodeState, graphs: GraphDocument["graphs"]): string {
+  if (node.type === "Module")
+    return (
+      String(node.properties?.target ?? "")
+        .split(".")
+        .at(-1) ?? ""
+    );
+  const definition = definitionOf(node) ?? node.type;
+  const stem = unnumbered(definition);
+  return graphs.has(stem) || GENERIC.includes(stem) ? stem : definition;
+}
+
+function unnumbered(name: string): string {
+  return name.replace(/_?\d+$/, "");
 }
 
 /** The property that names what a block shows of a node inside as its own. */

@@ -1,7 +1,8 @@
-"""Nests the submodules of a list or dictionary of modules in a graph of their own.
+"""Nests the submodules of a module that is never called itself in a graph of their own.
 
-``self.layers[0](x)`` calls a module inside a container, and the container itself is never called. To keep the keys of
-``state_dict``, the container becomes a nested graph with everything from the first to the last call of its members.
+``self.head.norm(x)`` calls a module inside another one. To keep the keys of ``state_dict``, the outer one becomes a nested
+graph with everything from the first to the last call of its members. A list or dictionary of modules is no block to a
+reader: its members stay where they are called, each with its path in the original.
 """
 
 from __future__ import annotations
@@ -18,8 +19,7 @@ from pnne_nb.graph.schema.registry import registry
 def nest(level: Level) -> None:
     """Nest the containers of a level in graphs of their own, in place.
 
-    A container whose members take turns with others (``for conv, norm in zip(self.convs, self.norms)``) stays as it is:
-    its members are called one by one, and a list or dictionary holds them.
+    One whose members take turns with others (``for conv, norm in zip(self.convs, self.norms)``) is not nested either.
 
     Raises:
         UntranslatableError: If a container is called as a whole and its members are called as well.
@@ -31,12 +31,19 @@ def nest(level: Level) -> None:
             for item in level.items:
                 if item.member[:1] == (name,) and len(item.member) > 1:
                     _refer(item)
-        elif _stands_together(level, name):
+        elif not _only_lists(level, name) and _stands_together(level, name):
             _nest(level, name)
         else:
             for item in level.items:
                 if item.member[:1] == (name,) and item.type in ("Parameter", "Buffer"):
                     _refer(item)
+
+
+def _only_lists(level: Level, name: str) -> bool:
+    """Return whether a container is a list or dictionary of modules, of which no tensor is used without a call."""
+    stored = (item for item in level.items if item.type in ("Parameter", "Buffer"))
+    is_list = isinstance(getattr(level.holder, name), (nn.ModuleList, nn.ModuleDict))
+    return is_list and not any(item.member[:1] == (name,) for item in stored)
 
 
 def _stands_together(level: Level, name: str) -> bool:

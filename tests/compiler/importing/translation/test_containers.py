@@ -1,4 +1,4 @@
-"""Members of a list are nested in a graph of their own, with arguments that are called what they are."""
+"""Members of a list stay where they are called; what else is never called itself is nested, with arguments by name."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Rotary(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList([Turned() for _ in range(3)])
+        self.blocks = nn.Sequential(*[Turned() for _ in range(3)])
         self.register_buffer("cosines", torch.rand(9, 4))
         self.register_buffer("sines", torch.rand(9, 4))
 
@@ -43,11 +43,11 @@ class Rotary(nn.Module):
 
 
 class Scaled(nn.Module):
-    """Its list is given what no variable holds and no member takes."""
+    """Its row is given what no variable holds and no member takes."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+        self.layers = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self.layers:
@@ -59,7 +59,7 @@ def test_an_argument_is_called_as_the_variable_or_as_the_member_calls_it() -> No
     net, args = Rotary(), (torch.rand(2, 5, 4),)
     graph = pn.from_module(net, args)
     source = pn.to_source(graph)
-    head = source[source.index("class Blocks") :].partition("def forward(")[2].partition(")")[0]
+    head = source[source.index("class Sequential") :].partition("def forward(")[2].partition(")")[0]
     names = [part.partition(":")[0].strip() for part in head.split(",")]
     assert [name for name in names if name] == ["self", "x", "cos", "sin", "length", "cosines", "sines"]
     assert pn.verify(graph, net, args).equal
@@ -75,4 +75,64 @@ def test_other_arguments_keep_the_names_of_their_nodes() -> None:
     graph = pn.from_module(net, args)
     assert pn.verify(graph, net, args).equal
     source = pn.to_source(graph)
-    assert "def forward(self, x: torch.Tensor" in source[source.index("class Layers") :]
+    assert "def forward(self, x: torch.Tensor" in source[source.index("class Sequential") :]
+
+
+class Decoder(nn.Module):
+    """Holds its parts in a dictionary, and its blocks in a list inside that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        parts = {"embed": nn.Linear(4, 4), "h": nn.ModuleList([Turned() for _ in range(3)])}
+        self.parts = nn.ModuleDict(parts)
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.parts["embed"](x)
+        for block in self.parts["h"]:  # type: ignore[attr-defined]  # a list
+            x = block(x, x, x)
+        found: Tensor = self.head(x)
+        return found
+
+
+def test_lists_and_dictionaries_are_no_blocks_and_their_members_have_both_names() -> None:
+    net, args = Decoder(), (torch.rand(2, 4),)
+    graph = pn.from_module(net, args)
+    assert list(graph.nodes) == ["x", "parts_embed", "parts_h_0", "parts_h_1", "parts_h_2", "head", "output"]
+    model = pn.compile(graph, reuse=net)
+    assert list(model.state_dict()) == list(net.state_dict())
+    assert torch.equal(model(*args), net(*args))
+    assert "        x = self.parts.h[1](x, x, x)" in pn.to_source(graph)
+
+    assert graph["parts.h.1.linear"].path == "parts_h_1.linear"
+    assert graph["parts.h.1"].path == "parts_h_1"
+    assert graph.find("parts.h.*", type="Linear") == graph.find("parts_h_*", type="Linear") == [
+        f"parts_h_{place}.linear" for place in range(3)
+    ]
+    assert "parts.h.3" not in graph
+    assert "parts.h" not in graph
+    graph.freeze("parts.h.*")
+    assert not any(pn.compile(graph).parts.h.get_parameter(f"{place}.linear.weight").requires_grad for place in range(3))
+    graph.rename("parts.h.1", "middle")
+    assert graph["parts.h.1"].path == "middle"
+    assert list(pn.compile(graph, reuse=net).state_dict()) == list(net.state_dict())
+
+
+class Mixed(nn.Module):
+    """Reads a weight of a module that it keeps in a list and never calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.layers[0](x) @ self.layers[1].weight
+        return y
+
+
+def test_a_list_of_which_a_weight_is_read_stays_one_graph() -> None:
+    net, args = Mixed(), (torch.rand(2, 4),)
+    graph = pn.from_module(net, args)
+    assert graph["layers"].type == "Subgraph"
+    assert list(pn.compile(graph, reuse=net).state_dict()) == list(net.state_dict())
+    assert pn.verify(graph, net, args).equal
