@@ -11,6 +11,7 @@ import inspect
 import json
 import re
 import sys
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
@@ -191,8 +192,8 @@ def _constant(name: str, value: object) -> str:
         case re.Pattern(pattern=pattern):
             return f"export const {name} = /^(?:{pattern})$/;\n"
         case tuple():
-            items = "".join(f"  {_quoted(item)},\n" for item in value)
-            return f"export const {name} = [\n{items}] as const;\n"
+            items = textwrap.indent(textwrap.fill(", ".join(map(_quoted, value)), 110), "  ")
+            return f"export const {name} = [\n{items},\n] as const;\n"
         case msgspec.Struct():
             return f"export const {name}: {type(value).__name__} = {json.dumps(msgspec.to_builtins(value))};\n"
         case _:

@@ -48,7 +48,7 @@ def graph() -> NodeGraph:
 
 def test_a_block_says_how_many_show_it(editor: EditorPage) -> None:
     expect(editor.node("first").locator(".pnne-times")).to_have_text("×2")
-    expect(editor.node("first")).to_have_attribute("aria-label", "first, Subgraph, shown 2 times")
+    expect(editor.node("first")).to_have_attribute("aria-label", "first, Subgraph, Linear · ReLU, 1.2 k, shown 2 times")
     expect(editor.node("x").locator(".pnne-times")).to_have_count(0)
 
 

@@ -98,7 +98,7 @@ def test_a_block_opens_where_it_stands_and_what_is_beside_it_makes_room(
     expect(editor.node("outer.stem")).to_be_visible()
     expect(editor.edge("outer.stem.output", "outer.inner.input")).to_be_attached()
     expect(editor.edge("x.output", "outer.input")).to_be_attached()
-    expect(editor.node("outer")).to_have_attribute("aria-label", "outer, Subgraph, open")
+    expect(editor.node("outer")).to_have_attribute("aria-label", "outer, Subgraph, Linear · inner, 1.2 k, open")
     focus(editor)
     press(editor, "f")
     frame = box(editor, "outer")

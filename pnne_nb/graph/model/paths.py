@@ -36,7 +36,7 @@ def enter(content: Content, prefix: str, within: str = "") -> GraphIndex:
     if not isinstance(prefix, str):
         raise UnknownNodeError(f"{shown(prefix)} is not the path of a node.")
     if graph is content.graphs[""]:
-        prefix = _in_names(content, prefix)
+        prefix = in_names(content, prefix)
     for part in prefix.split(".") if prefix else ():
         node = graph.require(part)
         if node.definition is None:
@@ -55,7 +55,7 @@ def find_node(content: Content, ref: NodeRef, within: str = "") -> tuple[GraphIn
     """
     path = path_of(ref)
     if content.require(within) is content.graphs[""]:
-        path = _in_names(content, path)
+        path = in_names(content, path)
     prefix, dot, name = path.rpartition(".")
     graph = enter(content, prefix, within)
     return graph, graph.require(name), prefix + dot
@@ -106,7 +106,7 @@ def find_end(content: Content, ref: NodeRef, *, output: bool) -> tuple[GraphInde
         graph, node, _ = find_node(content, ref)
         return graph, node, ""
     graph = content.graphs[""]
-    parts = _in_names(content, path).split(".")
+    parts = in_names(content, path).split(".")
     for place, part in enumerate(parts):
         node = graph.require(part)
         rest = parts[place + 1 :]
@@ -121,7 +121,7 @@ def find_end(content: Content, ref: NodeRef, *, output: bool) -> tuple[GraphInde
     raise UnknownNodeError(f"There is no node {shown(path)}.")
 
 
-def _in_names(content: Content, path: str) -> str:
+def in_names(content: Content, path: str) -> str:
     """Return the path of a node in the document in the names of nodes.
 
     A module that a list of the original holds may be named as there (``layers.0`` for ``layers_0``). If one node is the

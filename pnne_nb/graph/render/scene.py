@@ -16,7 +16,7 @@ from pnne_nb.graph.model.annotation import Frame
 from pnne_nb.graph.model.content import Content, GraphIndex, input_ports, topological_order
 from pnne_nb.graph.model.node import Node, split_port
 from pnne_nb.graph.model.ops import MoveNode
-from pnne_nb.graph.model.paths import enter
+from pnne_nb.graph.model.paths import enter, in_names
 from pnne_nb.graph.model.repeats import Run, runs
 from pnne_nb.graph.render.edge_routing import Box, Point, routed
 from pnne_nb.graph.schema.categories import BLOCK, UNKNOWN
@@ -131,6 +131,7 @@ def scene(
     Raises:
         UnknownNodeError: If there is no node at `within`.
     """
+    within = in_names(content, within)
     index = enter(content, within)
     prefix = f"{within}." if within else ""
     known = {name: resolved.get(f"{prefix}{name}", {}) for name in index.nodes}

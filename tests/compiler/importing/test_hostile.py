@@ -132,7 +132,7 @@ def test_a_tie_whose_other_end_is_gone_is_told() -> None:
     graph.add("Embedding", name="other", num_embeddings=11, embedding_dim=8)
     graph.connect("tokens", "other")
     for edge in graph.edges:
-        if edge.source == "transformer_wte.output":
+        if edge.source == "wte.output":
             graph.disconnect(*edge)
             graph.connect("other", edge.target)
     graph.remove("transformer.wte")

@@ -209,6 +209,7 @@ function CardName({ card }: { card: Card }) {
             </span>
           ))
         : card.title}
+      {!lines && card.weight && <small>{card.weight}</small>}
     </span>
   );
 }

@@ -52,6 +52,8 @@ export interface Card {
   readonly chain: Run | null;
   /** What is written on it: its name, or those of the first and the last of a run. */
   readonly title: string;
+  /** How many parameters a block has: `148 k`. */
+  readonly weight: string;
   /** The line below: what the node is; empty where the name says it. */
   readonly kind: string;
 }
@@ -73,8 +75,8 @@ export interface Drawn {
   readonly inside: Size | null;
   /** The parts of inner nodes that a block shows on its own card. */
   readonly promoted: readonly Part[];
-  /** What a block is, and how many parameters it has. */
-  readonly words: string;
+  /** What a block is, and how many parameters it has; null for anything else. */
+  readonly block: readonly [words: string, weight: string] | null;
 }
 
 export interface Step {
@@ -93,7 +95,7 @@ export function cardOf(
   ports: Ports,
   diagnostics: readonly Diagnostic[],
   uses: number,
-  { run, steps, across, isAlone, isCatalogThere, isCold, inside, promoted, words }: Drawn,
+  { run, steps, across, isAlone, isCatalogThere, isCold, inside, promoted, block }: Drawn,
 ): Card {
   const [{ node, type }] = steps as readonly [Step];
   const chain = steps.length > 1 ? steps.map((step) => step.node.name) : null;
@@ -109,7 +111,7 @@ export function cardOf(
   const opaque = origin?.proof === "opaque" ? ", opaque" : "";
   const problems = errors === 0 ? "" : `, ${errors} ${errors === 1 ? "problem" : "problems"}`;
   const called = run ? `${node.name} to ${run.at(-1)}, ${run.length} equal nodes in a row` : node.name;
-  const [title, kind] = node.type === "Subgraph" ? [node.name, words] : wordsFor(steps);
+  const [title, kind] = block ? [node.name, block[0]] : wordsFor(steps);
   const isDot = node.type === REROUTE;
   const closed = isDot ? dotGeometry(across) : geometryOf(ports, lines.length, collapsed, across);
   return {
@@ -125,7 +127,7 @@ export function cardOf(
     geometry: inside ? openedGeometry(closed, inside, collapsed) : closed,
     closed,
     diagnostics,
-    label: `${[called, node.type, words, summary].filter(Boolean).join(", ")}${shown}${opaque}${frozen ? ", frozen" : ""}${collapsed ? ", collapsed" : ""}${inside ? ", open" : ""}${problems}`,
+    label: `${[called, node.type, ...(block ?? []), summary].filter(Boolean).join(", ")}${shown}${opaque}${frozen ? ", frozen" : ""}${collapsed ? ", collapsed" : ""}${inside ? ", open" : ""}${problems}`,
     collapsed,
     uses,
     origin,
@@ -137,6 +139,7 @@ export function cardOf(
     run,
     chain,
     title: run ? rowTitle(node.name, run.at(-1) ?? "") : title,
+    weight: block?.[1] ?? "",
     kind,
   };
 }

@@ -98,7 +98,7 @@ export class SceneMaker {
     const exposed = new Set(own(shownPorts));
     const weight = (path: string) => {
       const { parameters } = costs.get(path) ?? { parameters: 0 };
-      return parameters > 0 ? ` · ${countText(parameters)}` : "";
+      return parameters > 0 ? countText(parameters) : "";
     };
     const resolvedAt = (name: string) => inferred.get(prefix + name);
     const before = this.runs;
@@ -171,9 +171,10 @@ export class SceneMaker {
       const diagnostics = gathered(spoken.map((name) => found.get(prefix + name)));
       const asPorts = exposed.size === 0 ? "" : [...exposed].filter((port) => nodeOf(port) === name).join();
       const uses = counts.get(definitionOf(node) ?? "") ?? 0;
-      const words = node.type === "Subgraph" ? [blockWords(node, document.graphs), weight(full)].join("") : "";
+      const isBlock = node.type === "Subgraph";
+      const block = isBlock ? ([blockWords(node, document.graphs), weight(full)] as const) : null;
       const key = [
-        words,
+        block?.join(),
         ...steps.flatMap((step) => [step.node, step.type, step.resolved, textsOf(step.written)]),
         `${[...(into?.keys() ?? [])].join()}|${outOf?.map(({ source }) => source).join() ?? ""}|${picks.join()}`,
         diagnostics,
@@ -210,7 +211,7 @@ export class SceneMaker {
                 isCold,
                 inside,
                 promoted: promotedIn(shownBy(node, document.graphs), types),
-                words,
+                block,
               },
             );
       made.set(name, { card, made: key, alone: isAlone ? alone : null, common: shared });

@@ -44,17 +44,27 @@ def complete(level: Level) -> None:
     _arrange(level, level.holder, (), held, order)
     taken = {name for name, _ in _members(level.holder)}
     name_by_variables(level)
+    short = {item: _without_dictionaries(level.holder, item.member) for item in held.values()}
+    counts = Counter(short.values())
     wishes: Counter[str] = Counter()
     for item in level.items:
         if item.owner is None and len(item.member) == 1 and is_possible(item.member[0]):
             item.name = item.member[0]
             continue
         said = "_".join(item.member) if item.owner is None and item.member else item.name
-        wish = legal(said)
+        brief = short.get(item, "")
+        wish = brief if counts[brief] == 1 and brief not in taken and is_possible(brief) else legal(said)
         wishes[wish] += 1  # each of a thousand equal calls would otherwise try all numbers before its own
         item.name = free_name(wish, taken, max(2, wishes[wish]))
         taken.add(item.name)
     level.order = {item: index for index, item in enumerate(order)}
+
+
+def _without_dictionaries(holder: nn.Module, path: tuple[str, ...]) -> str:
+    """Return the name of a member without those of the dictionaries around it, which only hold it: ``h_0``; empty for a number."""
+    while len(path) > 1 and isinstance(held := getattr(holder, path[0]), nn.ModuleDict):
+        holder, path = held, path[1:]
+    return "" if path[0].isdigit() else "_".join(path)
 
 
 def legal(name: str) -> str:

@@ -98,24 +98,49 @@ class Decoder(nn.Module):
 def test_lists_and_dictionaries_are_no_blocks_and_their_members_have_both_names() -> None:
     net, args = Decoder(), (torch.rand(2, 4),)
     graph = pn.from_module(net, args)
-    assert list(graph.nodes) == ["x", "parts_embed", "parts_h_0", "parts_h_1", "parts_h_2", "head", "output"]
+    assert list(graph.nodes) == ["x", "embed", "h_0", "h_1", "h_2", "head", "output"]
     model = pn.compile(graph, reuse=net)
     assert list(model.state_dict()) == list(net.state_dict())
     assert torch.equal(model(*args), net(*args))
     assert "        x = self.parts.h[1](x, x, x)" in pn.to_source(graph)
 
-    assert graph["parts.h.1.linear"].path == "parts_h_1.linear"
-    assert graph["parts.h.1"].path == "parts_h_1"
-    assert graph.find("parts.h.*", type="Linear") == graph.find("parts_h_*", type="Linear") == [
-        f"parts_h_{place}.linear" for place in range(3)
-    ]
+    assert graph["parts.h.1.linear"].path == "h_1.linear"
+    assert graph["parts.h.1"].path == "h_1"
+    assert (
+        graph.find("parts.h.*", type="Linear")
+        == graph.find("h_*", type="Linear")
+        == [f"h_{place}.linear" for place in range(3)]
+    )
     assert "parts.h.3" not in graph
     assert "parts.h" not in graph
     graph.freeze("parts.h.*")
-    assert not any(pn.compile(graph).parts.h.get_parameter(f"{place}.linear.weight").requires_grad for place in range(3))
+    assert not any(
+        pn.compile(graph).parts.h.get_parameter(f"{place}.linear.weight").requires_grad for place in range(3)
+    )
     graph.rename("parts.h.1", "middle")
     assert graph["parts.h.1"].path == "middle"
     assert list(pn.compile(graph, reuse=net).state_dict()) == list(net.state_dict())
+
+
+class Twice(nn.Module):
+    """Has two dictionaries of the same keys, and one whose key is that of a layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ups = nn.ModuleDict({"a": nn.Linear(4, 4), "b": nn.Linear(4, 4)})
+        self.downs = nn.ModuleDict({"a": nn.Linear(4, 4), "1": nn.Linear(4, 4)})
+        self.b = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in (*self.ups.values(), *self.downs.values()):
+            x = layer(x)
+        found: Tensor = self.b(x)
+        return found
+
+
+def test_the_name_of_a_dictionary_stays_where_that_of_its_key_is_not_enough() -> None:
+    graph = pn.from_module(Twice(), (torch.rand(2, 4),))
+    assert list(graph.nodes) == ["x", "ups_a", "ups_b", "downs_a", "downs_1", "b", "output"]
 
 
 class Mixed(nn.Module):

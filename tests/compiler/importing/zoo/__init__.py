@@ -61,7 +61,7 @@ MODELS: dict[str, Entry] = {
     "googlenet": Entry(vision.GoogLeNet, (image(2, 3, 8, 8),), others=((image(3, 3, 12, 10),),)),
     "unet": Entry(vision.UNet, (image(2, 1, 12, 12),), others=((image(1, 1, 9, 14),),)),
     "mobilenet": Entry(vision.MobileNet, (image(2, 3, 16, 16),), others=((image(3, 3, 12, 20),),)),
-    "convnext": Entry(vision.ConvNext, (image(2, 3, 8, 8),), others=((image(3, 3, 12, 8),),), opaque=("downs.0_1",)),
+    "convnext": Entry(vision.ConvNext, (image(2, 3, 8, 8),), others=((image(3, 3, 12, 8),),), opaque=("downs_0_1",)),
     "vit": Entry(windows.ViT, (image(2, 3, 8, 8),), others=((image(5, 3, 8, 8),),)),
     "vit unfused": Entry(lambda: windows.ViT(fused=False), (image(2, 3, 8, 8),), others=((image(5, 3, 8, 8),),)),
     "swin": Entry(windows.Swin, (image(2, 3, 16, 16),), others=((image(3, 3, 16, 16),),)),
@@ -98,7 +98,7 @@ MODELS: dict[str, Entry] = {
     "bert ids": Entry(transformers.Bert, (tokens(14, 2, 5),), others=((tokens(14, 3, 7),),)),
     "t5 attention": Entry(transformers.T5Attention, (image(2, 5, 8),), others=((image(3, 7, 8),),)),
     "mixture": Entry(
-        transformers.MoETransformer, (tokens(9, 2, 4),), {}, ((tokens(9, 3, 5),),), ("blocks.0.moe", "blocks.1.moe")
+        transformers.MoETransformer, (tokens(9, 2, 4),), {}, ((tokens(9, 3, 5),),), ("blocks_0_moe", "blocks_1_moe")
     ),
     "soft mixture": Entry(transformers.SoftMoE, (image(2, 6),), others=((image(5, 6),),)),
     "wavenet": Entry(structures.WaveNet, (image(2, 1, 16),), others=((image(3, 1, 12),),)),
