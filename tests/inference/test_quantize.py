@@ -376,4 +376,4 @@ def test_blocks_that_share_weights_share_them_still(blocks: int) -> None:
             "QuantizedLinear"
         }
     else:
-        assert found.nodes["blocks.0.layer"].reason.startswith("its block is drawn once for several pairs of blocks")
+        assert found.nodes["blocks_0.layer"].reason.startswith("its block is drawn once for several pairs of blocks")
