@@ -110,6 +110,7 @@ if TYPE_CHECKING:
     from pnne_nb.inspector.questions.intervene import Intervention, intervene
     from pnne_nb.inspector.questions.keep import keep
     from pnne_nb.inspector.questions.patch_effects import PatchEffects, patch_effects
+    from pnne_nb.inspector.questions.receptive_field import ReceptiveField, receptive_field
     from pnne_nb.inspector.tools.benchmark import benchmark
     from pnne_nb.inspector.tools.checks import check_gradients, check_numerics
     from pnne_nb.inspector.tools.profile import profile
@@ -190,6 +191,7 @@ __all__ = [
     "ProtocolError",
     "QuantizationEditor",
     "QuantizationReport",
+    "ReceptiveField",
     "RegistrationError",
     "RunTable",
     "ShapeError",
@@ -256,6 +258,7 @@ __all__ = [
     "plan_memory",
     "profile",
     "quantize",
+    "receptive_field",
     "register_dataset",
     "register_field",
     "register_format",
@@ -337,6 +340,7 @@ _MODULES = {
     "inspector.questions.intervene": "Intervention intervene",
     "inspector.questions.keep": "keep",
     "inspector.questions.patch_effects": "PatchEffects patch_effects",
+    "inspector.questions.receptive_field": "ReceptiveField receptive_field",
     "inspector.tools.profile": "profile",
     "inspector.tools.summary": "summary",
     "inspector.tools.benchmark": "benchmark",

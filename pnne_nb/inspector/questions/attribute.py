@@ -80,6 +80,7 @@ def attribute(
     target: Target = None,
     method: str = "integrated-gradients",
     *,
+    of: str | None = None,
     layer: str | None = None,
     baseline: object = None,
     steps: int = 50,
@@ -101,6 +102,8 @@ def attribute(
         method: ``"gradient-x-input"``; ``"integrated-gradients"`` (along the line from `baseline`, by Gauss-Legendre);
             ``"grad-cam"`` (where a convolution sees evidence, spread over the input's positions); ``"occlusion"`` (how much
             the answer falls where a window is replaced by `baseline`). With captum, also its methods: ``"captum.DeepLift"``.
+        of: A layer, or a function of a compiled graph by the name of its node, of whose output `target` is a number: why a
+            unit is as it is. None for the model's output. The first call counts.
         layer: For Grad-CAM, the layer; by default the last convolution that is called.
         baseline: What counts as nothing: 0, also as an embedding. A number, a tensor that broadcasts to the input, or for
             tokens the number of one; a tuple for several inputs.
@@ -116,7 +119,7 @@ def attribute(
         ArgumentError: If an argument has the wrong type or value, or captum is not installed.
         InspectionError: If the example does not fit, `target` names no number of the output, the output does not depend on
             the input, or the method does not apply; the message says why and which does.
-        LayerNotFoundError: If no layer is called `layer`.
+        LayerNotFoundError: If no layer is called `layer` or `of`.
     """
     expect(steps, int, "steps", "a number of gradients")
     if steps < 1:
@@ -131,7 +134,7 @@ def attribute(
     model = uncompiled(net)
     # What captum does to a model is not ours to undo.
     with opened(copy.deepcopy(model) if foreign else model, data, grad=method != "occlusion") as example:
-        leaves = Leaves(example, target)
+        leaves = Leaves(example, target, of)
         where = {
             leaf.input: "input" if leaf.embedding is None else f"embedding {leaf.embedding!r}" for leaf in leaves.all
         }

@@ -135,7 +135,7 @@ class Change:
 
     words: str
     part: Part
-    rule: Callable[[Tensor, nn.Module, Tensor | None], Tensor]
+    rule: Callable[[Tensor, nn.Module | None, Tensor | None], Tensor]
     source: object = None
     factor: float | None = None
 
@@ -217,7 +217,7 @@ def mean(**part: Unpack[Parts]) -> Change:
     """
     meant = _part(part)
 
-    def rule(tensor: Tensor, module: nn.Module, _source: Tensor | None) -> Tensor:
+    def rule(tensor: Tensor, module: nn.Module | None, _source: Tensor | None) -> Tensor:
         kept = channel_axis(type(module), tensor.dim())
         if meant.heads is not None:
             kept = tensor.dim() - 1
@@ -243,7 +243,7 @@ def patch(data: object, **part: Unpack[Parts]) -> Change:
     if data is None:
         raise ArgumentError("data is the second example, and cannot be None: write pn.patch(other_x).")
 
-    def rule(tensor: Tensor, _module: nn.Module, source: Tensor | None) -> Tensor:
+    def rule(tensor: Tensor, _module: nn.Module | None, source: Tensor | None) -> Tensor:
         assert source is not None
         if source.shape[1:] != tensor.shape[1:] or len(source) not in (1, len(tensor)):
             raise InspectionError(

@@ -124,6 +124,32 @@ def refuse_unseen(model: nn.Module) -> None:
         raise InspectionError(reason)
 
 
+def element_index(index: object) -> tuple[int, ...]:
+    """Return the index of one number of an output, the example first.
+
+    Raises:
+        ArgumentError: If it is none.
+    """
+    places: object = (index,) if isinstance(index, int) else index
+    if not isinstance(places, tuple) or not all(isinstance(place, int) for place in places):
+        raise ArgumentError(
+            f"index must be that of one number of the output, such as (0, 3, 5, 5), not {shown(index)}."
+        )
+    return places
+
+
+def require_element(layer: str, index: tuple[int, ...], output: Tensor) -> tuple[int, ...]:
+    """Return an index of a layer's output, with negative numbers counted from the end.
+
+    Raises:
+        InspectionError: If the output has no such element.
+    """
+    sizes = output.shape
+    if len(index) != len(sizes) or any(not -n <= place < n for place, n in zip(index, sizes, strict=True)):
+        raise InspectionError(f"The layer {layer!r} has no element {index}: its output has the shape {list(sizes)}.")
+    return tuple(place % size for place, size in zip(index, sizes, strict=True))
+
+
 def scores_of(output: object, target: Target) -> Tensor:
     """Return the number of the output that is asked about, for each example: `[n]`.
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, final
 
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.errors import ArgumentError, InspectionError, LayerNotFoundError, near, shown
+from pnne_nb.compiler.analysis.interpreter import NodeExecution, stepping
+from pnne_nb.errors import InspectionError, shown
 from pnne_nb.inspector.capture.hooks import primary_tensor
 from pnne_nb.inspector.capture.run import copied
-from pnne_nb.inspector.questions.example import opened
-from pnne_nb.inspector.questions.formulas import FORMULAS, Formula
-from pnne_nb.inspector.statistics.patterns import first_paths
+from pnne_nb.inspector.questions.example import element_index, opened, require_element
+from pnne_nb.inspector.questions.formulas import FORMULAS
+from pnne_nb.inspector.questions.function_formulas import function_formula
+from pnne_nb.inspector.questions.sites import functions, place_of
 
 SHOWN: Final = 6
 """Most terms of a sum that are shown."""
@@ -71,7 +74,8 @@ def explain_value(
     """Explain one number of a layer's output: the formula with its operands, checked against the layer.
 
     The model runs once as it predicts, in evaluation mode, and is as before afterwards. There are formulas for
-    convolutions, linear layers, pools, norms, softmax, attention, embeddings and element-wise layers.
+    convolutions, linear layers, pools, norms, softmax, attention, embeddings, recurrent and element-wise layers, and for
+    functions of a compiled graph, by the names of their nodes.
 
     Args:
         net: Any module.
@@ -86,57 +90,55 @@ def explain_value(
         InspectionError: If the layer is not called, has no formula or no such element, or something changes its output, such
             as a hook.
     """
-    places: object = (index,) if isinstance(index, int) else index
-    if not isinstance(places, tuple) or not all(isinstance(place, int) for place in places):
-        raise ArgumentError(
-            f"index must be that of one number of the output, such as (0, 3, 5, 5), not {shown(index)}."
-        )
+    places = element_index(index)
     with opened(net, data, grad=False) as example, ExitStack() as hooks:
-        paths = first_paths(example.model)
-        if layer not in paths:
-            raise LayerNotFoundError(f"The model has no layer {layer!r}.{near(layer, paths)}")
-        module = example.model.get_submodule(layer)
-        rule = FORMULAS.get(type(module))
-        if rule is None:
+        module = place_of(example.model, layer)
+        rule = None if module is None else FORMULAS.get(type(module))
+        if rule is None and module is not None:
             raise InspectionError(_no_formula(layer, module))
         received: list[Any] = []
         returned: list[Any] = []
-        hooks.callback(
-            module.register_forward_pre_hook(
+        if module is None:
+            hooks.enter_context(stepping(example.model, partial(_see, layer, received, returned)))
+        else:
+            see = module.register_forward_pre_hook(
                 lambda _module, args, kwargs: received.append(copied((args, kwargs))), with_kwargs=True
-            ).remove
-        )
-        hooks.callback(
-            module.register_forward_hook(lambda _module, _args, output: returned.append(copied(output))).remove
-        )
+            )
+            hooks.callback(see.remove)
+            hooks.callback(module.register_forward_hook(lambda *called: returned.append(copied(called[2]))).remove)
         example.run()
+        hooks.close()
         if not -len(returned) <= call < len(returned):
             times = f"called {len(returned)} times" if returned else "not called for this example"
             raise InspectionError(f"The layer {layer!r} is {times}, so that there is no call {call}.")
         output = primary_tensor(returned[call])
-        assert output is not None  # of layers with a formula
-        if len(places) != output.dim() or any(
-            not -size <= place < size for place, size in zip(places, output.shape, strict=False)
-        ):
-            raise InspectionError(
-                f"The layer {layer!r} has no element {places}: its output has the shape {list(output.shape)}."
-            )
-        where = tuple(place % size for place, size in zip(places, output.shape, strict=True))
-        args, kwargs = received[call]
-        if not isinstance(module, nn.MultiheadAttention):
-            args, kwargs = (*args, *kwargs.values()), {}
-        found: Formula = rule(module, where, *args, **kwargs)
+        if output is None or not output.is_floating_point():
+            raise InspectionError(f"The layer {layer!r} returns {shown(returned[call])}, and no real number.")
+        where = require_element(layer, places, output)
+        if module is None or rule is None:
+            node = functions(example.model)[layer]
+            kind, found = node.type, function_formula(received[call], node, where)
+        else:
+            kind, (args, kwargs) = type(module).__name__, received[call]
+            if not isinstance(module, nn.MultiheadAttention):
+                args, kwargs = (*args, *kwargs.values()), {}
+            found = rule(module, where, *args, **kwargs)
         value = float(output[where])
     scale = max(found.scale, abs(found.result), abs(value), torch.finfo(output.dtype).tiny)
     error = abs(found.result - value) / scale
     if not error <= ROUNDING * torch.finfo(output.dtype).eps and not found.result == value:
         raise InspectionError(
-            f"The formula of the layer {layer!r} ({type(module).__name__}) gives {found.result:.7g}, and the layer returned"
+            f"The formula of the layer {layer!r} ({kind}) gives {found.result:.7g}, and the layer returned"
             f" {value:.7g}: a hook or a changed forward has a part in it, or the numbers are not finite."
         )
-    return ValueExplanation(
-        layer, type(module).__name__, where, found.text, found.operands, found.terms, found.result, value, error
-    )
+    return ValueExplanation(layer, kind, where, found.text, found.operands, found.terms, found.result, value, error)
+
+
+def _see(layer: str, received: list[Any], returned: list[Any], step: NodeExecution) -> None:
+    if step.node == layer:
+        inputs: Any = copied(dict(step.inputs))
+        received.append(step._replace(inputs=inputs))
+        returned.append(copied(dict(step.outputs)))
 
 
 def _no_formula(layer: str, module: nn.Module) -> str:
@@ -147,5 +149,5 @@ def _no_formula(layer: str, module: nn.Module) -> str:
         return f"The layer {layer!r} ({kind}) is made of others: ask one of {asked}{', …' if len(inside) > 8 else ''}."
     return (
         f"There is no formula for the layer {layer!r} ({kind}). There are formulas for convolutions, linear layers, pools,"
-        " norms, softmax, attention, embeddings and element-wise layers."
+        " norms, softmax, attention, embeddings, recurrent and element-wise layers."
     )

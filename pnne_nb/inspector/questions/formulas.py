@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pnne_nb.errors import InspectionError
+
 Index = tuple[int, ...]
 
 
@@ -44,21 +46,33 @@ def _places(index: Index) -> str:
 
 
 def _linear(module: nn.Module, index: Index, x: Tensor) -> Formula:
-    """Any layer that is linear in its input: its coefficients are its gradient."""
-    layer = copy.deepcopy(module).double()
+    """Any layer that is linear in its input."""
+    found = linear(copy.deepcopy(module).double().forward, index, x)
+    assert found is not None
+    return found
+
+
+def linear(function: Callable[[Tensor], Tensor], index: Index, x: Tensor) -> Formula | None:
+    """Return a number of a function that is linear in its input but for a bias: its coefficients are its gradient.
+
+    None if it is not linear.
+    """
     followed = x.double().requires_grad_()
+    other = torch.where(followed == 0, 1.0, -2 * followed).detach().requires_grad_()
     with torch.enable_grad():
-        [gradient] = torch.autograd.grad(layer.forward(followed)[index], [followed])
+        output = function(followed)[index]
+        if not output.requires_grad:
+            return None
+        [gradient] = torch.autograd.grad(output, [followed])
+        elsewhere = function(other)[index]
+        again = torch.autograd.grad(elsewhere, [other])[0] if elsewhere.requires_grad else None
+    if again is None or not torch.equal(gradient, again):
+        return None
+    offset = float(function(torch.zeros_like(x, dtype=torch.float64))[index])
     # Zero weights are operands too, but nothing tells them from elements outside of the window.
     used = gradient.nonzero()
     coefficients = gradient[tuple(used.T)]
     values = x.double()[tuple(used.T)]
-    bias = getattr(module, "bias", None)
-    offset = 0.0
-    if isinstance(bias, Tensor):
-        weight = module.get_parameter("weight")
-        channel = index[-1] if isinstance(module, nn.Linear) else index[1 if x.dim() == weight.dim() else 0]
-        offset = float(bias[channel])
     products = (coefficients * values).tolist()
     terms = [
         (f"input{_places(tuple(place))} {value:.6g} × {coefficient:.6g}", product)
@@ -66,9 +80,8 @@ def _linear(module: nn.Module, index: Index, x: Tensor) -> Formula:
             used.tolist(), values.tolist(), coefficients.tolist(), products, strict=True
         )
     ]
-    operands = {"input": values, "weight": coefficients}
-    text = "Σ input · weight"
-    if isinstance(bias, Tensor):
+    operands, text = {"input": values, "weight": coefficients}, "Σ input · weight"
+    if offset:
         operands["bias"] = _number(offset)
         terms.append(("bias", offset))
         text += " + bias"
@@ -231,6 +244,15 @@ _ELEMENTWISE: dict[type[nn.Module], tuple[str, Callable[[Any, float], float]]] =
     nn.Softsign: ("input / (1 + |input|)", lambda _, x: x / (1 + abs(x))),
     nn.Hardtanh: ("min(max(input, low), high)", lambda m, x: min(max(x, m.min_val), m.max_val)),
     nn.Hardsigmoid: ("min(max(input / 6 + 1/2, 0), 1)", lambda _, x: min(max(x / 6 + 0.5, 0.0), 1.0)),
+    nn.Softplus: ("log(1 + exp(β · input)) / β", lambda m, x: _softplus(m.beta * x) / m.beta),
+    nn.CELU: (
+        "α (exp(input / α) − 1) if input < 0 else input",
+        lambda m, x: x if x > 0 else m.alpha * math.expm1(x / m.alpha),
+    ),
+    nn.Hardshrink: ("input if |input| > λ else 0", lambda m, x: x if abs(x) > m.lambd else 0.0),
+    nn.Softshrink: ("sign(input) · max(|input| − λ, 0)", lambda m, x: math.copysign(max(abs(x) - m.lambd, 0.0), x)),
+    nn.Tanhshrink: ("input − tanh(input)", lambda _, x: x - math.tanh(x)),
+    nn.Threshold: ("input if input > threshold else value", lambda m, x: x if x > m.threshold else m.value),
     nn.Hardswish: ("input · min(max(input / 6 + 1/2, 0), 1)", lambda _, x: x * min(max(x / 6 + 0.5, 0.0), 1.0)),
     **dict.fromkeys((nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d), ("input", lambda _, x: x)),
 }
@@ -279,12 +301,78 @@ def _attention(module: nn.MultiheadAttention, index: Index, *args: Any, **kwargs
     )
 
 
+def _recurrent(module: Any, index: Index, x: Tensor, state: Any = None) -> Formula:
+    """A hidden number of a recurrent layer or cell, from the gates of its step."""
+    if not hasattr(x, "dim") or getattr(module, "proj_size", False):
+        raise InspectionError("There is no formula for packed sequences and projections of recurrent layers.")
+    cell, kind, size = (
+        isinstance(module, nn.RNNCellBase),
+        type(module).__name__.removesuffix("Cell"),
+        module.hidden_size,
+    )
+    batched = x.dim() == (2 if cell else 3)
+    exact = x.double() if batched else x.double().unsqueeze(0 if cell else 1)
+    first = batched and not cell and module.batch_first
+    steps = exact[None] if cell else exact.transpose(0, 1) if first else exact  # [t, n, c]
+    place = index if batched else (*index[:-1], 0, index[-1])
+    time, example, unit = (0, *place) if cell else (place[1], place[0], place[2]) if first else place
+    count, ways = (1, 1) if cell else (module.num_layers, 2 if module.bidirectional else 1)
+    given = state if isinstance(state, tuple) else () if state is None else (state,)
+    begin = [one.double().reshape(count * ways, -1, size) for one in given]
+    begin += [steps.new_zeros(count * ways, steps.shape[1], size)] * (2 - len(begin))
+    kept: dict[str, Tensor] = {}
+    outputs: list[Tensor] = []
+    for layer, way in ((layer, way) for layer in range(count) for way in range(ways)):
+        suffix = "" if cell else f"_l{layer}{'_reverse' * way}"
+        own = [getattr(module, f"{name}{suffix}", None) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+        weights = [None if one is None else one.detach().double() for one in own]
+        h, c = (one[layer * ways + way] for one in begin)
+        results = steps.new_zeros(*steps.shape[:2], size)
+        for at in reversed(range(len(steps))) if way else range(len(steps)):
+            parts = _step(kind, steps[at], h, c, weights, getattr(module, "nonlinearity", "tanh"))
+            if layer == count - 1 and (way, at) == (unit // size, time):
+                kept = {name: value[example, unit % size] for name, value in parts.items()}
+            results[at], h, c = parts["result"], parts["result"], parts.get("cell", c)
+        outputs = [*outputs, results] if way else [results]
+        steps = torch.cat(outputs, -1) if way == ways - 1 else steps
+    texts = {
+        "LSTM": "output · tanh(forget · before + input · candidate)",
+        "GRU": "(1 − update) · candidate + update · before",
+    }
+    result, scale = float(kept.pop("result")), float(kept.pop("scale"))
+    return Formula(texts.get(kind) or f"{module.nonlinearity}(sum)", kept, result, scale=scale)
+
+
+def _step(kind: str, x: Tensor, h: Tensor, c: Tensor, weights: list[Any], bend: str) -> dict[str, Tensor]:
+    """Return the parts of a recurrent step, `[n, h]` each, and the magnitude of what is added up in its gates."""
+    into, back, bias, second = weights
+    a, b = F.linear(x, into, bias), F.linear(h, back, second)
+    size = F.linear(x.abs(), into.abs()) + F.linear(h.abs(), back.abs()) + 1
+    scale = size.view(len(h), -1, h.shape[-1]).amax(1)
+    if kind == "RNN":
+        return {"sum": a + b, "result": (a + b).relu() if bend == "relu" else (a + b).tanh(), "scale": scale}
+    if kind == "GRU":
+        (r, z, n), (hr, hz, hn) = a.chunk(3, -1), b.chunk(3, -1)
+        reset, update = (r + hr).sigmoid(), (z + hz).sigmoid()
+        candidate = (n + reset * hn).tanh()
+        parts = {"update": update, "reset": reset, "candidate": candidate, "before": h, "scale": scale}
+        return parts | {"result": (1 - update) * candidate + update * h}
+    i, f, g, o = (a + b).chunk(4, -1)
+    parts = {"forget": f.sigmoid(), "before": c, "input": i.sigmoid(), "candidate": g.tanh(), "output": o.sigmoid()}
+    cell = parts["forget"] * c + parts["input"] * parts["candidate"]
+    return parts | {"cell": cell, "result": parts["output"] * cell.tanh(), "scale": scale}
+
+
 Rule = Callable[..., Formula]
 FORMULAS: dict[type[nn.Module], Rule] = {
     **dict.fromkeys(
         (
             nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
             nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d, nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d,
+            nn.Flatten, nn.Unflatten, nn.PixelShuffle, nn.PixelUnshuffle, nn.ChannelShuffle, nn.Upsample, nn.Fold, nn.Unfold,
+            nn.ZeroPad1d, nn.ZeroPad2d, nn.ZeroPad3d, nn.ConstantPad1d, nn.ConstantPad2d, nn.ConstantPad3d,
+            nn.ReflectionPad1d, nn.ReflectionPad2d, nn.ReflectionPad3d, nn.ReplicationPad1d, nn.ReplicationPad2d,
+            nn.ReplicationPad3d, nn.CircularPad1d, nn.CircularPad2d, nn.CircularPad3d,
         ),
         _linear,
     ),
@@ -302,5 +390,6 @@ FORMULAS: dict[type[nn.Module], Rule] = {
     **dict.fromkeys(_ELEMENTWISE, _elementwise),
     nn.Embedding: _embedding,
     nn.MultiheadAttention: _attention,
+    **dict.fromkeys((nn.RNN, nn.GRU, nn.LSTM, nn.RNNCell, nn.GRUCell, nn.LSTMCell), _recurrent),
 }  # fmt: skip
 """By the exact class of the layer: a derived class may compute something else."""

@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pnne_nb.errors import InspectionError
-from pnne_nb.inspector.capture.hooks import primary_tensor
 from pnne_nb.inspector.questions.changes import channel_axis
 from pnne_nb.inspector.questions.example import Example
 from pnne_nb.inspector.questions.leaves import Leaves
+from pnne_nb.inspector.questions.sites import edited
 from pnne_nb.inspector.statistics.patterns import match_layers
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
@@ -51,12 +51,13 @@ def grad_cam(example: Example, leaves: Leaves, layer: str | None) -> tuple[dict[
         if len(asked) > 1:
             raise InspectionError(f"Grad-CAM takes one layer, and {layer!r} matches {', '.join(map(repr, asked))}.")
     seen: list[tuple[str, Tensor]] = []
-    handles = [module.register_forward_hook(partial(_see, seen, name)) for name, module in asked.items()]
-    try:
+
+    def see(name: str, tensor: Tensor) -> Tensor:
+        seen.append((name, tensor))
+        return tensor
+
+    with edited(example.model, {name: partial(see, name) for name in asked}):
         answers = leaves.answer([leaf.start.detach().requires_grad_() for leaf in leaves.all])
-    finally:
-        for handle in handles:
-            handle.remove()
     if not seen:
         raise InspectionError(f"The layer {next(iter(asked))!r} is not called for this example.")
     name, output = seen[-1]
@@ -74,12 +75,6 @@ def grad_cam(example: Example, leaves: Leaves, layer: str | None) -> tuple[dict[
     positions = [place for place in range(1, output.dim()) if place != axis]
     weighted = (gradient.mean(positions, keepdim=True) * output).sum(axis, keepdim=True).relu()
     return _spread(weighted.movedim(axis, 1).detach(), example.inputs, leaves, name), name
-
-
-def _see(seen: list[tuple[str, Tensor]], name: str, _module: nn.Module, _args: object, output: object) -> None:
-    tensor = primary_tensor(output)
-    if tensor is not None:
-        seen.append((name, tensor))
 
 
 def _spread(found: Tensor, inputs: Mapping[str, Tensor], leaves: Leaves, layer: str) -> dict[str, Tensor]:

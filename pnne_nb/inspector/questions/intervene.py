@@ -17,18 +17,13 @@ from pnne_nb.inspector.capture.hooks import in_backward
 from pnne_nb.inspector.capture.preserve import is_compiled, uncompiled
 from pnne_nb.inspector.questions.changes import Change, Part, clamp, mean, patch, scale, zero
 from pnne_nb.inspector.questions.example import opened, refuse_unseen
-from pnne_nb.inspector.questions.sites import Edit, at_functions, attach, functions, number_of_heads
+from pnne_nb.inspector.questions.sites import Edit, edited, functions, number_of_heads
 from pnne_nb.inspector.statistics.patterns import match_layers
 
 Changes = Change | Callable[[Tensor], Tensor]
 """A change, or a function of the layer's output."""
 
 _MAKERS = (zero, scale, clamp, mean, patch)
-
-
-@final
-class FunctionCall(nn.Module):
-    """Stands for a function of a compiled graph, which has no module; it is never called."""
 
 
 @final
@@ -41,11 +36,11 @@ class Row:
         on: Whether it is done; may be set at any time.
         calls: In how many calls it was done.
         shape: Of the output that it changed last; None before.
-        module: The layer.
+        module: The layer; None for a function of a compiled graph.
         sources: What the layer returned for the second example of a patch, by call.
     """
 
-    def __init__(self, layer: str, module: nn.Module, change: Change) -> None:
+    def __init__(self, layer: str, module: nn.Module | None, change: Change) -> None:
         self.layer, self.change = layer, change
         self.on = True
         self.calls = 0
@@ -54,11 +49,11 @@ class Row:
         self._place = change.part
         self.sources: list[Tensor] = []
         self._call = 0
-        if change.part.heads is not None and isinstance(module, FunctionCall):
-            raise InspectionError(
-                f"The function {layer!r} has no heads: name the linear layer behind it that joins them."
-            )
         if change.part.heads is not None:
+            if module is None:
+                raise InspectionError(
+                    f"The function {layer!r} has no heads: name the linear layer behind it that joins them."
+                )
             of = number_of_heads(layer, module, change.part.of)
             self._place = Part(heads=change.part.heads, of=of, tokens=change.part.tokens, dim=change.part.dim)
 
@@ -145,18 +140,11 @@ class Intervention:
             if self._compiled:
                 stack.enter_context(torch.compiler.set_stance("force_eager"))
             stack.callback(self._model.register_forward_pre_hook(self._begin).remove)
-            places: dict[tuple[str, bool], list[Row]] = {}
-            for row in self.rows:
-                places.setdefault((row.layer, row.change.part.heads is not None), []).append(row)
             # Heads first: what is done to the output comes after their projection.
-            called: dict[str, Edit] = {}
-            for (layer, heads), rows in sorted(places.items(), key=lambda place: not place[0][1]):
-                if isinstance(rows[0].module, FunctionCall):
-                    called[layer] = partial(_edited, rows)
-                else:
-                    stack.callback(attach(layer, rows[0].module, partial(_edited, rows), heads=heads).remove)
-            if called:
-                stack.enter_context(at_functions(self._model, called))
+            for heads in (True, False):
+                rows = _by_layer(self.rows, heads=heads)
+                edits: dict[str, Edit] = {layer: partial(_edited, each) for layer, each in rows.items()}
+                stack.enter_context(edited(self._model, edits, heads=heads))
             self._stack = stack.pop_all()
         return self
 
@@ -186,25 +174,27 @@ class Intervention:
             data = waiting[0].change.source
             now = [row for row in waiting if row.change.source is data]
             waiting = [row for row in waiting if row.change.source is not data]
-            kept: dict[tuple[str, bool], list[Tensor]] = {}
             with opened(self._model, data, grad=False, evaluation=False) as example, ExitStack() as hooks:
-                called: dict[str, Edit] = {}
-                for row in now:
-                    heads = row.change.part.heads is not None
-                    if (row.layer, heads) not in kept:
-                        outputs = kept[row.layer, heads] = []
-                        keep = partial(_kept, outputs)
-                        if isinstance(row.module, FunctionCall):
-                            called[row.layer] = keep
-                        else:
-                            hooks.callback(attach(row.layer, row.module, keep, heads=heads).remove)
-                    row.sources = kept[row.layer, heads]
-                if called:
-                    hooks.enter_context(at_functions(self._model, called))
+                for heads in (True, False):
+                    kept: dict[str, list[Tensor]] = {}
+                    for layer, rows in _by_layer(now, heads=heads).items():
+                        kept[layer] = []
+                        for row in rows:
+                            row.sources = kept[layer]
+                    edits: dict[str, Edit] = {layer: partial(_kept, outputs) for layer, outputs in kept.items()}
+                    hooks.enter_context(edited(self._model, edits, heads=heads))
                 example.run()
 
 
-def _places(model: nn.Module, pattern: str) -> dict[str, nn.Module]:
+def _by_layer(rows: list[Row], *, heads: bool) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        if (row.change.part.heads is not None) == heads:
+            found.setdefault(row.layer, []).append(row)
+    return found
+
+
+def _places(model: nn.Module, pattern: str) -> Mapping[str, nn.Module | None]:
     """Return the layers of a pattern, or else the functions of a compiled graph.
 
     Raises:
@@ -216,7 +206,7 @@ def _places(model: nn.Module, pattern: str) -> dict[str, nn.Module]:
         found = [path for path in functions(model) if fnmatchcase(path, pattern)]
         if not found:
             raise
-        return {path: FunctionCall() for path in found}
+        return dict.fromkeys(found)
 
 
 def _edited(rows: list[Row], tensor: Tensor) -> Tensor:

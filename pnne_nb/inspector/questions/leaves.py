@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from pnne_nb.errors import ArgumentError, InspectionError, shown
 from pnne_nb.inspector.questions.example import Example, Target, scores_of
+from pnne_nb.inspector.questions.sites import edited
 
 
 @final
@@ -42,16 +43,17 @@ class Leaves:
     Args:
         example: The example.
         target: The number of the output that is the answer.
+        of: The layer or function whose output is meant; None for the model's.
     """
 
-    def __init__(self, example: Example, target: Target) -> None:
+    def __init__(self, example: Example, target: Target, of: str | None = None) -> None:
         self.model = example.model
-        self._example, self._target = example, target
+        self._example, self._target, self._of = example, target, of
         self._read: list[tuple[Leaf, bool]] = []
         self._calls: dict[str, int] = {}
         self._instead: Mapping[tuple[str, int], Tensor] = {}
         with self.watched():
-            self.answers = scores_of(example.run(), target).detach()
+            self.answers = self._scores().detach()
         real = [
             Leaf(name, None, 0, value.detach()) for name, value in example.inputs.items() if value.is_floating_point()
         ]
@@ -91,7 +93,22 @@ class Leaves:
         pairs = list(zip(self.all, points, strict=True))
         self._instead = {(leaf.embedding, leaf.call): point for leaf, point in pairs if leaf.embedding is not None}
         given = {leaf.input: point for leaf, point in pairs if leaf.embedding is None}
-        return scores_of(self._example.run(given), self._target)
+        return self._scores(given)
+
+    def _scores(self, given: Mapping[str, Tensor] | None = None) -> Tensor:
+        if self._of is None:
+            return scores_of(self._example.run(given), self._target)
+        seen: list[Tensor] = []
+
+        def see(tensor: Tensor) -> Tensor:
+            seen.append(tensor.clone())  # what follows may work in place
+            return tensor
+
+        with edited(self.model, {self._of: see}):
+            self._example.run(given)
+        if not seen:
+            raise InspectionError(f"The layer {self._of!r} is not called for this example.")
+        return scores_of(seen[0], self._target)
 
     def gradients(self, points: Sequence[Tensor]) -> list[Tensor]:
         """Return the gradient of the answer at `points`, summed over examples.

@@ -16,7 +16,7 @@ from pnne_nb.inspector.capture.preserve import uncompiled
 from pnne_nb.inspector.questions.changes import patch
 from pnne_nb.inspector.questions.example import Target, opened, scores_of
 from pnne_nb.inspector.questions.intervene import intervene
-from pnne_nb.inspector.questions.sites import attach
+from pnne_nb.inspector.questions.sites import edited
 from pnne_nb.inspector.statistics.patterns import Patterns, match_layers
 from pnne_nb.telemetry.plot_hook import installed_plots
 
@@ -95,13 +95,11 @@ def patch_effects(
         sizes[name] = tuple(tensor.shape)
         return tensor
 
-    with opened(model, clean, grad=False) as example:
-        handles = [attach(name, module, partial(record, name), heads=False) for name, module in layers.items()]
-        try:
-            top = _answer(example.run(), target)
-        finally:
-            for handle in handles:
-                handle.remove()
+    with (
+        opened(model, clean, grad=False) as example,
+        edited(example.model, {name: partial(record, name) for name in layers}),
+    ):
+        top = _answer(example.run(), target)
     missing = [name for name in layers if name not in sizes]
     if missing:
         raise InspectionError(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -16,15 +16,16 @@ from torch.utils.hooks import RemovableHandle
 
 from pnne_nb.compiler.analysis.interpreter import NodeExecution, stepping
 from pnne_nb.compiler.codegen.loader import document_of
-from pnne_nb.errors import InspectionError
+from pnne_nb.errors import InspectionError, LayerNotFoundError, near
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.model.node import Node
 from pnne_nb.inspector.capture.hooks import in_backward, primary_tensor
 
 Edit = Callable[[Tensor], Tensor]
 """Gets the value of a call and returns the one that takes its place."""
 
 
-def attach(layer: str, module: nn.Module, edit: Edit, *, heads: bool) -> RemovableHandle:
+def _attach(layer: str, module: nn.Module, edit: Edit, *, heads: bool) -> RemovableHandle:
     """Have `edit` see and replace the output of each call of `module`, or its joined heads `[…, heads * d]`.
 
     Of an output with several tensors, it is the first real one.
@@ -51,17 +52,49 @@ def attach(layer: str, module: nn.Module, edit: Edit, *, heads: bool) -> Removab
     )
 
 
-def functions(model: nn.Module) -> list[str]:
+def place_of(model: nn.Module, path: str) -> nn.Module | None:
+    """Return the layer at `path`, or None for a function of a compiled graph.
+
+    Raises:
+        LayerNotFoundError: If there is neither; near names are suggested.
+    """
+    modules: dict[str, nn.Module] = dict(model.named_modules(remove_duplicate=False))
+    if path in modules:
+        return modules[path]
+    known = functions(model)
+    if path not in known:
+        raise LayerNotFoundError(f"The model has no layer {path!r}.{near(path, [*modules, *known])}")
+    return None
+
+
+@contextmanager
+def edited(model: nn.Module, edits: Mapping[str, Edit], *, heads: bool = False) -> Iterator[None]:
+    """Have edits see and replace what layers and functions return, by path; see `place_of` and `_attach` for errors."""
+    with ExitStack() as stack:
+        called: dict[str, Edit] = {}
+        for path, edit in edits.items():
+            module = place_of(model, path)
+            if module is None:
+                called[path] = edit
+            else:
+                stack.callback(_attach(path, module, edit, heads=heads).remove)
+        if called:
+            stack.enter_context(_at_functions(model, called))
+        yield
+
+
+def functions(model: nn.Module) -> dict[str, Node]:
     """Return the nodes of a compiled graph that call no module, by path: ``relu``, an addition."""
     document = document_of(model)
     if document is None:
-        return []
+        return {}
     modules = {name for name, _ in model.named_modules(remove_duplicate=False)}
-    nodes = NodeGraph.from_json(document.text).find(inside=True)
-    return [path for path in nodes if path not in modules]
+    graph = NodeGraph.from_json(document.text)
+    nodes = {path: graph[path] for path in graph.find(inside=True) if path not in modules}
+    return {path: node for path, node in nodes.items() if node.spec.torch is not None}
 
 
-def at_functions(model: nn.Module, edits: Mapping[str, Edit]) -> AbstractContextManager[None]:
+def _at_functions(model: nn.Module, edits: Mapping[str, Edit]) -> AbstractContextManager[None]:
     """Have edits see and replace what functions of a compiled graph return, while its code is followed line by line."""
 
     def see(step: NodeExecution) -> dict[str, object] | None:

@@ -10,12 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pnne_nb.errors import InspectionError, LayerNotFoundError, near
+from pnne_nb.errors import InspectionError
 from pnne_nb.inspector.capture.preserve import uncompiled
 from pnne_nb.inspector.questions.changes import channel_axis
 from pnne_nb.inspector.questions.example import Target, opened, scores_of
-from pnne_nb.inspector.questions.sites import attach
-from pnne_nb.inspector.statistics.patterns import first_paths
+from pnne_nb.inspector.questions.sites import edited, place_of
 from pnne_nb.inspector.statistics.units import NEAR, STUCK, bounds_of
 
 STRONGEST: Final = 9
@@ -70,7 +69,7 @@ def look_at_units(net: nn.Module, data: object, layer: str, one: object, target:
     Args:
         net: Any module.
         data: The examples over which units are judged, as the model takes them.
-        layer: Path of the layer.
+        layer: Path of the layer, or of a function of a compiled graph.
         one: The example alone.
         target: The number of its output that units are weighed for; None for none.
 
@@ -79,7 +78,7 @@ def look_at_units(net: nn.Module, data: object, layer: str, one: object, target:
         InspectionError: If it is not called, or its output has no units.
     """
     values = _called(net, data, layer, None)[0][0].double()
-    module = uncompiled(net).get_submodule(layer)
+    module = place_of(uncompiled(net), layer)
     if values.dim() < 2 or values.numel() == 0:
         raise InspectionError(
             f"The layer {layer!r} returns the shape {list(values.shape)}, in which there are no units."
@@ -110,9 +109,6 @@ def layer_output(net: nn.Module, data: object, layer: str) -> Tensor:
 def _called(net: nn.Module, data: object, layer: str, target: Target) -> tuple[list[Tensor], list[Tensor | None]]:
     """Return what the layer returned in each call, and the gradient of the number `target` by it."""
     with opened(net, data, grad=target is not None) as example:
-        paths = first_paths(example.model)
-        if layer not in paths:
-            raise LayerNotFoundError(f"The model has no layer {layer!r}.{near(layer, paths)}")
         found: list[Tensor] = []
 
         def kept(tensor: Tensor) -> Tensor:
@@ -123,11 +119,8 @@ def _called(net: nn.Module, data: object, layer: str, target: Target) -> tuple[l
             # A second copy, because what follows may work in place.
             return leaf.requires_grad_().clone()
 
-        handle = attach(layer, example.model.get_submodule(layer), kept, heads=False)
-        try:
+        with edited(example.model, {layer: kept}):
             output = example.run()
-        finally:
-            handle.remove()
         if not found:
             raise InspectionError(f"The layer {layer!r} is not called for this example.")
         answer = None if target is None else scores_of(output, target).sum()
@@ -137,7 +130,7 @@ def _called(net: nn.Module, data: object, layer: str, target: Target) -> tuple[l
         return [leaf.detach() for leaf in found], list(gradients)
 
 
-def _states(flat: Tensor, module: nn.Module) -> tuple[str, ...]:
+def _states(flat: Tensor, module: nn.Module | None) -> tuple[str, ...]:
     """Return the remark on each unit of `[c, values]`."""
     low, high, bounds = flat.amin(1), flat.amax(1), bounds_of(module)
     near_bound = torch.zeros_like(low)

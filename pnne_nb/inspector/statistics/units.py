@@ -54,7 +54,7 @@ Launched = tuple[int, Tensor]
 """Number of channels, and the counts on the device."""
 
 
-def bounds_of(module: nn.Module) -> Bounds | None:
+def bounds_of(module: nn.Module | None) -> Bounds | None:
     """Return the bounds of a saturating activation's outputs, or None for any other module."""
     match module:
         case nn.Tanh() | nn.Softsign():

@@ -96,7 +96,7 @@ class GPT(nn.Module):
 
 
 class Recurrent(nn.Module):
-    def __init__(self, kind: type[nn.LSTM | nn.GRU], *, tokens: bool) -> None:
+    def __init__(self, kind: type[nn.LSTM | nn.GRU | nn.RNN], *, tokens: bool) -> None:
         super().__init__()
         self.embedding = nn.Embedding(9, 5) if tokens else nn.Identity()
         self.rnn = kind(5, 6, batch_first=True, num_layers=2, dropout=0.2)
@@ -140,6 +140,32 @@ class Tabular(nn.Module):
     def forward(self, numbers: Tensor, categories: Tensor, mask: Tensor) -> Any:
         found = self.category(categories).flatten(1)
         return {"price": self.body(torch.cat([numbers * mask, found], 1))}
+
+
+class Mixer(nn.Module):
+    """Mixes tokens and channels, with a gate."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.channels, self.gate = nn.Linear(5, 5), nn.Linear(6, 6), nn.Linear(6, 6)
+        self.norm, self.fc = nn.LayerNorm(6), nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Any:
+        x = x + self.tokens(self.norm(x).transpose(1, 2)).transpose(1, 2)
+        return self.fc((self.channels(x) * self.gate(x).sigmoid()).mean(1))
+
+
+class Squeeze(nn.Module):
+    """Depthwise convolutions, whose channels are weighted by their means."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.depth = nn.Conv2d(2, 6, 1), nn.Conv2d(6, 6, 3, padding=1, groups=6)
+        self.norm, self.fc1, self.fc2, self.head = nn.GroupNorm(2, 6), nn.Linear(6, 2), nn.Linear(2, 6), nn.Linear(6, 4)
+
+    def forward(self, x: Tensor) -> Any:
+        x = F.silu(self.norm(self.depth(self.stem(x))))
+        return self.head((x * self.fc2(self.fc1(x.mean((2, 3))).relu()).sigmoid()[..., None, None]).mean((2, 3)))
 
 
 def _mlp() -> Case:
@@ -188,6 +214,34 @@ CASES: dict[str, Callable[[], Case]] = {
         Tabular(), (torch.randn(3, 4), torch.randint(5, (3, 2)), torch.ones(3, 4, dtype=torch.bool)), None
     ),
     "text CNN": _text_cnn,
+    "mixer": lambda: Case(Mixer(), torch.randn(2, 5, 6), 1),
+    "squeeze and excite": lambda: Case(Squeeze(), torch.randn(2, 2, 6, 6), 3),
+    "volumes": lambda: Case(
+        nn.Sequential(nn.Conv3d(1, 3, 2), nn.Softplus(), nn.AvgPool3d(2), nn.Flatten(), nn.Linear(24, 2)),
+        torch.randn(2, 1, 5, 5, 5),
+        0,
+    ),
+    "signals": lambda: Case(
+        nn.Sequential(
+            nn.Conv1d(2, 4, 3, stride=2), nn.ELU(), nn.ConvTranspose1d(4, 2, 3), nn.Flatten(), nn.Linear(12, 3)
+        ),
+        torch.randn(2, 2, 9),
+        2,
+    ),
+    "RNN of tokens": lambda: Case(Recurrent(nn.RNN, tokens=True), torch.randint(9, (2, 4)), 1),
+    "text transformer": lambda: Case(
+        nn.Sequential(
+            nn.Embedding(9, 8),
+            nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2),
+            nn.Flatten(),
+            nn.Linear(40, 3),
+        ),
+        torch.randint(9, (2, 5)),
+        2,
+    ),
+    "regression": lambda: Case(
+        nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.LayerNorm(8), nn.Linear(8, 1)), torch.randn(3, 6), None
+    ),
     "autoencoder": lambda: Case(
         nn.Sequential(nn.Linear(6, 3), nn.Sigmoid(), nn.Linear(3, 6)),
         torch.randn(2, 6),

@@ -258,6 +258,28 @@ def test_a_compiled_graph_and_its_input_names() -> None:
     assert_close(found.values, [point.grad * x])
 
 
+def test_a_unit_of_a_layer_or_a_function_is_attributed_to_the_input() -> None:
+    case = made("residual")
+    graph = pn.from_module(case.net, args=(case.data,))
+    drawn = pn.compile(graph)
+    for net, of in ((case.net, "conv1"), (drawn, "add")):
+        with untouched(net):
+            found = pn.attribute(net, case.data, (2, 1, 3), "gradient-x-input", of=of)
+        seen: list[Tensor] = []
+        point = case.data.clone().requires_grad_()
+        copied = copy.deepcopy(case.net).eval()
+        for layer in (copied.stem, copied.conv1, copied.bn2):
+            layer.register_forward_hook(lambda *call, seen=seen: seen.append(call[2]))  # type: ignore[union-attr]
+        copied(point)
+        value = seen[1] if of == "conv1" else seen[2] + F.gelu(seen[0])
+        value[:, 2, 1, 3].sum().backward()  # type: ignore[no-untyped-call]
+        assert point.grad is not None
+        torch.testing.assert_close(found.answers, value[:, 2, 1, 3].detach())
+        assert_close(found.values, [point.grad * case.data])
+    with pytest.raises(pn.LayerNotFoundError, match="Did you mean 'conv1'"):
+        pn.attribute(case.net, case.data, (2, 1, 3), of="cnov1")
+
+
 def test_the_result_shows_itself() -> None:
     case = made("tabular")
     found = pn.attribute(case.net, case.data)

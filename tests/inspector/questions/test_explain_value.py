@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import pnne_nb as pn
+from pnne_nb.inspector.questions.sites import functions
+from pnne_nb.inspector.questions.units import layer_output
 from tests.inspector.questions.nets import made
 from tests.inspector.questions.untouched import untouched
 
@@ -49,11 +52,26 @@ LAYERS: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
         nn.MultiheadAttention(8, 2, batch_first=True, bias=False),
         {"query": (x := torch.randn(2, 5, 8)), "key": x, "value": x, "attn_mask": torch.ones(5, 5, dtype=torch.bool).triu(1)},
     ),
+    "Upsample": lambda: (nn.Upsample(scale_factor=2, mode="bilinear"), torch.randn(1, 2, 3, 4)),
+    "PixelShuffle": lambda: (nn.PixelShuffle(2), torch.randn(1, 8, 3, 3)),
+    "ConstantPad2d": lambda: (nn.ConstantPad2d(1, 2.5), torch.randn(1, 2, 3, 3)),
+    "ReflectionPad1d": lambda: (nn.ReflectionPad1d(2), torch.randn(2, 3, 5)),
+    "Fold": lambda: (nn.Fold((4, 5), (2, 2)), torch.randn(2, 8, 12)),
+    "RNN": lambda: (nn.RNN(3, 4, 2, nonlinearity="relu"), torch.randn(5, 2, 3)),
+    "GRU both ways": lambda: (nn.GRU(3, 4, 2, bidirectional=True, batch_first=True), torch.randn(2, 5, 3)),
+    "LSTM": lambda: (nn.LSTM(3, 4, 2, bias=False, batch_first=True), torch.randn(2, 5, 3)),
+    "LSTM from a state": lambda: (
+        nn.LSTM(3, 4, 2, bidirectional=True), (torch.randn(5, 3), (torch.randn(4, 4), torch.randn(4, 4)))
+    ),
+    "RNNCell": lambda: (nn.RNNCell(3, 4), torch.randn(3)),
+    "GRUCell": lambda: (nn.GRUCell(3, 4), (torch.randn(2, 3), torch.randn(2, 4))),
+    "LSTMCell": lambda: (nn.LSTMCell(3, 4), (torch.randn(2, 3), (torch.randn(2, 4), torch.randn(2, 4)))),
     **{
         kind.__name__: lambda kind=kind: (kind(), 3 * torch.randn(2, 6))  # type: ignore[misc]
         for kind in (
             nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish, nn.Sigmoid, nn.LogSigmoid, nn.Tanh,
-            nn.Softsign, nn.Hardtanh, nn.Hardsigmoid, nn.Hardswish, nn.Identity, nn.Dropout,
+            nn.Softsign, nn.Hardtanh, nn.Hardsigmoid, nn.Hardswish, nn.Identity, nn.Dropout, nn.Softplus, nn.CELU, nn.Hardshrink,
+            nn.Softshrink, nn.Tanhshrink,
         )
     },
     "GELU by tanh": lambda: (nn.GELU("tanh"), torch.randn(2, 6)),
@@ -119,6 +137,45 @@ def test_looking_changes_nothing(name: str) -> None:
         pn.explain_value(case.net, case.data, layer, index)
     with untouched(case.net), pytest.raises(pn.InspectionError):
         pn.explain_value(case.net, case.data, layer, (*index, 0))
+
+
+class Functions(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.mix = nn.Parameter(torch.randn(8, 3))
+
+    def forward(self, x: Tensor) -> Any:
+        y = F.leaky_relu(self.a(x), 0.2)
+        z = torch.softmax(self.b(y) + x, -1)
+        w = torch.cat([z * y, F.gelu(x).exp()], 1) @ self.mix
+        return w.clamp(max=2) - z.mean(-1, keepdim=True)
+
+
+def test_functions_of_a_compiled_graph_are_explained_by_the_names_of_their_nodes() -> None:
+    torch.manual_seed(0)
+    own, x = Functions(), torch.randn(3, 4)
+    graph = pn.from_module(own, args=(x,))
+    net = pn.compile(graph)
+    said = {}
+    for node, function in functions(net).items():
+        output = layer_output(net, x, node)
+        with untouched(net):
+            for index in np.ndindex(*output.shape):
+                found = pn.explain_value(net, x, node, tuple(map(int, index)))
+                assert found.value == float(output[index])
+                assert found.error <= 1e-6
+        said[function.type] = found
+    assert said["softmax" if "softmax" in said else "torch_softmax"].formula == "exp(input) / Σ exp(row)"
+    assert said["leaky_relu"].formula == "input if input > 0 else slope · input"
+    assert [round(p, 6) for _, p in said["add"].terms]
+    assert len(said["matmul"].terms) == 8
+    assert len(said["mean"].terms) == 4
+    assert "exp" in said["exp"].formula
+    with untouched(net), pytest.raises(pn.InspectionError, match="no element"):
+        pn.explain_value(net, x, "add", (0, 9))
+    with pytest.raises(pn.LayerNotFoundError, match="Did you mean 'add'"):
+        pn.explain_value(net, x, "ad", (0, 0))
 
 
 def test_a_hook_that_changes_the_output_is_found() -> None:
