@@ -83,6 +83,20 @@ def test_a_click_on_a_number_explains_it(notebook: Notebook, root: Locator) -> N
     expect(panel(root).locator("pre")).to_contain_text("0[0, 0, 1, 2] (Conv2d) = Σ input · weight + bias")
 
 
+def test_what_is_selected_in_the_drawing_is_selected_in_the_tree(notebook: Notebook, root: Locator) -> None:
+    notebook.evaluate("explorer.select('3')")
+    root.get_by_role("button", name="Show in the drawing").click()
+    editor = root.locator("[data-testid='pnne-editor']")
+    expect(editor.locator(".react-flow__node.selected [data-node='3'], [data-node='3'].selected")).to_be_visible(
+        timeout=60_000
+    )
+    editor.locator("[data-node='4']").click()
+    expect(panel(root).get_by_role("heading", name="4", exact=True)).to_be_visible()
+    assert notebook.evaluate("explorer.selected") == "4"
+    root.get_by_role("button", name="Show in the drawing").click()
+    expect(editor).to_have_count(0)
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_picture(notebook: Notebook, root: Locator, theme: Theme, baseline_errors: frozenset[str]) -> None:
     notebook.set_theme(theme)
@@ -91,6 +105,8 @@ def test_picture(notebook: Notebook, root: Locator, theme: Theme, baseline_error
     notebook.evaluate("explorer.select('1')")
     for tab, sign in (("Why", "Completeness gap"), ("Number", "its formula"), ("Units", "without it")):
         root.get_by_role("button", name=tab, exact=True).click()
+        if tab == "Why":
+            panel(root).get_by_label("by", exact=True).select_option("integrated-gradients")
         expect(panel(root).get_by_text(sign).first).to_be_visible()
         if tab == "Units":
             panel(root).get_by_role("button", name="Switch off", exact=True).first.click()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from pnne_nb.compiler.analysis.device_rule import to_device
 from pnne_nb.errors import ArgumentError, InspectionError, shown
+from pnne_nb.graph.document import NodeGraph
 from pnne_nb.inspector.capture.hooks import primary_tensor
 from pnne_nb.inspector.questions.changes import Change
 from pnne_nb.inspector.questions.example import opened
@@ -23,6 +24,7 @@ from pnne_nb.runtime.evaluation import loss_of_each
 from pnne_nb.runtime.objective.losses import Loss, loss_for, make_loss, scores_for_loss, target_for_loss
 from pnne_nb.runtime.objective.metrics import chosen_classes
 from pnne_nb.widgets.explorer.examples import Examples
+from pnne_nb.widgets.host.piecework import Piecework
 
 LIKELY: Final = 5
 """Answers that are shown of an example."""
@@ -89,6 +91,11 @@ class Answers:
         """Share of right answers; NaN without classes."""
         known = self.true >= 0
         return float(np.mean(self.chosen[known] == self.true[known])) if known.any() else float("nan")
+
+
+def joined(parts: Sequence[tuple[NDArray[Any], ...]]) -> Answers:
+    """Return what batches gave as one."""
+    return Answers(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
 
 
 @final
@@ -167,14 +174,18 @@ class Asked:
 
     def all(self, changes: Changed | None = None) -> Answers:
         """Return the answers for the first examples, at most `MAX_ASKED`; see `one`."""
+        return joined([self.batch(places, changes) for places in self.batches()])
+
+    def batches(self) -> list[range]:
+        """Return the first examples, at most `MAX_ASKED`, in pieces that are run at once."""
         count = min(self.examples.count, MAX_ASKED)
-        found = [self._batch(range(start, min(start + _BATCH, count)), changes) for start in range(0, count, _BATCH)]
-        return Answers(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+        return [range(start, min(start + _BATCH, count)) for start in range(0, count, _BATCH)]
 
     def _changed(self, changes: Changed | None) -> AbstractContextManager[object]:
         return intervene(self.net, changes) if changes else nullcontext()
 
-    def _batch(self, places: range, changes: Changed | None) -> tuple[NDArray[Any], ...]:
+    def batch(self, places: Sequence[int], changes: Changed | None) -> tuple[NDArray[Any], ...]:
+        """Return the fields of `Answers` for some examples."""
         cut, n = self.examples.cut(places), len(places)
         with self._changed(changes), opened(self.net, cut.inputs, grad=False) as example:
             output = example.run()
@@ -217,6 +228,26 @@ class Asked:
         found = shares(each[None])[0]
         best = found.topk(min(LIKELY, len(found))).indices.tolist()
         return Answer(tuple(Likely(i, self.name(i), float(found[i])) for i in best), True, place, each)
+
+
+@final
+@dataclass(frozen=True)
+class Access:
+    """How the parts of an explorer get at its model.
+
+    Attributes:
+        asked: Returns the model with its examples.
+        alone: Calls a function when no cell and no training uses the model.
+        graph: Returns the drawn graph in which changes are kept.
+        settings: What was chosen last in the panel, by the name of the control.
+        work: What is still computed for the panel.
+    """
+
+    asked: Callable[[], Asked]
+    alone: Callable[[Callable[[], Any]], Any]
+    graph: Callable[[], NodeGraph]
+    settings: dict[str, Any] = field(default_factory=dict)
+    work: Piecework = field(default_factory=Piecework)
 
 
 def shares(scores: Tensor) -> Tensor:

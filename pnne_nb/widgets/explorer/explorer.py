@@ -25,8 +25,10 @@ from pnne_nb.process.subscribers import weakly
 from pnne_nb.protocol.control_messages import Move, PageTheme
 from pnne_nb.runtime.objective.losses import Loss
 from pnne_nb.runtime.thread.cells import cells
-from pnne_nb.widgets.explorer.answers import Asked
+from pnne_nb.widgets.editor.editor import GraphEditor
+from pnne_nb.widgets.explorer.answers import Access, Asked
 from pnne_nb.widgets.explorer.canvas import Canvas, identities, paint
+from pnne_nb.widgets.explorer.drawing import Drawing
 from pnne_nb.widgets.explorer.examples import Examples, require_place
 from pnne_nb.widgets.explorer.page import ExplorerPage
 from pnne_nb.widgets.explorer.panel import CSS, facts, overview_html, widgets_of
@@ -134,11 +136,12 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
             layout=ipywidgets.Layout(width="auto", margin="0 8px", flex="0 0 auto", flex_flow="row nowrap"),
         )  # fmt: skip
         self._colour.add_class("pnne-colours")
-        self._open_button, self._all_button, self._again_button = (
-            ipywidgets.Button(description=text, layout=ipywidgets.Layout(width="84px"))
-            for text in ("Open", "Close all", "Refresh")
+        buttons = self._open_button, _, again, _ = tuple(
+            ipywidgets.Button(description=text, layout=ipywidgets.Layout(width="auto"))
+            for text in ("Open", "Close all", "Refresh", "Show in the drawing")
         )
-        self._again_button.tooltip = "Read weights and run the input again"
+        self._drawing = Drawing(lambda: self.graph, self._follow)
+        again.tooltip = "Read weights and run the input again"
         self._said = ipywidgets.HTML("", layout=ipywidgets.Layout(margin="0"))
         self._place = ipywidgets.Box(layout=ipywidgets.Layout(flex="1 1 55%", height="600px", min_width="0"))
         self._place.add_class("pnne-explorer-graph")
@@ -150,20 +153,23 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
         self._tab = ipywidgets.ToggleButtons(options=TABS, style={"button_width": "auto"})
         self._tab.add_class("pnne-colours")
         beside = ipywidgets.VBox([self._tab, self._panel], layout=inset)
-        controls = self._search, self._colour, self._open_button, self._all_button, self._again_button
+        controls = self._search, self._colour, *buttons
         bar = ipywidgets.HBox(controls, layout=ipywidgets.Layout(flex_flow="row wrap"))
         body = ipywidgets.HBox([self._place, beside], layout=ipywidgets.Layout(width="100%"))
         self._runs = runs
-        self._strip = Strip(lambda: self._alive().asked, self._alone, lambda: self.graph, self._show)
+        self._access = Access(lambda: self._alive().asked, self._alone, lambda: self.graph)
+        self._strip = Strip(self._access, self._show)
         self._kept = KeptPicture(lambda: "the module", self.to_html)
-        super().__init__([ipywidgets.HTML(CSS), bar, self._hits, self._said, self._strip, body, self._page])
+        super().__init__(
+            [ipywidgets.HTML(CSS), bar, self._hits, self._said, self._strip, body, self._drawing, self._page]
+        )
         self.add_class("pnne-explorer")
         self._search.observe(lambda change: self._list_hits(change["new"]), "value")
         self._hits.observe(lambda change: self._choose(change["new"]), "value")
         self._colour.observe(lambda _change: self._rebuild(), "value")
-        self._open_button.on_click(lambda _button: self.toggle(self._chosen))
-        self._all_button.on_click(lambda _button: self._close_all())
-        self._again_button.on_click(lambda _button: self.refresh())
+        acts = (lambda: self.toggle(self._chosen)), self._close_all, self.refresh, self._draw
+        for button, act in zip(buttons, acts, strict=True):
+            button.on_click(lambda _button, act=act: act())
         self._tab.observe(lambda _change: self._show(), "value")
         for control in (*controls, self._hits, self._tab):
             answer_while_busy(control)
@@ -233,6 +239,16 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
     def example(self, place: int) -> None:
         self._strip.choose(require_place(place, self._alive().asked.examples.count))
 
+    def show_in(self, editor: GraphEditor | None = None) -> GraphEditor:
+        """Show the selected layer in the drawing; from now on, what is selected in one is selected in the other.
+
+        Args:
+            editor: An editor of the module's graph; None for a new one of `graph`.
+        """
+        shown = self._drawing.link(editor)
+        self._drawing.point_out(self._chosen)
+        return shown
+
     def select(self, path: str) -> None:
         """Show the details of a layer, and open the layers around it.
 
@@ -251,6 +267,7 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
                 self._rebuild()
             self._mark()
             self._show()
+            self._drawing.point_out(path)
 
     def toggle(self, path: str) -> None:
         """Open a closed layer or close an open one; a leaf layer does not change.
@@ -303,6 +320,7 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
         self._kept.close()
         with self._lock:
             self._runs = None
+            self._access.work.stop()
             self._empty(self._panel)
             if self._graph is not None:
                 self._graph.close()
@@ -392,12 +410,26 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
             self._rebuild()
             self._show_buttons()
 
+    def _follow(self, path: str) -> None:
+        """Select the layer that was selected in a drawing, if there is one."""
+        if self._runs is not None and path in self._flow.layers and path != self._chosen:
+            self.select(path)
+
+    def _draw(self) -> None:
+        """Show the drawing below, or hide it."""
+        try:
+            self._drawing.toggle()
+            self._drawing.point_out(self._chosen)
+        except Exception as error:  # noqa: BLE001  a module that cannot be drawn says why
+            self._say(f"{type(error).__name__}: {error}")
+
     # Details
 
     def _show(self) -> None:
         if self._runs is None:
             return
         self._show_buttons()
+        self._access.work.stop()
         self._empty(self._panel)
         self._questions = None
         self._tab.layout.display = "" if self._chosen and self._alive().asked.examples.given else "none"
@@ -412,9 +444,7 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
 
     def _answered(self, tab: str) -> list[ipywidgets.Widget]:
         """Return the answer to a question about the selected layer."""
-        asked = self._questions = Questions(
-            self._alive().asked, self._alone, self._chosen, self.example, self._strip.answer
-        )
+        asked = self._questions = Questions(self._access, self._chosen, self.example, self._strip.answer)
         try:
             match tab:
                 case "Units":

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
-from typing import Any, Final, final
+from typing import Final, final
 
 import ipywidgets
 import numpy as np
 from torch import Tensor
 
+from pnne_nb.errors import InspectionError
 from pnne_nb.inspector.capture.call_arguments import call_arguments
 from pnne_nb.inspector.questions.attribute import METHODS, attribute
+from pnne_nb.inspector.questions.captum_methods import names
 from pnne_nb.inspector.questions.changes import zero
 from pnne_nb.inspector.questions.explain_value import explain_value
+from pnne_nb.inspector.questions.receptive_field import receptive_field
 from pnne_nb.inspector.questions.units import UnitReport, layer_output, look_at_units
-from pnne_nb.widgets.explorer.answers import Answer, Asked
+from pnne_nb.widgets.explorer.answers import Access, Answer
 from pnne_nb.widgets.host.comms import answer_while_busy
 from pnne_nb.widgets.host.displays import close_parts
 from pnne_nb.widgets.host.images import picture, tiles_of
@@ -33,19 +36,17 @@ class Questions:
     """Makes the widgets for each question about a layer.
 
     Args:
-        asked: The model with its examples.
-        alone: Calls a function when no cell and no training uses the model.
-        path: The layer.
+        access: How they get at the model.
+        path: The layer, or a function of a compiled graph.
         place: The example.
         answer: What the model says of it, or None where it fails.
     """
 
-    def __init__(
-        self, asked: Asked, alone: Callable[[Callable[[], Any]], Any], path: str, place: int, answer: Answer | None
-    ) -> None:
-        self._asked, self._alone = asked, alone
+    def __init__(self, access: Access, path: str, place: int, answer: Answer | None) -> None:
+        self._asked, self._alone = access.asked(), access.alone
+        self._settings, self._work = access.settings, access.work
         self._path, self._place, self._answer = path, place, answer
-        self._inputs = asked.examples.cut([place]).inputs
+        self._inputs = self._asked.examples.cut([place]).inputs
         self._explained: ipywidgets.HTML | None = None
 
     def __repr__(self) -> str:
@@ -82,12 +83,16 @@ class Questions:
         whole = self._button("Switch off the layer", f"Set the output of {self._path} to zero")
         whole.on_click(lambda _button: switch_off(self._path, ""))
         rows, order = ipywidgets.VBox(), report.order().tolist()
+        waiting: dict[int, ipywidgets.HTML] = {}
         more = self._button(f"{ROWS} more units", "Show more units")
 
         def grow() -> None:
             at = len(rows.children)
-            rows.children += tuple(self._unit(report, unit, switch_off, show) for unit in order[at : at + ROWS])
+            added = [self._unit(report, unit, switch_off, show) for unit in order[at : at + ROWS]]
+            rows.children += tuple(added)
             more.layout.display = "none" if len(rows.children) >= len(order) else ""
+            waiting.update((unit, row.children[0]) for unit, row in zip(order[at:], added, strict=False))
+            self._work.start(self._without(waiting))
 
         more.on_click(lambda _button: grow())
         grow()
@@ -99,11 +104,8 @@ class Questions:
         said = [f"output {report.level[unit]:.3g}", f"{report.zeros[unit]:.0%} zeros"]
         if report.share is not None:
             said.insert(0, f"counts {report.share[unit]:+.3g}")
-        without = self._without(unit)
         state = f' <span class="pnne-state">{report.states[unit]}</span>' if report.states[unit] else ""
-        text = ipywidgets.HTML(
-            f"<strong>Unit {unit}</strong>{state} <span class='pnne-quiet'>{', '.join(said)}</span>{without}"
-        )
+        text = ipywidgets.HTML(f"<strong>Unit {unit}</strong>{state} <span class='pnne-quiet'>{', '.join(said)}</span>")
         off = self._button("Switch off", f"Switch unit {unit} off")
         off.on_click(lambda _button: switch_off(self._path, str(unit)))
         strongest = self._button("Strongest", f"Examples with the largest output of unit {unit}")
@@ -111,17 +113,22 @@ class Questions:
         strongest.on_click(lambda _button: self._strongest(below, report.strongest[unit].tolist(), show))
         return ipywidgets.VBox([text, ipywidgets.HBox([off, strongest]), below])
 
-    def _without(self, unit: int) -> str:
-        """Return what the answer is without a unit, as HTML."""
+    def _without(self, waiting: dict[int, ipywidgets.HTML]) -> Generator[object, None, None]:
+        """Write at each unit that waits for it what the answer is without it."""
         if self._answer is None or not self._answer.classes:
-            return ""
-        changes = {self._path: [zero(channels=[unit])]}
-        try:
-            best = self._alone(lambda: self._asked.one(self._place, changes)).likely[0]
-        except Exception as error:  # noqa: BLE001  shown where it was provoked
-            return refused(error)
-        moved = " pnne-moved" if best.place != self._answer.likely[0].place else ""
-        return f'<div class="pnne-without{moved}">without it: {html.escape(best.name)} {best.share:.1%}</div>'
+            return
+        for unit, row in list(waiting.items()):
+            yield None
+            changes = {self._path: [zero(channels=[unit])]}
+            try:
+                best = self._alone(partial(self._asked.one, self._place, changes)).likely[0]
+            except Exception as error:  # noqa: BLE001  shown where it was provoked
+                row.value += refused(error)
+                return
+            moved = " pnne-moved" if best.place != self._answer.likely[0].place else ""
+            said = f"without it: {html.escape(best.name)} {best.share:.1%}"
+            row.value += f'<div class="pnne-without{moved}">{said}</div>'
+            del waiting[unit]
 
     def _strongest(self, below: ipywidgets.VBox, places: list[int], show: Callable[[int], None]) -> None:
         """Show the examples that drive a unit most, or hide them."""
@@ -147,6 +154,11 @@ class Questions:
 
     # Why
 
+    @property
+    def _method(self) -> str:
+        """How answers are attributed to the input: at first by the method that takes one backward pass."""
+        return str(self._settings.get("method", METHODS[0]))
+
     def why(self) -> list[ipywidgets.Widget]:
         """Return which values of the input count for an answer, by a method that can be chosen."""
         if self._answer is None or not self._answer.classes:
@@ -159,12 +171,13 @@ class Questions:
             options=answers, description="Why", layout=slim, style={"description_width": "auto"}
         )
         method = ipywidgets.Dropdown(
-            options=METHODS, value="integrated-gradients", description="by", layout=slim,
+            options=[*METHODS, *names()], value=self._method, description="by", layout=slim,
             style={"description_width": "auto"},
         )  # fmt: skip
         shown = ipywidgets.HTML()
 
         def ask(_change: object = None) -> None:
+            self._settings["method"] = method.value
             try:
                 shown.value = self._alone(partial(self._because, answer.value, method.value))
             except Exception as error:  # noqa: BLE001  shown where it was provoked
@@ -243,7 +256,14 @@ class Questions:
             return
         try:
             found = self._alone(lambda: explain_value(self._asked.net, self._inputs, self._path, index))
-            self._explained.value = f'<pre class="pnne-formula" role="status">{html.escape(repr(found))}</pre>'
+            try:
+                read = repr(
+                    self._alone(lambda: receptive_field(self._asked.net, self._inputs, self._path, index, draws=0))
+                ).partition(" ")[2]
+            except InspectionError as error:
+                read = str(error)
+            said = html.escape(f"{found!r}\n  {read}")
+            self._explained.value = f'<pre class="pnne-formula" role="status">{said}</pre>'
         except Exception as error:  # noqa: BLE001  shown where it was provoked
             self._explained.value = refused(error)
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import final
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from pnne_nb.diagnosis.finding import Finding
 from pnne_nb.errors import InspectionError
 from pnne_nb.inspector.capture.capture import Capture
 from pnne_nb.inspector.capture.run import run_once
 from pnne_nb.inspector.inspector import Inspector
+from pnne_nb.inspector.questions.sites import functions, place_of
 from pnne_nb.inspector.tools.attention import attention_maps
-from pnne_nb.inspector.tools.dataflow import Flow, follow
+from pnne_nb.inspector.tools.dataflow import Flow, FlowLayer, follow
 from pnne_nb.process.subscribers import weakly
 from pnne_nb.runtime.session.training_registry import trainings_of
 from pnne_nb.runtime.thread.cells import cells
@@ -49,9 +51,11 @@ class Runs:
         self._captured, self._attention = {}, None
 
     def flow(self) -> Flow:
-        """Return the layers and the data flow between them."""
+        """Return the layers and the data flow between them; functions of a compiled graph are layers without a box."""
         with self.alone():
-            return follow(self.net, self.asked.examples.around(0).inputs)
+            found = follow(self.net, self.asked.examples.around(0).inputs)
+        called = {path: FlowLayer(path, node.type, calls=1) for path, node in functions(self.net).items()}
+        return replace(found, layers={**found.layers, **called})
 
     def captures(self, path: str, place: int = 0) -> tuple[list[Capture], int]:
         """Return the tensors captured at a layer, from the examples or else from the inspector's last run.
@@ -72,6 +76,8 @@ class Runs:
         # Only the results of the selected layer are kept.
         key = path, ((place,) if place >= MAX_BATCH else ())
         cut = examples.around(place)
+        if place_of(self.net, path) is None:
+            return [], 0
         if key not in self._captured:
             with self.alone():
                 loss = self.asked.compares(cut.target)
@@ -93,9 +99,8 @@ class Runs:
             note = f"The model failed on this input: {type(error).__name__}: {error}"
         findings = [found for found in self.findings() if found.layer == path]
         total = flow.layers[""].seconds or 0.0
-        return Details(
-            flow.layers[path], self.net.get_submodule(path), captures, attention, findings, place, note, total
-        )
+        module = place_of(self.net, path) or nn.Identity()
+        return Details(flow.layers[path], module, captures, attention, findings, place, note, total)
 
     def attention(self, path: str) -> Tensor | None:
         """Return the attention maps of a layer, or None where it computes none.

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Sequence
-from typing import Any, Final, final
+from typing import Final, final
 
 import ipywidgets
 import numpy as np
 import torch
 from torch import Tensor
 
-from pnne_nb.graph.document import NodeGraph
 from pnne_nb.inspector.capture.hooks import tensors_in
 from pnne_nb.runtime.evaluation import fingerprint
-from pnne_nb.widgets.explorer.answers import MAX_ASKED, Answer, Answers, Asked, Likely
+from pnne_nb.widgets.explorer.answers import MAX_ASKED, Access, Answer, Answers, Likely
 from pnne_nb.widgets.explorer.what_if import WhatIf
 from pnne_nb.widgets.host.comms import answer_while_busy
 from pnne_nb.widgets.host.images import coloured, data_url, picture, tiles_of
@@ -35,21 +34,13 @@ class Strip(ipywidgets.VBox):
     """Shows one example, and walks through all of them.
 
     Args:
-        asked: Returns the model with its examples.
-        alone: Calls a function when no cell and no training uses the model.
-        graph: Returns the drawn graph in which changes are kept.
+        access: How it gets at the model.
         changed: Called when another example was chosen.
     """
 
-    def __init__(
-        self,
-        asked: Callable[[], Asked],
-        alone: Callable[[Callable[[], Any]], Any],
-        graph: Callable[[], NodeGraph],
-        changed: Callable[[], None],
-    ) -> None:
-        self._asked, self._alone, self._changed = asked, alone, changed
-        self.what_if = WhatIf(asked, alone, graph, self.refresh)
+    def __init__(self, access: Access, changed: Callable[[], None]) -> None:
+        self._asked, self._alone, self._changed = access.asked, access.alone, changed
+        self.what_if = WhatIf(access, self.refresh)
         self._places: Sequence[int] = ()
         self._answers: Answers | None = None
         self._filling = False

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any, Final, final
 
 import ipywidgets
 import numpy as np
 
 from pnne_nb.errors import InspectionError
-from pnne_nb.graph.document import NodeGraph
 from pnne_nb.inspector.questions.changes import Change, clamp, mean, scale, zero
 from pnne_nb.inspector.questions.keep import keep
-from pnne_nb.widgets.explorer.answers import Answers, Asked, Changed
+from pnne_nb.widgets.explorer.answers import Access, Answers, joined
 from pnne_nb.widgets.host.comms import answer_while_busy
 from pnne_nb.widgets.host.displays import close_parts
+from pnne_nb.widgets.host.piecework import Piecework
 
 KINDS: Final = ("zero", "scale", "clamp", "mean")
 
@@ -107,20 +108,12 @@ class WhatIf(ipywidgets.VBox):
     """All changes of layers, and what they do.
 
     Args:
-        asked: Returns the model with its examples.
-        alone: Calls a function when no cell and no training uses the model.
-        graph: Returns the drawn graph in which changes are kept.
+        access: How it gets at the model.
         changed: Called after each edit.
     """
 
-    def __init__(
-        self,
-        asked: Callable[[], Asked],
-        alone: Callable[[Callable[[], Any]], Any],
-        graph: Callable[[], NodeGraph],
-        changed: Callable[[], None],
-    ) -> None:
-        self._asked, self._alone, self._graph, self._changed = asked, alone, graph, changed
+    def __init__(self, access: Access, changed: Callable[[], None]) -> None:
+        self._access, self._changed, self._work = access, changed, Piecework()
         self.rows: list[ChangeRow] = []
         self._lines = ipywidgets.VBox()
         self._data, self._keep, self._clear = (
@@ -144,6 +137,11 @@ class WhatIf(ipywidgets.VBox):
 
     def __repr__(self) -> str:
         return f"WhatIf({len(self.rows)} changes)"
+
+    def close(self) -> None:
+        """Close the widget, and give up what is measured."""
+        self._work.stop()
+        super().close()
 
     def add(self, layer: str, channels: str = "") -> None:
         """Set a layer's output, or channels of it, to zero; the row can be edited."""
@@ -172,29 +170,38 @@ class WhatIf(ipywidgets.VBox):
 
     def over_the_data(self) -> None:
         """Show accuracy and loss before and after."""
-        self._try(lambda: self._say(_compared(*self._alone(lambda: self._both(self.changes())))))
+        if self._work.stop():
+            self._data.description = "Over the data"
+            self._say("Cancelled.")
+            return
 
-    def _both(self, changes: Changed) -> tuple[Answers, Answers]:
-        asked = self._asked()
-        return asked.all(), asked.all(changes)
+        def work() -> Generator[object, None, None]:
+            found: tuple[list[Any], list[Any]] = [], []
+            try:
+                asked, changes = self._access.asked(), self.changes()
+                places = asked.batches()
+                for place, batch in enumerate(places):
+                    self._say(f"{place} of {len(places)} batches<progress max={len(places)} value={place}></progress>")
+                    yield None
+                    for answers, change in zip(found, (None, changes), strict=True):
+                        answers.append(self._access.alone(partial(asked.batch, batch, change)))
+                self._say(_compared(*map(joined, found)))
+            except Exception as error:  # noqa: BLE001  shown where it was provoked
+                self._say(f"{type(error).__name__}: {html.escape(str(error))}", refused=True)
+            self._data.description = "Over the data"
+
+        self._data.description = "Cancel"
+        self._work.start(work())
 
     def keep(self) -> None:
         """Write the changes into the drawn graph, as one edit that can be undone."""
-
-        def kept() -> None:
-            graph = self._graph()
-            made = keep(graph, self.changes())
+        try:
+            made = keep(self._access.graph(), self.changes())
             names = ", ".join(node.path for node in made)
             self._say(
                 f"Kept in explorer.graph as one edit: {html.escape(names)}. pn.GraphEditor(explorer.graph) shows it,"
                 " pn.compile(explorer.graph) is the changed model, and explorer.graph.undo() takes it back."
             )
-
-        self._try(kept)
-
-    def _try(self, act: Callable[[], None]) -> None:
-        try:
-            act()
         except Exception as error:  # noqa: BLE001  shown where it was provoked
             self._say(f"{type(error).__name__}: {html.escape(str(error))}", refused=True)
 

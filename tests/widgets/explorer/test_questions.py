@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -136,7 +137,14 @@ def test_why_shows_each_method_with_its_gap(explorer: ModuleExplorer) -> None:
     explorer._tab.value = "Why"
     found = pn.attribute(NET, X[WRONG : WRONG + 1], int(CHOSEN[WRONG]))
     assert found.gap is not None
+    assert "gap" not in panel(explorer)
+    method = next(part for part in parts(explorer._panel) if getattr(part, "description", "") == "by")
+    assert "captum.DeepLift" in method.options
+    method.value = "integrated-gradients"
     assert f"Completeness gap {found.gap:.2g}" in panel(explorer)
+    explorer.example = WRONG + 1
+    explorer.example = WRONG
+    assert f"Completeness gap {found.gap:.2g}" in panel(explorer), "the method stays"
     method = next(part for part in parts(explorer._panel) if getattr(part, "description", "") == "by")
     method.value = "occlusion"
     assert "data:image/png" in panel(explorer)
@@ -233,3 +241,85 @@ def test_a_table_opens_the_examples_of_a_data_set() -> None:
     asked(explorer, cell(pn.confusion(Y, CHOSEN)._repr_html_(), int(Y[WRONG]), int(CHOSEN[WRONG])))
     assert (int(Y[explorer.example]), int(CHOSEN[explorer.example])) == (int(Y[WRONG]), int(CHOSEN[WRONG]))
     explorer.close()
+
+
+def test_a_number_says_what_it_depends_on(explorer: ModuleExplorer) -> None:
+    explorer.select("0")
+    explorer._tab.value = "Number"
+    explorer._page._handle_custom_msg({"kind": "ask", "ask": "value:0,3,1,2"}, [])
+    assert "depends on input: 9 of 64 values, [0, 0, 1–3, 2–4]" in panel(explorer)
+
+
+def test_functions_are_asked_as_layers_are() -> None:
+    class Residual(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(4, 4), nn.Linear(4, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(torch.relu(self.first(x)) + x)  # type: ignore[no-any-return]
+
+    own, x = Residual(), torch.randn(6, 4)
+    net = pn.compile(pn.from_module(own, args=(x,)))
+    explorer = pn.ModuleExplorer(net, x)
+    explorer.select("add")
+    assert "<h3>add</h3>" in panel(explorer)
+    for tab, said in (
+        ("Units", "4 units"),
+        ("Why", "counts for"),
+        ("Number", "value:0,3"),
+    ):
+        explorer._tab.value = tab
+        assert said in panel(explorer), tab
+    explorer._tab.value = "Number"
+    explorer._page._handle_custom_msg({"kind": "ask", "ask": "value:0,3"}, [])
+    assert "add[0, 3] (add) = " in panel(explorer)
+    explorer._tab.value = "Units"
+    press(explorer._panel, "Switch off the layer")
+    assert explorer._strip.after is not None
+    explorer.close()
+
+
+def test_what_is_selected_in_the_drawing_is_selected_in_the_tree() -> None:
+    graph = pn.from_module(NET, args=(X[:2],))
+    explorer = pn.ModuleExplorer(graph, X, Y)
+    explorer.select("3")
+    editor = explorer.show_in(pn.GraphEditor(graph))
+    assert editor.selection == ("3",)
+    editor.selection = ("1",)
+    assert explorer.selected == "1"
+    explorer.select("4")
+    assert editor.selection == ("4",)
+    editor.selection = ("nothing",)
+    assert explorer.selected == "4"
+    press(explorer, "Show in the drawing")
+    below = explorer._drawing._below
+    assert below is not None
+    assert below.graph is graph
+    assert below.selection == ("4",)
+    press(explorer, "Show in the drawing")
+    assert explorer._drawing._below is None
+    with pytest.raises(pn.ArgumentError, match="editor must be a GraphEditor, or None"):
+        explorer.show_in(graph)  # type: ignore[arg-type]
+    explorer.close()
+    editor.selection = ("0",)
+    editor.close()
+
+
+def test_what_if_over_the_data_can_be_cancelled(explorer: ModuleExplorer) -> None:
+    what_if = explorer._strip.what_if
+    what_if.add("1", "0")
+
+    async def pressed() -> None:
+        press(explorer._strip, "Over the data")
+        await asyncio.sleep(0)
+        assert "0 of 2 batches" in what_if._said.value
+        press(explorer._strip, "Cancel")
+        assert what_if._said.value.count("Cancelled.") == 1
+        press(explorer._strip, "Over the data")
+        for _ in range(9):
+            await asyncio.sleep(0)
+        assert "answers change" in what_if._said.value
+
+    asyncio.run(pressed())
+    assert what_if._data.description == "Over the data"

@@ -14,6 +14,14 @@ export function shareSelection(model: Model, editor: Editor, signal: AbortSignal
     show: (paths) => {
       const scene = editor.scene();
       if (!scene) return false;
+      const [only, ...more] = paths;
+      const name = only?.startsWith(scene.prefix) ? only.slice(scene.prefix.length) : undefined;
+      if (only !== undefined && more.length === 0) {
+        // One node is shown, wherever it is.
+        if (name !== undefined && scene.cards.has(name)) editor.goTo(name);
+        else editor.jumpTo(only);
+        return true;
+      }
       const here = paths.filter((path) => path.startsWith(scene.prefix));
       editor.select(here.map((path) => path.slice(scene.prefix.length)));
       return true;
