@@ -27,13 +27,12 @@ class Channel:
             raise ValueError(f"capacity must be at least 1 frame, not {capacity!r}.")
         self.capacity = capacity
         self._frames: deque[Frame] = deque()
-        self._ready = fork_safe(threading.Condition(fork_safe(threading.Lock())))
+        self._ready = fork_safe(threading.Condition())
         self._dropped = 0
         self._closed = False
 
     def put(self, *frames: Frame) -> None:
         """Append `frames`; drops the oldest when full, and everything once closed. Never blocks."""
-        # The lock itself, which is C: a condition's `with` is Python, and this is done at every step.
         with self._ready:
             if self._closed:
                 return

@@ -7,6 +7,7 @@ have changed; `refresh` returns the differences since the last call.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Generic, Self, TypeVar, final
@@ -47,8 +48,7 @@ class Analysis:
     def __init__(self, graph: NodeGraph) -> None:
         self._graph = graph
         self._lock = fork_safe(threading.RLock())
-        self._noting = fork_safe(threading.Lock())  # guards `_pending`
-        self._pending: list[Op] | None = None  # None: read everything again
+        self._pending: deque[Op | None] = deque([None])  # None: read everything again
         self._snapshots: dict[str, GraphSnapshot] = {}
         self._symbols: Symbols = {}
         self._batch: str | None = None
@@ -154,20 +154,20 @@ class Analysis:
 
     def _note(self, done: Transaction) -> None:
         # Not under the lock that a long `refresh` holds: whoever edits meanwhile must not wait for it.
-        with self._noting:
-            if self._pending is not None:
-                self._pending.extend(done.ops)
+        self._pending.extend(done.ops)
 
     def _reset(self, _: object) -> None:
-        with self._lock, self._noting:
-            self._pending, self._root = None, None
+        with self._lock:
+            self._pending.append(None)
+            self._root = None
 
     def _update(self) -> None:
         # The document's lock is taken before its version is read, and given back before anything is tried.
-        with self._graph.reading(), self._noting:
-            if self._graph.version == self._version and self._pending == [] and not self._unfinished:
+        with self._graph.reading():
+            if self._graph.version == self._version and not (self._pending or self._unfinished):
                 return
-            ops, self._pending = self._pending, []
+            noted = [self._pending.popleft() for _ in range(len(self._pending))]
+            ops = None if None in noted else [op for op in noted if op is not None]
             self._version = self._graph.version
             try:
                 dirty = self._redraw(ops)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import final
 
-from pnne_nb.process.fork import fork_safe
 from pnne_nb.telemetry.frames import AnomalyFrame, CostFrame, Frame
 from pnne_nb.telemetry.overhead import Overhead, PairedOverhead
 from pnne_nb.telemetry.probe import Cadence, Concluding, Probe, Timed, Toll
@@ -37,8 +35,7 @@ class Observers:
     def __init__(self, publish: Callable[[Sequence[Frame]], None]) -> None:
         self.publish = publish
         self.muted = False
-        self._lock = fork_safe(threading.Lock())
-        self._probes: tuple[tuple[Probe, Cadence], ...] = ()
+        self._probes: dict[object, tuple[Probe, Cadence]] = {}  # each use is one operation in C
         self._toll = Toll()
         self._timing = _Timing(self._toll)
         self._quiet_until = float("inf")  # no step before then (seconds, monotonic) is observed or timed
@@ -49,22 +46,20 @@ class Observers:
 
     @property
     def entries(self) -> tuple[tuple[Probe, Cadence], ...]:
-        return self._probes
+        return tuple(self._probes.values())
 
     def add(self, probe: Probe, cadence: Cadence) -> Callable[[], None]:
         """Add a probe; returns the function that removes it."""
-        entry = (probe, cadence)
-        with self._lock:
-            if not self._probes:
-                # Rate and share leave out the time without probes.
-                self._observed, self._reported = 0, float("-inf")
-                self._since, self._toll.paired = None, PairedOverhead()
-            self._probes = (*self._probes, entry)
-            self._quiet_until = float("-inf")
+        if not self._probes:
+            # Rate and share leave out the time without probes.
+            self._observed, self._reported = 0, float("-inf")
+            self._since, self._toll.paired = None, PairedOverhead()
+        key = object()
+        self._probes[key] = probe, cadence
+        self._quiet_until = float("-inf")
 
         def remove() -> None:
-            with self._lock:
-                self._probes = tuple(other for other in self._probes if other is not entry)
+            self._probes.pop(key, None)
 
         return remove
 
@@ -74,7 +69,7 @@ class Observers:
         now = time.monotonic()
         if now < self._quiet_until or self.muted:
             return _UNWATCHED
-        probes = self._probes
+        probes = self.entries
         due = [entry for entry in probes if entry[1].due(now)] if now >= self._paid else None
         if due:
             return self._observing(due, step, now)
@@ -116,7 +111,7 @@ class Observers:
         ended = time.monotonic()
         for _, cadence in due:
             cadence.spent(cost / len(due))
-        self._paid = started + cost / max(cadence.budget for _, cadence in self._probes or due)
+        self._paid = started + cost / max(cadence.budget for _, cadence in self.entries or due)
         self._observed += 1
         self.publish(self._cost_frames(step, ended))
         for probe, error in watched.failed:
@@ -124,7 +119,7 @@ class Observers:
 
     def conclude(self, step: int) -> None:
         """Publish what probes have gathered; the training pauses or ends after `step`."""
-        for probe, _ in self._probes:
+        for probe, _ in self.entries:
             if isinstance(probe, Concluding):
                 try:
                     frames = probe.conclude()
@@ -134,8 +129,9 @@ class Observers:
                     self.publish(frames)
 
     def _give_up(self, probe: Probe, error: Exception, step: int) -> None:
-        with self._lock:
-            self._probes = tuple(entry for entry in self._probes if entry[0] is not probe)
+        for key, (other, _) in tuple(self._probes.items()):
+            if other is probe:
+                self._probes.pop(key, None)
         what = f"{type(probe).__name__} failed and was removed: {type(error).__name__}: {error}"
         self.publish([AnomalyFrame(step=step, kind="probe-failed", message=what)])
 
@@ -152,7 +148,7 @@ class Observers:
             return []
         cost = self.cost(now)
         # The first report has counted nothing yet: it gives the planned rate.
-        planned = max((cadence.rate for _, cadence in self._probes), default=0.0)
+        planned = max((cadence.rate for _, cadence in self.entries), default=0.0)
         rate = self._observed / elapsed if math.isfinite(elapsed) else planned
         self._observed, self._reported = 0, now
         return [CostFrame(step=step, share=cost.share, frames_per_second=rate, margin=cost.margin)]

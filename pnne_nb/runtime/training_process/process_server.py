@@ -16,6 +16,7 @@ from typing import IO, final
 import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
 
 from pnne_nb.errors import TrainingError
+from pnne_nb.process.fork import fork_safe
 
 _LINES = 12
 """Of what a server or a process has said at its end, that a message shows."""
@@ -64,7 +65,7 @@ class Server:
     """The fork server; it starts when it is first needed, and ends with this process."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = fork_safe(threading.Lock())
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._log: IO[bytes] | None = None
@@ -173,7 +174,6 @@ class Server:
         """Forget the server in a forked child, to which it does not belong."""
         if self._control is not None:
             self._control.close()
-        self._lock = threading.Lock()
         self._process = self._control = self._log = None
 
     def close(self) -> None:

@@ -92,7 +92,7 @@ class ExportDialog:
         self._graph = graph
         self._lend = lend
         self._tell = tell
-        self._changed = threading.Condition(fork_safe(threading.Lock()))  # guards what follows
+        self._changed = fork_safe(threading.Condition())  # guards what follows
         self._state = ExportState()
         self._check = ExportCheck()
         self._edits = 0

@@ -70,7 +70,7 @@ class Pump:
         self._pacer = pacer or Pacer()
         self._clock = clock
         self._processor = processor
-        self._condition = fork_safe(threading.Condition(threading.RLock()))
+        self._condition = fork_safe(threading.Condition())
         self._thread: threading.Thread | None = None
         self._closed = False
         self._ended = False

@@ -89,7 +89,7 @@ class QuantizationEditor(ipywidgets.HBox):
         reuse: Reuse = OWN,
     ) -> None:
         self._kept = KeptPicture(lambda: "the quantised graph", self.to_html)
-        self._changed = threading.Condition(fork_safe(threading.Lock()))  # guards what follows
+        self._changed = fork_safe(threading.Condition())  # guards what follows
         self._wanted: frozenset[str] | None = None
         self._at_work = False
         self._closed = False
