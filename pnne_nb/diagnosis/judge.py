@@ -20,11 +20,9 @@ from pnne_nb.telemetry.frames import AnomalyFrame, BaselineFrame, EpochFrame, Fr
 FIRST: Final = 20
 """The step after which the rules are applied for the first time."""
 _APART: Final = 1.2
-"""Ratio of the steps of two judgements, at least, and..."""
+"""Ratio of the steps of two judgements, or of two at the ends of epochs, at least, and..."""
 _STEPS: Final = 10
 """...the steps between two of them, at least: a long training is judged rarely, and no step costs much."""
-_EPOCHS_APART: Final = 1.1
-"""The same ratio for judgements at the ends of epochs, of which the first ten are all judged."""
 _LOOKED: Final = 10
 """The look before this step shows how the training begins; most rules wait for the next one."""
 
@@ -120,7 +118,7 @@ class Judge:
         found = [] if judged is None else [judged]
         if len(self.evidence.epochs) <= 3 or frame.step < self._epoch_due:
             return found
-        self._epoch_due = int(frame.step * _EPOCHS_APART)
+        self._epoch_due = int(frame.step * _APART)
         return [*found, *self.look()]
 
     def sees(self, frame: Frame) -> list[AnomalyFrame]:

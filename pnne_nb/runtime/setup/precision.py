@@ -78,11 +78,6 @@ class Precision:
         self._unscaled = False
         self._scale: float | None = None  # the present one, where it is known without waiting for the device
 
-    @property
-    def is_full(self) -> bool:
-        """Whether everything is computed in the model's own types."""
-        return self._dtype is None
-
     def autocast(self) -> AbstractContextManager[Any]:
         if self._dtype is None:
             return _NO_AUTOCAST
