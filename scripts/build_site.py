@@ -34,9 +34,18 @@ CHAPTERS: Final = {
                "docs/serving.md", "docs/faster.md", "docs/hosts.md"],
     "Coming from": ["docs/coming-from/*.md"],
     "Reference": ["docs/reference/*.md", "docs/nodes.md", "docs/gestures.md"],
-    "Background": ["docs/limits.md", "docs/locks.md", "docs/comparison.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"],
+    "Background": ["docs/explanation/*.md", "docs/limits.md", "docs/locks.md", "docs/comparison.md", "CONTRIBUTING.md",
+                   "CHANGELOG.md", "SECURITY.md"],
 }  # fmt: skip
 """The chapters of the site, with the pages of each."""
+
+FOLDERS: Final = {
+    "howto": "how-to",
+    "coming-from": "coming-from",
+    "reference": "reference",
+    "explanation": "background",
+}
+"""The chapter that a link to a folder of ``docs/`` means."""
 
 
 def main() -> None:
@@ -57,7 +66,6 @@ def lay_out() -> dict[str, str]:
     """Write the sources, and return the twin of each page by its path."""
     docs = SOURCE / "docs"
     shutil.copytree(ROOT / "docs", docs, ignore=shutil.ignore_patterns("_static", "conf.py", "__pycache__"))
-    (docs / "reference").mkdir()
     for name, text in reference_pages.pages().items():
         (docs / "reference" / name).write_text(text, encoding="utf-8")
     for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"):
@@ -77,7 +85,9 @@ def lay_out() -> dict[str, str]:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     twins["index.md"] = readme
     shown = readme.replace("[MIT](LICENSE)", "MIT")
-    shown = shown.replace("(docs/howto/)", "(how-to.md)").replace("(docs/coming-from/)", "(coming-from.md)")
+    shown = re.sub(
+        r"\(docs/(howto|coming-from|reference|explanation)/\)", lambda link: f"({FOLDERS[link[1]]}.md)", shown
+    )
     (SOURCE / "index.md").write_text(shown + "\n" + tree(chapters()), encoding="utf-8")
     return twins
 

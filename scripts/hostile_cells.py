@@ -5,8 +5,8 @@
 Takes the cells of tests/runtime/hostile_cells.py in a random order, a tenth of them interrupted after a moment. After each
 cell, the kernel must answer and the training must go on. Exits with 1 if a cell crashed the kernel, hung it or the training,
 if one loss differs in one bit, if nobody is told of a cell that changes a training by torch, or somebody of one that does not.
-What docs/training.md names as unseen is counted, and may differ. With --process, the training is in a process of its own, and
-no cell may change it.
+What docs/explanation/threads.md names as unseen is counted, and may differ. With --process, the training is in a process
+of its own, and no cell may change it.
 """
 
 from __future__ import annotations

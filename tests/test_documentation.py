@@ -16,7 +16,7 @@ from tests.pages import ROOT, blocks
 
 TASKS = sorted(
     path.relative_to(ROOT).as_posix()
-    for folder in ("howto", "coming-from")
+    for folder in ("howto", "coming-from", "reference", "explanation")
     for path in (ROOT / "docs" / folder).glob("*.md")
 )
 

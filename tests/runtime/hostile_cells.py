@@ -2,8 +2,8 @@
 
 ``SETUP`` makes the names that they use: ``net``, its engine ``e``, data ``X`` and ``Y``. None of them may crash or hang the
 kernel or the training. Those of ``CELLS`` and ``INTERRUPTED`` may not change the training: not one bit of any loss. Those of
-``TOLD`` change it, and somebody must be told; those of ``UNSEEN`` and ``SILENT`` are what docs/training.md names as unseen: the
-first mean to change nothing. Each of these three has a training of its own, between ``FRESH`` and ``FOUND``.
+``TOLD`` change it, and somebody must be told; those of ``UNSEEN`` and ``SILENT`` are what docs/explanation/threads.md names as
+unseen: the first mean to change nothing. Each of these three has a training of its own, between ``FRESH`` and ``FOUND``.
 """
 
 from __future__ import annotations
