@@ -41,7 +41,9 @@ import difflib
 import functools
 import inspect
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from types import UnionType
 from typing import Any, Final, Literal, ParamSpec, TypeVar
 
@@ -108,6 +110,12 @@ class Diagnostic(msgspec.Struct, frozen=True, rename="camel"):
         return f"{where}{self.message}{f' {self.hint}' if self.hint else ''}"
 
 
+@functools.cache
+def meanings() -> dict[str, dict[str, str]]:
+    """Return what each code of a `Diagnostic` means in general: its ``"cause"``, and its ``"repair"``."""
+    return tomllib.loads(Path(__file__).with_name("codes.toml").read_text(encoding="utf-8"))
+
+
 class PnneError(Exception):
     """Root of every exception that this package raises on purpose.
 
@@ -120,6 +128,10 @@ class PnneError(Exception):
         super().__init__(message)
         self.message = message
         self.diagnostics: tuple[Diagnostic, ...] = tuple(diagnostics)
+        if isinstance(self, CompileError | ExportError):  # what is refused before anything runs
+            known = [code for code in dict.fromkeys(each.code for each in self.diagnostics) if code in meanings()]
+            for code in known[:3]:
+                self.add_note(f'pn.explain("{code}") says more.')
 
     def __str__(self) -> str:
         # KeyError, a base of some subclasses, would show the repr of the message.

@@ -17,7 +17,10 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 import pnne_nb as pn
+from pnne_nb.compiler.shapes.mismatch import NodeFinding
 from pnne_nb.diagnosis.kinds import KINDS
+from pnne_nb.errors import Diagnostic, meanings
+from pnne_nb.export.formats.base import not_written
 from pnne_nb.runtime.distributed.launch.plan import LaunchPlan
 
 PACKAGE: Final = Path(pn.__file__).parent
@@ -184,17 +187,21 @@ class Message(NamedTuple):
 def messages() -> dict[str, list[Message]]:
     """Return what is said under each code of a `Diagnostic`, read from the places that say it."""
     found: dict[str, list[Message]] = {}
+    makers = {each.__name__: list(each.__struct_fields__) for each in (Diagnostic, NodeFinding)}
+    makers["not_written"] = list(inspect.signature(not_written).parameters)
     for path in sorted(PACKAGE.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
-        if "code=" in text:
-            for code, message in _said(ast.parse(text)):
+        if any(f"{maker}(" in text for maker in makers):
+            for code, message in _said(ast.parse(text), makers):
                 found.setdefault(code, []).append(message)
     return {code: _complete(said) for code, said in sorted(found.items())}
 
 
-def _said(module: ast.Module) -> Iterator[tuple[str, Message]]:
+def _said(module: ast.Module, makers: Mapping[str, list[str]]) -> Iterator[tuple[str, Message]]:
+    """Yield what is said under each code: given to one of `makers`, argument names by function, or to one of the module's own."""
     functions = [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    makers = {each.name: names for each in functions if "code" in (names := [arg.arg for arg in each.args.args])}
+    own = {each.name: names for each in functions if "code" in (names := [arg.arg for arg in each.args.args])}
+    makers = {**makers, **own}
     # Functions within others come behind these, so that each call ends up in the innermost one.
     scopes = {node: scope for scope in (module, *functions) for node in ast.walk(scope) if isinstance(node, ast.Call)}
     known = {scope: _assigned(scope) for scope in set(scopes.values())}
@@ -202,9 +209,9 @@ def _said(module: ast.Module) -> Iterator[tuple[str, Message]]:
         names = [name for name in makers.get(ast.unparse(call.func).rpartition(".")[2], ()) if name != "self"]
         said = dict(zip(names, call.args, strict=False)) | {each.arg: each.value for each in call.keywords if each.arg}
         code = said.get("code")
-        if isinstance(code, ast.Constant) and isinstance(code.value, str) and "message" in said:
-            texts = (_template(said.get(part), known[scope]) for part in Message._fields)
-            yield code.value, Message(*texts)
+        if isinstance(code, ast.Constant) and isinstance(code.value, str):
+            message, hint = (_template(said.get(part), known[scope]) for part in Message._fields)
+            yield code.value, Message(message or "…", hint)
 
 
 def _assigned(scope: ast.AST) -> dict[str, ast.expr]:
@@ -244,14 +251,17 @@ def _template(text: ast.expr | None, known: Mapping[str, ast.expr]) -> str:
 def _messages() -> str:
     lines = [
         "# Codes of messages",
-        "Every problem of a graph is a `pn.Diagnostic` with a code. In the editor, it stands at its node. What differs from",
-        "case to case is written here as `…`.\n",
+        "Every problem of a graph is a `pn.Diagnostic` with a code. In the editor, it stands at its node, with its code. An",
+        'error names its codes, too, and `pn.explain("shape-mismatch")` shows what this page says of one.\n',
         "## Problems of a graph\n",
     ]
     for code, said in messages().items():
-        lines.append(f"### {code}\n")
-        lines += [f"- {_shown(each.message)}{_advice(each.hint)}" for each in said]
-        lines.append("")
+        meaning = meanings()[code]
+        lines += [f"### {code}\n", f"{meaning['cause']}\n", f"**What to do:** {meaning['repair']}\n"]
+        if several := [each for each in said if each.message != "…"]:
+            lines.append("It says, with `…` for what differs from case to case:\n")
+            lines += [f"- {_shown(each.message)}{_advice(each.hint)}" for each in several]
+            lines.append("")
     lines += [
         "## Findings about a training\n",
         "`pn.diagnose(engine)` returns findings of these kinds, the most probable cause first. Each says what was seen, what",
@@ -266,9 +276,7 @@ def _advice(hint: str) -> str:
 
 
 def _shown(text: str) -> str:
-    return (
-        re.sub(r"([*_`<\[\]$|])", r"\\\1", " ".join(text.split())) if text != "…" else "The message says what is wrong."
-    )
+    return re.sub(r"([*_`<\[\]$|])", r"\\\1", " ".join(text.split()))
 
 
 def _launch() -> str:

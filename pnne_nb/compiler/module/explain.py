@@ -1,14 +1,16 @@
-"""Maps each line of generated source to its nodes, for a person to read."""
+"""Maps each line of generated source to its nodes, and each code of a message to its meaning, for a person to read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from html import escape
+from typing import overload
 
 import msgspec
 from torch import nn
 
 from pnne_nb.compiler.codegen import loader
+from pnne_nb.errors import ArgumentError, Diagnostic, PnneError, meanings, near, shown
 from pnne_nb.graph.storage.json_format import GraphState
 
 
@@ -45,12 +47,34 @@ class Explained(list[Explanation]):
         return f"<pre style='max-height:36em;overflow:auto'>{lines}</pre>"
 
 
-def explain(model: nn.Module) -> Explained:
-    """Return the lines of the source that a compiled model runs, each with its nodes.
+class Meaning(str):
+    """What the codes of messages mean, and what to do; a cell shows it as text."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+@overload
+def explain(model: nn.Module) -> Explained: ...
+@overload
+def explain(model: str | Diagnostic | PnneError) -> Meaning: ...
+def explain(model: nn.Module | str | Diagnostic | PnneError) -> Explained | Meaning:
+    """Return the lines of the source that a compiled model runs, each with its nodes; or what a message means.
+
+    Args:
+        model: A compiled model; or the code of a message (``"shape-mismatch"``), a `Diagnostic` or an error.
 
     Raises:
         CompileError: If `model` is not a compiled model.
+        ArgumentError: There is no such code, or the error has none.
     """
+    match model:
+        case str():
+            return _meaning([model])
+        case Diagnostic():
+            return _meaning([model.code])
+        case PnneError():
+            return _meaning(list(dict.fromkeys(each.code for each in model.diagnostics)))
     loaded = loader.require(model, "no line of it belongs to a node")
     generated = loaded.generated
     uses: dict[str, list[str]] = {definition: [] for definition in generated.classes}
@@ -62,6 +86,18 @@ def explain(model: nn.Module) -> Explained:
         nodes = tuple(f"{prefix}{line.node}" for prefix in uses[line.definition]) if line is not None else ()
         explained.append(Explanation(number, text, nodes))
     return explained
+
+
+def _meaning(codes: list[str]) -> Meaning:
+    if not codes:
+        raise ArgumentError("This error has no code: its message says everything.")
+    for code in codes:
+        if code not in meanings():
+            raise ArgumentError(f"No message has the code {shown(code)}.{near(code, meanings())}")
+    found = ((code, meanings()[code]) for code in codes)
+    return Meaning(
+        "\n\n".join(f"{code}\n  Why: {each['cause']}\n  What to do: {each['repair']}" for code, each in found)
+    )
 
 
 def _collect(graphs: Mapping[str, GraphState], id: str, prefix: str, uses: dict[str, list[str]]) -> None:

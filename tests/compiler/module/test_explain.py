@@ -56,3 +56,18 @@ def test_a_cell_shows_the_source_with_its_nodes_beside_it() -> None:
 def test_what_has_no_nodes_is_told_what_to_give(make: Callable[[], nn.Module], said: str) -> None:
     with pytest.raises(pn.CompileError, match=said):
         pn.explain(make())
+
+
+def test_a_code_a_diagnostic_and_an_error_are_explained() -> None:
+    with pytest.raises(pn.ShapeError) as caught:
+        pn.compile(pn.sequential(("Linear", 4, 8), ("Linear", 9, 3), input=("N", 4)))
+    assert caught.value.__notes__ == ['pn.explain("shape-mismatch") says more.']
+    said = pn.explain("shape-mismatch")
+    assert said == pn.explain(caught.value) == pn.explain(caught.value.diagnostics[0])
+    assert repr(said).startswith("shape-mismatch\n  Why: A size of the node")
+    with pytest.raises(
+        pn.ArgumentError, match=r"No message has the code 'shape-mismach'. Did you mean 'shape-mismatch'"
+    ):
+        pn.explain("shape-mismach")
+    with pytest.raises(pn.ArgumentError, match="This error has no code"):
+        pn.explain(pn.GraphError("no"))

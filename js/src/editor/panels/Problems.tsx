@@ -13,7 +13,7 @@ export function ProblemList({ problems }: { problems: readonly Diagnostic[] }) {
             <i className={`pnne-lamp pnne-severity-${problem.severity ?? "error"}`} />
             <b>{problem.node ?? "graph"}</b>
             <span>
-              {problem.message} {problem.hint}
+              {problem.message} {problem.hint} <code title={`pn.explain("${problem.code}")`}>{problem.code}</code>
             </span>
           </button>
           <FixButton problem={problem} />

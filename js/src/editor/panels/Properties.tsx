@@ -144,7 +144,7 @@ function NodeForm({ scene, node }: { scene: ShownScene; node: NodeState }) {
           key={`${problem.code} ${problem.port} ${problem.message}`}
         >
           <p>
-            {problem.message} {problem.hint}
+            {problem.message} {problem.hint} <code title={`pn.explain("${problem.code}")`}>{problem.code}</code>
           </p>
           <FixButton problem={problem} />
         </div>
