@@ -13,4 +13,4 @@ RUN pip install --no-cache-dir ".[lab]" -c constraints.txt
 
 USER person
 EXPOSE 8888
-CMD ["jupyter", "lab", "--ip=0.0.0.0", "--no-browser", "notebooks/01_quickstart.ipynb"]
+CMD ["jupyter", "lab", "--ip=0.0.0.0", "--no-browser", "notebooks/start.ipynb"]

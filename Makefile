@@ -1,4 +1,4 @@
-# make lab     set everything up and open JupyterLab on the quickstart
+# make lab     set everything up and open JupyterLab on the page that says which notebook is for whom
 # make test    set everything up, a Chromium included, and run every test (CI runs this, and make check-wheel)
 # make check   linters, type checkers, import contracts, generated files
 # make check-wheel  build the wheel, install it into an empty environment without Node, train there
@@ -61,7 +61,7 @@ front-end: $(STAMPS)/dev
 	$(FRONT_END) build
 
 lab: $(STAMPS)/lab
-	$(VENV)/bin/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks/01_quickstart.ipynb
+	$(VENV)/bin/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks/start.ipynb
 
 # After the virtual environment, for which apt-get may be needed too.
 chromium: $(STAMPS)/venv

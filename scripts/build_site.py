@@ -57,6 +57,8 @@ def main() -> None:
     if done := subprocess.run([*command, str(SOURCE), str(SITE)], check=False).returncode:
         sys.exit(done)
     write_twins(twins)
+    for page in SITE.rglob("*.html"):
+        page.write_text(made_accessible(page.read_text(encoding="utf-8")), encoding="utf-8")
     if fetched := [each for page in SITE.rglob("*.html") for each in loaded_from_elsewhere(page)]:
         sys.exit("These pages load something from another host:\n" + "\n".join(fetched))
     print(f"{len(list(SITE.rglob('*.html')))} pages: {SITE.relative_to(ROOT)}/index.html")
@@ -112,8 +114,9 @@ def tree(pages: list[str], hidden: bool = True) -> str:
 
 
 def read(path: Path) -> nbformat.NotebookNode:
-    """Return a notebook."""
+    """Return a notebook without the cells that check it, which have the tag ``check`` and say nothing to a reader."""
     notebook: nbformat.NotebookNode = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    notebook.cells = [cell for cell in notebook.cells if "check" not in cell.metadata.get("tags", ())]
     return notebook
 
 
@@ -174,6 +177,17 @@ def write_twins(twins: dict[str, str]) -> None:
         title = re.search(r"^# (.+)$", text, re.MULTILINE)
         lines.append(f"- [{title.group(1) if title else name}]({name})")
     (SITE / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def made_accessible(html: str) -> str:
+    """Return a page with what the theme owes to a screen reader: names of buttons, and lists only where there are any."""
+    html = html.replace(' title="Search" aria-label="Search"', ' title="Search"')
+    html = html.replace(
+        '<summary><span class="toctree-toggle"', '<summary aria-label="Pages below"><span class="toctree-toggle"'
+    )
+    # A long signature is one line for each argument, not a list of definitions without terms.
+    lines = re.compile(r"<dl>\n((?:<dd>.*</dd>\n)+)</dl>")
+    return lines.sub(lambda found: re.sub(r"<(/?)dd>", r"<\1div>", f'<div class="sig-lines">\n{found[1]}</div>'), html)
 
 
 class _Loads(HTMLParser):

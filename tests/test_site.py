@@ -15,7 +15,7 @@ import pnne_nb as pn
 from pnne_nb.errors import meanings
 from pnne_nb.export.formats import FORMATS
 from pnne_nb.export.formats.base import ExportFormat
-from scripts import build_site, reference_pages
+from scripts import build_site, plain_language, reference_pages
 from tests.pages import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -147,3 +147,38 @@ def test_every_format_of_an_export_is_on_its_page(format: ExportFormat) -> None:
     page = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
     assert f'"{format.name}"' in page
     assert any(f"`{suffix}`" in page for suffix in format.suffixes)
+
+
+def test_every_category_of_nodes_has_a_chapter_and_a_node_that_is_shown_in_use() -> None:
+    page = (ROOT / "docs" / "nodes.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"\w+", shown()))
+    by_category: dict[str, set[str]] = {}
+    for spec in pn.catalog.values():
+        by_category.setdefault(spec.category, set()).add(spec.type)
+    assert [name for name in by_category if f"\n## {name}\n" not in page] == []
+    assert [name for name, types in by_category.items() if not types & named] == []
+
+
+def test_pages_are_in_plain_words() -> None:
+    assert list(plain_language.findings()) == []
+    said = plain_language.faults("We utilize it, and the Color `color` seperates.")
+    assert list(said) == ["'utilize': write use", "'Color': write colour", "'color': write colour"]
+
+
+def test_a_screen_reader_gets_names_and_no_list_without_terms() -> None:
+    made = build_site.made_accessible(
+        '<dl>\n<dd>a,</dd>\n<dd>b</dd>\n</dl><dl><dt>x</dt><dd>y</dd></dl><b title="Search" aria-label="Search">'
+    )
+    assert (
+        made
+        == '<div class="sig-lines">\n<div>a,</div>\n<div>b</div>\n</div><dl><dt>x</dt><dd>y</dd></dl><b title="Search">'
+    )
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_no_reader_of_a_notebook_meets_its_checks(path: Path) -> None:
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    checks = [cell for cell in cells if "check" in cell["metadata"].get("tags", ())]
+    assert all(cell["metadata"]["jupyter"]["source_hidden"] and not cell["outputs"] for cell in checks)
+    if not path.name.startswith("09"):
+        assert not any(line.startswith("assert") for cell in cells if cell not in checks for line in cell["source"])

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page
 from tests.browser.jupyter import write_notebook
 
 ROOT = Path(__file__).resolve().parents[2]
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = sorted([*(ROOT / "notebooks").glob("*.ipynb"), *(ROOT / "notebooks" / "lessons").glob("*.ipynb")])
 
 LIVE = """import torch
 import pnne_nb as pn
@@ -58,7 +58,8 @@ def test_a_stored_notebook_has_no_blank_output(path: Path, offline: Page, tmp_pa
     widgets = [
         cell
         for cell in notebook.cells
-        if cell.cell_type == "code" and any(name in cell.source for name in ("GraphEditor(", "Dashboard(", "Explorer("))
+        if cell.cell_type == "code"
+        and any(name in cell.source for name in ("GraphEditor(", "Dashboard(", "Explorer(", "Surface("))
     ]
     found = shown(offline, notebook, tmp_path).evaluate(BLANK)
     assert found["broken"] == []
