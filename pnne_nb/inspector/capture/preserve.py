@@ -98,7 +98,7 @@ def uncompiled(model: nn.Module) -> nn.Module:
         nn.Module,
         "net",
         "an nn.Module",
-        "pn.compile(graph) makes one of a graph; engine.model is that of a training: pn.summary(engine.model, x).",
+        "pn.compile(graph) makes one of a graph; engine.model is that of a training.",
     )
     return dict(model.named_children()).get("_orig_mod", model)
 

@@ -24,7 +24,7 @@ _LOOK: Final = (
     Step("pn.diagnose(engine)", "what is wrong, the most probable cause first"),
     Step("pn.worst(engine)", "the examples with the greatest loss", "Worst examples"),
     Step("pn.confusion(engine)", "which classes are taken for which", "Confusion"),
-    Step("pn.ModuleExplorer(engine.model)", "what each layer does", "Explorer"),
+    Step("pn.ModuleExplorer(engine)", "what each layer does, and why an answer came out", "Explorer"),
 )
 _AGAIN: Final = (
     Step("pn.find_learning_rate(engine)", "the rate of the fastest fall, in trials that leave no trace", "Find a rate"),

@@ -14,6 +14,8 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
 from pnne_nb.compiler.analysis.given_inputs import TARGET_KEYS, argument_names, spread_inputs
 from pnne_nb.errors import ArgumentError, shown
 from pnne_nb.runtime.data.open_data import Table, as_tensors, count_examples
+from pnne_nb.runtime.data.sources import DatasetSource, TensorSource
+from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.evaluation import fingerprint
 
 MAX_BATCH: Final = 256
@@ -139,6 +141,18 @@ class Examples:
                 return tuple(self._some(part, places) for part in value)
             case _:
                 return value
+
+
+def of_training(
+    engine: TrainingEngine, data: object, labels: Sequence[str] | None, loss: Any
+) -> tuple[nn.Module, object, Sequence[str] | None, Any]:
+    """Return the model of a training with what was given, or else its validation or training data, classes and loss."""
+    match engine.recipe.train if engine.recipe.val is None else engine.recipe.val:
+        case TensorSource(tensors=own) | DatasetSource(template=own) if data is None:
+            data = own
+        case _:
+            pass  # a stream is read only once
+    return engine.model, data, labels or engine.classes, engine.recipe.loss if loss is None else loss
 
 
 def _split(net: nn.Module, data: object) -> tuple[object, object]:

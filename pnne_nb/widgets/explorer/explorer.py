@@ -23,13 +23,14 @@ from pnne_nb.inspector.tools.dataflow import Flow
 from pnne_nb.process.fork import fork_safe
 from pnne_nb.process.subscribers import weakly
 from pnne_nb.protocol.control_messages import Move, PageTheme
+from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.objective.losses import Loss
 from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.widgets.editor.editor import GraphEditor
 from pnne_nb.widgets.explorer.answers import Access, Asked
 from pnne_nb.widgets.explorer.canvas import Canvas, identities, paint
 from pnne_nb.widgets.explorer.drawing import Drawing
-from pnne_nb.widgets.explorer.examples import Examples, require_place
+from pnne_nb.widgets.explorer.examples import Examples, of_training, require_place
 from pnne_nb.widgets.explorer.page import ExplorerPage
 from pnne_nb.widgets.explorer.panel import CSS, facts, overview_html, widgets_of
 from pnne_nb.widgets.explorer.questions import Questions, refused
@@ -61,7 +62,8 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
     order of their loss, from the least confident answer, or mistakes only, and filtered by the true and the predicted class.
 
     Args:
-        net: Any module; a graph is compiled, with the weights that belong to it.
+        net: Any module; a graph is compiled, with the weights that belong to it. Of a training, its model, with its validation
+            data (else its training data), its classes and its loss.
         data: Examples: a tensor, an array or a table, a tuple of arguments, a mapping of keyword arguments, a ``Dataset`` or a
             ``DataLoader``; the first dimension counts them. A pair ``(x, y)`` for a model with one argument ends with the
             target. The module runs in evaluation mode for answers, and in its own for shapes, times and the layers' outputs,
@@ -88,7 +90,7 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
 
     def __init__(
         self,
-        net: nn.Module | NodeGraph,
+        net: nn.Module | NodeGraph | TrainingEngine,
         data: object = None,
         target: object = None,
         labels: Sequence[str] | None = None,
@@ -102,6 +104,8 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
         self._drawn: NodeGraph | None = None
         if isinstance(net, NodeGraph):
             self._drawn, net = net, compile_graph(net)
+        elif isinstance(net, TrainingEngine):
+            net, data, labels, loss = of_training(net, data, labels, loss)
         if isinstance(data, Inspector):  # an earlier order: net, inspector, args
             inspector, data, args, target = data, *((target, None, None) if args is None else (args, None, target))
         expect(inspector, Inspector | None, "inspector", "an Inspector, or None", "It was made by pn.Inspector(net).")

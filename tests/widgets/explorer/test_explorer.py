@@ -6,6 +6,7 @@ import gc
 import threading
 import weakref
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import ipywidgets
@@ -328,3 +329,16 @@ def test_a_training_of_the_module_waits_between_two_steps_while_it_is_run() -> N
         engine.stop()
     assert visits == ["a block that looks at the model"]
     assert trainings_of(net) == []
+
+
+def test_a_training_brings_its_model_its_data_and_its_classes() -> None:
+    x, names = torch.randn(24, 4), np.array(["cat", "dog", "owl"])[np.arange(24) % 3]
+    engine = TrainingEngine(nn.Linear(4, 3), (x, names), (x[:9], names[:9]), epochs=1, device="cpu")
+    engine.start()
+    assert engine.wait(60)
+    with closing(ModuleExplorer(engine)) as explorer:
+        said = explorer.describe()
+        assert "Example 0 of 9" in said
+        assert "Target: cat" in said
+    with closing(ModuleExplorer(engine, x)) as explorer:
+        assert "Example 0 of 24" in explorer.describe()
