@@ -6,7 +6,7 @@ import ctypes
 import gc
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 
 SMALL = 2**25
@@ -27,6 +27,16 @@ def without_collections() -> Iterator[None]:
     finally:
         if collecting:
             gc.enable()
+
+
+@contextmanager
+def collecting_new_only() -> Iterator[None]:
+    """Leave what exists now out of Python's garbage collections during the ``with`` block: they need not walk all of torch."""
+    with ExitStack() as end:
+        if not gc.get_freeze_count():  # otherwise somebody else needs it longer
+            gc.freeze()
+            end.callback(gc.unfreeze)
+        yield
 
 
 def return_free_memory(used: int) -> None:

@@ -1,19 +1,17 @@
-"""Free memory can be given back, and collections paused."""
+"""Collections can be paused, and kept to what is new."""
 
 from __future__ import annotations
 
 import gc
 
-from pnne_nb.process.gc_pause import SMALL, return_free_memory, without_collections
-
-
-def test_free_memory_is_given_back_where_the_system_can() -> None:
-    for used in (0, SMALL):
-        return_free_memory(used)  # and does no harm
+from pnne_nb.process.gc_pause import collecting_new_only, without_collections
 
 
 def test_collections_go_on_after_the_block() -> None:
+    before = gc.get_freeze_count()
     assert gc.isenabled()
-    with without_collections():
+    with without_collections(), collecting_new_only():
         assert not gc.isenabled()
+        assert gc.get_freeze_count() > 0
     assert gc.isenabled()
+    assert gc.get_freeze_count() == before

@@ -57,7 +57,7 @@ from pnne_nb.errors import CompileError, answers_misuse
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.structural import CHECKPOINT, TRAINABLE
-from pnne_nb.process.gc_pause import return_free_memory
+from pnne_nb.process.gc_pause import collecting_new_only, return_free_memory
 from pnne_nb.process.progress_line import ProgressLine, bar, is_watched, runs_unattended
 from pnne_nb.process.random_state import private_random_state
 
@@ -106,7 +106,7 @@ def from_module(
     refuse_lazy(net)
     line = ProgressLine(sys.stderr)
     try:
-        with untouched(net), told_if_it_ends_or_hangs(net, timeout):
+        with untouched(net), told_if_it_ends_or_hangs(net, timeout), collecting_new_only():
             # The line is gone when the import ends, but a notebook that is run for its outputs keeps that it was there.
             seen = is_watched(sys.stderr) and not runs_unattended()
             return _proved(net, args, given, _Steps(net, line if seen else None), partial=partial)
@@ -158,9 +158,9 @@ def _proved(net: nn.Module, args: tuple[Any, ...], given: dict[str, Any], tell: 
     for count in itertools.count(1):
         importing = _Import(work, opaque, failed, frames, batch, tell, again=again)
         graph = importing.document(args, given)
-        fault = _fault(
-            graph, net, args, given, tell, noise, by_mode=importing.goes_by_mode, typed=importing.goes_by_type
-        )
+        goes_by = {"by_mode": importing.goes_by_mode, "typed": importing.goes_by_type}
+        check = functools.partial(_check, graph, net, args, given, tell, noise, **goes_by)
+        fault = _fault(graph, net, (args, given), check)
         if fault is not None and fault.again and again:
             again = False
             continue
@@ -203,20 +203,12 @@ def _outside(path: str, graph: NodeGraph, net: nn.Module, opaque: Mapping[str, s
 
 
 def _fault(
-    graph: NodeGraph,
-    net: nn.Module,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    tell: _Steps,
-    noise: OwnNoise,
-    *,
-    by_mode: bool,
-    typed: bool,
+    graph: NodeGraph, net: nn.Module, inputs: Any, check: Callable[[], ImportFault | None]
 ) -> ImportFault | None:
     """Compare an import with its module; where that itself fails, nothing is proved, which is a fault like any other."""
     try:
-        with deterministic(net, args, kwargs):
-            return _check(graph, net, args, kwargs, tell, noise, by_mode=by_mode, typed=typed)
+        with deterministic(net, inputs):
+            return check()
     except Exception as error:  # noqa: BLE001  # whatever happens in a proof, the module itself can still be called
         place = innermost(f"{blame(error) or ''}".removeprefix(whole_prefix(graph)), dict(net.named_modules()))
         return ImportFault(place, f"comparing it with what is drawn fails: {failed_at(error)[1]}", unproved=True)
@@ -303,7 +295,7 @@ def _check(
     if fault is not None:
         return fault
     tell("comparing inputs of other sizes", done=0.7)
-    inputs, differs = unlike(graph, copies, args, kwargs, digests, by_mode=by_mode)
+    inputs, differs = unlike(graph, copies, (args, kwargs), digests, by_mode=by_mode)
     unknown = ImportFault("", "the imported graph computes something else")
     if differs:
         fault = find_fault(graph, net, model, *inputs, copies, noise=noise) or unknown
@@ -327,6 +319,8 @@ def _check(
 
 def _same_converted(graph: NodeGraph, each: Converted, *, is_large: bool, by_mode: bool) -> bool | None:
     digests, answers = Digests() if is_large else None, set[bool | None]()
+    if digests is not None:
+        digests.share(each.net, each.model)
     for training in (False, True) if by_mode else (False,):
         pair = each.net.train(training), each.model.train(training)
         answers.add(tried(graph, *pair, each.inputs, each.around, digests, must_refuse=each.around is nullcontext))

@@ -15,12 +15,12 @@ from torch import nn
 from pnne_nb.process.gc_pause import without_collections
 from pnne_nb.process.random_state import preserved_random_state
 
-_CONTAINERS = (dict, OrderedDict, list, set)
+_CONTAINERS = frozenset((dict, OrderedDict, list, set))
 """Types of most attributes of a module, such as its hooks; most are empty."""
 
 _NOTHING: Mapping[int, torch.Tensor] = MappingProxyType({})
 
-_ATOMS = (bool, int, float, str, type(None))
+_ATOMS = frozenset((bool, int, float, str, type(None)))
 
 
 def duplicate(module: nn.Module, tensor: Callable[[torch.Tensor], Any] | None = None) -> nn.Module:
@@ -39,16 +39,37 @@ def duplicate(module: nn.Module, tensor: Callable[[torch.Tensor], Any] | None = 
         made[id(each)] = each.detach().clone()
     if tensor is not None:
         for each in (*module.parameters(), *module.buffers()):
-            value = tensor(each)
-            if value is None:
-                continue
-            is_parameter = isinstance(each, nn.Parameter)
-            made[id(each)] = nn.Parameter(value, requires_grad=each.requires_grad) if is_parameter else value
-    for part in module.modules():
-        # deepcopy would take half of its time for them.
-        made.update((id(value), type(value)()) for value in vars(part).values() if _is_empty(value))
+            if (value := tensor(each)) is not None:
+                is_parameter = isinstance(each, nn.Parameter)
+                made[id(each)] = nn.Parameter(value, requires_grad=each.requires_grad) if is_parameter else value
+    plain = [part for part in module.modules() if _is_plain(part)]
+    made.update((id(part), type(part).__new__(type(part))) for part in plain)
     with without_collections():
+        for part in plain:
+            state = part.__getstate__()  # type: ignore[no-untyped-call]  # torch does not say
+            made[id(part)].__setstate__({name: _copied(value, made) for name, value in state.items()})
         return copy.deepcopy(module, made)
+
+
+def _is_plain(module: nn.Module) -> bool:
+    """Return whether ``copy.deepcopy`` would copy a module attribute by attribute."""
+    kind = type(module)
+    is_special = any(hasattr(module, name) for name in ("__deepcopy__", "__getnewargs__", "__getnewargs_ex__"))
+    states = {each.__module__[:9] for each in (kind.__getstate__, kind.__setstate__)}
+    return not is_special and kind.__reduce_ex__ is object.__reduce_ex__ and states == {"torch.nn."}
+
+
+def _copied(value: Any, made: dict[int, Any]) -> Any:
+    """Return a deep copy of an attribute, as ``copy.deepcopy`` does, which takes four times as long for what is plain."""
+    kind = type(value)
+    if id(value) in made or kind in _ATOMS or (kind is tuple and all(type(each) in _ATOMS for each in value)):
+        return made.get(id(value), value)
+    if kind not in _CONTAINERS or (value and (kind is not dict or any(type(key) is not str for key in value))):
+        return copy.deepcopy(value, made)
+    new = made[id(value)] = kind()
+    if value:
+        new.update((key, _copied(each, made)) for key, each in value.items())
+    return new
 
 
 @final
@@ -197,9 +218,5 @@ def _tensors(value: Any, seen: set[int]) -> Iterator[torch.Tensor]:
     elif isinstance(value, (list, tuple, dict)) and id(value) not in seen:
         seen.add(id(value))
         for each in value.values() if isinstance(value, dict) else value:
-            if not isinstance(each, _ATOMS):
+            if type(each) not in _ATOMS and (type(each) not in _CONTAINERS or each):
                 yield from _tensors(each, seen)
-
-
-def _is_empty(value: object) -> bool:
-    return type(value) in _CONTAINERS and not value

@@ -17,13 +17,15 @@ class Holding(nn.Module):
         self.inner[0].requires_grad_(False)
         self.seen: list[int] = []
         self.also = self.seen
-        self.by_name: dict[str, int] = {}
+        self.by_name: dict[object, object] = {}
 
 
 def test_what_is_empty_is_copied_too_and_stays_one_where_it_was_one() -> None:
     original = Holding()
+    original.by_name = {original.inner: [original.inner[0].weight]}
     copy = duplicate(original)
     assert isinstance(copy, Holding)
+    assert copy.by_name == {copy.inner: [copy.inner[0].weight]}
     assert copy.seen is copy.also
     assert copy.seen is not original.seen
     assert copy.by_name is not original.by_name

@@ -273,9 +273,30 @@ def _call(
     stack = [root]
     watched = []
     counts: Counter[str] = Counter()
+
+    def observed(forward: Callable[..., Any], path: str) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            tell(path)
+            frame = ObservedCall(path, outlined(args), outlined(kwargs), count=counts[path])
+            counts[path] += 1
+            if len(stack[-1].inner) >= MAX_CALLS:
+                raise EndlessError(f"{path} is called more than {MAX_CALLS:,} times in one call; does the loop end?")
+            stack[-1].inner.append(frame)
+            stack.append(frame)
+            try:
+                result = forward(*args, **kwargs)
+            except Exception:
+                frame.failed = True
+                raise
+            frame.result = outlined(result)
+            stack.pop()
+            return result
+
+        return run
+
     for path, module in net.named_modules():
         if "forward" not in vars(module) and (parts or not path):
-            vars(module)["forward"] = _watched(module.forward, path, stack, counts, tell)
+            vars(module)["forward"] = observed(module.forward, path)
             watched.append(module)
     given = copied((args, kwargs))
     try:
@@ -285,33 +306,6 @@ def _call(
         for module in watched:  # a module that holds its own method is a cycle, whose memory is freed late
             vars(module).pop("forward", None)
     return root.inner[0] if root.inner else ObservedCall("")
-
-
-def _watched(
-    forward: Callable[..., Any],
-    path: str,
-    stack: list[ObservedCall],
-    counts: Counter[str],
-    tell: Callable[[str], None],
-) -> Callable[..., Any]:
-    def run(*args: Any, **kwargs: Any) -> Any:
-        tell(path)
-        frame = ObservedCall(path, outlined(args), outlined(kwargs), count=counts[path])
-        counts[path] += 1
-        if len(stack[-1].inner) >= MAX_CALLS:
-            raise EndlessError(f"{path} is called more than {MAX_CALLS:,} times in one call; does the loop end?")
-        stack[-1].inner.append(frame)
-        stack.append(frame)
-        try:
-            result = forward(*args, **kwargs)
-        except Exception:
-            frame.failed = True
-            raise
-        frame.result = outlined(result)
-        stack.pop()
-        return result
-
-    return run
 
 
 def outlined(value: Any) -> Any:

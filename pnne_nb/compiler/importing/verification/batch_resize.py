@@ -123,13 +123,7 @@ def batch_of(net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> i
 
 
 def unlike(
-    graph: NodeGraph,
-    copies: tuple[Copies, Copies],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    digests: Digests | None = None,
-    *,
-    by_mode: bool = False,
+    graph: NodeGraph, copies: tuple[Copies, Copies], whole: Any, digests: Digests | None, *, by_mode: bool
 ) -> tuple[tuple[tuple[Any, ...], dict[str, Any]], bool]:
     """Return inputs of other sizes, and whether an import silently differs from the module for them.
 
@@ -139,15 +133,14 @@ def unlike(
     Args:
         graph: The import.
         copies: Copies of the module, and of the model that the import compiles to.
-        args: Arguments by position.
-        kwargs: Arguments by name.
+        whole: Arguments by position and by name.
         digests: Digests of operands, where large products need not be computed.
         by_mode: Whether the module's code depends on the training mode: it may use a size in training alone.
     """
     one, other = (each.next() for each in copies)
     if digests is not None:
         digests.share(one, other)
-    smallest = whole = args, kwargs
+    smallest = whole
     if any("_orig_mod" in module._modules for module in one.modules()):
         return smallest, False  # it compiles for each size, and raises an error where that fails
     for index, change in enumerate(resized(whole)):
@@ -198,15 +191,15 @@ def tried(
         expected, refused = _result(one, given, context, products=products)
         goes_on = refused is None and products.is_certain and not has_nan(expected)
         found, error = _result(other, given, context, prefix, products) if goes_on else (None, None)
-        if goes_on and error is None and products.is_certain and not _differ(expected, found):
-            return True
+        if goes_on and products.is_certain and (_is_check(graph, error) if error else not _differ(expected, found)):
+            return None if error else True  # a check looks at sizes: what has read values is not certain
     for memory in (nullcontext, *[FillEmptyTensors] * (TRIES - 1)):
         with memory():
             expected, refused = _result(one, given, context)
             found, error = _result(other, given, context, prefix) if refused is None or must_refuse else (None, None)
         if must_refuse and refused is not None and error is None:
             return False
-        if refused is not None or (isinstance(error, ExecutionError) and _is_check(graph, error)):
+        if refused is not None or _is_check(graph, error):
             return None
         if error is None and not _differ(expected, found):
             return True
@@ -255,10 +248,11 @@ def _shared(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach() if tensor.requires_grad else tensor.detach().clone()
 
 
-def _is_check(graph: NodeGraph, error: ExecutionError) -> bool:
+def _is_check(graph: NodeGraph, error: Exception | None) -> bool:
     """Return whether a check has failed that only the import has."""
     # What fails inside a closed part has no node of its own.
-    failed = [graph[found.node] for found in error.diagnostics if found.node is not None and found.node in graph]
+    said = error.diagnostics if isinstance(error, ExecutionError) else ()
+    failed = [graph[found.node] for found in said if found.node is not None and found.node in graph]
     return any(
         node.type in (CHECK, CHECK_STRUCTURE) and BECAUSE not in str(node.properties.get("message")) for node in failed
     )

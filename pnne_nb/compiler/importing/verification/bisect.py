@@ -81,7 +81,7 @@ def find_fault(
         return None
     for mode in [mode for mode in ("train", "eval") if any(check.mode == mode for check in failed)]:
         for gradients in (True, False):
-            found = _first_difference(net, drawn, args, kwargs, mode, gradients=gradients, noise=noise)
+            found = _first_difference(net, drawn, (args, kwargs), mode, gradients=gradients, noise=noise)
             if found is not None:
                 return found
     around = innermost(failed[0].detail.partition(":")[0], dict(net.named_modules()))
@@ -96,19 +96,12 @@ def innermost(path: str, modules: Collection[str]) -> str:
 
 
 def _first_difference(
-    net: nn.Module,
-    model: nn.Module,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    mode: str,
-    *,
-    gradients: bool,
-    noise: OwnNoise | None,
+    net: nn.Module, model: nn.Module, inputs: Any, mode: str, *, gradients: bool, noise: OwnNoise | None
 ) -> ImportFault | None:
     """Return the first module, in the order in which they finish, whose results differ."""
-    mine, theirs = (_results(module, args, kwargs, mode, gradients=gradients) for module in (net, model))
+    mine, theirs = (_results(module, inputs, mode, gradients=gradients) for module in (net, model))
     if noise:
-        again = _results(net, args, kwargs, mode, gradients=gradients)
+        again = _results(net, inputs, mode, gradients=gradients)
         for name, results in mine.items():
             _differ("result", results, again.get(name, []), noise.note, name)
     places = Counter(id(module) for _, module in net.named_modules(remove_duplicate=False))
@@ -145,9 +138,7 @@ class _Result(NamedTuple):
     result: Any
 
 
-def _results(
-    net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], mode: str, *, gradients: bool
-) -> dict[str, list[_Result]]:
+def _results(net: nn.Module, inputs: Any, mode: str, *, gradients: bool) -> dict[str, list[_Result]]:
     """Return the results of each module."""
     module = duplicate(net).train(mode == "train")
     found: dict[str, list[_Result]] = {}
@@ -160,7 +151,7 @@ def _results(
             found.setdefault(name, []).append(_Result(torch.get_rng_state(), *kept))
 
         each.register_forward_hook(record)
-    given = copied((args, kwargs))
+    given = copied(inputs)
     with FillEmptyTensors(), private_random_state(), contextlib.suppress(Exception), torch.set_grad_enabled(gradients):
         module(*given[0], **given[1])
     return found
