@@ -28,7 +28,7 @@ from pnne_nb.runtime.thread.cells import Cells
 from pnne_nb.telemetry.channel import Channel
 from pnne_nb.telemetry.frames import StepFrame
 from pnne_nb.telemetry.probe import Cadence
-from pnne_nb.widgets.editor.commit_throttle import STEADY, Bursts
+from pnne_nb.widgets.editor.open_views import STEADY, Bursts
 
 ROOT = Path(__file__).parents[1]
 LOCKS = {"Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore"}

@@ -6,7 +6,7 @@ Every change of a document's content goes through its `Ledger`, under its lock.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import NoneType
 from typing import Final, Literal, final
@@ -15,14 +15,15 @@ import msgspec
 
 from pnne_nb.errors import GraphError, StaleVersionError, expect, shown, together
 from pnne_nb.graph.edits.apply import apply_op
-from pnne_nb.graph.edits.labels import label_of
 from pnne_nb.graph.edits.notify import Delivery
 from pnne_nb.graph.edits.provenance import disproved
-from pnne_nb.graph.edits.sizes import following
+from pnne_nb.graph.model import ops
 from pnne_nb.graph.model.content import Content
-from pnne_nb.graph.model.node import Transaction
-from pnne_nb.graph.model.ops import Op, SetProperty
+from pnne_nb.graph.model.node import Transaction, split_port
+from pnne_nb.graph.model.ops import Op, SetProperty, SetSize
 from pnne_nb.graph.model.validate import Types, checked
+from pnne_nb.graph.schema.calculation import calculated, names_used, written_out
+from pnne_nb.graph.schema.values import Calculated, mapped
 from pnne_nb.process.fork import fork_safe
 
 
@@ -242,3 +243,110 @@ class Ledger:
     def _take_back(self, ops: Iterable[Op]) -> None:
         for op in ops:
             apply_op(self.content, op, restoring=True)
+
+
+_LABELS: Final[dict[type[Op], tuple[str, str]]] = {
+    ops.AddNode: ("Add {name}", "Add {} nodes"),
+    ops.RemoveNode: ("Remove {name}", "Remove {} nodes"),
+    ops.RenameNode: ("Rename {name} to {new_name}", "Rename {} nodes"),
+    ops.SetProperty: ("Set {node}.{property} to {value}", "Set {} properties"),
+    ops.ResetProperty: ("Reset {node}.{property}", "Reset {} properties"),
+    ops.MoveNode: ("Move {name}", "Move {} nodes"),
+    ops.CollapseNode: ("{verb} {name}", "Collapse {} nodes"),
+    ops.SetOrigin: ("Mark {name}", "Mark {} nodes"),
+    ops.Connect: ("Connect {source} → {target}", "Connect {} ports"),
+    ops.Disconnect: ("Disconnect {source} → {target}", "Remove {} edges"),
+    ops.AddGraph: ("Add definition {graph}", ""),
+    ops.RemoveGraph: ("Remove definition {graph}", ""),
+    ops.AddFrame: ("Frame {title}", ""),
+    ops.ChangeFrame: ("Change frame {name}", ""),
+    ops.RemoveFrame: ("Remove frame {name}", ""),
+    ops.RenameDocument: ("Name the graph {name}", ""),
+    ops.SetSize: ("Set the size {name} to {value}", ""),
+}
+"""The label of one op, and that of several of its kind; without one, the first op is named."""
+
+
+def label_of(done: Sequence[Op]) -> str:
+    """Return the label of a transaction, e.g. ``"Connect conv1 → relu1"`` or ``"Move 3 nodes"``."""
+    if len(done) == 1:
+        return _one(done[0])
+    sizes = [op for op in done if isinstance(op, ops.SetSize)]
+    if sizes and not any(isinstance(op, ops.AddNode) for op in done):
+        return _one(next((op for op in sizes if op.value is None), sizes[0]))
+    # What a gesture is about: the nodes it adds or removes rather than the edges that come along.
+    for leading in (ops.AddNode, ops.RemoveNode):
+        found = [op for op in done if isinstance(op, leading)]
+        if found and not any(isinstance(op, ops.AddNode) for op in done if leading is ops.RemoveNode):
+            return _one(found[0]) if len(found) == 1 else _LABELS[leading][1].format(len(found))
+    kinds = {type(op) for op in done}
+    if len(kinds) == 1 and (many := _LABELS[kinds.pop()][1]):
+        return many.format(len(done))
+    return f"{_one(done[0])} and {len(done) - 1} more" if done else "Nothing"
+
+
+def _one(op: Op) -> str:
+    words = {field: getattr(op, field) for field in op.__struct_fields__}
+    match op:
+        case ops.SetSize(value=None):
+            return f"Remove the size {op.name}"
+        case ops.SetProperty() | ops.SetSize():
+            words["value"] = shown(op.value, 40)
+        case ops.CollapseNode():
+            words["verb"] = "Collapse" if op.collapsed else "Expand"
+        case ops.Connect() | ops.Disconnect():
+            words |= {"source": split_port(op.source)[0], "target": split_port(op.target)[0]}
+        case ops.AddFrame():
+            words["title"] = op.title or op.name
+        case _:
+            pass
+    return _LABELS[type(op)][0].format_map(words)
+
+
+def following(content: Content, op: Op) -> Iterator[Op]:
+    """Yield the ops that an op consists of, each to be applied before the next is asked for.
+
+    A changed size changes all that is calculated from it. Where a size is removed, its number takes its place.
+    """
+    if not isinstance(op, SetSize):
+        yield op
+    elif op.value is None:
+        number = content.sizes.get(op.name)
+        if number is not None:
+
+            def without(value: Calculated) -> int:
+                text = written_out(value.text, op.name, int(number))
+                result = calculated(text, content.sizes)
+                return int(value) if result is None else result
+
+            for name, value in list(content.sizes.items()):
+                if _uses(value, (op.name,)):
+                    yield SetSize(name, mapped(value, without))
+            yield from _users(content, (op.name,), lambda value: mapped(value, without))
+        yield op
+    else:
+        yield op
+        stale = {op.name: None}
+        while fresh := [name for name, value in content.sizes.items() if name not in stale and _uses(value, stale)]:
+            stale.update(dict.fromkeys(fresh))
+        del stale[op.name]
+        done: set[str] = set()
+        while ready := [
+            name for name in stale if name not in done and not _uses(content.sizes[name], stale.keys() - done)
+        ]:
+            for name in ready:
+                yield SetSize(name, content.sizes[name])
+            done.update(ready)
+        yield from _users(content, (op.name, *stale), lambda value: value)
+
+
+def _users(content: Content, names: Container[str], change: Callable[[object], object]) -> Iterator[Op]:
+    for graph in content.graphs.values():
+        for node in list(graph.nodes.values()):
+            for name, value in node.properties.items():
+                if _uses(value, names):
+                    yield SetProperty(node.name, name, change(value), graph.id)
+
+
+def _uses(value: object, names: Container[str]) -> bool:
+    return any(name in names for name in names_used(value))

@@ -15,12 +15,11 @@ from pnne_nb.runtime.data.sources import BatchSource, workers_of
 from pnne_nb.runtime.data.workers import DataCalls
 from pnne_nb.runtime.faults.error_messages import in_a_sentence
 from pnne_nb.runtime.loop.active_recipe import ActiveRecipe
-from pnne_nb.runtime.loop.best_weights import Standing
 from pnne_nb.runtime.loop.disturbances import Disturbances, HeldError
 from pnne_nb.runtime.loop.fault_replay import StepPlace
 from pnne_nb.runtime.loop.loop_events import Eased, EpochEnded, Event, Judged, Restored, Stepped, Validated, Waiting
 from pnne_nb.runtime.loop.step import Stepper, StepResult
-from pnne_nb.runtime.loop.validation import Validation
+from pnne_nb.runtime.loop.validation import Standing, Validation
 from pnne_nb.runtime.monitoring.probes import Observers
 from pnne_nb.runtime.objective.metrics import load_metric, reset, results, saved_metric
 from pnne_nb.runtime.objective.step_logs import ALONE, Means

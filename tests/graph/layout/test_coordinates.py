@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pnne_nb.graph.layout.coordinates import place
-from pnne_nb.graph.layout.crossings import order_ranks
+from pnne_nb.graph.layout.layered import order_ranks, place
 from pnne_nb.graph.layout.ranks import layer
 
 GAP = 10.0

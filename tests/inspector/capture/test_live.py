@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from pnne_nb.errors import InspectionError, LayerNotFoundError
-from pnne_nb.inspector.capture.live import LiveProbe
-from pnne_nb.inspector.capture.observation import CALLS
+from pnne_nb.inspector.capture.live import CALLS, LiveProbe
 from pnne_nb.telemetry.frames import Frame, HistogramFrame, NormsFrame, StatisticsFrame
 from pnne_nb.telemetry.probe import Probe
 from tests.inspector.models import Checkpointed, Twice, hooks_on, mlp

@@ -11,7 +11,7 @@ from pnne_nb.diagnosis.kinds import false_alarms
 from pnne_nb.protocol.control_messages import EvidenceBar
 from pnne_nb.runtime.monitoring.history import History
 from pnne_nb.telemetry.frames import AnomalyFrame, EpochFrame, StepFrame
-from pnne_nb.widgets.dashboard.findings import NOTICES, POINTS, Findings
+from pnne_nb.widgets.dashboard.live_dashboard import NOTICES, POINTS, Findings
 
 
 def history(values: list[float]) -> History:
