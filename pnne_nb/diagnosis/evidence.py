@@ -44,6 +44,7 @@ class Evidence:
         stride: Steps over which each of the losses is averaged.
         early: The first losses as they were.
         steps: Number of losses so far.
+        examples: Examples in the batch of the last step; 0 if it is not known.
         not_finite: The first step whose loss is NaN or infinite, or None.
         rate: The learning rate of the last step, or NaN if it is not known.
         highest_rate: The highest learning rate so far, or NaN.
@@ -59,6 +60,7 @@ class Evidence:
     stride: int = 1
     early: list[float] = field(default_factory=list)
     steps: int = 0
+    examples: int = 0
     not_finite: int | None = None
     _pending: list[float] = field(default_factory=list)
     rate: float = math.nan
@@ -104,6 +106,7 @@ class Evidence:
             self.rate = frame.learning_rate
             self.highest_rate = self.rate if math.isnan(self.highest_rate) else max(self.highest_rate, self.rate)
         self.steps += 1
+        self.examples = frame.examples
         if len(self.early) < EARLY:
             self.early.append(frame.loss)
         self._pending.append(frame.loss)

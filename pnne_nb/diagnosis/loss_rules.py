@@ -138,18 +138,20 @@ class Overfitting:
 class Oscillation:
     """A loss that repeatedly jumps above its first value, or that jumped and has stayed above it since.
 
-    Minibatches scatter a loss too, but rarely back to its first value.
+    Minibatches scatter a loss too, the smaller the more: what their size explains is no oscillation.
 
     Attributes:
         least: Least number of steps.
         fallen: A tenth of the last half of the losses is below this share of the first loss. For a loss that stayed high,
             half of this share counts.
         jump: A tenth of the last half of the losses, or three losses in a row, are above the first loss times this factor.
+        beyond: How many times the ratio of large to small losses is, at least, that the size of a batch explains.
     """
 
     least: int = 40
     fallen: float = 0.7
     jump: float = 1.5
+    beyond: float = 2.0
 
     def find(self, evidence: Evidence) -> Sequence[Finding]:
         """Count how often the loss crosses the level that it began at."""
@@ -167,9 +169,12 @@ class Oscillation:
         first, second, third = known[:-2], known[1:-1], known[2:]
         medians = np.maximum(np.minimum(first, second), np.minimum(np.maximum(first, second), third))
         highest = float(medians.max())
-        if high >= self.jump * began and turns >= 2 and low <= self.fallen * began:
+        count = evidence.examples * evidence.stride
+        jumps = high >= max(self.jump * began, self.beyond * _scatter(count) * low)
+        unlikely = max(self.jump * began, began + 4 * scatter, self.beyond * _scatter(2 * count) * began)
+        if jumps and turns >= 2 and low <= self.fallen * began:
             reason = f"The loss jumps between {low:.4g} and {high:.4g}, and began at {began:.4g}: steps overshoot."
-        elif highest > max(self.jump * began, began + 4 * scatter) and usual > (1 + self.fallen) / 2 * began:
+        elif highest > unlikely and usual > (1 + self.fallen) / 2 * began:
             reason = f"The loss began at {began:.4g}, has jumped to {highest:.4g}, and is at {losses[-1]:.4g}: steps overshoot."
         else:
             return []
@@ -218,3 +223,15 @@ class SlowProgress:
                 "Raise the learning rate, tenfold at first; where it is warmed up, wait for the end of that.",
             )
         ]
+
+
+def _scatter(count: int) -> float:
+    """Return the ratio of the highest and the lowest tenth of means over `count` squared normal numbers; 1 for no numbers.
+
+    The cube root of such a mean is nearly normal (Wilson and Hilferty 1931).
+    """
+    if not count:
+        return 1.0
+    variance = 2 / (9 * count)
+    middle, spread = 1 - variance, 1.2816 * variance**0.5
+    return ((middle + spread) / max(middle - spread, 0.1)) ** 3

@@ -586,6 +586,10 @@ def test_a_loss_that_scatters_does_not_oscillate() -> None:
     draws = torch.Generator().manual_seed(0)
     scattered = (10 + 2 * torch.randn(200, generator=draws)).tolist()  # distances in small batches
     assert not diagnose(nn.Linear(1, 1), losses(scattered), [Oscillation()])
+    draws = torch.Generator().manual_seed(0)
+    residuals = torch.randn(25, 200, 8, generator=draws)  # of a regression that has little left to learn
+    for run in residuals.square().mean(2).tolist():
+        assert not diagnose(nn.Linear(1, 1), losses(run), [Oscillation()])
     ruined = [1.4] * 3 + [9.0] * 4 + [1.4] * 60
     [found] = diagnose(nn.Linear(1, 1), losses(ruined), [Oscillation()])
     assert found.reason == "The loss began at 1.4, has jumped to 9, and is at 1.4: steps overshoot."
