@@ -10,12 +10,10 @@ import hashlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-import safetensors
-import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
+from pnne_nb.compiler.weights import tensor_file
 from pnne_nb.compiler.weights.rename_log import former_paths, nodes_by_path, track_of
 from pnne_nb.compiler.weights.reuse import former_path
 from pnne_nb.compiler.weights.stored_weights import named_tensors
@@ -47,7 +45,7 @@ def table_file(graph: NodeGraph) -> bytes | None:
     missing = {digest for digest in wanted.values() if digest not in found}
     if missing and graph.tables is not None:
         found |= _read(graph.tables, missing)[0]
-    return safetensors.torch.save(found) if found else None
+    return tensor_file.to_bytes(found) if found else None
 
 
 def take_tables(graph: NodeGraph, model: nn.Module, carried: Collection[str]) -> tuple[set[str], str]:
@@ -81,9 +79,8 @@ def _read(path: Path, digests: Collection[str]) -> tuple[dict[str, Tensor], str]
     if not path.is_file():
         return {}, f"The graph was saved with a file of such values, {path.name}, which is not beside the graph file."
     try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            held = {digest: file.get_tensor(digest) for digest in file.keys() if digest in digests}  # noqa: SIM118  # it is no mapping
-    except (SafetensorError, OSError) as error:
+        held, _ = tensor_file.read(path, digests)
+    except tensor_file.TensorFileError as error:
         return {}, f"{path.name} beside the graph file is damaged: {error}."
     found = {digest: tensor for digest, tensor in held.items() if digest_of(tensor) == digest}
     if len(found) < len(held):

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
+from pnne_nb.compiler.weights import tensor_file
 from pnne_nb.errors import ArgumentError, shown
 
 PACKAGED: Final = "weights.safetensors"
@@ -106,8 +105,8 @@ def _read(path: Path) -> Any:
 
 def _safetensors(content: bytes) -> dict[str, Tensor]:
     try:
-        found = safetensors.torch.load(content)
-    except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
+        found = tensor_file.from_bytes(content)
+    except tensor_file.TensorFileError as error:
         raise ArgumentError(f"This is no safetensors file: {shown(str(error))}.") from error
     own = {name.removeprefix(_CHECKPOINT): found[name] for name in found if name.startswith(_CHECKPOINT)}
     return own or found

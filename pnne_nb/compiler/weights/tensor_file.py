@@ -1,16 +1,113 @@
-"""Converts a training's state to named tensors and a JSON text, and back, without anything that could run code."""
+"""Reads and writes tensor files: tensors, JSON and a checksum in the safetensors format, without running code.
+
+Checkpoints, weights, the parts of packages, fixed tables and the data of a group are such files. What is no tensor is in the
+metadata: texts, or a state that `pack` takes apart. A sealed file has a BLAKE2 checksum of all of it under ``"checksum"``,
+taken with zeros in its own place.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter, OrderedDict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Any, final
 
+import safetensors.torch
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
-from pnne_nb.errors import CheckpointError
+_DIGEST = 32
+_UNSEALED = "0" * (2 * _DIGEST)
+"""Stands where the checksum will, while it is computed."""
+
+
+class TensorFileError(ValueError):
+    """The bytes are no tensor file, or something cannot be in one; the message is a clause."""
+
+
+def to_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None, *, seal: bool = False) -> bytes:
+    """Return a file of tensors by name, each with memory of its own, and of texts by name.
+
+    Raises:
+        TensorFileError: An element type cannot be in a file.
+    """
+    if seal:
+        return sealed(to_bytes(tensors, {**(metadata or {}), "checksum": _UNSEALED}))
+    try:
+        return safetensors.torch.save(dict(tensors), dict(metadata) if metadata else None)
+    except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
+        kinds = sorted({str(tensor.dtype) for tensor in tensors.values()})
+        raise TensorFileError(f"tensors of the types {', '.join(kinds)} cannot be stored: {error}") from error
+
+
+def write(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
+    """Write the same without a copy of the tensors in memory.
+
+    Raises:
+        TensorFileError: It cannot be written.
+    """
+    try:
+        safetensors.torch.save_file(dict(tensors), path, dict(metadata) if metadata else None)
+    except (SafetensorError, OSError, KeyError, ValueError, RuntimeError) as error:
+        raise TensorFileError(str(error)) from error
+
+
+def from_bytes(content: bytes) -> dict[str, Tensor]:
+    """Return the tensors of a file by name.
+
+    Raises:
+        TensorFileError: It is damaged, or none.
+    """
+    try:
+        return safetensors.torch.load(content)
+    except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
+        raise TensorFileError(str(error)) from error
+
+
+def read(path: str | Path, wanted: Collection[str] | None = None) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return the tensors of a file, or those with the `wanted` names, and its texts.
+
+    Raises:
+        TensorFileError: It is missing, damaged, or none.
+    """
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            names = [name for name in file.keys() if wanted is None or name in wanted]  # noqa: SIM118  # it is no mapping
+            return {name: file.get_tensor(name) for name in names}, dict(file.metadata() or {})
+    except (SafetensorError, OSError) as error:
+        raise TensorFileError(str(error)) from error
+
+
+def metadata_of(content: bytes) -> dict[str, Any] | None:
+    """Return the texts in the header of a file, or None if there is no such header."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    try:
+        found = json.loads(content[8:end])["__metadata__"] if end <= len(content) else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def sealed(content: bytes) -> bytes:
+    """Return a file with its checksum in place of the zeros."""
+    return _with_checksum(content, _UNSEALED, hashlib.blake2b(content, digest_size=_DIGEST).hexdigest())
+
+
+def is_whole(content: bytes) -> bool | None:
+    """Return whether a file matches its checksum; None if it has none."""
+    found = (metadata_of(content) or {}).get("checksum")
+    if not isinstance(found, str) or len(found) != len(_UNSEALED):
+        return None
+    return sealed(_with_checksum(content, found, _UNSEALED)) == content
+
+
+def _with_checksum(content: bytes, old: str, new: str) -> bytes:
+    # No text in the header can contain this: its quotation marks would be escaped.
+    return content.replace(f'"checksum":"{old}"'.encode(), f'"checksum":"{new}"'.encode(), 1)
+
 
 _TAG = "$"
 """The key of an object in the JSON text that stands for something else than a dict with text keys."""
@@ -25,7 +122,7 @@ def pack(state: Mapping[str, Any]) -> tuple[str, dict[str, Tensor]]:
         state: Numbers, texts, None, tensors, and dicts, lists, tuples and sets of them.
 
     Raises:
-        CheckpointError: Something else is in it; the message names the place.
+        TensorFileError: Something else is in it; the message names the place.
     """
     packer = _Packer()
     return json.dumps(packer.packed(state, "")), packer.tensors
@@ -65,7 +162,7 @@ class _Packer:
             case torch.dtype() | torch.device():
                 return {_TAG: type(value).__name__, "name": str(value).removeprefix("torch.")}
             case _:
-                raise CheckpointError(f"A checkpoint cannot hold {place}, a {type(value).__name__}.")
+                raise TensorFileError(f"cannot hold {place}, a {type(value).__name__}")
 
     def _packed_mapping(self, value: Mapping[Any, Any], place: str) -> Any:
         if type(value) is dict and all(isinstance(key, str) for key in value) and _TAG not in value:
@@ -81,7 +178,7 @@ class _Packer:
 
     def _named(self, tensor: Tensor, place: str) -> str:
         if tensor.layout is not torch.strided or tensor.is_quantized:
-            raise CheckpointError(f"A checkpoint cannot hold {place}, a tensor of layout {tensor.layout}.")
+            raise TensorFileError(f"cannot hold {place}, a tensor of layout {tensor.layout}")
         # Tied weights are one tensor under several names.
         key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
         if tensor.numel() and key in self._known:
@@ -100,7 +197,7 @@ def _kind(value: Any, place: str) -> str:
     for kind in type(value).__mro__:
         if kind.__name__ in {*_SEQUENCES, *_MAPPINGS}:
             return kind.__name__
-    raise CheckpointError(f"A checkpoint cannot hold {place}, a {type(value).__name__}.")
+    raise TensorFileError(f"cannot hold {place}, a {type(value).__name__}")
 
 
 def _unpacked(value: Any, tensors: Mapping[str, Tensor]) -> Any:

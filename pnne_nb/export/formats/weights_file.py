@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import safetensors
-import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
 from pnne_nb.catalog.custom import is_custom
 from pnne_nb.compiler.analysis.nested_values import tensors_in
 from pnne_nb.compiler.ir.snapshot import paths_of, read
+from pnne_nb.compiler.weights import tensor_file
 from pnne_nb.errors import CompileError, Diagnostic, ExportError, GraphFileError
 from pnne_nb.export.formats.base import METADATA_PREFIX, ExportRequest, WholeProgram, in_memory
 from pnne_nb.export.formats.model_state import ModelState, make_model, read_state, require_closed
@@ -61,7 +59,7 @@ def write(request: ExportRequest, path: Path, format: str) -> None:
     written = {key: str(value) for key, value in request.metadata.items()}
     metadata = {**written, _GRAPH: graph.to_json(), _STATE: state.to_json()}
     if format == "safetensors":
-        path.write_bytes(safetensors.torch.save(tensors, metadata))
+        tensor_file.write(path, tensors, metadata)
         return
     named = {**tensors, **{name: tensors[stored] for name, stored in state.tied.items()}}
     transient = {name: named.pop(name) for name in state.transient}
@@ -71,9 +69,8 @@ def write(request: ExportRequest, path: Path, format: str) -> None:
 
 def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118  # it is no mapping
-    except (SafetensorError, OSError) as error:
+        return tensor_file.read(path)
+    except tensor_file.TensorFileError as error:
         raise ExportError(f"{path.name} is no safetensors file: {error}") from error
 
 

@@ -10,11 +10,10 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
-import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from torch import nn
 
+from pnne_nb.compiler.weights import tensor_file
 from pnne_nb.compiler.weights.weight_source import keep_given
 from pnne_nb.errors import CompileError, Diagnostic, GraphFileError, expect, shown
 from pnne_nb.export.formats.model_state import ModelState, make_model
@@ -110,8 +109,8 @@ def _require_types(graph: NodeGraph, place: str) -> None:
 
 def _unpacked(content: bytes, place: str) -> dict[str, torch.Tensor]:
     try:
-        return safetensors.torch.load(content)
-    except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
+        return tensor_file.from_bytes(content)
+    except tensor_file.TensorFileError as error:
         raise GraphFileError(f"{place} is no safetensors file: {shown(str(error))}.") from error
 
 

@@ -14,14 +14,13 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Protocol, runtime_checkable
 
-import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from torch import nn
 
 from pnne_nb.catalog.custom import is_custom
 from pnne_nb.compiler import infer_shapes, to_source
 from pnne_nb.compiler.analysis.nested_values import difference
+from pnne_nb.compiler.weights import tensor_file
 from pnne_nb.errors import CompileError, ExportError, GraphFileError, PnneError, answers_misuse, expect, shown
 from pnne_nb.export.formats.base import TensorInfo, numbered_axes
 from pnne_nb.export.formats.model_state import ModelState, make_model, read_state, require_closed
@@ -254,10 +253,9 @@ def _custom_types(graph: NodeGraph) -> tuple[str, ...]:
 
 def _packed(tensors: Mapping[str, torch.Tensor]) -> bytes:
     try:
-        return safetensors.torch.save(dict(tensors))
-    except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
-        kinds = sorted({str(tensor.dtype) for tensor in tensors.values()})
-        raise ExportError(f"Tensors of the types {', '.join(kinds)} cannot be stored: {error}.") from error
+        return tensor_file.to_bytes(tensors)
+    except tensor_file.TensorFileError as error:
+        raise ExportError(f"The package cannot be written: {error}.") from error
 
 
 def _named(recorded: RecordedRun) -> dict[str, torch.Tensor]:

@@ -1,38 +1,31 @@
-"""Reads and writes checkpoint files: atomically, with a checksum, and without running code on load.
+"""Reads and writes checkpoint files, atomically.
 
-A checkpoint is a file in the safetensors format: all of it but the tensors is in the metadata, as JSON
-under ``"state"``, with the format of that under ``"pnne"`` (see `schema`), the version of this package under
-``"writer"``, and a BLAKE2 checksum of the whole file under ``"checksum"``, taken with zeros in its own place.
+A checkpoint is a sealed `tensor_file`: all of it but the tensors is in the metadata, as JSON under ``"state"``, with the
+format of that under ``"pnne"`` (see `schema`), and the version of this package under ``"writer"``.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
-import json
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-import safetensors.torch
-from safetensors import SafetensorError
+from torch import Tensor
 
+from pnne_nb.compiler.weights import tensor_file
 from pnne_nb.errors import CheckpointError, expect, shown
 from pnne_nb.process.atomic_file import remove_unfinished, replace_file
 from pnne_nb.process.version import __version__
 from pnne_nb.runtime.checkpointing.schema import FORMAT, up_to_date
-from pnne_nb.runtime.checkpointing.state_codec import pack, unpack
 
 SUFFIX = ".ckpt"
 _BEST = f"best{SUFFIX}"
 """Goes by no number: a training goes on from it if there is nothing better in its directory."""
 FAILED = "checkpoint-failed"
 """Kind of the event that says that one could not be written, and that the training goes on."""
-_DIGEST = 32
-_UNSIGNED = "0" * (2 * _DIGEST)
-"""Stands where the checksum will, while it is computed."""
 
 
 def write(path: Path, state: Mapping[str, Any]) -> None:
@@ -59,9 +52,20 @@ def content_of(state: Mapping[str, Any]) -> bytes:
     Raises:
         CheckpointError: `state` holds something else than plain values and tensors.
     """
-    text, tensors = pack(state)
-    metadata = {"pnne": str(FORMAT), "writer": __version__, "checksum": _UNSIGNED, "state": text}
-    return signed(safetensors.torch.save(tensors, metadata))
+    text, tensors = packed(state)
+    return tensor_file.to_bytes(tensors, {"pnne": str(FORMAT), "writer": __version__, "state": text}, seal=True)
+
+
+def packed(state: Mapping[str, Any]) -> tuple[str, dict[str, Tensor]]:
+    """Split `state` into a JSON text and tensors, which are copies.
+
+    Raises:
+        CheckpointError: `state` holds something else than plain values and tensors.
+    """
+    try:
+        return tensor_file.pack(state)
+    except tensor_file.TensorFileError as error:
+        raise CheckpointError(f"A checkpoint {error}.") from error
 
 
 def _require_file(path: Path) -> None:
@@ -88,16 +92,6 @@ def _reason(error: Exception) -> str:
 def is_refused(error: CheckpointError) -> bool:
     """Return whether the file system refused a checkpoint, which may be temporary."""
     return isinstance(error.__cause__, OSError)
-
-
-def signed(content: bytes) -> bytes:
-    """Return a file's contents with the checksum in place of the zeros."""
-    return _with_checksum(content, _UNSIGNED, hashlib.blake2b(content, digest_size=_DIGEST).hexdigest())
-
-
-def _with_checksum(content: bytes, old: str, new: str) -> bytes:
-    # No text in the header can contain this: its quotation marks would be escaped.
-    return content.replace(f'"checksum":"{old}"'.encode(), f'"checksum":"{new}"'.encode(), 1)
 
 
 def _previous(path: Path) -> Path:
@@ -131,18 +125,18 @@ def stored_in(content: bytes, path: Path) -> Stored:
     Raises:
         CheckpointError: It is damaged, or no checkpoint.
     """
-    metadata = _metadata(content)
-    found = metadata.get("checksum") if isinstance(metadata, dict) else None
-    if not isinstance(found, str) or len(found) != len(_UNSIGNED):
+    whole = tensor_file.is_whole(content)
+    if whole is None:
         raise CheckpointError(f"{path} is no checkpoint of a TrainingEngine, or its beginning is damaged.")
-    if signed(_with_checksum(content, found, _UNSIGNED)) != content:
+    if not whole:
         raise CheckpointError(f"The checkpoint {path} is damaged: its content does not match its checksum.")
+    metadata = tensor_file.metadata_of(content) or {}
     version = metadata.get("writer")
     writer = "an earlier version of pnne_nb" if version is None else f"pnne_nb {version}"
     try:
-        state = unpack(metadata["state"], safetensors.torch.load(content))
+        state = tensor_file.unpack(metadata["state"], tensor_file.from_bytes(content))
         return Stored(_dict(state), int(metadata["pnne"]), writer)
-    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
         raise CheckpointError(
             f"The checkpoint {path} holds something else than a training's state: {error}."
         ) from error
@@ -169,15 +163,6 @@ def _understood(path: Path, stored: Stored) -> tuple[dict[str, Any], list[str]]:
         "begins afresh; everything else goes on."
     )
     return state, [older] if afresh else []
-
-
-def _metadata(content: bytes) -> Any:
-    """Return the metadata in the header of a safetensors file, or None if there is no header."""
-    end = 8 + int.from_bytes(content[:8], "little")
-    try:
-        return json.loads(content[8:end])["__metadata__"] if end <= len(content) else None
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
 
 
 class Found(NamedTuple):

@@ -10,7 +10,6 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
@@ -21,6 +20,7 @@ from pnne_nb.compiler import to_source
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.compiler.codegen.custom_source import CustomSource
 from pnne_nb.compiler.module.pickled_model import graph_of
+from pnne_nb.compiler.weights import tensor_file
 from pnne_nb.errors import CompileError, TrainingError, expect, shown
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.process.version import __version__
@@ -69,7 +69,7 @@ def to_script(engine: TrainingEngine, path: str | Path | None = None) -> str:
     text = _script(engine, config, recipe, to_source(graph), file)
     if path is not None:
         try:
-            file.with_suffix(".safetensors").write_bytes(safetensors.torch.save(tensors))
+            file.with_suffix(".safetensors").write_bytes(tensor_file.to_bytes(tensors))
             file.write_text(text, encoding="utf-8")
         except OSError as error:
             raise TrainingError(f"{shown(str(file))} cannot be written: {error.strerror or error}.") from error

@@ -16,13 +16,13 @@ from torch import nn
 
 from pnne_nb.compiler.analysis.given_inputs import argument_names, spread_inputs
 from pnne_nb.compiler.weights.rename_log import documents_of
+from pnne_nb.compiler.weights.tensor_file import unpack
 from pnne_nb.compiler.weights.weight_source import Reuse, keep_latest, weakly
 from pnne_nb.diagnosis.fault import Fault
 from pnne_nb.errors import CheckpointError, TrainingError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.annex import OWN
-from pnne_nb.runtime.checkpointing.files import CheckpointDirectory
-from pnne_nb.runtime.checkpointing.state_codec import pack, unpack
+from pnne_nb.runtime.checkpointing.files import CheckpointDirectory, packed
 from pnne_nb.runtime.data.tables import Given, TableReader
 from pnne_nb.runtime.data.workers import WorkerDiedError
 from pnne_nb.runtime.distributed.training_group import TrainingGroup
@@ -414,7 +414,7 @@ class Session:
             warnings.warn(message, stacklevel=3)
         if self.control.alive:
             raise TrainingError(f"The training is {self.control.state}: stop() it before loading a checkpoint.")
-        load(state, unpack(*pack(self.state_dict())), self.loop, self.reports.history, self.config)
+        load(state, unpack(*packed(self.state_dict())), self.loop, self.reports.history, self.config)
         self.loop.ring.clear()
         self._keep_weights()
         self.reports.judge.recall(self.reports.history.frames())

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Final, NamedTuple, final
 
 import msgspec
-import safetensors.torch
 from torch import Tensor, nn
 
 from pnne_nb.catalog.custom import is_custom
 from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.compiler.codegen import loader
+from pnne_nb.compiler.weights import tensor_file
 from pnne_nb.errors import CompileError, ExportError, PnneError
 from pnne_nb.export.exporter import check_destination
 from pnne_nb.export.formats import FORMATS, find_format, require_packages
@@ -234,8 +234,10 @@ class ExportDialog:
                 with suppress(ExportError):  # as in `pn.export`, of which the data of a training need not be known
                     batch = first_batch(lent.data, input_names(compiled)) or ()
             weights, data = Path(folder) / "weights.safetensors", Path(folder) / "data.safetensors"
-            safetensors.torch.save_file(tensors, weights)
-            safetensors.torch.save_file({f"{place:04}": each.contiguous() for place, each in enumerate(batch)}, data)
+            tensor_file.write(weights, tensors)
+            data.write_bytes(
+                tensor_file.to_bytes({f"{place:04}": each.contiguous() for place, each in enumerate(batch)})
+            )
             task = msgspec.structs.replace(
                 task, graph=text, weights=str(weights), state=rest.to_json(), data=str(data) if batch else None
             )

@@ -15,9 +15,9 @@ from math import isfinite
 from types import FrameType
 
 import msgspec
-import safetensors.torch
 from torch import nn
 
+from pnne_nb.compiler.weights import tensor_file
 from pnne_nb.errors import Diagnostic, PnneError
 from pnne_nb.export.export_report import ExportReport
 from pnne_nb.export.exporter import export_model
@@ -74,9 +74,9 @@ def carry_out(task: Task, model: nn.Module | None = None, data: object = None) -
         if task.path is None:
             return TaskResult(tuple(check_export(NodeGraph.from_json(task.graph), task.format)))
         if task.data is not None:
-            data = tuple(tensor for _, tensor in sorted(safetensors.torch.load_file(task.data).items()))
+            data = tuple(tensor for _, tensor in sorted(tensor_file.read(task.data)[0].items()))
         if model is None:
-            tensors = safetensors.torch.load_file(task.weights) if task.weights is not None else {}
+            tensors = tensor_file.read(task.weights)[0] if task.weights is not None else {}
             state = ModelState.from_json(task.state, "export")
             model = make_model(NodeGraph.from_json(task.graph), tensors, state, "export")
         report = export_model(model, task.path, task.format, data=data, overwrite=task.overwrite)

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from pnne_nb.errors import CheckpointError
-from pnne_nb.runtime.checkpointing.state_codec import pack, unpack
+from pnne_nb.compiler.weights.tensor_file import TensorFileError, pack, unpack
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -80,13 +79,13 @@ def test_counters_sets_and_types_of_torch() -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({"a": [1, object()]}, r"A checkpoint cannot hold a\.1, a object"),
+        ({"a": [1, object()]}, r"cannot hold a\.1, a object"),
         ({"a": {"b": len}}, r"cannot hold a\.b, a builtin_function_or_method"),
         ({"a": torch.eye(2).to_sparse()}, r"cannot hold a, a tensor of layout torch.sparse_coo"),
     ],
 )
 def test_what_cannot_be_kept_is_refused_with_its_place(value: Any, message: str) -> None:
-    with pytest.raises(CheckpointError, match=message):
+    with pytest.raises(TensorFileError, match=message):
         pack(value)
 
 

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler
 
+from pnne_nb.compiler.weights import tensor_file
 from pnne_nb.errors import ArgumentError, CheckpointError, TrainingError
 from pnne_nb.process.atomic_file import remove_unfinished
-from pnne_nb.runtime.checkpointing import files
 from pnne_nb.runtime.checkpointing.files import CheckpointDirectory, read, read_newest_good, write
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.faults.error_messages import in_brief
@@ -371,7 +371,7 @@ def test_a_cut_file_is_noticed(cut: int, tmp_path: Path) -> None:
 def sealed(text: str, version: str = "1") -> bytes:
     """A file with `text` for its state and a checksum that is right."""
     metadata = {"pnne": version, "checksum": "0" * 64, "state": text}
-    return files.signed(safetensors.torch.save({"value": torch.zeros(3)}, metadata))
+    return tensor_file.sealed(safetensors.torch.save({"value": torch.zeros(3)}, metadata))
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,12 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pnne_nb.compiler.weights import tensor_file
+from pnne_nb.compiler.weights.tensor_file import pack
 from pnne_nb.errors import CheckpointError, PnneError
 from pnne_nb.process.version import __version__
-from pnne_nb.runtime.checkpointing import files
 from pnne_nb.runtime.checkpointing.files import read
 from pnne_nb.runtime.checkpointing.schema import FORMAT
-from pnne_nb.runtime.checkpointing.state_codec import pack
 from pnne_nb.runtime.engine import TrainingEngine
 from tests.runtime.tasks import engine, images, network
 
@@ -30,7 +30,7 @@ def sealed(path: Path, state: State, **metadata: str) -> None:
     """A whole file of any form and content, as other versions may have written it."""
     text, tensors = pack(state)
     said = {"pnne": str(FORMAT), "checksum": "0" * 64, "state": text, **metadata}
-    path.write_bytes(files.signed(safetensors.torch.save(tensors, said)))
+    path.write_bytes(tensor_file.sealed(safetensors.torch.save(tensors, said)))
 
 
 def of_format_1(state: State, *, first: bool) -> State:

@@ -5,17 +5,15 @@ What is code is handed over in another way, and only on one machine; see `pickle
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, final
+from typing import Any, NamedTuple, final
 
-import msgspec
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, TensorDataset, default_collate
 
+from pnne_nb.compiler.weights import tensor_file
 from pnne_nb.errors import TrainingError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.runtime.data.open_data import Data, as_tensors
@@ -31,45 +29,8 @@ ARRAYS_NEEDED = (
 )
 
 
-class _Arrays(msgspec.Struct, frozen=True, tag=True):
-    """Tensors, batched by the engine's arguments."""
-
-    count: int
-
-
-class _Loader(msgspec.Struct, frozen=True, tag=True):
-    """Tensors, batched by the settings of a DataLoader."""
-
-    count: int
-    batch_size: int
-    shuffle: bool
-    drop_last: bool
-    num_workers: int
-
-
-class _HandedOver(msgspec.Struct, frozen=True, tag=True):
-    """A dataset of a user's class, which is pickled; see `pickled_objects`."""
-
-
-_Part: TypeAlias = _Arrays | _Loader | _HandedOver
-
-
-class _Given(msgspec.Struct, frozen=True, tag=True):
-    """Training and validation data that were given to the engine."""
-
-    train: _Part
-    val: _Part | None
-
-
-class _Drawn(msgspec.Struct, frozen=True, tag=True):
-    """A training graph, and which variables its Dataset nodes find: with None for one array, else how many.
-
-    What no file holds is `handed` over by name, see `pickled_objects`.
-    """
-
-    graph: str
-    variables: dict[str, int | None]
-    handed: tuple[str, ...] = ()
+_CUTTING = ("batch_size", "shuffle", "drop_last", "num_workers")
+"""Settings of a DataLoader that batches tensors."""
 
 
 class Drawing(NamedTuple):
@@ -101,17 +62,16 @@ class Packing:
     ) -> None:
         self.handed: dict[str, Any] = {}
         self._hands_over = hands_over
-        self._tensors: dict[str, Tensor] = {}
-        self._layout: _Given | _Drawn
+        self._state: dict[str, Any]
         if drawing is None:
             judged = None if val is None else self._part(val, "val_data")
-            self._layout = _Given(self._part(train, "train_data"), judged)
+            self._state = {"train": self._part(train, "train_data"), "val": judged}
         else:
             own = {name: value for name, value in drawing.variables.items() if not _are_arrays(value)}
             if own and not hands_over:
                 raise _in_this_process(*next(iter(own.items())))
-            held = {name: self._variable(name, value) for name, value in drawing.variables.items() if name not in own}
-            self._layout = _Drawn(drawing.graph, held, tuple(own))
+            held = {name: _variable(name, value) for name, value in drawing.variables.items() if name not in own}
+            self._state = {"graph": drawing.graph, "variables": held, "handed": tuple(own)}
             self.handed["variables"] = own
 
     def write(self, directory: Path) -> None:
@@ -122,48 +82,39 @@ class Packing:
         """
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            save_file(self._tensors, directory / _FILE, {_LAYOUT: msgspec.json.encode(self._layout).decode()})
-        except (OSError, SafetensorError, KeyError, ValueError) as error:
+            text, tensors = tensor_file.pack(self._state)
+            tensor_file.write(directory / _FILE, tensors, {_LAYOUT: text})
+        except (OSError, ValueError) as error:
             raise TrainingError(f"The data cannot be written to {directory / _FILE}: {error}") from error
 
-    def _part(self, source: BatchSource, name: str) -> _Part:
+    def _part(self, source: BatchSource, name: str) -> dict[str, Any]:
+        """Return data as a state: its tensors, with how a loader batches them; empty if it is handed over."""
         match source:
             case TensorSource():
-                return _Arrays(self._add(name, source.tensors))
+                return {"tensors": source.tensors}
             case DatasetSource(template=DataLoader() as loader) if loader.collate_fn is default_collate:
                 tensors = _tensors_of(loader.dataset)
                 if tensors is not None and loader.batch_size is not None:
-                    return _Loader(
-                        self._add(name, tensors),
-                        loader.batch_size,
-                        source.shuffle,
-                        loader.drop_last,
-                        loader.num_workers,
-                    )
+                    workers = {"shuffle": source.shuffle, "num_workers": loader.num_workers}
+                    return {"tensors": tensors, "loader": {**_cut_by_size(loader), **workers}}
         loading = _loading(source)
         if self._hands_over:
             self.handed[name.removesuffix("_data")] = loading
-            return _HandedOver()
+            return {}
         kind = type(loading.dataset).__name__
         raise TrainingError(
             f"{name} is a {kind}, which exists in this process only: the processes of a group cannot be given it "
             f"without running code from a file. {ARRAYS_NEEDED}"
         )
 
-    def _variable(self, name: str, value: Any) -> int | None:
-        tensors = _tensors_of(value)
-        if tensors is not None:
-            return self._add(name, tensors)
-        if isinstance(value, (tuple, list)):
-            return self._add(name, as_tensors(tuple(value), name))
-        self._add(name, as_tensors((value,), name))
-        return None
 
-    def _add(self, name: str, tensors: tuple[Tensor, ...]) -> int:
-        for index, tensor in enumerate(tensors):
-            # Views of one memory would be refused.
-            self._tensors[f"{name}/{index}"] = tensor.detach().cpu().contiguous().clone()
-        return len(tensors)
+def _variable(name: str, value: Any) -> Any:
+    tensors = _tensors_of(value)
+    if tensors is not None:
+        return tensors
+    if isinstance(value, (tuple, list)):
+        return as_tensors(tuple(value), name)
+    return as_tensors((value,), name)[0]
 
 
 def _are_arrays(value: Any) -> bool:
@@ -218,44 +169,24 @@ def unpack(directory: Path, luggage: Luggage | None = None) -> Unpacked:
     Raises:
         TrainingError: The file is missing or damaged.
     """
+    luggage = luggage or Luggage()
     try:
-        with safe_open(directory / _FILE, framework="pt") as file:
-            layout = msgspec.json.decode((file.metadata() or {}).get(_LAYOUT, ""), type=_Given | _Drawn)
-            return _unpacked(layout, file.get_tensor, luggage or Luggage())
-    except (OSError, SafetensorError, msgspec.DecodeError) as error:
+        tensors, texts = tensor_file.read(directory / _FILE)
+        state = tensor_file.unpack(texts.get(_LAYOUT, ""), tensors)
+        if "graph" in state:
+            own = {name: luggage.variables[name] for name in state["handed"]}
+            return Unpacked(None, None, Drawing(state["graph"], {**state["variables"], **own}))
+        val = None if state["val"] is None else _opened(state["val"], luggage.val)
+        return Unpacked(_opened(state["train"], luggage.train), val, None)
+    except (ValueError, KeyError, TypeError) as error:
         raise TrainingError(f"{directory / _FILE} is no data of a launched training: {error}") from error
 
 
-def _unpacked(layout: _Given | _Drawn, tensor: Callable[[str], Tensor], luggage: Luggage) -> Unpacked:
-    def tensors(name: str, count: int) -> tuple[Tensor, ...]:
-        return tuple(tensor(f"{name}/{index}") for index in range(count))
-
-    def opened(part: _Part, name: str) -> Data:
-        match part:
-            case _HandedOver():
-                handed = luggage.train if name == "train_data" else luggage.val
-                assert handed is not None
-                return DataLoader(handed.dataset, **handed.options)
-            case _Arrays():
-                return tensors(name, part.count)
-            case _Loader():
-                return DataLoader(
-                    TensorDataset(*tensors(name, part.count)),
-                    batch_size=part.batch_size,
-                    shuffle=part.shuffle,
-                    drop_last=part.drop_last,
-                    num_workers=part.num_workers,
-                    persistent_workers=part.num_workers > 0,
-                )
-
-    match layout:
-        case _Given():
-            val = None if layout.val is None else opened(layout.val, "val_data")
-            return Unpacked(opened(layout.train, "train_data"), val, None)
-        case _Drawn():
-            variables = {
-                name: tensor(f"{name}/0") if count is None else tensors(name, count)
-                for name, count in layout.variables.items()
-            }
-            own = {name: luggage.variables[name] for name in layout.handed}
-            return Unpacked(None, None, Drawing(layout.graph, {**variables, **own}))
+def _opened(part: Mapping[str, Any], handed: Loading | None) -> Data:
+    if not part:
+        assert handed is not None
+        return DataLoader(handed.dataset, **handed.options)
+    if "loader" not in part:
+        return tuple(part["tensors"])
+    cutting = {name: part["loader"][name] for name in _CUTTING}
+    return DataLoader(TensorDataset(*part["tensors"]), **cutting, persistent_workers=cutting["num_workers"] > 0)
