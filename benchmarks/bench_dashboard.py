@@ -22,7 +22,7 @@ from jupyter_client.manager import start_new_kernel
 from benchmarks.budgets import Budgets
 from benchmarks.paired import Comparison, Interval
 from benchmarks.seen_training import seen_training
-from pnne_nb.widgets.host.frame_pacer import IN_FLIGHT
+from pnne_nb.widgets.host.pump import IN_FLIGHT
 
 BUDGET = 1.03
 MAX_CELL_MS = 100.0

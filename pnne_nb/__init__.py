@@ -76,20 +76,19 @@ if TYPE_CHECKING:
         verify,
     )
     from pnne_nb.compiler import compile as compile  # the name of the contract
-    from pnne_nb.debugging.track import track
-    from pnne_nb.debugging.trainer_callbacks import hugging_face_callback, lightning_callback
+    from pnne_nb.debugging.track import hugging_face_callback, lightning_callback, track
     from pnne_nb.debugging.training_monitor import TrainingMonitor
     from pnne_nb.diagnosis.diagnose import diagnose
     from pnne_nb.diagnosis.fault import Fault
     from pnne_nb.diagnosis.finding import Finding
     from pnne_nb.diagnosis.rules import register_rule
     from pnne_nb.export.export_report import ExportReport
+    from pnne_nb.export.exporter import check_export
     from pnne_nb.export.exporter import export_model as export  # the package itself is the function, as below
     from pnne_nb.export.formats import register_format
     from pnne_nb.export.formats.base import ExportFormat
     from pnne_nb.export.package.load import load
     from pnne_nb.export.package.save import save
-    from pnne_nb.export.preflight import check_export
     from pnne_nb.export.quantization.quantization_report import QuantizationReport
     from pnne_nb.graph.block_library import blocks
     from pnne_nb.graph.difference import GraphDifference, NodeDifference, assert_unchanged, diff
@@ -107,8 +106,7 @@ if TYPE_CHECKING:
     from pnne_nb.inspector.questions.attribute import Attribution, attribute
     from pnne_nb.inspector.questions.changes import Change, clamp, mean, patch, scale, zero
     from pnne_nb.inspector.questions.explain_value import ValueExplanation, explain_value
-    from pnne_nb.inspector.questions.intervene import Intervention, intervene
-    from pnne_nb.inspector.questions.keep import keep
+    from pnne_nb.inspector.questions.intervene import Intervention, intervene, keep
     from pnne_nb.inspector.questions.patch_effects import PatchEffects, patch_effects
     from pnne_nb.inspector.questions.receptive_field import ReceptiveField, receptive_field
     from pnne_nb.inspector.tools.benchmark import benchmark
@@ -286,7 +284,7 @@ _MODULES = {
         "WeightReport infer_shapes load_weights optimize_for_inference passes plan_memory to_source transform verify"
     ),
     "catalog": "register_node",
-    "export.preflight": "check_export",
+    "export.exporter": "check_export",
     "export.package.load": "load",
     "export.package.save": "save",
     "export.export_report": "ExportReport",
@@ -330,15 +328,13 @@ _MODULES = {
     "export.formats": "register_format",
     "export.formats.base": "ExportFormat",
     "debugging.training_monitor": "TrainingMonitor",
-    "debugging.track": "track",
-    "debugging.trainer_callbacks": "hugging_face_callback lightning_callback",
+    "debugging.track": "hugging_face_callback lightning_callback track",
     "diagnosis.fault": "Fault",
     "inspector.inspector": "Inspector",
     "inspector.questions.attribute": "Attribution attribute",
     "inspector.questions.changes": "Change clamp mean patch scale zero",
     "inspector.questions.explain_value": "ValueExplanation explain_value",
-    "inspector.questions.intervene": "Intervention intervene",
-    "inspector.questions.keep": "keep",
+    "inspector.questions.intervene": "Intervention intervene keep",
     "inspector.questions.patch_effects": "PatchEffects patch_effects",
     "inspector.questions.receptive_field": "ReceptiveField receptive_field",
     "inspector.tools.profile": "profile",
@@ -357,7 +353,7 @@ _SOON = (
     "pnne_nb.inspector.tools.summary",
     "pnne_nb.widgets.explorer.explorer",
     "pnne_nb.inference.inference_engine",
-    "pnne_nb.export.preflight",
+    "pnne_nb.export.exporter",
     "filelock",
     "torch.export._trace",
     "pnne_nb.export.formats.onnx_writer",

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 import pnne_nb as pn
-from pnne_nb.diagnosis.kinds import KINDS, MEASURED
+from pnne_nb.diagnosis.finding import KINDS, MEASURED
 
 CLASSES: Final = 4
 WIDTH: Final = 16

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import pnne_nb as pn
-from pnne_nb.diagnosis.kinds import is_finding
+from pnne_nb.diagnosis.finding import is_finding
 
 STEPS: Final = 200
 Rate = Literal["high", "low", "right"]

@@ -26,7 +26,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 import pnne_nb as pn
-from pnne_nb.inference.targets.latency import Measured
+from pnne_nb.inference.targets.target_table import Measured
 
 Data = tuple[Tensor, Tensor]
 

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import pnne_nb as pn
 from pnne_nb.compiler.shapes.mismatch import NodeFinding
-from pnne_nb.diagnosis.kinds import KINDS
+from pnne_nb.diagnosis.finding import KINDS
 from pnne_nb.errors import Diagnostic, meanings
 from pnne_nb.export.formats.base import not_written
 from pnne_nb.runtime.distributed.launch.plan import LaunchPlan

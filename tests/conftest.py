@@ -45,7 +45,7 @@ REGISTERED = (
     ("pnne_nb.runtime.monitoring.measures", "_measures"),
     ("pnne_nb.widgets.explorer.panel", "_fields"),
     ("pnne_nb.diagnosis.rules", "RULES"),
-    ("pnne_nb.diagnosis.kinds", "KINDS"),
+    ("pnne_nb.diagnosis.finding", "KINDS"),
     ("pnne_nb.export.formats", "FORMATS"),
 )
 """Where what is registered from outside is kept, beside node types and blocks."""

@@ -16,7 +16,7 @@ from itertools import chain
 from types import ModuleType
 from typing import final
 
-from pnne_nb.catalog import functions, layers, operators, optimizers, training_nodes
+from pnne_nb.catalog import functions, layers, operators, training_nodes
 from pnne_nb.catalog.custom import met, register_node
 from pnne_nb.catalog.functions import operator
 from pnne_nb.catalog.quantized import quantized_layer
@@ -31,7 +31,8 @@ __all__ = ["register_node", "specs", "unlisted"]
 def specs() -> tuple[NodeSpec, ...]:
     """Return the specs of all types of the installed torch, in the order of the palette."""
     with without_collections():
-        found = chain(layers.specs(), functions.specs(), operators.specs(), optimizers.specs(), training_nodes.specs())
+        kinds = (layers, functions, operators, training_nodes)
+        found = chain.from_iterable(kind.specs() for kind in kinds)
         return tuple(sorted(found, key=_place))
 
 

@@ -1,15 +1,17 @@
-"""`Fault`: the origin of the first NaN or infinity of a step, its examples, its cause and the remedy."""
+"""`Fault`: the origin of the first NaN or infinity of a step, its examples, and its cause by operation and inputs."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from typing import Final, NamedTuple
 
 import msgspec
 import torch
 from torch import Tensor
 
-from pnne_nb.compiler.analysis.nan_origin import Operand, SourceLine, Stage, described
+from pnne_nb.compiler.analysis.nan_origin import NanOrigin, Operand, SourceLine, Stage, described
 
 _SHOWN = 8
 """Examples that are listed."""
@@ -132,3 +134,166 @@ def _values(tensor: Tensor, row: int) -> str:
     bad = int((~values.isfinite()).sum()) if values.is_floating_point() else 0
     told = f", {bad} of them NaN or infinite" if bad else ""
     return shown if values.numel() <= _VALUES else f"{shown} … ({values.numel():,} values, shape {shape}{told})"
+
+
+_HUGE: Final = 1e15
+"""No healthy activation is as large; its square is near the end of float32."""
+_GREW: Final = 10.0
+"""Growth of the loss over the steps before that tells of a rate that is too high."""
+_LOGS: Final = frozenset({"log", "log2", "log10", "log1p", "xlogy", "logit", "binary_cross_entropy"})
+_ROOTS: Final = frozenset({"sqrt", "rsqrt", "norm", "std", "var", "std_mean", "var_mean", "cdist", "linalg_norm"})
+_QUOTIENTS: Final = frozenset({"div", "true_divide", "reciprocal", "rsqrt", "remainder", "fmod", "addcdiv"})
+_EXPONENTIALS: Final = frozenset({"exp", "exp2", "expm1", "sinh", "cosh", "special_exp2"})
+_DOMAINS: Final = {
+    "acos": "-1 to 1", "asin": "-1 to 1", "atanh": "-1 to 1", "acosh": "1 and above", "erfinv": "-1 to 1",
+}  # fmt: skip
+
+
+class Cause(NamedTuple):
+    """A cause, as a machine name and as a sentence, and a remedy."""
+
+    kind: str
+    text: str
+    advice: str
+
+
+def cause_of(origin: NanOrigin, losses: Sequence[float], rate: float) -> Cause:
+    """Return why an operation made a NaN or an infinity, or that the cause is unclear.
+
+    Args:
+        origin: The operation and what it was given; not of stage ``"data"``.
+        losses: Of the steps before, oldest first.
+        rate: The learning rate.
+    """
+    operation, operands = origin.operation or "", origin.operands
+    low = min((each.low for each in operands if not math.isnan(each.low)), default=math.nan)
+    high = max((each.high for each in operands if not math.isnan(each.high)), default=math.nan)
+    largest = max(abs(low), abs(high)) if not math.isnan(low) else 0.0
+    grew = _grew(losses)
+    if origin.stage == "weights":
+        return _of_weights(origin.name, grew, rate)
+    if origin.by_hand and origin.nan and "softmax" in operation:
+        return Cause(
+            "masked-row",
+            "All positions of a row are masked with -inf, and the softmax of nothing is 0 / 0.",
+            "Leave at least one position of each row, or set such rows to 0 behind the softmax.",
+        )
+    known = _of_function(origin, operation, operands, low, high)
+    if known is not None:
+        return known
+    if origin.dtype == "float16":
+        return Cause(
+            "half-overflow",
+            f"A result of {operation} is beyond 65,504, the largest number of float16; its inputs go up to {largest:.4g}.",
+            'Use precision="bf16" or "32", or scale the values down in front of it.',
+        )
+    if largest > _HUGE or (grew is not None and grew > _GREW):
+        told = "" if grew is None else f" The loss has grown by a factor of {grew:.3g} in the steps before."
+        return Cause(
+            "exploding",
+            f"The numbers have outgrown float32: {operation} was given values up to {largest:.3g}.{told}",
+            f"Lower the learning rate (it is {rate:g}), warm it up, or give grad_clip=1.0; rewind() goes back before it.",
+        )
+    return Cause(
+        "unclear",
+        f"{operation or 'An operation'} made it of finite numbers between {low:.4g} and {high:.4g}.",
+        "Look at the named line; the inputs of the operation are listed with it.",
+    )
+
+
+def _of_weights(name: str, grew: float | None, rate: float) -> Cause:
+    growing = grew is not None and grew > _GREW
+    told = f" The loss had grown by a factor of {grew:.3g} before." if growing else ""
+    return Cause(
+        "exploding" if growing else "weights",
+        f"{name!r} held it before the step: the update before, with learning rate {rate:g}, or a cell has put it there.{told}",
+        "Go back before it with engine.rewind(2), and go on with a smaller learning rate or grad_clip=1.0.",
+    )
+
+
+def _of_function(
+    origin: NanOrigin, operation: str, operands: Sequence[Operand], low: float, high: float
+) -> Cause | None:
+    backward = origin.stage == "backward"
+    zeros = any(each.zeros for each in operands)
+    if operation in _LOGS or operation.endswith(("_log", "log_")):
+        if low < 0 and operation != "log1p":
+            return Cause(
+                "log-of-negative",
+                f"{operation} was given {low:.4g}, and there is no logarithm of a negative number.",
+                "Clamp its input (x.clamp_min(1e-6)), or make it positive with softplus or exp.",
+            )
+        slope = "the slope of a logarithm" if backward else "the logarithm"
+        return Cause(
+            "log-of-zero",
+            f"{operation} was given 0, where {slope} is infinite.",
+            "Use log_softmax, logsigmoid or a loss that takes logits; otherwise clamp its input (x.clamp_min(1e-6)).",
+        )
+    if operation in _ROOTS and (backward or low < 0 or (operation in {"std", "var"} and origin.nan)):
+        return _of_root(operation, low, backward=backward)
+    if operation in {"pow", "float_power"}:
+        if zeros:
+            return Cause(
+                "power-of-zero",
+                f"{operation} was given 0, where {'its slope' if backward else 'a negative power'} is infinite.",
+                "Add a small number to its base, such as 1e-6.",
+            )
+        if low < 0 and origin.nan:
+            return Cause(
+                "root-of-negative",
+                f"{operation} was given {low:.4g}, and a broken power of a negative number is no number.",
+                "Clamp its base, or take the power of its absolute value.",
+            )
+    if operation in _QUOTIENTS and zeros:
+        return Cause(
+            "division-by-zero",
+            f"{operation} divided by 0.",
+            "Add a small number such as 1e-6 to the divisor, or leave out the examples where it is 0.",
+        )
+    if operation in _EXPONENTIALS and origin.dtype != "float16":
+        return Cause(
+            "exp-overflow",
+            f"{operation} was given {high:.4g}; beyond 88.7 its result does not fit into float32.",
+            "Subtract the maximum first, or use softmax, log_softmax or logsumexp, which do.",
+        )
+    if operation in _DOMAINS:
+        return Cause(
+            "outside-domain",
+            f"{operation} takes {_DOMAINS[operation]}, and was given values from {low:.4g} to {high:.4g}"
+            f"{', at whose ends its slope is infinite' if backward else ''}.",
+            "Clamp its input to slightly less than that range.",
+        )
+    if operation in {"nll_loss", "mean"} and origin.nan and not backward:
+        return Cause(
+            "nothing-counted",
+            f"{operation} is a mean over nothing: every target of the batch is ignored, or what it is given is empty.",
+            "Leave out such batches, or divide the sum by max(count, 1).",
+        )
+    return None
+
+
+def _of_root(operation: str, low: float, *, backward: bool) -> Cause:
+    if operation in {"std", "var", "std_mean", "var_mean"} and not backward:
+        return Cause(
+            "spread-of-one",
+            f"{operation} was given one value only, whose spread is 0 / 0.",
+            "Use correction=0, or leave out batches of one example.",
+        )
+    if low < 0 and not backward:
+        return Cause(
+            "root-of-negative",
+            f"{operation} was given {low:.4g}, and there is no root of a negative number.",
+            "Clamp its input (x.clamp_min(0)); small negative numbers come of rounding.",
+        )
+    return Cause(
+        "root-at-zero",
+        f"{operation} was given 0, where its slope is infinite.",
+        "Add a small number under the root: (x + 1e-6).sqrt().",
+    )
+
+
+def _grew(losses: Sequence[float]) -> float | None:
+    """Return the ratio of the last to the least loss; None for fewer than two."""
+    finite = [abs(loss) for loss in losses if math.isfinite(loss)]
+    least = min(finite, default=0.0)
+    return finite[-1] / least if len(finite) > 1 and least > 0 else None

@@ -1,17 +1,154 @@
-"""`Finding`: something that is wrong with a training; `Rule`: finds one kind of fault; `ranked`: the most probable first."""
+"""`Finding`: something that is wrong with a training, of one of the `KINDS`; `Rule`: finds one kind; `ranked`: causes first."""
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Iterable, Sequence
-from typing import Protocol, runtime_checkable
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
 from pnne_nb.diagnosis.evidence import Evidence
-from pnne_nb.diagnosis.kinds import KINDS, false_alarms, place, rank, rate_advice
 from pnne_nb.errors import ArgumentError, expect, shown
 from pnne_nb.telemetry.frames import AnomalyFrame
 from pnne_nb.telemetry.frames import Evidence as Numbers
+
+Advice = Literal["", "raise", "lower"]
+
+
+class Kind(NamedTuple):
+    """A kind of finding.
+
+    Attributes:
+        name: Stable machine name.
+        rate: What its hint advises about the learning rate, if anything.
+        curves: Series of the history that show it where it has no numbers of its own.
+        by_layer: Whether each layer has a finding of its own; otherwise one finding names the worst or the first layer.
+    """
+
+    name: str
+    rate: Advice = ""
+    curves: tuple[str, ...] = ()
+    by_layer: bool = False
+
+
+_LOSS: Final = ("loss",)
+_NORM: Final = ("gradient_norm",)
+
+_DECLARED: Final = (
+    # Data and loss.
+    Kind("constant-target"),
+    Kind("constant-input"),
+    Kind("classes-under-distance"),
+    Kind("softmax-before-loss"),
+    Kind("sigmoid-before-loss"),
+    Kind("relu-before-loss"),
+    Kind("targets-out-of-range"),
+    Kind("spread-targets"),
+    Kind("sorted-batches"),
+    # The model.
+    Kind("batch-norm-in-eval"),
+    Kind("zero-weights", by_layer=True),
+    Kind("equal-units"),
+    Kind("small-weights"),
+    Kind("no-gradient"),
+    Kind("not-trained"),
+    Kind("frozen-norm-moves"),
+    Kind("frozen-layer"),
+    Kind("large-input"),
+    Kind("small-input"),
+    # The training loop.
+    Kind("weight-decay-dominates"),
+    Kind("momentum-dominates"),
+    Kind("clipping-dominates"),
+    Kind("dropout-dominates"),
+    Kind("tiny-batch-norm"),
+    Kind("first-loss-high"),
+    Kind("targets-not-scaled"),
+    # May be intended.
+    Kind("one-class"),
+    Kind("validation-scaled-otherwise"),
+    Kind("validation-in-training"),
+    Kind("class-not-trained"),
+    Kind("constant-column"),
+    # Consequences of the above, and of a wrong learning rate.
+    Kind("nan-loss", "lower", _LOSS),
+    Kind("nan-gradient", "lower", _NORM),
+    Kind("not-finite", "lower", _LOSS, by_layer=True),
+    Kind("divergence", "lower", _LOSS),
+    Kind("update-ratio-high", "lower"),
+    Kind("exploding-gradients", "lower", _NORM),
+    Kind("oscillation", "lower", _LOSS),
+    Kind("saturated-activations", by_layer=True),
+    Kind("dead-relu", by_layer=True),
+    Kind("vanishing-gradients", "", _NORM),
+    Kind("rate-decayed", "raise", ("learning_rate",)),
+    Kind("unchanged-weights"),
+    Kind("update-ratio-low", "raise"),
+    Kind("slow-progress", "raise", _LOSS),
+    Kind("at-chance"),
+    Kind("loss-not-decreasing", "", _LOSS),
+    Kind("overfitting", "", ("train_loss", "val_loss")),
+    Kind("nan-validation", "", ("val_loss",)),
+)
+
+KINDS: Final[dict[str, Kind]] = {kind.name: kind for kind in _DECLARED}
+"""By name, causes before consequences. `scripts/fault_rules.py` measures how often the order is right."""
+
+MEASURED: Final = Path(__file__).with_name("false_alarms.json")
+"""Counts of false alarms by kind, in how many healthy trainings, with which version and when.
+``scripts/fault_rules.py --write`` makes the file. A kind without a row was not measured."""
+
+
+def declare(kind: Kind, before: str | None) -> None:
+    """Declare a kind among the causes: before another one, or after all if `before` is None; a second time replaces it."""
+    order = [each for each in KINDS.values() if each.name != kind.name]
+    order.insert(next((place for place, each in enumerate(order) if each.name == before), len(order)), kind)
+    KINDS.clear()
+    KINDS.update((each.name, each) for each in order)
+
+
+def rank(kind: str) -> int:
+    """Return the rank of a kind of finding: a smaller rank explains a larger one."""
+    return list(KINDS).index(kind) if kind in KINDS else len(KINDS)
+
+
+def is_finding(kind: str) -> bool:
+    """Return whether the kind is a diagnosis, not a mere event."""
+    return kind in KINDS
+
+
+def rate_advice(kind: str) -> Advice:
+    """Return what findings of a kind advise about the learning rate, if anything."""
+    return KINDS[kind].rate if kind in KINDS else ""
+
+
+def place(kind: str, layer: str | None) -> tuple[str, str | None]:
+    """Return what tells findings apart: their kind, and of some kinds and of events their layer."""
+    return kind, layer if kind not in KINDS or KINDS[kind].by_layer else None
+
+
+def curves(kind: str) -> tuple[str, ...]:
+    """Return the series of the history that show a kind of finding."""
+    return KINDS[kind].curves if kind in KINDS else ()
+
+
+def false_alarms(kind: str) -> str | None:
+    """Return a sentence with the measured false alarms of a kind of finding; None for an event."""
+    if not is_finding(kind):
+        return None
+    measured = _measured()
+    count = measured["false_alarms"].get(kind)
+    if count is None:
+        return "False alarms: not measured yet."
+    return f"False alarms: {count} in {measured['healthy']} healthy trainings."
+
+
+@functools.cache
+def _measured() -> Any:
+    return json.loads(MEASURED.read_text(encoding="utf-8"))
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -78,7 +215,7 @@ def found_by(rules: Iterable[Rule], evidence: Evidence) -> list[Finding]:
         if finding.kind not in KINDS:
             raise ArgumentError(
                 f"A rule found {finding.kind!r}, which has no place among the kinds of findings: declare it in "
-                "pnne_nb/diagnosis/kinds.py, in the order of causes."
+                "pnne_nb/diagnosis/finding.py, in the order of causes."
             )
     return found
 

@@ -234,4 +234,4 @@ def _scatter(count: int) -> float:
         return 1.0
     variance = 2 / (9 * count)
     middle, spread = 1 - variance, 1.2816 * variance**0.5
-    return ((middle + spread) / max(middle - spread, 0.1)) ** 3
+    return float(((middle + spread) / max(middle - spread, 0.1)) ** 3)

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, final, get_args
 
 from pnne_nb.diagnosis.evidence import Evidence
-from pnne_nb.diagnosis.finding import Finding, Rule
-from pnne_nb.diagnosis.kinds import KINDS, Advice, Kind, declare
+from pnne_nb.diagnosis.finding import KINDS, Advice, Finding, Kind, Rule, declare
 from pnne_nb.diagnosis.layer_rules import (
     DeadReLU,
     ExplodingGradients,

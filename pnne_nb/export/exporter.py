@@ -1,19 +1,23 @@
-"""`pn.export`: writes a model to a file for another runtime, atomically, and proves the file."""
+"""`pn.export` writes a model to a file for another runtime, atomically, and proves it; `pn.check_export` only looks."""
 
 from __future__ import annotations
 
 import os
 import stat
+import tempfile
 import warnings
 from dataclasses import replace
 from pathlib import Path
 
 from pnne_nb.compiler.weights.weight_source import Reuse
-from pnne_nb.errors import ExportError, expect
-from pnne_nb.export.attempt import attempt
+from pnne_nb.errors import Diagnostic, ExportError, expect
+from pnne_nb.export.attempt import attempt, prepare, request_of, with_repairs
 from pnne_nb.export.export_report import ExportReport
 from pnne_nb.export.formats import find_format, require_packages
-from pnne_nb.export.proof.comparison import Tolerance
+from pnne_nb.export.formats.traced_program import size_findings, trace
+from pnne_nb.export.proof.parity import Tolerance
+from pnne_nb.export.subject.example_batches import Maker
+from pnne_nb.export.subject.fixed_axes import axis_findings, fixed_axes, freed
 from pnne_nb.export.subject.subject import Sizes
 from pnne_nb.graph.model.annex import OWN
 from pnne_nb.process.atomic_file import file_at, written_beside
@@ -75,3 +79,60 @@ def export_model(
     if not report.ok:
         warnings.warn(report.headline, stacklevel=3)
     return report
+
+
+def check_export(
+    graph: object,
+    format: str = "onnx",
+    *,
+    data: object = None,
+    sizes: Sizes | None = None,
+    opset: int | None = None,
+    reuse: Reuse = OWN,
+) -> list[Diagnostic]:
+    """Return the findings of an export: operations without a translation, fixed sizes, decomposed operations.
+
+    The file is written and proved in a temporary folder, so that the answer is what the export then does. It takes a few
+    seconds; of formats whose writing takes minutes, the model is only traced.
+
+    Args:
+        graph: A graph, a module, or an engine.
+        format: The name of the format.
+        data: As of `pn.export`.
+        sizes: As of `pn.export`.
+        opset: As of `pn.export`.
+        reuse: As of `pn.export`.
+
+    Returns:
+        Errors keep the model from being exported (``"no-translation"``, ``"data-dependent"``, ``"not-traceable"``, …).
+        Warnings tell what the file will do otherwise (``"size-fixed"``, ``"differs"``), and where the model takes other
+        sizes than the number in the document (``"axis-fixed"``). The rest informs: axes at which the model takes that size
+        only (``"axis-fixed"``), and ``"decomposed"``.
+
+    Raises:
+        ExportError: There is no such format, or its packages are not installed.
+    """
+    found = find_format(format, "")
+    require_packages(found)
+    try:
+        with private_random_state(), tempfile.TemporaryDirectory(prefix="pnne-check-") as folder:
+            if found.slow:
+                subject, _, example = prepare(graph, data, sizes, reuse)
+                tensors = Maker(subject.model, subject.inputs, subject.limits, subject.seen).tensors(example)
+                with with_repairs(subject.graph):
+                    found_sizes = trace(request_of(subject, tensors)).sizes
+                axes = fixed_axes(subject, sizes, example)
+                free = freed(subject.inputs, axes)
+                return [*size_findings(found_sizes), *axis_findings(axes, free, found.unchecked)]
+            path = Path(folder) / f"model{found.suffixes[0]}"
+            report = attempt(graph, found, path, data, sizes, opset, reuse=reuse)
+    except ExportError as error:
+        return list(error.diagnostics) or [Diagnostic("not-exportable", error.message)]
+    different = [
+        Diagnostic("differs", f"The file computes something else: {each.difference}.", each.node, severity="warning")
+        for each in report.nodes.values()
+        if not each.ok
+    ]
+    if not report.ok and not different:
+        different = [Diagnostic("differs", report.headline, severity="warning")]
+    return [*different, *size_findings(tuple(report.sizes.values())), *report.findings]

@@ -16,9 +16,8 @@ from msgspec.structs import replace
 from pnne_nb.errors import ArgumentError, GraphError, answers_misuse, choose, expect, shown
 from pnne_nb.graph.annotations import Frames
 from pnne_nb.graph.edits import bulk, freezing, group_plans
-from pnne_nb.graph.edits.add_node import addition, parts_of, place
+from pnne_nb.graph.edits.add_node import addition, connection, edges_between, loose_end, parts_of, place
 from pnne_nb.graph.edits.apply import apply_op
-from pnne_nb.graph.edits.autoconnect import connection, edges_between, loose_end
 from pnne_nb.graph.edits.bulk import Chosen
 from pnne_nb.graph.edits.definitions import own_definition
 from pnne_nb.graph.edits.transactions import Ledger

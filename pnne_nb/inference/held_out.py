@@ -24,9 +24,8 @@ from pnne_nb.runtime.data.open_data import Array, Data, open_source
 from pnne_nb.runtime.data.sources import BatchSource
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.objective.losses import loss_for, make_loss, scores_for_loss, target_for_loss
-from pnne_nb.runtime.objective.metric_choices import make_metrics
+from pnne_nb.runtime.objective.metric_choices import NAMES, make_metrics
 from pnne_nb.runtime.objective.metrics import are_classes, numbers_of
-from pnne_nb.runtime.objective.named_metrics import NAMES
 from pnne_nb.runtime.session.evaluate import in_order
 
 CALIBRATION = 512

@@ -22,11 +22,11 @@ from pnne_nb.export.quantization.candidates import (
     Candidate,
     find_candidates,
     require_inference_graph,
+    rewrite,
     separate_uses,
 )
 from pnne_nb.export.quantization.node_error import PrecisionLoss, measure_nodes, replaced, total_multiply_adds
 from pnne_nb.export.quantization.quantization_report import QuantizationReport, QuantizedNode
-from pnne_nb.export.quantization.rewrite import rewrite
 from pnne_nb.export.quantization.scheme import INT8, KINDS, ConvertedLayer, InputRange, convert
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.annex import OWN

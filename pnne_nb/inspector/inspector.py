@@ -16,13 +16,10 @@ from pnne_nb.diagnosis.finding import Finding, Rule, as_rules
 from pnne_nb.diagnosis.rules import RULES
 from pnne_nb.errors import ArgumentError, InspectionError, expect, no_attribute, shown
 from pnne_nb.inspector.capture.capture import Capture, LayerView
-from pnne_nb.inspector.capture.diagnosing_probe import DiagnosingProbe
-from pnne_nb.inspector.capture.inspection_frames import frames_of
 from pnne_nb.inspector.capture.live import LiveProbe
-from pnne_nb.inspector.capture.lookup import DEFAULT, as_quantities, find
 from pnne_nb.inspector.capture.preserve import is_compiled, uncompiled, why_not_hookable
-from pnne_nb.inspector.capture.run import Inspection, run_once
-from pnne_nb.inspector.engine_probe import ObservableEngine, attach, scale_of
+from pnne_nb.inspector.capture.run import DEFAULT, Inspection, as_quantities, find, frames_of, run_once
+from pnne_nb.inspector.engine_probe import DiagnosingProbe, ObservableEngine, attach, scale_of
 from pnne_nb.inspector.manual_loop import HandwrittenLoop
 from pnne_nb.inspector.statistics.histogram import Bins, Histogram, histograms
 from pnne_nb.inspector.statistics.measure import Statistics

@@ -18,17 +18,17 @@ from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.annex import OWN
 from pnne_nb.process.progress_line import is_watched
 from pnne_nb.runtime.checkpointing import files
-from pnne_nb.runtime.checkpointing.resume import read_resumption
+from pnne_nb.runtime.checkpointing.files import read_resumption
 from pnne_nb.runtime.data.open_data import require_count
 from pnne_nb.runtime.data.tables import Given
 from pnne_nb.runtime.distributed.launch.plan import LaunchPlan
 from pnne_nb.runtime.distributed.training_group import TrainingGroup
 from pnne_nb.runtime.engine_state import EngineState
 from pnne_nb.runtime.monitoring.progress import ProgressBar
-from pnne_nb.runtime.objective.goal import MonitorChoice
 from pnne_nb.runtime.objective.losses import BY_TARGET, Loss
 from pnne_nb.runtime.objective.metric_choices import MetricChoice
 from pnne_nb.runtime.objective.metrics import Stateful
+from pnne_nb.runtime.objective.objective import MonitorChoice
 from pnne_nb.runtime.objective.step_logs import StepFunction
 from pnne_nb.runtime.optim.optimizers import OptimizerChoice, set_options
 from pnne_nb.runtime.optim.resolve import Options
@@ -39,8 +39,8 @@ from pnne_nb.runtime.session.live_source import EditedTraining
 from pnne_nb.runtime.session.session import Session
 from pnne_nb.runtime.session.waiting import Started, WaitInterrupted
 from pnne_nb.runtime.setup.argument_names import ARGUMENTS
-from pnne_nb.runtime.setup.cadence import EveryChoice
 from pnne_nb.runtime.setup.config import Config
+from pnne_nb.runtime.setup.recipe import EveryChoice
 from pnne_nb.telemetry.frames import ENDED
 from pnne_nb.telemetry.probe import Cadence, Probe
 

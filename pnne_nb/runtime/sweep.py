@@ -25,7 +25,7 @@ from pnne_nb.runtime.data.open_data import require_count
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.faults.error_messages import in_brief
 from pnne_nb.runtime.monitoring.progress import line
-from pnne_nb.runtime.objective.goal import as_goal
+from pnne_nb.runtime.objective.objective import as_goal
 from pnne_nb.telemetry.bar_chart import Bar, bar_chart
 from pnne_nb.telemetry.frames import ENDED, StateFrame
 

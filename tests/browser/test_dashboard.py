@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 
-from pnne_nb.widgets.host.frame_pacer import IN_FLIGHT
+from pnne_nb.widgets.host.pump import IN_FLIGHT
 from tests.axe import violations
 from tests.browser.jupyter import PAGE_SECONDS, LabServer, Notebook, Theme, write_notebook
 from tests.browser.pages import COUNT_PICTURES, DRAWN, DashboardPage

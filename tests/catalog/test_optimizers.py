@@ -10,12 +10,12 @@ import torch
 from torch import optim
 from torch.optim import lr_scheduler
 
-from pnne_nb.catalog import optimizers
+from pnne_nb.catalog import training_nodes
 from pnne_nb.graph.schema.property_types import EnumType, FloatType, check
 from pnne_nb.graph.schema.spec import kinds_fit
 from tests.catalog.calling import resolve
 
-SPECS = {spec.type: spec for spec in optimizers.specs()}
+SPECS = {spec.type: spec for spec in training_nodes.optimizer_specs()}
 OPTIMIZERS = [name for name, spec in SPECS.items() if spec.category == "Optimizer"]
 SCHEDULERS = [name for name, spec in SPECS.items() if spec.category == "Scheduler"]
 

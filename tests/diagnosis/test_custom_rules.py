@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import pnne_nb as pn
-from pnne_nb.diagnosis.kinds import KINDS
+from pnne_nb.diagnosis.finding import KINDS
 
 
 def trained() -> pn.TrainingEngine:

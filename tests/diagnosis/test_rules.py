@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from pnne_nb.diagnosis.diagnose import diagnose
-from pnne_nb.diagnosis.kinds import rank
+from pnne_nb.diagnosis.finding import rank
 from pnne_nb.diagnosis.rules import (
     RULES,
     AtChance,
@@ -36,8 +36,8 @@ from pnne_nb.diagnosis.rules import (
     ZeroWeights,
 )
 from pnne_nb.errors import ArgumentError, PnneError
-from pnne_nb.inspector.capture.diagnosing_probe import DiagnosingProbe
 from pnne_nb.inspector.capture.live import LiveProbe
+from pnne_nb.inspector.engine_probe import DiagnosingProbe
 from pnne_nb.inspector.inspector import Inspector
 from pnne_nb.inspector.statistics.patterns import leaf_layers
 from pnne_nb.telemetry.frames import (

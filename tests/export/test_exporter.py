@@ -22,7 +22,7 @@ from pnne_nb.export import attempt, exporter, formats
 from pnne_nb.export.formats.onnx import OnnxFormat
 from pnne_nb.export.proof.prove import Proof, WrongSize, prove
 from tests.export.faults import Exported
-from tests.export.kinds import chained, cnn, conv, draw, linear, lstm, mlp, vae
+from tests.export.kinds import KINDS, chained, cnn, conv, draw, linear, lstm, mlp, vae
 
 
 class Done(NamedTuple):
@@ -563,3 +563,66 @@ def test_a_missing_package_names_its_extra(tmp_path: Path, monkeypatch: pytest.M
         pn.ExportError, match=r"needs onnx and onnxscript and onnxruntime.*pip install 'pnne_nb\[onnx\]'"
     ):
         pn.export(mlp(), tmp_path / "net.onnx")
+
+
+def register() -> None:
+    @pn.register_node(category="Custom")
+    class Fixing(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x[: int(x.shape[0])] if int(x.shape[0]) == 3 else x
+
+    @pn.register_node(category="Custom")
+    class Choosing(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x if x.mean() > 0 else -x
+
+
+def graph(kind: str) -> pn.NodeGraph:
+    register()
+    match kind:
+        case "fixed":
+            return chained("fixed", ("N", 4), linear("fc", 4, 4), ("Fixing", "fix"))
+        case "choosing":
+            return chained("choosing", ("N", 4), ("Choosing", "choose"))
+        case "untranslated":
+            return chained("untranslated", ("N", 4, 4), ("ReLU", "relu"), ("matrix_exp", "exp"))
+        case _:
+            return KINDS[kind]()
+
+
+@pytest.mark.parametrize(
+    ("kind", "format", "codes"),
+    [
+        ("fixed", "onnx", {("size-fixed", "fix")}),
+        ("choosing", "pt2", {("data-dependent", "choose")}),
+        ("untranslated", "onnx", {("no-translation", "exp")}),
+    ],
+)
+def test_check_and_export_agree(kind: str, format: str, codes: set[tuple[str, str]], tmp_path: Path) -> None:
+    drawn = graph(kind)
+    findings = pn.check_export(drawn, format)
+    assert {(each.code, each.node) for each in findings if each.severity != "info"} == codes
+    try:
+        report = pn.export(drawn, tmp_path / f"net.{format}", format)
+    except pn.ExportError as error:
+        assert [(each.code, each.node) for each in error.diagnostics] == [(each.code, each.node) for each in findings]
+    else:
+        assert report.ok
+        fixed = {node for size in report.sizes.values() if size.how == "fixed" for node in size.nodes}
+        assert fixed == {node for code, node in codes if code == "size-fixed"}
+
+
+def test_what_finds_places_is_written() -> None:
+    # torch.onnx decomposes it, and torch refuses to decompose the same program once more for what the check tells.
+    findings = pn.check_export(chained("places", ("N", 4), ("nonzero", "places")), "onnx")
+    assert [(each.code, each.severity) for each in findings] == [("axis-fixed", "warning")]
+
+
+def test_a_slow_format_is_only_traced() -> None:
+    findings = pn.check_export(graph("fixed"), "aoti")
+    assert [(each.code, each.node) for each in findings] == [("size-fixed", "fix"), ("axis-fixed", "x")]
+
+
+def test_an_unknown_format_is_refused() -> None:
+    with pytest.raises(pn.ExportError, match="There is no format 'tflite'"):
+        pn.check_export(KINDS["mlp"](), "tflite")

@@ -17,8 +17,7 @@ import torch
 from torch import nn
 
 from pnne_nb.compiler.codegen import loader
-from pnne_nb.compiler.codegen.input_check import AGAIN, misfits
-from pnne_nb.compiler.codegen.model_document import ModelDocument
+from pnne_nb.compiler.codegen.model_document import AGAIN, ModelDocument, misfits
 from pnne_nb.compiler.codegen.source_map import NodeLine
 from pnne_nb.compiler.shapes.available_devices import missing_device
 from pnne_nb.compiler.shapes.fake_tensors import imitation

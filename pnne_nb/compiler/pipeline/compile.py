@@ -32,7 +32,7 @@ from pnne_nb.compiler.shapes.infer import failure, infer
 from pnne_nb.compiler.weights.fixed_tables import take_tables
 from pnne_nb.compiler.weights.lost_weights import layers_of, lost_text, refused, require_values, tell
 from pnne_nb.compiler.weights.rename_log import former_paths, paths_among
-from pnne_nb.compiler.weights.stored_weights import named_tensors, said_of, tensors_in
+from pnne_nb.compiler.weights.tensor_file import named_tensors, said_of, tensors_in
 from pnne_nb.compiler.weights.weight_report import WeightReport, require_any
 from pnne_nb.compiler.weights.weight_report import place as place_weights
 from pnne_nb.compiler.weights.weight_source import Purpose, Reuse, Weights, keep_given, own_weights

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from pnne_nb.compiler.weights import tensor_file
 from pnne_nb.compiler.weights.rename_log import former_paths, nodes_by_path, track_of
 from pnne_nb.compiler.weights.reuse import former_path
-from pnne_nb.compiler.weights.stored_weights import named_tensors
+from pnne_nb.compiler.weights.tensor_file import named_tensors
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.origin import DIGEST
 

@@ -51,7 +51,7 @@ class OnnxFormat(ExportFormat):
     def node_tensors(self, path: Path) -> tuple[NodeTensor, ...]:
         import onnx  # noqa: PLC0415  # an extra
 
-        from pnne_nb.export.formats.node_places import Operation, leaving  # noqa: PLC0415  # as above
+        from pnne_nb.export.formats.traced_program import Operation, leaving  # noqa: PLC0415  # as above
 
         graph = onnx.load(str(path)).graph
         operations = [Operation(_node(each), each.input, each.output) for each in graph.node]

@@ -19,8 +19,7 @@ from pnne_nb.compiler import infer_shapes
 from pnne_nb.compiler.analysis.buffers import kept_buffers
 from pnne_nb.errors import Diagnostic, ExportError, PnneError
 from pnne_nb.export.formats.base import METADATA_PREFIX, ExportRequest, FreeSize, WrittenFile
-from pnne_nb.export.formats.node_places import node_at
-from pnne_nb.export.formats.traced_program import TracedProgram, trace
+from pnne_nb.export.formats.traced_program import TracedProgram, node_at, trace
 from pnne_nb.process.quiet import quiet
 
 NODE = f"{METADATA_PREFIX}node"

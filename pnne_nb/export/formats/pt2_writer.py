@@ -12,8 +12,7 @@ import torch
 from torch.export import ExportedProgram
 
 from pnne_nb.export.formats.base import CONTENT, ExportRequest, WrittenFile, in_memory, with_fixed
-from pnne_nb.export.formats.node_places import Operation, leaving, node_at
-from pnne_nb.export.formats.traced_program import TracedProgram, trace
+from pnne_nb.export.formats.traced_program import Operation, TracedProgram, leaving, node_at, trace
 from pnne_nb.process.quiet import quiet
 
 _SYMBOL = re.compile(r"[A-Za-z_]\w*")

@@ -8,7 +8,7 @@ node during which it became one is named.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
@@ -18,11 +18,20 @@ import torch
 from torch import nn
 from torch.export import Dim, ExportedProgram
 
+from pnne_nb.compiler import generated as parent
 from pnne_nb.compiler.analysis.interpreter import NodeExecution, stepping
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.compiler.module.call_errors import blame
 from pnne_nb.errors import Diagnostic, ExportError
-from pnne_nb.export.formats.base import ExportRequest, FreeSize, batch_size_of, free_sizes, free_sizes_in, with_fixed
+from pnne_nb.export.formats.base import (
+    ExportRequest,
+    FreeSize,
+    NodeTensor,
+    batch_size_of,
+    free_sizes,
+    free_sizes_in,
+    with_fixed,
+)
 from pnne_nb.process.quiet import quiet
 
 _SUGGESTED = re.compile(r"^\s+(\w+) = (?:Dim\('\w+'((?:, (?:min|max)=\d+)*)\)|(.+))$", re.MULTILINE)
@@ -294,3 +303,52 @@ def _is_one_number(size: Any) -> bool:
     expression = size.node.expr
     found = size.node.shape_env.var_to_range.get(expression)
     return bool(expression.is_number or (found is not None and found.lower == found.upper))
+
+
+_PLACE = re.compile(rf'File "<({re.escape(parent.__name__)}\.[^>]+)>", line (\d+)')
+
+
+class Operation(NamedTuple):
+    """An operation of a file.
+
+    Attributes:
+        node: The path of the drawn node that it belongs to; ``""`` if it belongs to none.
+        inputs: The names of the tensors that it reads.
+        outputs: The names of those that it makes.
+    """
+
+    node: str
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+
+
+def node_at(stack_trace: str) -> str:
+    """Return the path of the node whose line of generated code is the outermost one in a stack trace.
+
+    Args:
+        stack_trace: As ``torch.export`` keeps it; ``""`` is returned if no line belongs to a node.
+    """
+    names = []
+    for key, number in _PLACE.findall(stack_trace):
+        loaded = loader.find(key)
+        line = loaded.generated.lines.get(int(number)) if loaded is not None else None
+        if line is not None and line.calls:
+            names.append(line.node)
+    return ".".join(names)
+
+
+def leaving(operations: Iterable[Operation], outputs: Mapping[str, str] | Sequence[str]) -> Iterator[NodeTensor]:
+    """Yield the tensors that another node or the caller reads, in the order of their computation.
+
+    Args:
+        operations: All of them, in order.
+        outputs: The names of the tensors that the file returns.
+    """
+    operations = list(operations)
+    maker = {tensor: operation.node for operation in operations for tensor in operation.outputs if tensor}
+    left = {tensor for tensor in outputs if tensor in maker}
+    for operation in operations:
+        left.update(tensor for tensor in operation.inputs if maker.get(tensor, operation.node) != operation.node)
+    for tensor, node in maker.items():
+        if node and tensor in left:
+            yield NodeTensor(tensor, node)

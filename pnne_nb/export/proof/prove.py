@@ -14,11 +14,9 @@ from torch import Tensor
 from pnne_nb.compiler.analysis.nan_origin import UNWRITTEN
 from pnne_nb.errors import Diagnostic, ExportError
 from pnne_nb.export.formats.base import ExportFormat, FreeSize, NodeTensor, as_array, batch_size_of, free_sizes_in
-from pnne_nb.export.proof.comparison import Difference, Tolerance, compare
 from pnne_nb.export.proof.eager_run import Model, Reference, Value
 from pnne_nb.export.proof.fresh_process import Arrays, ProofProcess, Run, run_file
-from pnne_nb.export.proof.histograms import histograms
-from pnne_nb.export.proof.parity import Comparison, NodeParity
+from pnne_nb.export.proof.parity import Comparison, Difference, NodeParity, Tolerance, compare, histograms
 from pnne_nb.export.subject.example_batches import Maker
 from pnne_nb.export.subject.subject import Subject
 

@@ -10,9 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from pnne_nb.graph.layout.cards import faces
+from pnne_nb.graph.layout.cards import closed, faces
 from pnne_nb.graph.layout.columns import CELL, Cell, columns, fitting_scale
-from pnne_nb.graph.layout.folds import closed
 from pnne_nb.graph.layout.geometry import HEADER_HEIGHT, SUMMARY_HEIGHT, WIDTH, Geometry, Point, runs_right
 from pnne_nb.graph.layout.inlining import Inlining, inlining
 from pnne_nb.graph.layout.layered import RANK_GAP, Direction, LayeredEdge, Size, arrange

@@ -7,8 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeAlias
 
 from pnne_nb.graph.layout.arrange_graph import arrangement, drawn_right
-from pnne_nb.graph.layout.cards import Face, Resolved, faces
-from pnne_nb.graph.layout.folds import closed
+from pnne_nb.graph.layout.cards import Face, Resolved, closed, faces
 from pnne_nb.graph.layout.geometry import Geometry
 from pnne_nb.graph.layout.inlining import Inlining, inlining, is_given, variable_of
 from pnne_nb.graph.layout.texts import block_words, row_title, shape_label

@@ -25,8 +25,7 @@ from pnne_nb.inference.held_out import Budget, Criterion, Examples, joined, read
 from pnne_nb.inference.quantize import quantize
 from pnne_nb.inference.targets.forms import FORMS, GPU, Built, Form, Run, largest_gap, largest_value, why_not, workshop
 from pnne_nb.inference.targets.gpu_forms import ABSENT, GPU_FORMS
-from pnne_nb.inference.targets.latency import time_in_turns
-from pnne_nb.inference.targets.target_table import TargetRow, TargetTable
+from pnne_nb.inference.targets.target_table import TargetRow, TargetTable, time_in_turns
 from pnne_nb.process.random_state import private_random_state
 from pnne_nb.runtime.data.batches import Batch
 from pnne_nb.runtime.data.open_data import Array, Data, require_count

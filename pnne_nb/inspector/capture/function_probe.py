@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from pnne_nb.compiler.analysis.interpreter import NodeExecution, stepping
 from pnne_nb.compiler.codegen.loader import loaded_from
 from pnne_nb.inspector.capture.hooks import HookOwner, in_backward, primary_tensor
+from pnne_nb.inspector.statistics.histogram import measure_segments
 from pnne_nb.inspector.statistics.sampling import measurable, sample, to_host
-from pnne_nb.inspector.statistics.segments import measure_segments
 from pnne_nb.telemetry.frames import Frame, Quantity, StatisticsFrame
 
 SAMPLE = 512

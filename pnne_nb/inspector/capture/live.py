@@ -16,9 +16,9 @@ from pnne_nb.errors import InspectionError
 from pnne_nb.inspector.capture.hooks import HookOwner, in_backward, primary_tensor
 from pnne_nb.inspector.capture.preserve import why_not_hookable
 from pnne_nb.inspector.statistics.gradients import PendingNorms, launch_norms
+from pnne_nb.inspector.statistics.histogram import measure_segments
 from pnne_nb.inspector.statistics.patterns import leaf_layers, match_layers, own_parameters, resolve_watch
 from pnne_nb.inspector.statistics.sampling import LIVE_SAMPLE, Sampler, measurable, sample, to_host, values_of
-from pnne_nb.inspector.statistics.segments import measure_segments
 from pnne_nb.inspector.statistics.units import Bounds, bounds_of, saturation
 from pnne_nb.telemetry.frames import (
     Frame,

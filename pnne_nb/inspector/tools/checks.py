@@ -25,9 +25,8 @@ from pnne_nb.diagnosis.layer_rules import NotFinite
 from pnne_nb.errors import ArgumentError, InspectionError, expect
 from pnne_nb.inspector.capture.call_arguments import as_arguments, as_keywords, placed
 from pnne_nb.inspector.capture.hooks import tensors_in
-from pnne_nb.inspector.capture.inspection_frames import frames_of
 from pnne_nb.inspector.capture.preserve import refuse_lazy, uncompiled
-from pnne_nb.inspector.capture.run import Inspection, run_once
+from pnne_nb.inspector.capture.run import Inspection, frames_of, run_once
 from pnne_nb.inspector.statistics.patterns import layers
 from pnne_nb.process.random_state import private_random_state
 from pnne_nb.telemetry.frames import Quantity

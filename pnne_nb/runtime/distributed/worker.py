@@ -54,10 +54,9 @@ from pnne_nb.runtime.loop.fault_replay import NotFiniteError
 from pnne_nb.runtime.loop.loop import TrainingLoop
 from pnne_nb.runtime.loop.loop_events import EpochEnded, Event, Judged, Stepped
 from pnne_nb.runtime.monitoring.history import History
-from pnne_nb.runtime.setup.cadence import as_every
 from pnne_nb.runtime.setup.config import Config
 from pnne_nb.runtime.setup.models import as_module, input_shapes
-from pnne_nb.runtime.setup.recipe import Recipe
+from pnne_nb.runtime.setup.recipe import Recipe, as_every
 from pnne_nb.runtime.thread.rng import PrivateRandomness, key_of
 from pnne_nb.runtime.thread.torch_switches import Determinism
 from pnne_nb.runtime.training_graph.read import read_training

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from pnne_nb.compiler.analysis.nan_origin import NanOrigin, OriginTrace
-from pnne_nb.diagnosis.fault import Fault, listed
-from pnne_nb.diagnosis.fault_causes import Cause, cause_of
+from pnne_nb.diagnosis.fault import Cause, Fault, cause_of, listed
 from pnne_nb.errors import Diagnostic, TrainingError
 from pnne_nb.runtime.data.batches import Batch
 from pnne_nb.runtime.data.sources import examples_of

@@ -10,7 +10,7 @@ from typing import Any, final
 
 from pnne_nb.compiler.analysis.device_rule import devices_of
 from pnne_nb.errors import CheckpointError, TrainingError
-from pnne_nb.runtime.checkpointing.resume import first_use_failed
+from pnne_nb.runtime.checkpointing.files import first_use_failed
 from pnne_nb.runtime.data.sources import BatchSource, workers_of
 from pnne_nb.runtime.data.workers import DataCalls
 from pnne_nb.runtime.faults.error_messages import in_a_sentence

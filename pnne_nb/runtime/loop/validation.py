@@ -20,8 +20,8 @@ from pnne_nb.runtime.loop.active_recipe import ActiveRecipe
 from pnne_nb.runtime.loop.loop_events import Validated
 from pnne_nb.runtime.loop.loss_weighting import weight_of
 from pnne_nb.runtime.loop.step import forward
-from pnne_nb.runtime.objective.goal import Goal
 from pnne_nb.runtime.objective.metrics import reset, results
+from pnne_nb.runtime.objective.objective import Goal
 from pnne_nb.runtime.objective.step_logs import Logged, Means
 from pnne_nb.runtime.thread.mode_guard import Modes
 from pnne_nb.runtime.thread.rng import PrivateRandomness

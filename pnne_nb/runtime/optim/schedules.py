@@ -10,7 +10,7 @@ import msgspec
 import torch
 from torch.optim.lr_scheduler import ChainedScheduler, LRScheduler, OneCycleLR, ReduceLROnPlateau, SequentialLR
 
-from pnne_nb.catalog.optimizers import PER_STEP
+from pnne_nb.catalog.training_nodes import PER_STEP
 from pnne_nb.errors import TrainingError, shown
 from pnne_nb.runtime.optim.resolve import Options, build, classes
 

@@ -12,7 +12,7 @@ from pnne_nb.runtime.checkpointing.files import CheckpointDirectory
 from pnne_nb.runtime.monitoring.reporter import Reports
 from pnne_nb.runtime.session.executor import Executor
 from pnne_nb.runtime.session.notices import Notices
-from pnne_nb.runtime.setup.cadence import Every
+from pnne_nb.runtime.setup.recipe import Every
 from pnne_nb.telemetry.frames import CheckpointFrame
 
 

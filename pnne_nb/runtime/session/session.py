@@ -43,12 +43,12 @@ from pnne_nb.runtime.session.notices import Notices
 from pnne_nb.runtime.session.requests import Requests
 from pnne_nb.runtime.session.rewind import Rewind
 from pnne_nb.runtime.session.training_registry import require_own
-from pnne_nb.runtime.setup.cadence import as_every
 from pnne_nb.runtime.setup.config import Config
 from pnne_nb.runtime.setup.devices import placed_paths, settle
 from pnne_nb.runtime.setup.loss_choice import choose_loss
 from pnne_nb.runtime.setup.models import as_module, input_shapes, make_weights
 from pnne_nb.runtime.setup.precision import choose_device
+from pnne_nb.runtime.setup.recipe import as_every
 from pnne_nb.runtime.thread.boundary import Boundary, between_steps, without_hooks
 from pnne_nb.runtime.thread.cell_mode import enter_cell, unwatched
 from pnne_nb.runtime.thread.cells import cells

@@ -15,10 +15,10 @@ from pnne_nb.errors import TrainingError, expect, near, shown
 from pnne_nb.runtime.data.batches import InputShapes
 from pnne_nb.runtime.data.open_data import Data, open_source, require_count
 from pnne_nb.runtime.data.sources import BatchSource, DeviceRoom
-from pnne_nb.runtime.objective.goal import MonitorChoice, as_goal
 from pnne_nb.runtime.objective.losses import Loss, has_state_of_its_own, make_loss, require_trained
 from pnne_nb.runtime.objective.metric_choices import MetricChoice, make_metrics, names_of
 from pnne_nb.runtime.objective.metrics import Stateful
+from pnne_nb.runtime.objective.objective import MonitorChoice, as_goal
 from pnne_nb.runtime.objective.step_logs import StepFunction
 from pnne_nb.runtime.optim.optimizers import (
     OptimizerChoice,
@@ -28,10 +28,9 @@ from pnne_nb.runtime.optim.optimizers import (
 )
 from pnne_nb.runtime.optim.resolve import Options
 from pnne_nb.runtime.optim.schedules import SchedulerChoice, make_schedule
-from pnne_nb.runtime.setup.cadence import EveryChoice, as_every
 from pnne_nb.runtime.setup.devices import measured, settle
 from pnne_nb.runtime.setup.precision import Precision, choose_device
-from pnne_nb.runtime.setup.recipe import Recipe
+from pnne_nb.runtime.setup.recipe import EveryChoice, Recipe, as_every
 
 DATA_SHARE = 0.25
 """Part of the free memory of an accelerator that data in memory may take, training and validation data each."""

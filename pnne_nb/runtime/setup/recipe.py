@@ -1,9 +1,9 @@
-"""`Recipe`: the prepared parts of a training, which `config` makes and `loop` uses."""
+"""`Recipe`: the prepared parts of a training, which `config` makes and `loop` uses; `Every`: an interval."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 import torch
@@ -11,14 +11,49 @@ from torch import Tensor, nn
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.data.batches import InputShapes
+from pnne_nb.runtime.data.open_data import require_count
 from pnne_nb.runtime.data.sources import BatchSource, TensorSource
-from pnne_nb.runtime.objective.goal import Goal
 from pnne_nb.runtime.objective.metrics import Metric, Stateful
+from pnne_nb.runtime.objective.objective import Goal
 from pnne_nb.runtime.objective.step_logs import ALONE, Peers, StepFunction
 from pnne_nb.runtime.optim.schedules import Schedule
-from pnne_nb.runtime.setup.cadence import Every
 from pnne_nb.runtime.setup.precision import Precision
 from pnne_nb.runtime.thread.boundary import Beside
+
+Unit: TypeAlias = Literal["epochs", "steps"]
+EveryChoice: TypeAlias = "int | tuple[int, Unit] | None"
+
+
+class Every(msgspec.Struct, frozen=True):
+    """Every `count` epochs or steps; never if `count` is 0."""
+
+    count: int
+    unit: Unit
+
+    def after_step(self, step: int) -> bool:
+        return self.unit == "steps" and self.count > 0 and step % self.count == 0
+
+    def after_epoch(self, epoch: int) -> bool:
+        return self.unit == "epochs" and self.count > 0 and epoch % self.count == 0
+
+
+def as_every(name: str, choice: Any) -> Every:
+    """Return the interval that ``3``, ``(3, "epochs")``, ``(500, "steps")`` or None (never) means.
+
+    Raises:
+        TrainingError: It is something else; the message calls it `name`.
+    """
+    match choice:
+        case None:
+            return Every(0, "epochs")
+        case (count, "epochs" | "steps" as unit):
+            require_count(name, count)
+            return Every(count, unit)
+        case tuple() | list():
+            raise TrainingError(f'{name} must be a number of epochs, or a pair such as (500, "steps"), not {choice!r}.')
+        case count:
+            require_count(name, count)
+            return Every(count, "epochs")
 
 
 class Recipe(msgspec.Struct, frozen=True):

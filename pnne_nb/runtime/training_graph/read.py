@@ -22,8 +22,7 @@ from pnne_nb.graph.schema.registry import registry
 from pnne_nb.runtime.data.batches import as_batch, expect_shapes
 from pnne_nb.runtime.data.datasets import DatasetNode
 from pnne_nb.runtime.data.sources import has_sequences
-from pnne_nb.runtime.objective.metric_choices import MetricChoice
-from pnne_nb.runtime.objective.named_metrics import NamedMetric
+from pnne_nb.runtime.objective.metric_choices import MetricChoice, NamedMetric
 from pnne_nb.runtime.objective.objective import Objective, WeighedLoss
 from pnne_nb.runtime.optim.optimizers import OptimizerChoice
 from pnne_nb.runtime.optim.resolve import Options

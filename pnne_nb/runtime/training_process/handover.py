@@ -24,8 +24,7 @@ from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, StreamSource
 from pnne_nb.runtime.distributed.transport.pickled_objects import blank
 from pnne_nb.runtime.faults.error_messages import in_a_sentence, in_brief
-from pnne_nb.runtime.setup.cadence import Every
-from pnne_nb.runtime.setup.recipe import Recipe
+from pnne_nb.runtime.setup.recipe import Every, Recipe
 from pnne_nb.runtime.training_process.process_messages import Parcel
 
 _PART = 1 << 30

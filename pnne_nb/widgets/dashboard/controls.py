@@ -13,8 +13,8 @@ import traitlets
 from pnne_nb.errors import PnneError
 from pnne_nb.protocol.control_messages import Command, CommandMessage, ControlRequest, Reply
 from pnne_nb.widgets.host.bundle import bundled
-from pnne_nb.widgets.host.comms import answer_while_busy
-from pnne_nb.widgets.host.frame_pacer import IN_FLIGHT
+from pnne_nb.widgets.host.displays import answer_while_busy
+from pnne_nb.widgets.host.pump import IN_FLIGHT
 
 _SCRIPT: Final = bundled("controls.js")
 _STYLE: Final = bundled("controls.css")

@@ -26,6 +26,7 @@ from pnne_nb.telemetry.frames import AnomalyFrame, TrainingState
 from pnne_nb.telemetry.probe import Cadence, Probe
 from pnne_nb.widgets.dashboard.engine_view import (
     WATCHED,
+    Status,
     editors_of,
     layer_probe,
     past_frames,
@@ -35,14 +36,13 @@ from pnne_nb.widgets.dashboard.engine_view import (
 )
 from pnne_nb.widgets.dashboard.live_dashboard import LiveDashboard, named
 from pnne_nb.widgets.dashboard.monitor_dashboard import MonitorDashboard, OverlaidTrainings
-from pnne_nb.widgets.dashboard.status import Status
 from pnne_nb.widgets.editor.editor import GraphEditor
 from pnne_nb.widgets.host.displays import close_parts, widget_tree
-from pnne_nb.widgets.host.frame_pacer import IN_FLIGHT
+from pnne_nb.widgets.host.pump import IN_FLIGHT
 from pnne_nb.widgets.host.static_picture import SHOWN, Still
 from pnne_nb.widgets.plots.layer_plots import NormPlot
 from pnne_nb.widgets.plots.loss_plot import Scale
-from pnne_nb.widgets.plots.recorded_plot import RecordedPlot
+from pnne_nb.widgets.plots.plot import RecordedPlot
 from pnne_nb.widgets.plots.resource_plots import MemoryPlot, TimePlot
 
 WATCHED_HZ: Final = 10.0

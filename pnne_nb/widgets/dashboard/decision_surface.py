@@ -21,14 +21,12 @@ from pnne_nb.telemetry.channel import Channel
 from pnne_nb.telemetry.frames import ALIVE, ENDED, Frame, StateFrame, StepFrame
 from pnne_nb.widgets.dashboard.engine_view import keep_picture
 from pnne_nb.widgets.host.displays import close_parts
-from pnne_nb.widgets.host.frame_pacer import Pacer
 from pnne_nb.widgets.host.images import Pixels, data_url, png
-from pnne_nb.widgets.host.pump import Pump
+from pnne_nb.widgets.host.pump import Pacer, Pump
 from pnne_nb.widgets.host.static_picture import KeptPicture, Pictured, Still
 from pnne_nb.widgets.plots.figures import Figure, NumberAxis
 from pnne_nb.widgets.plots.palette import PALETTE
-from pnne_nb.widgets.plots.svg_chart import Chart, ChartLine, Ground, Panel
-from pnne_nb.widgets.plots.ticks import linear_ticks
+from pnne_nb.widgets.plots.svg_chart import Chart, ChartLine, Ground, Panel, linear_ticks
 
 WIDE, HIGH = 72, 48
 """Places of the plane at which the model is asked."""

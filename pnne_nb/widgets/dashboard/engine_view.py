@@ -1,22 +1,35 @@
-"""Reads the contents of a dashboard from an engine: the static picture, the graph, and the remedies after a failure."""
+"""Reads the contents of a dashboard from an engine: its state, static picture and graph, and the remedies after a failure."""
 
 from __future__ import annotations
 
 import logging
 import math
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, final
+
+import msgspec
 
 from pnne_nb.compiler.module.pickled_model import graph_of
 from pnne_nb.errors import InspectionError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.inspector.capture.live import LiveProbe
 from pnne_nb.inspector.statistics.patterns import leaf_layers
-from pnne_nb.protocol.control_messages import Command
+from pnne_nb.protocol.control_messages import Command, Saved, TrainingStatus
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.faults.error_messages import in_brief
 from pnne_nb.runtime.monitoring.history import History
-from pnne_nb.telemetry.frames import ALIVE, AnomalyFrame, Frame, MemoryFrame, Quantity, StateFrame, StepFrame
+from pnne_nb.telemetry.frames import (
+    ALIVE,
+    AnomalyFrame,
+    CheckpointFrame,
+    CostFrame,
+    Frame,
+    MemoryFrame,
+    ProgressFrame,
+    Quantity,
+    StateFrame,
+    StepFrame,
+)
 from pnne_nb.widgets.editor.editor import GraphEditor
 from pnne_nb.widgets.editor.training_overlay import place_of
 from pnne_nb.widgets.host.static_picture import KeptPicture, Still
@@ -146,3 +159,44 @@ def remedies(engine: TrainingEngine) -> list[Command]:
         return []
     back: list[Command] = ["rewind"] if engine.progress.step else []
     return [*back, "batch", "skip"] if engine.fault.batch else back
+
+
+@final
+class Status(TrainingStatus, rename="camel"):
+    """The status of a training."""
+
+    def take(self, frame: Frame) -> None:
+        """Update the status from `frame`."""
+        match frame:
+            case StateFrame():
+                self.state, self.error, self.node = frame.state, frame.error, frame.node
+            case ProgressFrame():
+                self.epoch, self.epochs = frame.epoch, frame.epochs
+                self.batch, self.batches, self.step = frame.batch, frame.batches, frame.step
+                self.steps_per_second = _finite(frame.steps_per_second) or 0.0
+                self.seconds_left = _finite(frame.seconds_left)
+            case StepFrame():
+                self.step, self.epoch = frame.step, frame.epoch
+                self.learning_rate, self.loss_scale = _finite(frame.learning_rate), _finite(frame.loss_scale)
+            case CostFrame():
+                self.cost, self.cost_margin = _finite(frame.share), _finite(frame.margin)
+                self.frames_per_second = _finite(frame.frames_per_second) or 0.0
+            case CheckpointFrame():
+                self.saved = Saved(frame.step, frame.path)
+            case _:
+                pass
+
+    @property
+    def ended(self) -> bool:
+        """Whether no training runs, so that no frames will come."""
+        return self.state not in ALIVE
+
+    def to_json(self) -> dict[str, object]:
+        """Plain JSON for the browser."""
+        plain: dict[str, object] = msgspec.to_builtins(self)
+        return plain
+
+
+def _finite(value: float | None) -> float | None:
+    """Return `value`, or None if JSON cannot express it."""
+    return value if value is not None and math.isfinite(value) else None

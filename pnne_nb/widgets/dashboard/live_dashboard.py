@@ -16,8 +16,7 @@ import numpy as np
 import traitlets
 from numpy.typing import NDArray
 
-from pnne_nb.diagnosis.finding import Finding, ranked
-from pnne_nb.diagnosis.kinds import curves, false_alarms, is_finding
+from pnne_nb.diagnosis.finding import Finding, curves, false_alarms, is_finding, ranked
 from pnne_nb.process.fork import fork_safe
 from pnne_nb.protocol import control_messages
 from pnne_nb.protocol.control_messages import EvidenceBar, EvidenceCurve, Notice
@@ -28,17 +27,14 @@ from pnne_nb.telemetry.channel import Channel
 from pnne_nb.telemetry.frames import ALIVE, AnomalyFrame, Frame, HistogramFrame, Quantity, StateFrame, StepFrame
 from pnne_nb.telemetry.series import Curves
 from pnne_nb.widgets.dashboard.controls import ControlBar, LayerChooser, LogSwitch
-from pnne_nb.widgets.dashboard.engine_view import keep_picture
-from pnne_nb.widgets.dashboard.status import Status
-from pnne_nb.widgets.host.batched_updates import Picture
+from pnne_nb.widgets.dashboard.engine_view import Status, keep_picture
 from pnne_nb.widgets.host.displays import close_parts, widget_tree
-from pnne_nb.widgets.host.pump import Pump
+from pnne_nb.widgets.host.pump import Picture, Pump
 from pnne_nb.widgets.host.static_picture import KeptPicture, Pictured
 from pnne_nb.widgets.plots.figures import UNMEASURED
 from pnne_nb.widgets.plots.layer_plots import HistogramPlot, MetricPlots
 from pnne_nb.widgets.plots.loss_plot import LossPlot, Scale
-from pnne_nb.widgets.plots.plot import Plot
-from pnne_nb.widgets.plots.recorded_plot import RecordedPlot
+from pnne_nb.widgets.plots.plot import Plot, RecordedPlot
 
 KEPT_EVERY: Final = 60.0
 """Seconds between two static pictures of a running training."""

@@ -19,9 +19,8 @@ from pnne_nb.protocol import control_messages
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.monitoring.history import History
 from pnne_nb.telemetry.frames import ALIVE, Frame, TrainingState
-from pnne_nb.widgets.dashboard.engine_view import past_of
+from pnne_nb.widgets.dashboard.engine_view import Status, past_of
 from pnne_nb.widgets.dashboard.live_dashboard import LiveDashboard
-from pnne_nb.widgets.dashboard.status import Status
 from pnne_nb.widgets.host.displays import close_parts
 from pnne_nb.widgets.host.static_picture import KeptPicture, Pictured, Still
 from pnne_nb.widgets.plots.history_chart import history_chart

@@ -47,8 +47,7 @@ from pnne_nb.widgets.editor.live_analysis import Derivation
 from pnne_nb.widgets.editor.open_views import Bursts, Views
 from pnne_nb.widgets.editor.training_overlay import OverlaidTraining, Overlay
 from pnne_nb.widgets.host.bundle import bundled, key_of
-from pnne_nb.widgets.host.comms import answer_while_busy
-from pnne_nb.widgets.host.displays import Displays, close_parts, widget_tree
+from pnne_nb.widgets.host.displays import Displays, answer_while_busy, close_parts, widget_tree
 from pnne_nb.widgets.host.static_picture import SHOWN, KeptPicture, described
 
 if TYPE_CHECKING:

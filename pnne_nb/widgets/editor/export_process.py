@@ -20,9 +20,8 @@ from torch import nn
 from pnne_nb.compiler.weights import tensor_file
 from pnne_nb.errors import Diagnostic, PnneError
 from pnne_nb.export.export_report import ExportReport
-from pnne_nb.export.exporter import export_model
+from pnne_nb.export.exporter import check_export, export_model
 from pnne_nb.export.formats.model_state import ModelState, make_model
-from pnne_nb.export.preflight import check_export
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.protocol.export_messages import ExportResult, NodeError, ValueHistograms
 

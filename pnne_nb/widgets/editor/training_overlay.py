@@ -33,8 +33,7 @@ from pnne_nb.telemetry.frames import (
     TrainingState,
 )
 from pnne_nb.telemetry.probe import Cadence, Timed, Watch
-from pnne_nb.widgets.host.frame_pacer import Pacer
-from pnne_nb.widgets.host.pump import Pump
+from pnne_nb.widgets.host.pump import Pacer, Pump
 
 HZ: Final = 4.0
 """Updates a second while a browser shows them; faster numbers cannot be read."""

@@ -10,7 +10,7 @@ import ipywidgets
 
 from pnne_nb.widgets.explorer.style import class_of
 from pnne_nb.widgets.explorer.view import Box, ExplorerPicture
-from pnne_nb.widgets.host.comms import answer_while_busy
+from pnne_nb.widgets.host.displays import answer_while_busy
 
 FAR: Final = 130
 """Distance of two boxes in pixels from which an edge runs around the boxes between them."""

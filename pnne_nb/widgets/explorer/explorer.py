@@ -40,8 +40,7 @@ from pnne_nb.widgets.explorer.strip import Strip
 from pnne_nb.widgets.explorer.style import style
 from pnne_nb.widgets.explorer.view import MAX_ELEMENTS, Colouring, ExplorerPicture, draw, first_open
 from pnne_nb.widgets.host.cell_events import watch_cells
-from pnne_nb.widgets.host.comms import answer_while_busy
-from pnne_nb.widgets.host.displays import close_parts
+from pnne_nb.widgets.host.displays import answer_while_busy, close_parts
 from pnne_nb.widgets.host.static_picture import KeptPicture, Pictured, Still
 
 TABS = "Layer", "Units", "Why", "Number"

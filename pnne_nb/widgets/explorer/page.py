@@ -15,7 +15,7 @@ import traitlets
 
 from pnne_nb.protocol.control_messages import AskMessage, Move, MoveMessage, PageTheme
 from pnne_nb.widgets.host.bundle import bundled
-from pnne_nb.widgets.host.comms import answer_while_busy
+from pnne_nb.widgets.host.displays import answer_while_busy
 
 _SCRIPT: Final = bundled("explorer.js")
 

@@ -13,15 +13,13 @@ from torch import Tensor
 
 from pnne_nb.errors import InspectionError
 from pnne_nb.inspector.capture.call_arguments import call_arguments
-from pnne_nb.inspector.questions.attribute import METHODS, attribute
-from pnne_nb.inspector.questions.captum_methods import names
+from pnne_nb.inspector.questions.attribute import METHODS, attribute, captum_names
 from pnne_nb.inspector.questions.changes import zero
 from pnne_nb.inspector.questions.explain_value import explain_value
 from pnne_nb.inspector.questions.receptive_field import receptive_field
 from pnne_nb.inspector.questions.units import UnitReport, layer_output, look_at_units
 from pnne_nb.widgets.explorer.answers import Access, Answer
-from pnne_nb.widgets.host.comms import answer_while_busy
-from pnne_nb.widgets.host.displays import close_parts
+from pnne_nb.widgets.host.displays import answer_while_busy, close_parts
 from pnne_nb.widgets.host.images import picture, tiles_of
 
 ROWS: Final = 8
@@ -171,7 +169,7 @@ class Questions:
             options=answers, description="Why", layout=slim, style={"description_width": "auto"}
         )
         method = ipywidgets.Dropdown(
-            options=[*METHODS, *names()], value=self._method, description="by", layout=slim,
+            options=[*METHODS, *captum_names()], value=self._method, description="by", layout=slim,
             style={"description_width": "auto"},
         )  # fmt: skip
         shown = ipywidgets.HTML()

@@ -15,7 +15,7 @@ from pnne_nb.inspector.capture.hooks import tensors_in
 from pnne_nb.runtime.evaluation import fingerprint
 from pnne_nb.widgets.explorer.answers import MAX_ASKED, Access, Answer, Answers, Likely
 from pnne_nb.widgets.explorer.what_if import WhatIf
-from pnne_nb.widgets.host.comms import answer_while_busy
+from pnne_nb.widgets.host.displays import answer_while_busy
 from pnne_nb.widgets.host.images import coloured, data_url, picture, tiles_of
 
 ORDERS: Final = ("index", "loss", "confidence", "mistakes")

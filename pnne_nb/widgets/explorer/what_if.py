@@ -12,10 +12,9 @@ import numpy as np
 
 from pnne_nb.errors import InspectionError
 from pnne_nb.inspector.questions.changes import Change, clamp, mean, scale, zero
-from pnne_nb.inspector.questions.keep import keep
+from pnne_nb.inspector.questions.intervene import keep
 from pnne_nb.widgets.explorer.answers import Access, Answers, joined
-from pnne_nb.widgets.host.comms import answer_while_busy
-from pnne_nb.widgets.host.displays import close_parts
+from pnne_nb.widgets.host.displays import answer_while_busy, close_parts
 from pnne_nb.widgets.host.piecework import Piecework
 
 KINDS: Final = ("zero", "scale", "clamp", "mean")

@@ -5,13 +5,76 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import Protocol, final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final, Protocol, final
 from weakref import ReferenceType, ref
 
+import ipywidgets
+
 from pnne_nb.process.fork import fork_safe
+from pnne_nb.protocol.control_messages import PictureMessage, Update
 from pnne_nb.telemetry.frames import Frame
-from pnne_nb.widgets.host.frame_pacer import Pacer
+
+IN_FLIGHT: Final = 4
+"""Most frames without an acknowledgement; the browser acknowledges every such number of frames."""
+
+
+@final
+class Pacer:
+    """Allows at most `IN_FLIGHT` unacknowledged frames and at most `hz` a second, and few without acknowledgements.
+
+    A kernel has no back-pressure: frames that are sent faster than a browser paints delay every other message. The browser
+    acknowledges every fourth frame, because an acknowledgement costs the kernel half as much as a drawing; a slow page is
+    at most four frames behind. Without acknowledgements (no view, a hidden tab, no browser), one frame per `keep_alive`
+    seconds keeps the widgets current for a page that opens later. Times are in seconds, monotonic.
+
+    Args:
+        hz: Most frames a second.
+        keep_alive: Seconds between frames without acknowledgements.
+        budget: Share of one core's time for drawing, in (0, 1]. Beside a training, a drawing takes 1 to 2 ms, because the
+            training fills the caches, and it mostly holds Python's lock, for which the training waits.
+    """
+
+    def __init__(self, hz: float = 10.0, keep_alive: float = 1.0, budget: float = 0.012) -> None:
+        self.hz = hz
+        self.keep_alive = keep_alive
+        self.budget = budget
+        self.tick = 0
+        self._acknowledged = 0
+        self._sent = float("-inf")
+        self._pause = 0.0
+        self._watched_until = float("-inf")
+
+    def send(self, now: float) -> int:
+        """Record that a frame is sent at `now`; return its number."""
+        self.tick += 1
+        self._sent = now
+        self._pause = 1 / self.hz
+        return self.tick
+
+    def spent(self, cost: float) -> None:
+        """Record that drawing the latest frame took `cost` seconds of processor time."""
+        self._pause = max(1 / self.hz, cost / self.budget)
+
+    def acknowledge(self, tick: int, now: float) -> None:
+        """Record that a browser has painted frame `tick`; unknown numbers are ignored."""
+        if self._acknowledged < tick <= self.tick:
+            self._acknowledged = tick
+        if tick <= self.tick:
+            self._watched_until = now + 3 * self.keep_alive
+
+    def delay(self, now: float) -> float:
+        """Return the seconds until the next frame may be sent."""
+        in_flight = self.tick - self._acknowledged
+        pause = self._pause if in_flight < IN_FLIGHT else max(self._pause, self.keep_alive)
+        return max(0.0, self._sent + pause - now)
+
+    def watched(self, now: float) -> bool:
+        """Return whether a browser has acknowledged a frame lately."""
+        return now < self._watched_until
+
 
 logger = logging.getLogger(__name__)
 
@@ -178,3 +241,61 @@ class Pump:
             # Without the time for taking frames in, which does not depend on the number of drawings and would use up the
             # budget at two thousand steps a second.
             self._pacer.spent(cost)
+
+
+_METHOD: Final = "update"
+
+
+@final
+class Picture:
+    """Sends the updates of many widgets as one message of one of them; js/src/controls/picture.ts unpacks it.
+
+    Separate messages, eight for one drawing of a dashboard, cost the kernel a third of a millisecond each, mostly with
+    Python's lock held. One message costs a third of that, and the browser shows all updates at once.
+
+    Only updates from the drawing thread are gathered. The widgets keep their full state for a page that opens later.
+
+    Args:
+        carrier: The widget that sends; its view in the browser must exist.
+    """
+
+    def __init__(self, carrier: ipywidgets.Widget) -> None:
+        self._carrier = carrier
+        self._included: set[str] = set()
+        self._painter: int | None = None
+        self._updates: list[Update] = []
+        self._buffers: list[Any] = []
+
+    def include(self, widgets: Iterable[ipywidgets.Widget]) -> None:
+        """Include the updates of `widgets`; a second call changes nothing."""
+        for widget in widgets:
+            comm = widget.comm
+            if comm is not None and comm.comm_id not in self._included:
+                self._included.add(comm.comm_id)
+                comm.send = partial(self._send, comm.comm_id, comm.send)
+
+    @contextmanager
+    def drawn(self) -> Iterator[None]:
+        """Gather the updates of the calling thread, and send them at the end, also after an error."""
+        self._painter = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._painter = None
+            updates, buffers, self._updates, self._buffers = self._updates, self._buffers, [], []
+            if updates:
+                self._carrier.send(PictureMessage(kind="picture", updates=updates), buffers)
+
+    def _send(
+        self,
+        model: str,
+        send: Callable[..., None],
+        data: dict[str, Any] | None = None,
+        metadata: dict[str, Any] | None = None,
+        buffers: list[Any] | None = None,
+    ) -> None:
+        if self._painter != threading.get_ident() or data is None or data.get("method") != _METHOD:
+            send(data, metadata, buffers)
+            return
+        self._updates.append(Update(model=model, state=data["state"], paths=data["buffer_paths"]))
+        self._buffers += buffers or ()

@@ -27,8 +27,7 @@ from pnne_nb.process.random_state import private_random_state
 from pnne_nb.protocol.messages import NodeMark
 from pnne_nb.runtime.data.open_data import Array, Data
 from pnne_nb.widgets.editor.editor import GraphEditor
-from pnne_nb.widgets.host.comms import answer_while_busy
-from pnne_nb.widgets.host.displays import close_parts
+from pnne_nb.widgets.host.displays import answer_while_busy, close_parts
 from pnne_nb.widgets.host.static_picture import KeptPicture, Page
 from pnne_nb.widgets.plots.palette import PALETTE
 

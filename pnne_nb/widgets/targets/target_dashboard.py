@@ -13,8 +13,7 @@ from pnne_nb.errors import PnneError, TrainingError
 from pnne_nb.inference.targets.compare import compare_targets
 from pnne_nb.inference.targets.target_table import ORDERS, Order, TargetTable
 from pnne_nb.runtime.data.open_data import Array, Data
-from pnne_nb.widgets.host.comms import answer_while_busy
-from pnne_nb.widgets.host.displays import Displays, close_parts
+from pnne_nb.widgets.host.displays import Displays, answer_while_busy, close_parts
 
 _ORDERS: Final[dict[str, Order]] = {
     "fastest first": "latency",

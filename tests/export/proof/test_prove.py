@@ -6,9 +6,8 @@ from pathlib import Path
 
 import torch
 
-from pnne_nb.export.proof.comparison import compare
 from pnne_nb.export.proof.eager_run import Model
-from pnne_nb.export.proof.histograms import histograms
+from pnne_nb.export.proof.parity import compare, histograms
 from tests.export.faults import Exported, first_bad
 from tests.export.kinds import KINDS, chained, draw
 

@@ -13,7 +13,7 @@ from torch import nn
 
 import pnne_nb as pn
 from pnne_nb.errors import ExportError
-from pnne_nb.inference.targets import compare, latency
+from pnne_nb.inference.targets import compare, target_table
 from pnne_nb.inference.targets.forms import Built, Form, NodeDistance, Workshop
 from tests.compiler.graphs import wire
 
@@ -84,7 +84,7 @@ def test_an_onnx_file_is_compared_at_its_nodes() -> None:
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time that forms are timed with: it stands still but for what `faked` forms take."""
     seconds = [0.0]
-    monkeypatch.setattr(latency, "time", SimpleNamespace(perf_counter=lambda: seconds[0]))
+    monkeypatch.setattr(target_table, "time", SimpleNamespace(perf_counter=lambda: seconds[0]))
     return seconds
 
 
@@ -129,8 +129,8 @@ def test_the_fastest_is_recommended_that_is_as_good(monkeypatch: pytest.MonkeyPa
 def test_what_a_busy_machine_measured_promises_no_more_than_is_sure(
     monkeypatch: pytest.MonkeyPatch, now: list[float]
 ) -> None:
-    one, shaky = latency.Measured(1.0, 1.0, 1.0), latency.Measured(0.01, 0.001, 0.4)
-    times = {"eager": latency.Latency(one, one, one, 1), "fast": latency.Latency(shaky, shaky, shaky, 1)}
+    one, shaky = target_table.Measured(1.0, 1.0, 1.0), target_table.Measured(0.01, 0.001, 0.4)
+    times = {"eager": target_table.Latency(one, one, one, 1), "fast": target_table.Latency(shaky, shaky, shaky, 1)}
     monkeypatch.setattr(compare, "time_in_turns", lambda *_, **__: times)
     monkeypatch.setattr(compare, "FORMS", faked(now, ("eager", 0.006, 0), ("fast", 0.0005, 0)))
     said = pn.compare_targets(drawn(), data()).recommendation

@@ -212,7 +212,7 @@ def test_captum_adds_its_methods(method: str) -> None:
 
 def test_without_captum_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "captum", None)
-    monkeypatch.setattr("pnne_nb.inspector.questions.captum_methods.find_spec", lambda _: None)
+    monkeypatch.setattr("pnne_nb.inspector.questions.attribute.find_spec", lambda _: None)
     case = made("MLP")
     with pytest.raises(pn.ArgumentError, match=r"captum.DeepLift comes with captum: pip install 'pnne_nb\[captum\]'"):
         pn.attribute(case.net, case.data, 1, "captum.DeepLift")

@@ -11,7 +11,7 @@ from torch import nn
 import pnne_nb as pn
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.widgets.dashboard.dashboard import TrainingDashboard
-from pnne_nb.widgets.plots.recorded_plot import RecordedPlot
+from pnne_nb.widgets.plots.plot import RecordedPlot
 
 pytestmark = pytest.mark.usefixtures("own_widgets")
 

@@ -10,7 +10,7 @@ import pytest
 from pnne_nb.errors import TrainingError
 from pnne_nb.protocol.control_messages import AckMessage, ChooseMessage, CommandMessage, ControlRequest
 from pnne_nb.widgets.dashboard.controls import ControlBar, LayerChooser
-from pnne_nb.widgets.host.frame_pacer import IN_FLIGHT
+from pnne_nb.widgets.host.pump import IN_FLIGHT
 
 pytestmark = pytest.mark.usefixtures("own_widgets")
 

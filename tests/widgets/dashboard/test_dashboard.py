@@ -30,7 +30,7 @@ from pnne_nb.widgets.dashboard.dashboard import UNWATCHED_HZ, WATCHED_HZ, NextSt
 from pnne_nb.widgets.editor.background_tasks import lent_model
 from pnne_nb.widgets.editor.editor import GraphEditor
 from pnne_nb.widgets.host.displays import widget_tree
-from pnne_nb.widgets.host.frame_pacer import IN_FLIGHT
+from pnne_nb.widgets.host.pump import IN_FLIGHT
 
 PATIENCE = 60.0
 

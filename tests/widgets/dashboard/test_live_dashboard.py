@@ -7,7 +7,7 @@ import math
 
 import msgspec
 
-from pnne_nb.diagnosis.kinds import false_alarms
+from pnne_nb.diagnosis.finding import false_alarms
 from pnne_nb.protocol.control_messages import EvidenceBar
 from pnne_nb.runtime.monitoring.history import History
 from pnne_nb.telemetry.frames import AnomalyFrame, EpochFrame, StepFrame

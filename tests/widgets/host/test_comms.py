@@ -11,7 +11,7 @@ import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import start_new_kernel
 
-from pnne_nb.widgets.host.comms import answer_while_busy
+from pnne_nb.widgets.host.displays import answer_while_busy
 
 PATIENCE = 60.0
 

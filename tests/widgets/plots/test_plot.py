@@ -22,8 +22,7 @@ from pnne_nb.telemetry.frames import (
 from pnne_nb.widgets.dashboard.dashboard import TrainingDashboard
 from pnne_nb.widgets.plots.layer_plots import NormPlot
 from pnne_nb.widgets.plots.loss_plot import LossPlot
-from pnne_nb.widgets.plots.plot import LATEST, SEEN, Growth, Plot
-from pnne_nb.widgets.plots.recorded_plot import RecordedPlot
+from pnne_nb.widgets.plots.plot import LATEST, SEEN, Growth, Plot, RecordedPlot
 
 pytestmark = pytest.mark.usefixtures("own_widgets")
 

@@ -12,7 +12,7 @@ from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.telemetry.frames import StepFrame
 from pnne_nb.widgets.dashboard.dashboard import TrainingDashboard
 from pnne_nb.widgets.plots.palette import PALETTE
-from pnne_nb.widgets.plots.recorded_plot import RecordedPlot
+from pnne_nb.widgets.plots.plot import RecordedPlot
 
 pytestmark = pytest.mark.usefixtures("own_widgets")
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast, final
 
 from torch import nn
 
+from pnne_nb.runtime.objective.metric_choices import NamedMetric
 from pnne_nb.runtime.objective.metrics import Metric, load_metric, saved_metric, target_for
-from pnne_nb.runtime.objective.named_metrics import NamedMetric
 from pnne_nb.runtime.objective.step_logs import Peers
 
 if TYPE_CHECKING:

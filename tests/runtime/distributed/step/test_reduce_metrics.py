@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from pnne_nb.runtime.distributed.step.reduce_metrics import Joined
-from pnne_nb.runtime.objective.metric_choices import make_metrics
+from pnne_nb.runtime.objective.metric_choices import NamedMetric, make_metrics
 from pnne_nb.runtime.objective.metrics import Metric
-from pnne_nb.runtime.objective.named_metrics import NamedMetric
 
 CPU = torch.device("cpu")
 

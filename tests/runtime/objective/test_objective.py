@@ -11,7 +11,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.engine import TrainingEngine
-from pnne_nb.runtime.objective.goal import Goal
+from pnne_nb.runtime.objective.objective import Goal
 from pnne_nb.telemetry.frames import AnomalyFrame
 from tests.runtime.tasks import engine, images, network
 

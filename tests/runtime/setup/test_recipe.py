@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pnne_nb.errors import TrainingError
-from pnne_nb.runtime.setup.cadence import Every, as_every
+from pnne_nb.runtime.setup.recipe import Every, as_every
 from tests.runtime.tasks import engine
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import pnne_nb as pn
 from pnne_nb.errors import Diagnostic, ExportError, Fix, Retype
-from pnne_nb.export.repairs import CAUSAL, NEAREST, repair, with_repairs
+from pnne_nb.export.attempt import CAUSAL, NEAREST, repair, with_repairs
 from pnne_nb.graph.schema.registry import registry
 from tests.export.kinds import chained
 

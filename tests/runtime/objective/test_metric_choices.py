@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import pnne_nb as pn
 from pnne_nb.errors import TrainingError
-from pnne_nb.runtime.objective.named_metrics import NAMES, NamedMetric
+from pnne_nb.runtime.objective.metric_choices import NAMES, NamedMetric
 
 GENERATOR = torch.Generator().manual_seed(0)
 SCORES, CLASSES = torch.randn(40, 3, generator=GENERATOR), torch.randint(0, 3, (40,), generator=GENERATOR)

@@ -12,8 +12,8 @@ from torch import nn
 import pnne_nb as pn
 from pnne_nb.diagnosis.evidence import LOSSES, Evidence
 from pnne_nb.diagnosis.rules import Divergence, LossNotDecreasing, Overfitting
-from pnne_nb.inspector.capture.diagnosing_probe import EVERY, DiagnosingProbe
 from pnne_nb.inspector.capture.live import LiveProbe
+from pnne_nb.inspector.engine_probe import EVERY, DiagnosingProbe
 from pnne_nb.telemetry.frames import AnomalyFrame, EpochFrame, Frame, StepFrame
 from pnne_nb.telemetry.probe import Timed
 from tests.inspector.models import hooks_on, mlp

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from pnne_nb.diagnosis.finding import Finding
-from pnne_nb.diagnosis.kinds import KINDS, MEASURED, Kind, false_alarms, is_finding, rank
+from pnne_nb.diagnosis.finding import KINDS, MEASURED, Finding, Kind, false_alarms, is_finding, rank
 
 
 def test_causes_come_before_symptoms_and_events_last() -> None:

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from pnne_nb.inference.targets.latency import DRIFT, Measured, time_in_turns
+from pnne_nb.inference.targets.target_table import DRIFT, Measured, time_in_turns
 
 
 def test_what_takes_twice_as_long_is_measured_so(monkeypatch: pytest.MonkeyPatch) -> None:

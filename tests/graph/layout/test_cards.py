@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pnne_nb.graph.layout.folds import closed
+from pnne_nb.graph.layout.cards import closed
 
 CASES = json.loads((Path(__file__).parents[2] / "cases" / "folding.json").read_text(encoding="utf-8"))["cases"]
 
