@@ -78,9 +78,9 @@ if TYPE_CHECKING:
     from pnne_nb.compiler import compile as compile  # the name of the contract
     from pnne_nb.debugging.track import hugging_face_callback, lightning_callback, track
     from pnne_nb.debugging.training_monitor import TrainingMonitor
-    from pnne_nb.diagnosis.diagnose import diagnose
     from pnne_nb.diagnosis.fault import Fault
     from pnne_nb.diagnosis.finding import Finding
+    from pnne_nb.diagnosis.judge import diagnose
     from pnne_nb.diagnosis.rules import register_rule
     from pnne_nb.export.export_report import ExportReport
     from pnne_nb.export.exporter import check_export
@@ -122,7 +122,7 @@ if TYPE_CHECKING:
     from pnne_nb.runtime.engine import TrainingEngine
     from pnne_nb.runtime.evaluation import confusion, worst
     from pnne_nb.runtime.learning_rate import find_learning_rate
-    from pnne_nb.runtime.monitoring.measures import register_probe
+    from pnne_nb.runtime.monitoring.probes import register_probe
     from pnne_nb.runtime.run_table import RunTable, compare
     from pnne_nb.runtime.script.to_script import to_script
     from pnne_nb.runtime.setup.devices import DeviceManager
@@ -295,7 +295,7 @@ _MODULES = {
     "graph.model.node": "Edge Node Transaction",
     "runtime.data.columns": "columns",
     "runtime.data.datasets": "register_dataset",
-    "runtime.monitoring.measures": "register_probe",
+    "runtime.monitoring.probes": "register_probe",
     "runtime.data.image_folder": "images",
     "runtime.data.packaged_data": "datasets",
     "runtime.script.to_script": "to_script",
@@ -322,7 +322,7 @@ _MODULES = {
     "widgets.targets.target_dashboard": "TargetDashboard",
     "protocol.messages": "NodeMark",
     "inspector.tools.checks": "check_gradients check_numerics",
-    "diagnosis.diagnose": "diagnose",
+    "diagnosis.judge": "diagnose",
     "diagnosis.finding": "Finding",
     "diagnosis.rules": "register_rule",
     "export.formats": "register_format",

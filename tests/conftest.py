@@ -42,7 +42,7 @@ THREADS = int(os.environ.get("PNNE_THREADS", "1"))
 """Of torch's operators in this process; see ``scripts/processor_settings.sh``."""
 REGISTERED = (
     ("pnne_nb.runtime.data.datasets", "_registered"),
-    ("pnne_nb.runtime.monitoring.measures", "_measures"),
+    ("pnne_nb.runtime.monitoring.probes", "_measures"),
     ("pnne_nb.widgets.explorer.panel", "_fields"),
     ("pnne_nb.diagnosis.rules", "RULES"),
     ("pnne_nb.diagnosis.finding", "KINDS"),

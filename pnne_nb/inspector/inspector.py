@@ -11,8 +11,8 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.diagnosis.diagnose import diagnose
 from pnne_nb.diagnosis.finding import Finding, Rule, as_rules
+from pnne_nb.diagnosis.judge import diagnose
 from pnne_nb.diagnosis.rules import RULES
 from pnne_nb.errors import ArgumentError, InspectionError, expect, no_attribute, shown
 from pnne_nb.inspector.capture.capture import Capture, LayerView

@@ -14,10 +14,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import pnne_nb as pn
-from pnne_nb.diagnosis.diagnose import diagnose
 from pnne_nb.diagnosis.evidence import Evidence
 from pnne_nb.diagnosis.finding import KINDS, Finding, found_by, is_finding, ranked
-from pnne_nb.diagnosis.judge import GradientTrend, Judge, LossTrend, Trends
+from pnne_nb.diagnosis.judge import GradientTrend, Judge, LossTrend, Trends, diagnose
 from pnne_nb.errors import ArgumentError, TrainingError
 from pnne_nb.runtime.monitoring.reporter import Reports
 from pnne_nb.telemetry.frames import AnomalyFrame, EpochFrame, StepFrame

@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.diagnosis.diagnose import diagnose
 from pnne_nb.diagnosis.finding import rank
+from pnne_nb.diagnosis.judge import diagnose
 from pnne_nb.diagnosis.rules import (
     RULES,
     AtChance,

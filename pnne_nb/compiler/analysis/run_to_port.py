@@ -11,7 +11,7 @@ from torch import nn
 
 from pnne_nb.compiler.analysis.device_rule import following
 from pnne_nb.compiler.analysis.nested_values import copied
-from pnne_nb.compiler.ir.identifiers import unique
+from pnne_nb.compiler.ir.variables import unique
 from pnne_nb.compiler.pipeline.compile import compile as compile_graph
 from pnne_nb.compiler.weights.reuse import carry_over, former_path
 from pnne_nb.errors import UnknownNodeError

@@ -17,8 +17,8 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any, final
 
-from pnne_nb.compiler.ir.identifiers import is_identifier
 from pnne_nb.compiler.ir.literals import emit
+from pnne_nb.compiler.ir.variables import is_identifier
 from pnne_nb.errors import CompileError, Diagnostic, shown
 
 _MARK = "register_node"

@@ -15,7 +15,6 @@ from pnne_nb.catalog.custom import MADE
 from pnne_nb.catalog.operators import CHECK_STRUCTURE
 from pnne_nb.compiler.codegen.custom_source import import_line
 from pnne_nb.compiler.codegen.syntax import ORDERED, dictionary, notation, operand
-from pnne_nb.compiler.ir.identifiers import RESERVED, check_target, is_attribute, is_identifier, unique
 from pnne_nb.compiler.ir.literals import as_lists, emit
 from pnne_nb.compiler.ir.program import (
     Argument,
@@ -31,7 +30,7 @@ from pnne_nb.compiler.ir.program import (
 )
 from pnne_nb.compiler.ir.python_operators import SET_ATTRIBUTES
 from pnne_nb.compiler.ir.text import WIDTH, Bracketed, Text, before, display, literal
-from pnne_nb.compiler.ir.variables import Variables
+from pnne_nb.compiler.ir.variables import RESERVED, Variables, check_target, is_attribute, is_identifier, unique
 from pnne_nb.errors import CompileError
 
 _SPREAD = frozenset({"view", "reshape", "permute", "expand", "repeat", "tile"})

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 
 from pnne_nb.compiler.ir.call_properties import CHOOSE, IF_ELSE
-from pnne_nb.compiler.ir.identifiers import is_identifier
 from pnne_nb.compiler.ir.literals import Formula, emit, emit_index
 from pnne_nb.compiler.ir.program import Argument, Attribute, Call, Constant, Inside, Ref, Sequence
 from pnne_nb.compiler.ir.python_operators import (
@@ -19,6 +18,7 @@ from pnne_nb.compiler.ir.python_operators import (
     is_operator,
 )
 from pnne_nb.compiler.ir.text import Bracketed, Text
+from pnne_nb.compiler.ir.variables import is_identifier
 from pnne_nb.errors import CompileError
 from pnne_nb.graph.schema.structural import CONTEXTS, Context
 

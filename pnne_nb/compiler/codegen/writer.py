@@ -31,7 +31,6 @@ from pnne_nb.compiler.codegen.prelude import CHECKPOINTED, EQUIPPED, REMADE, STR
 from pnne_nb.compiler.codegen.source_map import Generated, NodeLine, Section, SourcePart
 from pnne_nb.compiler.codegen.syntax import context_calls
 from pnne_nb.compiler.ir.call_properties import CHOICES, Branch, branches
-from pnne_nb.compiler.ir.identifiers import camel, is_dotted, is_identifier, parameter_name, unique
 from pnne_nb.compiler.ir.literals import emit
 from pnne_nb.compiler.ir.program import (
     NOWHERE,
@@ -51,7 +50,7 @@ from pnne_nb.compiler.ir.program import (
 )
 from pnne_nb.compiler.ir.python_operators import STATEMENTS
 from pnne_nb.compiler.ir.text import INDENT, WIDTH, Bracketed, Text, behind, display, laid_out, spread
-from pnne_nb.compiler.ir.variables import Variables
+from pnne_nb.compiler.ir.variables import Variables, camel, is_dotted, is_identifier, parameter_name, unique
 
 _BUILTINS = frozenset(dir(builtins))
 

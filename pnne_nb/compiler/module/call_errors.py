@@ -19,9 +19,9 @@ from torch import nn
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.compiler.codegen.model_document import AGAIN, ModelDocument, misfits
 from pnne_nb.compiler.codegen.source_map import NodeLine
-from pnne_nb.compiler.shapes.available_devices import missing_device
 from pnne_nb.compiler.shapes.fake_tensors import imitation
 from pnne_nb.compiler.shapes.infer import failure
+from pnne_nb.compiler.shapes.scope import missing_device
 from pnne_nb.errors import CompileError, Diagnostic, ExecutionError, PnneError
 
 

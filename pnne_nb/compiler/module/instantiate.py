@@ -28,7 +28,6 @@ from pnne_nb.compiler.lowering.lower import Lowered
 from pnne_nb.compiler.module.call_errors import constructed
 from pnne_nb.compiler.shapes.infer import failure
 from pnne_nb.compiler.weights.deepcopy import computed, duplicate
-from pnne_nb.compiler.weights.lost_weights import warn_of_lost
 from pnne_nb.compiler.weights.memory_check import require_room
 from pnne_nb.compiler.weights.rename_log import former_paths, is_known, remember
 from pnne_nb.compiler.weights.reuse import (
@@ -40,6 +39,7 @@ from pnne_nb.compiler.weights.reuse import (
     remember_frozen,
     share_modules,
 )
+from pnne_nb.compiler.weights.weight_source import warn_of_lost
 from pnne_nb.errors import Diagnostic
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import whole_of

@@ -30,12 +30,22 @@ from pnne_nb.compiler.module.pickled_model import PickledModel, empty, make_port
 from pnne_nb.compiler.shapes import trial
 from pnne_nb.compiler.shapes.infer import failure, infer
 from pnne_nb.compiler.weights.fixed_tables import take_tables
-from pnne_nb.compiler.weights.lost_weights import layers_of, lost_text, refused, require_values, tell
 from pnne_nb.compiler.weights.rename_log import former_paths, paths_among
 from pnne_nb.compiler.weights.tensor_file import named_tensors, said_of, tensors_in
 from pnne_nb.compiler.weights.weight_report import WeightReport, require_any
 from pnne_nb.compiler.weights.weight_report import place as place_weights
-from pnne_nb.compiler.weights.weight_source import Purpose, Reuse, Weights, keep_given, own_weights
+from pnne_nb.compiler.weights.weight_source import (
+    Purpose,
+    Reuse,
+    Weights,
+    keep_given,
+    layers_of,
+    lost_text,
+    own_weights,
+    refused,
+    require_values,
+    tell,
+)
 from pnne_nb.errors import Diagnostic, ShapeError, answers_misuse
 from pnne_nb.graph.document import NodeGraph, expect_graph
 from pnne_nb.graph.model.annex import OWN, OwnWeights

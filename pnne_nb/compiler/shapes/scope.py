@@ -18,17 +18,46 @@ import torch
 from pnne_nb.compiler.ir.bind import ELEMENT, with_element_type
 from pnne_nb.compiler.ir.program import Ref
 from pnne_nb.compiler.ir.snapshot import NO_WIRES, GraphSnapshot, passed_on
-from pnne_nb.compiler.shapes.available_devices import missing_device
 from pnne_nb.compiler.shapes.cost import Cost, total
 from pnne_nb.compiler.shapes.mismatch import NodeFinding
 from pnne_nb.compiler.shapes.symbolic import Abstract, Meta, number, symbol
 from pnne_nb.compiler.shapes.trial import NOTHING, Outcome, attempt
-from pnne_nb.errors import Diagnostic, Fix
+from pnne_nb.errors import Diagnostic, Fix, Severity
 from pnne_nb.graph.model.node import Node, ablated, inside
 from pnne_nb.graph.schema.property_types import DeviceType, OptionalType
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.values import DTYPES
 from pnne_nb.process.idle import OutOfDateError, breathe
+
+_EVERYWHERE = frozenset({"cpu", "meta"})
+
+
+def available_devices() -> list[str]:
+    """Return the names of the devices of this machine, the CPU first."""
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    if accelerator is None:
+        return ["cpu"]
+    return ["cpu", *(f"{accelerator.type}:{index}" for index in range(torch.accelerator.device_count()))]
+
+
+def missing_device(name: str, severity: Severity = "warning") -> NodeFinding | None:
+    """Return the finding for a node on a device that this machine lacks, or None.
+
+    It is a warning in a document, which may be meant for another machine, and an error when that is compiled here.
+    """
+    device = torch.device(name)
+    known = available_devices()
+    if device.type in _EVERYWHERE or f"{device.type}:{device.index or 0}" in known:
+        return None
+    return NodeFinding(
+        "device-missing",
+        f"It is placed on {name}, which this machine does not have; there is {', '.join(known)}.",
+        hint="Choose one of these, or None for where its input is; or compile it on a machine that has it.",
+        severity=severity,
+        property="device",
+        value=known[1] if len(known) > 1 else None,
+    )
+
 
 Symbols = Mapping[str, tuple[int, ...]]
 """Trial values of each symbolic size."""

@@ -23,7 +23,7 @@ from pnne_nb.compiler.ir.program import (
     Unit,
     Weight,
 )
-from pnne_nb.compiler.shapes.available_devices import available_devices
+from pnne_nb.compiler.shapes.scope import available_devices
 from pnne_nb.errors import CompileError, Diagnostic
 from pnne_nb.process.byte_units import format_bytes
 

@@ -11,9 +11,8 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.compiler.weights.reuse import NOT_MOVED, Former, former_path
+from pnne_nb.compiler.weights.reuse import AXES, NOT_MOVED, Former, former_path, widenings
 from pnne_nb.compiler.weights.tensor_file import named_tensors
-from pnne_nb.compiler.weights.widen import AXES, widenings
 from pnne_nb.errors import ArgumentError
 
 Shape: TypeAlias = tuple[int, ...]

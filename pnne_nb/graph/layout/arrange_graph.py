@@ -19,7 +19,7 @@ from pnne_nb.graph.model.annotation import Box, Frame, around, held
 from pnne_nb.graph.model.content import Content, GraphIndex, detour, topological_order
 from pnne_nb.graph.model.node import split_port
 from pnne_nb.graph.model.ops import ChangeFrame, MoveNode
-from pnne_nb.graph.model.repeats import Run
+from pnne_nb.graph.model.paths import Run
 from pnne_nb.graph.schema.spec import NodeSpec
 
 _ROW = HEADER_HEIGHT + SUMMARY_HEIGHT + 44.0

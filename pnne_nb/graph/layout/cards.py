@@ -11,7 +11,7 @@ from pnne_nb.graph.layout.inlining import Inlining
 from pnne_nb.graph.layout.texts import BETWEEN, lines, parts, promoted
 from pnne_nb.graph.model.content import Content, GraphIndex, input_ports, output_ports
 from pnne_nb.graph.model.node import Node, split_port
-from pnne_nb.graph.model.repeats import Run
+from pnne_nb.graph.model.paths import Run
 from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.graph.schema.structural import REROUTE
 from pnne_nb.process.idle import breathe

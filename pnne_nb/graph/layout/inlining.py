@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from pnne_nb.graph.layout.texts import inner, subscript
 from pnne_nb.graph.model.content import GraphIndex, topological_order
 from pnne_nb.graph.model.node import Node, split_port
-from pnne_nb.graph.model.repeats import Run
+from pnne_nb.graph.model.paths import Run
 
 SIZES_OF_TENSORS: Final = ("size", "dim", "numel", "len")
 """Types whose result is one number or several, for any tensor."""

@@ -15,8 +15,7 @@ from pnne_nb.graph.model.annotation import Frame
 from pnne_nb.graph.model.content import Content, GraphIndex, input_ports, topological_order
 from pnne_nb.graph.model.node import Node, split_port
 from pnne_nb.graph.model.ops import MoveNode
-from pnne_nb.graph.model.paths import enter, in_names
-from pnne_nb.graph.model.repeats import Run, runs
+from pnne_nb.graph.model.paths import Run, enter, in_names, runs
 from pnne_nb.graph.render.edge_routing import Box, Point, routed
 from pnne_nb.graph.schema.categories import BLOCK, UNKNOWN
 from pnne_nb.graph.schema.spec import NodeSpec

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from pnne_nb.errors import InspectionError
 from pnne_nb.inspector.capture.hooks import HookOwner, in_backward, primary_tensor
 from pnne_nb.inspector.capture.preserve import why_not_hookable
-from pnne_nb.inspector.statistics.gradients import PendingNorms, launch_norms
 from pnne_nb.inspector.statistics.histogram import measure_segments
+from pnne_nb.inspector.statistics.measure import PendingNorms, launch_norms
 from pnne_nb.inspector.statistics.patterns import leaf_layers, match_layers, own_parameters, resolve_watch
 from pnne_nb.inspector.statistics.sampling import LIVE_SAMPLE, Sampler, measurable, sample, to_host, values_of
 from pnne_nb.inspector.statistics.units import Bounds, bounds_of, saturation

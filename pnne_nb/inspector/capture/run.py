@@ -19,7 +19,7 @@ from pnne_nb.inspector.capture.call_arguments import call_arguments, described, 
 from pnne_nb.inspector.capture.capture import Capture, Recorder
 from pnne_nb.inspector.capture.hooks import HookOwner, tensors_in
 from pnne_nb.inspector.capture.preserve import is_compiled, preserved
-from pnne_nb.inspector.statistics.gradients import GradientNorms, gradient_norms
+from pnne_nb.inspector.statistics.measure import GradientNorms, gradient_norms
 from pnne_nb.inspector.statistics.patterns import first_paths
 from pnne_nb.inspector.statistics.units import UnitCounts
 from pnne_nb.telemetry.frames import Frame, NormsFrame, Quantity, StatisticsFrame, StepFrame

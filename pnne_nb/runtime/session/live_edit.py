@@ -15,8 +15,7 @@ from torch import nn
 from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.compiler.codegen.loader import take_place
 from pnne_nb.compiler.weights.rename_log import remember
-from pnne_nb.compiler.weights.reuse import Former, former_path, typed_in
-from pnne_nb.compiler.weights.widen import READ, Widening, widenings
+from pnne_nb.compiler.weights.reuse import READ, Former, Widening, former_path, typed_in, widenings
 from pnne_nb.errors import TrainingError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.runtime.loop.loop import TrainingLoop

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from pnne_nb.compiler.analysis.device_rule import devices_of, to_device
 from pnne_nb.compiler.pipeline.compile import load
-from pnne_nb.compiler.shapes.available_devices import available_devices
+from pnne_nb.compiler.shapes.scope import available_devices
 from pnne_nb.compiler.weights.memory_check import memory
 from pnne_nb.errors import TrainingError, choose, expect
 from pnne_nb.graph.document import NodeGraph

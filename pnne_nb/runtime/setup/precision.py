@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias, final, get_args
 import torch
 from torch import Tensor
 
-from pnne_nb.compiler.shapes.available_devices import available_devices
+from pnne_nb.compiler.shapes.scope import available_devices
 from pnne_nb.errors import TrainingError, expect, near, shown
 from pnne_nb.runtime.optim.optimizers import update
 

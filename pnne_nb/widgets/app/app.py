@@ -21,7 +21,7 @@ from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.widgets.host.displays import answer_while_busy, close_parts
 from pnne_nb.widgets.host.images import picture
 from pnne_nb.widgets.host.static_picture import KeptPicture, Page
-from pnne_nb.widgets.plots.palette import PALETTE
+from pnne_nb.widgets.plots.svg_chart import PALETTE
 
 MAX_FIELDS: Final = 32
 """Most numbers of one input that get a field each; larger inputs are chosen from the examples."""

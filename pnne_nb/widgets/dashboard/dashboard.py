@@ -19,7 +19,7 @@ from pnne_nb.inspector.statistics.patterns import own_parameters
 from pnne_nb.process.subscribers import weakly
 from pnne_nb.protocol import control_messages
 from pnne_nb.runtime.engine import TrainingEngine
-from pnne_nb.runtime.monitoring.measures import measuring
+from pnne_nb.runtime.monitoring.probes import measuring
 from pnne_nb.runtime.session.next_steps import NextSteps, Step
 from pnne_nb.runtime.session.waiting import Started
 from pnne_nb.telemetry.frames import AnomalyFrame, TrainingState

@@ -25,8 +25,7 @@ from pnne_nb.widgets.host.images import Pixels, data_url, png
 from pnne_nb.widgets.host.pump import Pacer, Pump
 from pnne_nb.widgets.host.static_picture import KeptPicture, Pictured, Still
 from pnne_nb.widgets.plots.figures import Figure, NumberAxis
-from pnne_nb.widgets.plots.palette import PALETTE
-from pnne_nb.widgets.plots.svg_chart import Chart, ChartLine, Ground, Panel, linear_ticks
+from pnne_nb.widgets.plots.svg_chart import PALETTE, Chart, ChartLine, Ground, Panel, linear_ticks
 
 WIDE, HIGH = 72, 48
 """Places of the plane at which the model is asked."""

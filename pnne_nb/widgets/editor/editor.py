@@ -41,10 +41,18 @@ from pnne_nb.protocol.codec import catalog_event, document_text, encode_event, n
 from pnne_nb.protocol.export_messages import ExportCheck, ExportState, StartExport
 from pnne_nb.protocol.train_messages import GetTrainChoices, StartTraining, TrainRequest
 from pnne_nb.widgets.editor.background_tasks import BackgroundTasks, ExportRequest, lent_model, weights_of
-from pnne_nb.widgets.editor.document_requests import BlocksRequest, ChangeRequest, change, change_blocks, source, steps
 from pnne_nb.widgets.editor.edited_document import LiveModel, document_of, still_there
 from pnne_nb.widgets.editor.live_analysis import Derivation
-from pnne_nb.widgets.editor.open_views import Bursts, Views
+from pnne_nb.widgets.editor.open_views import (
+    BlocksRequest,
+    Bursts,
+    ChangeRequest,
+    Views,
+    change,
+    change_blocks,
+    source,
+    steps,
+)
 from pnne_nb.widgets.editor.training_overlay import OverlaidTraining, Overlay
 from pnne_nb.widgets.host.bundle import bundled, key_of
 from pnne_nb.widgets.host.displays import Displays, answer_while_busy, close_parts, widget_tree

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from pnne_nb.widgets.host.displays import close_parts
 from pnne_nb.widgets.plots.curves import Floats
-from pnne_nb.widgets.plots.palette import PALETTE
-from pnne_nb.widgets.plots.svg_chart import linear_ticks, log_ticks
+from pnne_nb.widgets.plots.svg_chart import PALETTE, linear_ticks, log_ticks
 
 GRID: Final = "#8080802e"
 HEIGHT: Final = 210

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from pnne_nb.runtime.monitoring.history import History
 from pnne_nb.widgets.plots.curves import Curve
-from pnne_nb.widgets.plots.palette import PALETTE, TRAINING_COLOUR, VALIDATION_COLOUR
-from pnne_nb.widgets.plots.svg_chart import Chart, ChartLine, Panel
+from pnne_nb.widgets.plots.svg_chart import PALETTE, TRAINING_COLOUR, VALIDATION_COLOUR, Chart, ChartLine, Panel
 
 _SIDES = ("train_", "val_")
 

@@ -11,8 +11,7 @@ import numpy as np
 from pnne_nb.inspector.capture.capture import LayerView
 from pnne_nb.widgets.host.static_picture import KeptPicture, Pictured, Still
 from pnne_nb.widgets.plots.figures import Figure, NumberAxis
-from pnne_nb.widgets.plots.palette import PALETTE
-from pnne_nb.widgets.plots.svg_chart import Chart, ChartLine, Panel
+from pnne_nb.widgets.plots.svg_chart import PALETTE, Chart, ChartLine, Panel
 
 
 @final

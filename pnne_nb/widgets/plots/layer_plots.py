@@ -14,8 +14,8 @@ import numpy as np
 from pnne_nb.telemetry.frames import EpochFrame, Frame, HistogramFrame, NormsFrame
 from pnne_nb.widgets.plots import figures
 from pnne_nb.widgets.plots.curves import Curve, CurveTable
-from pnne_nb.widgets.plots.palette import PALETTE
 from pnne_nb.widgets.plots.plot import Growth, Plot
+from pnne_nb.widgets.plots.svg_chart import PALETTE
 
 MAX_LINES: Final = len(PALETTE)
 """Most layers whose gradient norms are drawn as lines over time; for more layers, only the latest norms are shown."""

@@ -11,7 +11,7 @@ import numpy as np
 from pnne_nb.telemetry.frames import Frame, MeasureFrame, StepFrame
 from pnne_nb.widgets.plots import figures
 from pnne_nb.widgets.plots.curves import Curve
-from pnne_nb.widgets.plots.palette import PALETTE
+from pnne_nb.widgets.plots.svg_chart import PALETTE
 
 SEEN: Final = 1 / 200
 """Share of a curve's length by which it must grow to look different: two of four hundred pixels, a common width."""

@@ -11,8 +11,8 @@ from pnne_nb.process.byte_units import format_bytes
 from pnne_nb.telemetry.frames import Frame, MemoryFrame, TimeFrame
 from pnne_nb.widgets.plots import figures
 from pnne_nb.widgets.plots.curves import CurveTable
-from pnne_nb.widgets.plots.palette import PALETTE
 from pnne_nb.widgets.plots.plot import Plot
+from pnne_nb.widgets.plots.svg_chart import PALETTE
 
 HEIGHT: Final = 166
 """Of these plots below their headings, in pixels: less than of those that show what is learned."""

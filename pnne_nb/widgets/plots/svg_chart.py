@@ -1,4 +1,4 @@
-"""Draws line charts as SVG, for saved notebooks without scripts."""
+"""Draws line charts as SVG, for saved notebooks without scripts; the colours and round numbers of every plot."""
 
 from __future__ import annotations
 
@@ -14,6 +14,13 @@ from numpy.typing import NDArray
 from pnne_nb.graph.layout.texts import fitted
 from pnne_nb.graph.render.svg import ThemeName, require_theme
 from pnne_nb.widgets.host.static_picture import Pictured, Still
+
+PALETTE: Final = ("#2f86c9", "#d07000", "#1a9871", "#b565c4", "#d1495b", "#1b93a5", "#8a8a10", "#7f7f7f")
+"""Colours that colour-blind people can distinguish, with a contrast of at least 3:1 in both themes of JupyterLab."""
+
+TRAINING_COLOUR: Final = PALETTE[0]
+VALIDATION_COLOUR: Final = PALETTE[1]
+
 
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 _LABELS = 6

@@ -29,7 +29,7 @@ from pnne_nb.runtime.data.open_data import Array, Data
 from pnne_nb.widgets.editor.editor import GraphEditor
 from pnne_nb.widgets.host.displays import answer_while_busy, close_parts
 from pnne_nb.widgets.host.static_picture import KeptPicture, Page
-from pnne_nb.widgets.plots.palette import PALETTE
+from pnne_nb.widgets.plots.svg_chart import PALETTE
 
 MAX_ROWS: Final = 60
 """Nodes that have a switch: those with the most damage."""

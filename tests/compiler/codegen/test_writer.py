@@ -12,7 +12,6 @@ from torch.nn import functional as F
 
 import pnne_nb as pn
 from pnne_nb.compiler.codegen.writer import generate
-from pnne_nb.compiler.ir.identifiers import camel, check_target, parameter_name
 from pnne_nb.compiler.ir.program import (
     Call,
     Constant,
@@ -24,6 +23,7 @@ from pnne_nb.compiler.ir.program import (
     Result,
     Unit,
 )
+from pnne_nb.compiler.ir.variables import camel, check_target, parameter_name
 from pnne_nb.graph.schema.spec import Returns
 from tests.compiler import graphs
 

@@ -30,9 +30,7 @@ def on_imagined_devices(graph: pn.NodeGraph, monkeypatch: pytest.MonkeyPatch, *i
     """Run a placed model on tensors without data, where several devices can be had; mixing them raises."""
     with monkeypatch.context() as patch:
         patch.setattr(nn.Module, "to", lambda self, *_: self)
-        patch.setattr(
-            "pnne_nb.compiler.shapes.available_devices.available_devices", lambda: ["cpu", "cuda:0", "cuda:1"]
-        )
+        patch.setattr("pnne_nb.compiler.shapes.scope.available_devices", lambda: ["cpu", "cuda:0", "cuda:1"])
         model = pn.compile(graph, reuse=None)
     devices = load(graph).generated.devices
     mode = FakeTensorMode()

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from pnne_nb.inspector.statistics.gradients import gradient_norms
+from pnne_nb.inspector.statistics.measure import gradient_norms
 from tests.inspector.models import Encoder, Twice, mlp
 
 

@@ -15,7 +15,7 @@ from torch import nn
 
 import pnne_nb as pn
 from pnne_nb.widgets.dashboard.decision_surface import HIGH, WIDE, DecisionSurface, _painted, palette
-from pnne_nb.widgets.plots.palette import PALETTE
+from pnne_nb.widgets.plots.svg_chart import PALETTE
 from tests.widgets.shown import Shown
 
 PATIENCE = 60.0

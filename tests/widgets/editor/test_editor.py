@@ -313,7 +313,7 @@ def test_source_of_an_unfinished_graph_comes_with_what_is_missing(view: View, gr
 def test_a_failure_in_python_is_shown_and_logged(
     view: View, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("pnne_nb.widgets.editor.document_requests.located_source", lambda graph: 1 // 0)
+    monkeypatch.setattr("pnne_nb.widgets.editor.open_views.located_source", lambda graph: 1 // 0)
     answer = view.ask("getSource")
     assert answer["error"] == "Python failed with ZeroDivisionError: integer division or modulo by zero"
     assert "A request of the editor failed" in caplog.text

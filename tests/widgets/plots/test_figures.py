@@ -13,7 +13,7 @@ from pnne_nb.widgets.plots.figures import (
     heading_html,
     positive,
 )
-from pnne_nb.widgets.plots.palette import PALETTE
+from pnne_nb.widgets.plots.svg_chart import PALETTE
 
 pytestmark = pytest.mark.usefixtures("own_widgets")
 

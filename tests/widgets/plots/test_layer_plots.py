@@ -33,8 +33,8 @@ from pnne_nb.widgets.plots.layer_plots import (
     short_paths,
 )
 from pnne_nb.widgets.plots.loss_plot import LossPlot
-from pnne_nb.widgets.plots.palette import PALETTE
 from pnne_nb.widgets.plots.plot import Plot
+from pnne_nb.widgets.plots.svg_chart import PALETTE
 
 pytestmark = pytest.mark.usefixtures("own_widgets")
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.telemetry.frames import StepFrame
 from pnne_nb.widgets.dashboard.dashboard import TrainingDashboard
-from pnne_nb.widgets.plots.palette import PALETTE
 from pnne_nb.widgets.plots.plot import RecordedPlot
+from pnne_nb.widgets.plots.svg_chart import PALETTE
 
 pytestmark = pytest.mark.usefixtures("own_widgets")
 

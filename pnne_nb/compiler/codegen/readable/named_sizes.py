@@ -9,7 +9,6 @@ from typing import final
 
 import msgspec
 
-from pnne_nb.compiler.ir.identifiers import RESERVED, camel, unique
 from pnne_nb.compiler.ir.literals import Formula
 from pnne_nb.compiler.ir.program import (
     Argument,
@@ -27,6 +26,7 @@ from pnne_nb.compiler.ir.program import (
     Weight,
 )
 from pnne_nb.compiler.ir.snapshot import read
+from pnne_nb.compiler.ir.variables import RESERVED, camel, unique
 from pnne_nb.compiler.shapes.infer import infer
 from pnne_nb.errors import PnneError
 from pnne_nb.graph.document import NodeGraph

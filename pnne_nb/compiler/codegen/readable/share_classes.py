@@ -11,8 +11,8 @@ from typing import Any, final
 import msgspec
 from torch import nn
 
-from pnne_nb.compiler.ir.identifiers import is_identifier, unique
 from pnne_nb.compiler.ir.program import Chain, Constant, Construction, Given, Layer, Member, Nested, Opaque, Program
+from pnne_nb.compiler.ir.variables import is_identifier, unique
 from pnne_nb.graph.schema.values import Calculated
 
 Comments = Mapping[tuple[str, str], str]

@@ -15,7 +15,7 @@ from pnne_nb.compiler.importing.draft.draft import Item, Level, UntranslatableEr
 from pnne_nb.compiler.importing.draft.layers import described, layer_spec, obstacle
 from pnne_nb.compiler.importing.draft.variable_names import is_possible, name_by_variables
 from pnne_nb.compiler.importing.translation.fixed_values import is_identity, is_table, without_repeats
-from pnne_nb.compiler.ir.identifiers import is_attribute
+from pnne_nb.compiler.ir.variables import is_attribute
 from pnne_nb.compiler.weights.fixed_tables import digest_of
 from pnne_nb.graph.model.ops import AddGraph, AddNode, Connect, Op
 from pnne_nb.graph.model.origin import Origin

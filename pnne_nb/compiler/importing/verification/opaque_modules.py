@@ -37,7 +37,7 @@ from pnne_nb.compiler.importing.translation.emit_ops import (
     stored,
 )
 from pnne_nb.compiler.importing.verification.usage import mentioned_by, used_of
-from pnne_nb.compiler.ir.identifiers import is_attribute
+from pnne_nb.compiler.ir.variables import is_attribute
 from pnne_nb.graph.schema.names import free_name
 
 _CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)

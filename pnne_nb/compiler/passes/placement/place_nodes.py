@@ -16,7 +16,7 @@ from pnne_nb.compiler.passes.graph_pass import Pass, PassSubject, Rewrite
 from pnne_nb.compiler.passes.placement.placement_plan import Placement, plan_placement
 from pnne_nb.compiler.passes.report import Change, Gain
 from pnne_nb.compiler.pipeline.compile import made, program_of
-from pnne_nb.compiler.shapes.available_devices import available_devices
+from pnne_nb.compiler.shapes.scope import available_devices
 from pnne_nb.compiler.weights.memory_check import free_memory
 from pnne_nb.compiler.weights.weight_source import Reuse
 from pnne_nb.errors import PassError, expect

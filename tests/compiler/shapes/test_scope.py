@@ -6,7 +6,7 @@ import pytest
 
 import pnne_nb as pn
 from pnne_nb.compiler import Analysis
-from pnne_nb.compiler.shapes import available_devices
+from pnne_nb.compiler.shapes import scope
 from pnne_nb.errors import Fix
 
 WARNING = (
@@ -60,10 +60,10 @@ def test_a_function_that_makes_a_tensor_there_is_told_of_as_well() -> None:
 
 
 def test_every_node_is_named_and_what_is_there_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(available_devices, "available_devices", lambda: ["cpu", "cuda:0"])
+    monkeypatch.setattr(scope, "available_devices", lambda: ["cpu", "cuda:0"])
     for here in ("cpu", "meta", "cuda", "cuda:0"):
-        assert available_devices.missing_device(here) is None
-    found = available_devices.missing_device("cuda:1")
+        assert scope.missing_device(here) is None
+    found = scope.missing_device("cuda:1")
     assert found is not None
     assert "there is cpu, cuda:0." in found.message
     assert found.value == "cuda:0"
