@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import final
 
 from pnne_nb.errors import GraphError, expect
-from pnne_nb.graph.edits.transactions import Ledger
+from pnne_nb.graph.edits.transactions import TransactionLog
 from pnne_nb.graph.layout.arrange_graph import arrangement, drawn_right
 from pnne_nb.graph.layout.cards import faces
 from pnne_nb.graph.layout.inlining import Inlining, inlining
@@ -30,7 +30,7 @@ class Frames(Mapping[str, Frame]):
         types: The catalogue, which determines the sizes of nodes.
     """
 
-    def __init__(self, ledger: Ledger, types: Types) -> None:
+    def __init__(self, ledger: TransactionLog, types: Types) -> None:
         self._ledger = ledger
         self._types = types
 

@@ -1,6 +1,6 @@
 """`NodeGraph`: the document of a graph, without torch.
 
-Every change becomes ops, which its `Ledger` checks, stages, and commits, all of them or none.
+Every change becomes ops, which its `TransactionLog` checks, stages, and commits, all of them or none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pnne_nb.graph.edits.add_node import addition, connection, edges_between, lo
 from pnne_nb.graph.edits.apply import apply_op
 from pnne_nb.graph.edits.bulk import Chosen
 from pnne_nb.graph.edits.definitions import own_definition
-from pnne_nb.graph.edits.transactions import Ledger
+from pnne_nb.graph.edits.transactions import TransactionLog
 from pnne_nb.graph.layout.arrange_graph import CELL_OF_A_NOTEBOOK, View, arrangement
 from pnne_nb.graph.layout.layered import Direction
 from pnne_nb.graph.model.content import Content
@@ -89,7 +89,7 @@ class NodeGraph(ReadableGraph):
             )
         content = Content(name)
         apply_op(content, RenameDocument(name))
-        super().__init__(Ledger(content, types, self.__repr__), types)
+        super().__init__(TransactionLog(content, types, self.__repr__), types)
         self.frames = Frames(self._ledger, types)
 
     @property

@@ -22,7 +22,7 @@ from pnne_nb.errors import (
 )
 from pnne_nb.graph.edits.bulk import matching
 from pnne_nb.graph.edits.notify import Observer
-from pnne_nb.graph.edits.transactions import Ledger, Step
+from pnne_nb.graph.edits.transactions import Step, TransactionLog
 from pnne_nb.graph.layout.arrange_graph import arrangement
 from pnne_nb.graph.layout.cards import NONE_RESOLVED, Resolved
 from pnne_nb.graph.model.annex import Annex
@@ -62,7 +62,7 @@ class ReadableGraph:
     nodes: Nodes
     sizes: Sizes
 
-    def __init__(self, ledger: Ledger, types: Types) -> None:
+    def __init__(self, ledger: TransactionLog, types: Types) -> None:
         self._ledger = ledger
         self._types = types
         self._annex: Annex | None = None

@@ -6,7 +6,7 @@ from collections.abc import Iterator, MutableMapping
 from typing import final
 
 from pnne_nb.errors import expect, near, shown
-from pnne_nb.graph.edits.transactions import Ledger
+from pnne_nb.graph.edits.transactions import TransactionLog
 from pnne_nb.graph.model.ops import SetSize
 
 
@@ -28,7 +28,7 @@ class Sizes(MutableMapping[str, int]):
         ledger: The document's changes.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: TransactionLog) -> None:
         self._ledger = ledger
 
     def __getitem__(self, name: str) -> int:

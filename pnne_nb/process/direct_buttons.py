@@ -17,7 +17,7 @@ Press: TypeAlias = Literal["pause", "stop"]
 
 _PRESSES: Final[tuple[Press, ...]] = get_args(Press)
 _SECONDS: Final = 2
-"""For which a request is waited for that somebody has begun."""
+"""How long the rest of a request may take that has begun to arrive."""
 _LONGEST: Final = 1 << 14
 """Bytes of a request, headers and all, that are read."""
 _ANSWER: Final = b"HTTP/1.1 %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"

@@ -1,6 +1,6 @@
 """Changes a document by transactions, which are staged, committed as a whole or not at all, numbered, and undone.
 
-Every change of a document's content goes through its `Ledger`, under its lock.
+Every change of a document's content goes through its `TransactionLog`, under its lock.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Asker(threading.local):
 
 
 @final
-class Ledger:
+class TransactionLog:
     """The changes of one document.
 
     Attributes:

@@ -19,7 +19,7 @@ from pnne_nb.runtime.loop.disturbances import Disturbances, HeldError
 from pnne_nb.runtime.loop.fault_replay import StepPlace
 from pnne_nb.runtime.loop.loop_events import Eased, EpochEnded, Event, Judged, Restored, Stepped, Validated, Waiting
 from pnne_nb.runtime.loop.step import Stepper, StepResult
-from pnne_nb.runtime.loop.validation import Standing, Validation
+from pnne_nb.runtime.loop.validation import BestWeights, Validation
 from pnne_nb.runtime.monitoring.probes import Observers
 from pnne_nb.runtime.objective.metrics import load_metric, reset, results, saved_metric
 from pnne_nb.runtime.objective.step_logs import ALONE, Means
@@ -69,7 +69,7 @@ class TrainingLoop:
         self._compared = False
         self._untried = False
         self._judged_at = 0
-        self.standing = Standing()
+        self.standing = BestWeights()
         self._epoch_randomness = randomness.state_dict()
         self._is_untouched = False  # the epoch is open, and no step of it was made
         self._after_opening: Mapping[str, Any] | None = None

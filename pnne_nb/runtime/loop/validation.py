@@ -1,4 +1,4 @@
-"""`Validation`: a pass over the validation data between two steps of a training; `Standing`: the best value so far."""
+"""`Validation`: a pass over the validation data between two steps of a training; `BestWeights`: the best value so far."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ _NUMBERS: Final = ("best", "best_epoch", "best_step", "judged_epoch", "epochs_si
 
 
 @final
-class Standing:
+class BestWeights:
     """The best value of the goal so far, for early stopping, ``best.ckpt`` and the best weights.
 
     Attributes:

@@ -165,7 +165,7 @@ class Session:
             require_own(self.model, in_process=self.executor.in_process)
             process = self._process() if self.executor.in_process else None
         if not alive:
-            # To pack a model is to use it.
+            # Packing uses the model: the cell gives it back first.
             self._let_go()
             self.launch(steps, process)
             return

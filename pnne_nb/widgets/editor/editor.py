@@ -42,11 +42,11 @@ from pnne_nb.protocol.export_messages import ExportCheck, ExportState, StartExpo
 from pnne_nb.protocol.train_messages import GetTrainChoices, StartTraining, TrainRequest
 from pnne_nb.widgets.editor.background_tasks import BackgroundTasks, ExportRequest, lent_model, weights_of
 from pnne_nb.widgets.editor.edited_document import LiveModel, document_of, still_there
-from pnne_nb.widgets.editor.live_analysis import Derivation
+from pnne_nb.widgets.editor.live_analysis import LiveAnalysis
 from pnne_nb.widgets.editor.open_views import (
     BlocksRequest,
-    Bursts,
     ChangeRequest,
+    CommitThrottle,
     Views,
     change,
     change_blocks,
@@ -152,16 +152,14 @@ class GraphEditor(anywidget.AnyWidget):
         self._overlay: Overlay | None = None
         self._picture: messages.Training | None = None
         self._marks = messages.Marks()
-        self._derivation = Derivation.of(graph)
-        self._kept = KeptPicture(
-            lambda: repr(graph), self._derivation.picture, lambda: len(graph.nodes) <= QUICKLY_DRAWN
-        )
+        self._analysis = LiveAnalysis.of(graph)
+        self._kept = KeptPicture(lambda: repr(graph), self._analysis.picture, lambda: len(graph.nodes) <= QUICKLY_DRAWN)
         self._example: Example | None = (
             None if module is None or input_size is not None else call_arguments(args, kwargs)
         )
         editor = weakref.ref(self)
         self._tasks = BackgroundTasks(graph, lambda: lent_model(editor), weakly(self._show_export))
-        self._bursts = Bursts(weakly(self._catch_up))
+        self._throttle = CommitThrottle(weakly(self._catch_up))
         super().__init__(height=height, read_only=read_only, theme=theme, bundle_key=key_of(front_end))
         self.on_msg(self._views.receive)
         self._follow()
@@ -169,19 +167,19 @@ class GraphEditor(anywidget.AnyWidget):
     def _follow(self) -> None:
         # The analysis subscribes to the document before this editor, so that it sees each commit first.
         endings = (
-            self._derivation.follow(weakly(self._derived)),
+            self._analysis.follow(weakly(self._derived)),
             self._graph.observe(weakly(self._committed)),
             registry.observe(weakly(self._type_added)),
             blocks.graph.observe(weakly(self._blocks_changed)),
             self._kept.close,
-            self._bursts.close,
+            self._throttle.close,
         )
         self._release = weakref.finalize(self, _end, endings)
         # Nothing must run at the exit of the kernel.
         self._release.atexit = False
         self._following.add(self)
         answer_while_busy(self)
-        self._derivation.request()
+        self._analysis.request()
 
     @classmethod
     def opened(cls) -> list[GraphEditor]:
@@ -206,8 +204,8 @@ class GraphEditor(anywidget.AnyWidget):
     def diagnostics(self) -> list[Diagnostic]:
         """The findings of the badges: errors that prevent compiling, and warnings."""
         if not self._graph.in_transaction:
-            self._derivation.refresh()
-        return [finding for found in self._derivation.whole.diagnostics.values() for finding in found]
+            self._analysis.refresh()
+        return [finding for found in self._analysis.whole.diagnostics.values() for finding in found]
 
     @property
     def model(self) -> nn.Module | None:
@@ -295,7 +293,7 @@ class GraphEditor(anywidget.AnyWidget):
 
     def describe(self) -> str:
         """Return in at most 300 words of plain text what is on the screen."""
-        shapes, resolved = self._derivation.known(refreshed=True)
+        shapes, resolved = self._analysis.known(refreshed=True)
         found = [f"Selected: {', '.join(self.selection) or 'nothing'}", *(each.message for each in self.diagnostics)]
         return described([*found, *self._graph.to_text(shapes=shapes, resolved=resolved).splitlines()])
 
@@ -306,12 +304,12 @@ class GraphEditor(anywidget.AnyWidget):
             UnknownNodeError: If nothing is at `within`.
             ValueError: If `theme` is unknown.
         """
-        shapes, resolved = self._derivation.known(refreshed=True)
+        shapes, resolved = self._analysis.known(refreshed=True)
         return self._graph.to_svg(theme, within=within, shapes=shapes, resolved=resolved, fold=fold)
 
     def to_html(self, theme: ThemeName = "auto", *, within: str = "", fold: bool = False) -> str:
         """Draw it as `to_svg` does, as an HTML image with the graph as a list beneath it."""
-        shapes, resolved = self._derivation.known(refreshed=True)
+        shapes, resolved = self._analysis.known(refreshed=True)
         return self._graph.to_html(theme, within=within, shapes=shapes, resolved=resolved, fold=fold)
 
     def to_png(self, theme: ThemeName = "light", *, within: str = "", fold: bool = False, scale: float = 2.0) -> bytes:
@@ -386,7 +384,7 @@ class GraphEditor(anywidget.AnyWidget):
             return
         match request:
             case messages.GetPreview(source=start, target=target):
-                found = self._derivation.preview(start, target)
+                found = self._analysis.preview(start, target)
                 self._views.tell(lambda: messages.Preview(id, client, found))
             case messages.RunToHere():
                 tell = partial(self._views.conclude, request)
@@ -431,7 +429,7 @@ class GraphEditor(anywidget.AnyWidget):
             self._views.tell(lambda: self._marks)
         for event in self._tasks.export_events():
             self._show_export(event)
-        self._derivation.request()
+        self._analysis.request()
 
     def _change(self, request: ChangeRequest) -> None:
         self._refuse_changes()
@@ -468,7 +466,7 @@ class GraphEditor(anywidget.AnyWidget):
 
     def _committed(self, done: Transaction) -> None:
         # The requesting view waits for the answer.
-        if done.client is not None or not self._bursts.hold():
+        if done.client is not None or not self._throttle.hold():
             history = messages.HistoryState(done.undo, done.redo)
             self._views.tell(
                 lambda: messages.Committed(done.version, done.ops, done.label, history, done.client, done.request)
@@ -483,7 +481,7 @@ class GraphEditor(anywidget.AnyWidget):
         self.selection = still_there(self.selection, self._graph, done.ops)
         self.folded = still_there(self.folded, self._graph, done.ops)
         if computes:
-            self._derivation.request()
+            self._analysis.request()
 
     def _catch_up(self) -> None:
         self._views.tell(self._snapshot)
@@ -502,7 +500,7 @@ class GraphEditor(anywidget.AnyWidget):
 
     def _type_added(self, spec: NodeSpec) -> None:
         self._views.tell(lambda: messages.NodeTypeAdded(node_type_state(spec)))
-        self._derivation.request()
+        self._analysis.request()
 
     def _blocks_changed(self, _done: Transaction | None = None) -> None:
         self._views.tell(lambda: messages.Blocks(blocks.graph.state()))
@@ -514,7 +512,7 @@ class GraphEditor(anywidget.AnyWidget):
             # A read-only view cannot request an arrangement, and gets an arranged picture.
             is_known = known == graph.version != self._arranged_at and not self.read_only
             state = None if is_known else document_text(graph.state(arranged=self.read_only))
-            return messages.Snapshot(graph.version, state, self._derivation.whole, self._history(), id, client)
+            return messages.Snapshot(graph.version, state, self._analysis.whole, self._history(), id, client)
 
     def _history(self) -> messages.HistoryState:
         return messages.HistoryState(self._graph.undo_label, self._graph.redo_label)

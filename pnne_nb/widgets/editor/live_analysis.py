@@ -34,7 +34,7 @@ Tell = Callable[[int, Derived, bool], None]
 
 
 @final
-class Derivation:
+class LiveAnalysis:
     """Shapes, inferred values, findings and parameter counts of one document, published as deltas.
 
     All editors of a document share one, from `of`. It works only while it has followers.
@@ -43,7 +43,7 @@ class Derivation:
         graph: The document.
     """
 
-    _shared: ClassVar[weakref.WeakValueDictionary[int, Derivation]] = weakref.WeakValueDictionary()
+    _shared: ClassVar[weakref.WeakValueDictionary[int, LiveAnalysis]] = weakref.WeakValueDictionary()
     _sharing: ClassVar[threading.Lock] = fork_safe(threading.Lock())
 
     def __init__(self, graph: NodeGraph) -> None:
@@ -57,7 +57,7 @@ class Derivation:
         self._worker: threading.Thread | None = None
 
     @classmethod
-    def of(cls, graph: NodeGraph) -> Derivation:
+    def of(cls, graph: NodeGraph) -> LiveAnalysis:
         """Return the document's analysis; editors of one document share it while one of them lives."""
         with cls._sharing:
             # It holds its graph, so that no other graph gets the same id while the entry lives.

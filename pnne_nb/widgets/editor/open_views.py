@@ -89,7 +89,7 @@ _SHARE: Final = 0.1  # largest share of the time for sending
 
 
 @final
-class Bursts:
+class CommitThrottle:
     """Decides which commits a page receives at once, and which together with others.
 
     A cell may commit thousands of times in a second. A Jupyter server silently drops what a kernel sends faster than

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pnne_nb.errors import BadValueError, GraphError, StaleVersionError
-from pnne_nb.graph.edits.transactions import Ledger, label_of
+from pnne_nb.graph.edits.transactions import TransactionLog, label_of
 from pnne_nb.graph.model import ops
 from pnne_nb.graph.model.content import Content
 from pnne_nb.graph.model.node import Transaction
@@ -26,8 +26,8 @@ from pnne_nb.graph.storage.json_format import DocumentState, state_of
 from tests.graph.types import TYPES
 
 
-def ledger() -> Ledger:
-    return Ledger(Content("net"), TYPES, lambda: "net")
+def ledger() -> TransactionLog:
+    return TransactionLog(Content("net"), TYPES, lambda: "net")
 
 
 def chain(count: int) -> list[Op]:

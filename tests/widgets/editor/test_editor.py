@@ -465,10 +465,10 @@ def test_an_analysis_that_fails_says_so(
     def fail() -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(view.editor._derivation._analysis, "refresh", fail)
+    monkeypatch.setattr(view.editor._analysis._analysis, "refresh", fail)
     graph.rename("fc1", "fc2")
     view.wait_for_finding_at("")
-    finding = view.editor._derivation.whole.diagnostics[""][0]
+    finding = view.editor._analysis.whole.diagnostics[""][0]
     assert finding.code == "analysis-failed"
     assert "RuntimeError: broken" in finding.message
     assert "The analysis of NodeGraph" in caplog.text
@@ -495,7 +495,7 @@ def test_a_closed_editor_leaves_nothing_behind(graph: pn.NodeGraph) -> None:
         editor = GraphEditor(graph)
         assert editor.model is not None
         gone.append(weakref.ref(editor))
-        gone.append(weakref.ref(editor._derivation))
+        gone.append(weakref.ref(editor._analysis))
         editor.close()
         del editor
     gc.collect()
@@ -506,7 +506,7 @@ def test_a_closed_editor_leaves_nothing_behind(graph: pn.NodeGraph) -> None:
 
 def test_editors_of_one_graph_share_one_analysis(graph: pn.NodeGraph) -> None:
     editors = [GraphEditor(graph) for _ in range(3)]
-    assert len({editor._derivation for editor in editors}) == 1
+    assert len({editor._analysis for editor in editors}) == 1
     assert len(graph._ledger.delivery) == 1 + len(editors)
     editors[0].close()
     graph.set("fc1", out_features=9)
@@ -526,7 +526,7 @@ def test_a_closed_editor_still_answers_python(graph: pn.NodeGraph) -> None:
     graph.connect("x", "fc1")
     assert editor.diagnostics == []
     assert model_of(editor) is not None
-    assert editor._derivation._analysis is None
+    assert editor._analysis._analysis is None
 
 
 class Shown:

@@ -6,7 +6,7 @@ import pnne_nb as pn
 from pnne_nb.process import idle
 from pnne_nb.protocol.messages import Derived, NodeCost, TensorShape
 from pnne_nb.widgets.editor import live_analysis
-from pnne_nb.widgets.editor.live_analysis import Derivation, pieces
+from pnne_nb.widgets.editor.live_analysis import LiveAnalysis, pieces
 from tests.compiler import graphs
 
 
@@ -24,7 +24,7 @@ def test_an_analysis_that_is_given_up_goes_on_where_it_ended(monkeypatch: pytest
     monkeypatch.setattr(idle, "PIECE", 0.0)
     monkeypatch.setattr(idle, "_BREAK", 0.0)
     graph = graphs.lenet()
-    derivation = Derivation.of(graph)
+    derivation = LiveAnalysis.of(graph)
     leave = derivation.follow(lambda *_: None)
     try:
         derivation.refresh()
@@ -59,7 +59,7 @@ def test_an_analysis_that_is_given_up_goes_on_where_it_ended(monkeypatch: pytest
 
 def test_what_was_asked_for_stays_as_it_was() -> None:
     graph = graphs.lenet()
-    derivation = Derivation.of(graph)
+    derivation = LiveAnalysis.of(graph)
     leave = derivation.follow(lambda *_: None)
     try:
         derivation.refresh()
