@@ -21,7 +21,7 @@ import pnne_nb as pn
 from benchmarks.budgets import Budgets
 from pnne_nb.protocol.codec import encode_event
 from pnne_nb.widgets.editor.editor import GraphEditor
-from pnne_nb.widgets.editor.live_analysis import Derivation
+from pnne_nb.widgets.editor.live_analysis import LiveAnalysis
 
 LARGE = 10_000
 BUDGETS = {
@@ -66,7 +66,7 @@ def measure(length: int) -> dict[str, float]:
     """The figures of `BUDGETS` with so many nodes: CPU milliseconds, and bytes."""
     graph = chain(length)
     # The analysis is measured apart: it must not take the processor away meanwhile.
-    derivation = Derivation.of(graph)
+    derivation = LiveAnalysis.of(graph)
     derivation.request = lambda: None  # type: ignore[method-assign]  # that is the point
     editor = GraphEditor(graph)
     derivation.refresh()

@@ -208,7 +208,7 @@ def found_by(rules: Iterable[Rule], evidence: Evidence) -> list[Finding]:
     """Return what `rules` find.
 
     Raises:
-        ArgumentError: A rule finds a kind that `kinds.py` does not declare.
+        ArgumentError: A rule finds a kind that `KINDS` does not declare.
     """
     found = [finding for rule in rules for finding in rule.find(evidence)]
     for finding in found:
