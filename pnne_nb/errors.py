@@ -45,7 +45,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Any, Final, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, ParamSpec, TypeVar
 
 import msgspec
 
@@ -416,10 +416,23 @@ def no_attribute(owner: object, name: str, elsewhere: Mapping[str, str]) -> Attr
         elsewhere: The line to write, by what other libraries call it.
     """
     message = f"{type(owner).__name__!r} object has no attribute {name!r}"
+    if isinstance(owner, type):
+        message = f"type object {owner.__name__!r} has no attribute {name!r}"
     if name.startswith("_") and name not in elsewhere:
         return AttributeError(message)
     answer = meant(name, (known for known in dir(owner) if known[0] != "_"), elsewhere, FUNCTIONS)
     return AttributeError(f"{message}.{answer}" if answer else message)
+
+
+class AnswersNames(type):
+    """The class of a class that answers a name which it lacks with the line to write, one of its `_elsewhere`."""
+
+    _elsewhere: Mapping[str, str] = {}
+
+    if not TYPE_CHECKING:  # for a type checker, the class would then have any attribute
+
+        def __getattr__(cls, name: str) -> NoReturn:
+            raise no_attribute(cls, name, cls._elsewhere)
 
 
 def require_settable(owner: object, name: str, elsewhere: Mapping[str, str]) -> None:

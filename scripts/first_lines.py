@@ -805,7 +805,7 @@ def names(wanted: str) -> Iterator[dict[str, Any]]:
                 "Path": Path, "partial": partial, "pickle": pickle, "joblib": joblib,
                 "plt": _Pyplot, "pn": pn, "X": X, "y": y, "t": torch.randn(24, 1), "x": X[:2], "X_test": X, "y_test": y, "net": net,
                 "one": nn.Linear(4, 1), "graph": graph, "conv": conv, "engine": engine, "loader": DataLoader(TensorDataset(X, y), 8),
-                "TensorDataset": TensorDataset, "df": pd.DataFrame(X.numpy(), columns=list("abcd")).assign(label=y.numpy()),
+                "DataLoader": DataLoader, "TensorDataset": TensorDataset, "df": pd.DataFrame(X.numpy(), columns=list("abcd")).assign(label=y.numpy()),
                 "path": "made.new", "ckpt": "made.ckpt", "weights": "w.pt", "file": "g.pnne.json",
             }  # fmt: skip
         finally:

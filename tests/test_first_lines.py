@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from ipywidgets.widgets.widget import _instances
 from torch import nn
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from torch.utils.data import IterableDataset
 
 import pnne_nb as pn
+from scripts import first_lines
 
 X, CLASSES = torch.randn(24, 4), torch.arange(24) % 3
-AMOUNTS = torch.randn(24, 1)
 
 
 class Stream(IterableDataset[Any]):
@@ -31,22 +29,12 @@ class Stream(IterableDataset[Any]):
 def names() -> Iterator[dict[str, Any]]:
     """What the cells before have defined."""
     before = set(_instances)
-    graph = pn.NodeGraph(name="net")
-    graph.add("Input", name="x", shape=("N", 4))
-    graph.add("Linear", name="fc", out_features=3)
-    graph.add("Output", name="y")
-    graph.connect("x", "fc", "y")
-    net = nn.Sequential(nn.Linear(4, 3))
-    engine = pn.TrainingEngine(net, (X, CLASSES), epochs=1, device="cpu")
-    names = {
-        "copy": copy, "pn": pn, "torch": torch, "nn": nn, "F": F, "graph": graph, "g": pn.NodeGraph(), "net": net, "engine": engine,
-        "one": nn.Linear(4, 1), "X": X, "y": CLASSES, "t": AMOUNTS, "x": X[:2], "Stream": Stream, "DataLoader": DataLoader,
-        "TensorDataset": TensorDataset,
-    }  # fmt: skip
-    yield names
-    for value in list(names.values()):
-        if isinstance(value, pn.TrainingEngine):
-            value.stop()
+    with first_lines.names("") as given:
+        given |= {"g": pn.NodeGraph(), "Stream": Stream}
+        yield given
+        for value in list(given.values()):
+            if isinstance(value, pn.TrainingEngine):
+                value.stop()
     for widget in set(_instances) - before:
         if widget in _instances:
             _instances[widget].close()
@@ -277,6 +265,15 @@ ANSWERED = [
     ('pn.save(graph, "net.pnne")', 'Write pn.save(graph, model, "net.pnne")'),
     ('pn.export(net, x, "net.onnx")', 'Write pn.export(model, "net.onnx", data=x)'),
     ('pn.export(graph, "net.onnx", opset_version=13)', "Write opset=18"),
+    ("pn.NodeGraph.from_module(net, x)", "Write pn.from_module(net, args=(x,))"),
+    (
+        "pn.NodeGraph.from_file('g.json')",
+        "type object 'NodeGraph' has no attribute 'from_file'. Write pn.NodeGraph.load(path)",
+    ),
+    ("pn.NodeGraph(nn.Linear(4, 8), nn.ReLU())", "or pn.sequential(nn.Linear(4, 8), nn.ReLU()"),
+    ("pn.TrainingEngine.load_from_checkpoint('a.ckpt')", "Write pn.TrainingEngine.resume_from(path, ...)"),
+    ("pn.TrainingEngine(net, (X, y), early_stopping=True)", "not True. Write early_stopping=5."),
+    ("pn.Inspector(net, x)", 'Write pn.Inspector(net), then inspector.watch("*") and inspector.run_inspection(x).'),
     ("pn.seed_everything(0)", "pn.TrainingEngine(net, (X, y), seed=0)"),
     ("pn.Learner(net)", "pn.TrainingEngine(net, (X, y))"),
     ("pn.from_onnx('x')", "pn.InferenceEngine.load(path)"),

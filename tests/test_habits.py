@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pandas as pd
@@ -18,21 +15,10 @@ from torch import nn
 
 import pnne_nb as pn
 from pnne_nb.errors import meant, words
+from scripts import first_lines
 
 KNOWN = ("batch_size", "early_stopping", "rename", "stop", "summary")
 TABLE = {"clip_norm": "grad_clip=1.0", "NeuralNet": "pn.TrainingEngine(net, (X, y))"}
-
-
-@pytest.fixture(scope="module")
-def tool() -> ModuleType:
-    path = Path(__file__).parents[1] / "scripts" / "first_lines.py"
-    spec = importlib.util.spec_from_file_location("first_lines", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture
@@ -83,17 +69,17 @@ def test_of_two_tables_the_first_counts() -> None:
     assert meant("rate", (), {"lr": "first"}, {"lr": "second", "rate": "third"}) == " Write third."
 
 
-def test_the_table_of_first_lines_is_large_and_each_answer_is_a_part_of_the_line_that_runs(tool: ModuleType) -> None:
-    lines = [line for intent in tool.INTENTS for _, line in intent.lines()]
+def test_the_table_of_first_lines_is_large_and_each_answer_is_a_part_of_the_line_that_runs() -> None:
+    lines = [line for intent in first_lines.INTENTS for _, line in intent.lines()]
     assert len(lines) >= 300
-    dialects = {dialect for intent in tool.INTENTS for dialect, _ in intent.lines()}
+    dialects = {dialect for intent in first_lines.INTENTS for dialect, _ in intent.lines()}
     assert dialects == {"torch", "keras", "lightning", "sklearn"}
 
 
-def test_a_sample_of_first_lines_works_or_is_answered_with_the_line_that_works(tool: ModuleType) -> None:
-    lines = [(intent, *line) for intent in tool.INTENTS for line in intent.lines()]
+def test_a_sample_of_first_lines_works_or_is_answered_with_the_line_that_works() -> None:
+    lines = [(intent, *line) for intent in first_lines.INTENTS for line in intent.lines()]
     before = set(_instances)
-    trials = [tool.tried(*line) for line in lines[::12]]
+    trials = [first_lines.tried(*line) for line in lines[::12]]
     for widget in set(_instances) - before:
         if widget in _instances:
             _instances[widget].close()

@@ -82,6 +82,7 @@ class NodeGraph(ReadableGraph):
 
     frames: Frames
 
+    @answers_misuse('pn.NodeGraph("net"), or pn.sequential(nn.Linear(4, 8), nn.ReLU(), input=("N", 4)) of layers')
     def __init__(self, name: str = "Model", *, types: Types = registry) -> None:
         if type(name) is str and name.endswith(".json"):  # anything else is refused below
             raise ArgumentError(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 from msgspec.structs import replace
 
 from pnne_nb.errors import (
+    AnswersNames,
     ArgumentError,
     Diagnostic,
     GraphError,
@@ -45,7 +46,7 @@ from pnne_nb.graph.storage import json_format
 from pnne_nb.graph.storage.json_format import DocumentState, replace_file
 
 
-class ReadableGraph:
+class ReadableGraph(metaclass=AnswersNames):
     """The half of a `NodeGraph` that changes nothing.
 
     Attributes:
@@ -61,6 +62,8 @@ class ReadableGraph:
     graphs: Graphs
     nodes: Nodes
     sizes: Sizes
+
+    _elsewhere = METHODS
 
     def __init__(self, ledger: TransactionLog, types: Types) -> None:
         self._ledger = ledger

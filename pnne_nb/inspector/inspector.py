@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from pnne_nb.diagnosis.finding import Finding, Rule, as_rules
 from pnne_nb.diagnosis.judge import diagnose
 from pnne_nb.diagnosis.rules import RULES
-from pnne_nb.errors import ArgumentError, InspectionError, expect, no_attribute, shown
+from pnne_nb.errors import ArgumentError, InspectionError, answers_misuse, expect, no_attribute, shown
 from pnne_nb.inspector.capture.capture import Capture, LayerView
 from pnne_nb.inspector.capture.live import LiveProbe
 from pnne_nb.inspector.capture.preserve import is_compiled, uncompiled, why_not_hookable
@@ -49,6 +49,7 @@ class Inspector:
         InspectionError: If hooks cannot see its layers (TorchScript).
     """
 
+    @answers_misuse('pn.Inspector(net), then inspector.watch("*") and inspector.run_inspection(x)')
     def __init__(self, net: nn.Module) -> None:
         self.net = net
         self._model = uncompiled(net)

@@ -11,7 +11,7 @@ from torch import nn
 
 from pnne_nb.diagnosis.fault import Fault
 from pnne_nb.diagnosis.judge import Judge
-from pnne_nb.errors import answers_misuse, no_attribute, require_settable
+from pnne_nb.errors import AnswersNames, answers_misuse, no_attribute, require_settable
 from pnne_nb.runtime.data.sources import DatasetSource, TensorSource
 from pnne_nb.runtime.data.tables import Given
 from pnne_nb.runtime.faults.error_messages import in_brief
@@ -40,12 +40,14 @@ _DATA: Final = {
 """What to write instead of arguments that evaluation has in other libraries."""
 
 
-class EngineState:
+class EngineState(metaclass=AnswersNames):
     """The half of a `TrainingEngine` that gives no commands."""
 
     device: torch.device
     channel: Channel
     history: History
+
+    _elsewhere = METHODS
 
     def __init__(self, session: Session) -> None:
         self._session = session

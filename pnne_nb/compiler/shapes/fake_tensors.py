@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from pnne_nb.compiler.shapes.autocast import unlogged
 from pnne_nb.compiler.shapes.trial import without_counting
+from pnne_nb.process.random_state import preserved_random_state
 
 
 @contextmanager
@@ -46,7 +47,8 @@ def imitation_with_optimizer(
     twin = without_counting(copy.deepcopy(model, memo))
     moved = copy.deepcopy(optimizer, memo)
     given = pytree.tree_map(lambda leaf: fake(leaf) if isinstance(leaf, torch.Tensor) else leaf, inputs)
-    with unlogged(), mode, _AsReal():  # type: ignore[no-untyped-call]  # nor here
+    # Without data, torch draws nothing; NumPy and Python do.
+    with preserved_random_state(), unlogged(), mode, _AsReal():  # type: ignore[no-untyped-call]  # nor here
         yield twin, given, moved
 
 

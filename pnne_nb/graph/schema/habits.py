@@ -113,7 +113,7 @@ METHODS: Final = {
     **dict.fromkeys(("fit", "train"), "pn.TrainingEngine(graph, (X, y)).start()"),
     **dict.fromkeys(
         ("get_layer", "get_node", "node"),
-        'graph["name"], its .properties["out_features"], and graph.set("name", out_features=10)',
+        'graph["name"], its .properties["out_features"], graph.set("name", out_features=10) and graph.freeze("name")',
     ),
     **dict.fromkeys(
         ("items", "keys", "named_steps", "values"), "graph.nodes.items(): a graph is a mapping of its nodes by name"
@@ -135,6 +135,8 @@ METHODS: Final = {
     **dict.fromkeys(("dump", "save_model", "write"), 'graph.save("net.pnne.json")'),
     **dict.fromkeys(("count_params", "describe", "info", "summarize"), "graph.summary()"),
     "load_weights": "pn.load_weights(graph, path)",
+    **dict.fromkeys(("from_file", "load_from_checkpoint", "open", "read"), "pn.NodeGraph.load(path)"),
+    **dict.fromkeys(("from_model", "from_module", "from_torch"), "pn.from_module(net, args=(x,))"),
     **dict.fromkeys(("code", "source", "to_code", "to_source"), "pn.to_source(graph)"),
     **dict.fromkeys(("export", "to_onnx"), 'pn.export(graph, "net.onnx"); graph.save("net.pnne.json") keeps the graph'),
     "compile": "pn.compile(graph); loss and optimizer belong to pn.TrainingEngine(graph, (X, y), loss=..., optimizer=...)",

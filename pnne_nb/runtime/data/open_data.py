@@ -134,7 +134,8 @@ def require_count(name: str, value: Any) -> None:
         TrainingError: It is something else; the message calls it `name`.
     """
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise TrainingError(f"{name} must be a whole number, at least 1, not {shown(value)}.")
+        written = f" Write {name}=5." if isinstance(value, bool) else ""
+        raise TrainingError(f"{name} must be a whole number, at least 1, not {shown(value)}.{written}")
 
 
 def _from_loader(loader: DataLoader[Any], seed: int, name: str) -> BatchSource:

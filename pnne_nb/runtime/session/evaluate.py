@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from pnne_nb.compiler.analysis.buffers import kept_buffers
 from pnne_nb.compiler.analysis.device_rule import to_device
 from pnne_nb.compiler.analysis.given_inputs import TARGET_KEYS, argument_names, is_one_argument, spread_inputs
 from pnne_nb.errors import TrainingError, shown
@@ -97,7 +98,13 @@ def predict(session: Session, data: Any) -> Any:
     has_target = recipe.compares and isinstance(given, Dataset | DataLoader)
     found = []
     try:
-        with session.lent() as model, evaluating(model), torch.inference_mode(), recipe.precision.autocast():
+        with (
+            session.lent() as model,
+            kept_buffers(model),
+            evaluating(model),
+            torch.inference_mode(),
+            recipe.precision.autocast(),
+        ):
             for raw in source.batches(1):
                 is_alone = isinstance(raw, Mapping) and not set(TARGET_KEYS) & set(raw)
                 batch = as_batch(raw, wants_target=has_target and not is_alone, model=recipe.called)
@@ -148,7 +155,13 @@ def outputs(session: Session, data: Given | None) -> Generator[tuple[Batch, Any]
         given_data = session.reader.read(spread_inputs(data, argument_names(session.model)), "data")
         source = open_source(given_data, "data", batch_size=session.config.batch_size, seed=session.config.seed)
     try:
-        with session.lent() as model, evaluating(model), torch.no_grad(), recipe.precision.autocast():
+        with (
+            session.lent() as model,
+            kept_buffers(model),
+            evaluating(model),
+            torch.no_grad(),
+            recipe.precision.autocast(),
+        ):
             for raw in source.batches(1):
                 given = as_batch(raw, wants_target=True, model=recipe.called)
                 inputs, named, target = (

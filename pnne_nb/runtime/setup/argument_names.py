@@ -123,7 +123,7 @@ METHODS: Final = {
     **dict.fromkeys(("hparams", "set_learning_rate", "set_lr", "set_params"), "engine.set_optimizer(lr=1e-4)"),
     **dict.fromkeys(("criterion", "loss"), 'engine.loss_choice for its name, engine.history["loss"] for its values'),
     **dict.fromkeys(
-        ("load", "load_params", "load_state_dict", "load_weights", "restore"),
+        ("load", "load_from_checkpoint", "load_params", "load_state_dict", "load_weights", "restore"),
         "pn.TrainingEngine.resume_from(path, ...), or engine.load_checkpoint(path)",
     ),
     **dict.fromkeys(
