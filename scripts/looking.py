@@ -407,6 +407,7 @@ LOOKS: Final[dict[str, Callable[[Subject], object]]] = {
     "attribute by occlusion": lambda one: pn.attribute(one.net, one.x[:1], target=1, method="occlusion"),
     "explain": lambda one: pn.explain(pn.compile(one.graph, reuse=one.net)),
     "explain_value": lambda one: pn.explain_value(one.net, one.x[:1], _layer(one), (0, 0)),
+    "receptive_field": lambda one: pn.receptive_field(one.net, one.x[:1], _layer(one), (0, 0)),
     "patch_effects": lambda one: pn.patch_effects(one.net, one.x[:1], one.x[1:2], target=1),
     "intervene": _intervene,
     "infer_shapes": lambda one: pn.infer_shapes(one.graph),
@@ -513,8 +514,8 @@ def unplaced() -> tuple[set[str], set[str]]:
 RESULTS: Final = frozenset(
     """
     Attribution Change Diagnostic Edge Explanation ExportFormat ExportReport Fault Finding GraphDifference Intervention MemoryPlan
-    Node NodeDifference NodeMark NodeSpec PatchEffects Prediction QuantizationReport RunTable TargetTable TensorSpec Transaction
-    ValueExplanation VerificationReport WeightReport
+    Node NodeDifference NodeMark NodeSpec PatchEffects Prediction QuantizationReport ReceptiveField RunTable TargetTable TensorSpec
+    Transaction ValueExplanation VerificationReport WeightReport
     """.split()
 )
 """Public names of values that others return."""
