@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import pnne_nb as pn  # noqa: E402
-from pnne_nb.inspector.questions.units import layer_output, look_at_units  # noqa: E402
+from pnne_nb.inspector.questions.units import layer_output, look_at_units, peaks  # noqa: E402
 from tests.inspector.questions.nets import CASES, Case, made  # noqa: E402
 from tests.inspector.questions.untouched import untouched  # noqa: E402
 
@@ -120,10 +120,10 @@ def ask(kind: str, case: Case, draws: random.Random) -> object:
             shape = layer_output(net, case.data, layer).shape
             return pn.receptive_field(net, case.data, layer, tuple(draws.randrange(size) for size in shape), draws=1)
         case _:
-            return layer_output(net, case.data, layer)
+            return peaks(net, case.data, layer, draws.randrange(4))
 
 
-KINDS = ("attribute", "intervene", "patch_effects", "explain_value", "units", "receptive_field", "output")
+KINDS = ("attribute", "intervene", "patch_effects", "explain_value", "units", "receptive_field", "peaks")
 
 
 def questions(count: int, draws: random.Random) -> None:

@@ -14,11 +14,15 @@ from pnne_nb.errors import InspectionError
 from pnne_nb.inspector.capture.preserve import uncompiled
 from pnne_nb.inspector.questions.changes import channel_axis
 from pnne_nb.inspector.questions.example import Target, opened, scores_of
+from pnne_nb.inspector.questions.leaves import Leaves
 from pnne_nb.inspector.questions.sites import edited, place_of
 from pnne_nb.inspector.statistics.units import NEAR, STUCK, bounds_of
 
 STRONGEST: Final = 9
 """Examples that are named for each unit."""
+
+BINS: Final = 24
+"""Bars of a unit's histogram."""
 
 _ALIKE: Final = 0.999
 """Correlation from which two units are alike."""
@@ -41,6 +45,9 @@ class UnitReport:
         zeros: Share of zeros over all examples and positions.
         states: ``"dead"`` (0 everywhere), ``"constant"``, ``"saturated"``, ``"like 3"``, or empty.
         strongest: The examples with the largest output, `[c, 9]` or fewer, the first the largest.
+        weakest: Those with the smallest, likewise.
+        counts: Histogram of its outputs over all examples and positions, `[c, 24]`.
+        ends: Where the histograms begin and end.
     """
 
     layer: str
@@ -50,6 +57,9 @@ class UnitReport:
     zeros: NDArray[np.float64]
     states: tuple[str, ...]
     strongest: NDArray[np.int64]
+    weakest: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    ends: tuple[float, float]
 
     def __len__(self) -> int:
         return len(self.states)
@@ -94,11 +104,61 @@ def look_at_units(net: nn.Module, data: object, layer: str, one: object, target:
             sums = products if sums is None else sums + products
     level = own[0].double().movedim(axis, 0).flatten(1)
     peaks = level.gather(1, level.abs().argmax(1, keepdim=True)).squeeze(1)
-    strongest = each.amax(2).topk(min(STRONGEST, len(each)), dim=0).indices.T
+    few, highest = min(STRONGEST, len(each)), each.amax(2)
+    strongest, weakest = (highest.topk(few, dim=0, largest=most).indices.T.cpu().numpy() for most in (True, False))
     return UnitReport(
         layer, axis, peaks.cpu().numpy(), None if sums is None else sums.cpu().numpy(),
-        (flat == 0).double().mean(1).cpu().numpy(), _states(flat, module), strongest.cpu().numpy(),
+        (flat == 0).double().mean(1).cpu().numpy(), _states(flat, module), strongest, weakest, *_histograms(flat),
     )  # fmt: skip
+
+
+@final
+@dataclass(frozen=True)
+class Peak:
+    """Where a unit is largest in an example, and what it reads there.
+
+    Attributes:
+        place: The position in the layer's output, without example and unit.
+        box: First and last index of the input's values that count for it, by dimension without the example; ``()`` for none.
+    """
+
+    place: tuple[int, ...]
+    box: tuple[tuple[int, int], ...]
+
+
+def peaks(net: nn.Module, data: object, layer: str, unit: int) -> list[Peak]:
+    """Return for each example where a unit of a layer is largest, and the part of the first input that it reads there."""
+    places: list[tuple[int, ...]] = []
+    kind = type(place_of(uncompiled(net), layer))
+
+    def largest(output: Tensor) -> Tensor:
+        one = output.movedim(channel_axis(kind, output.dim()), 1)[:, unit]
+        best = one.flatten(1).argmax(1) if one.dim() > 1 else torch.zeros(len(one), dtype=torch.int64)
+        shape = one.shape[1:] or (1,)
+        places[:] = [tuple(map(int, np.unravel_index(int(at), shape)))[: one.dim() - 1] for at in best]
+        return one.reshape(len(one), -1).gather(1, best[:, None].to(one.device)).squeeze(1)
+
+    with opened(net, data, grad=True) as example:
+        leaves = Leaves(example, largest, layer)
+        with leaves.watched():
+            [gradient, *_] = leaves.gradients([leaf.start for leaf in leaves.all])
+        counts = gradient != 0 if leaves.all[0].embedding is None else (gradient != 0).any(-1)
+    found = []
+    for place, each in zip(places, counts, strict=True):
+        inside = each.nonzero()
+        ends = zip(inside.amin(0).tolist(), inside.amax(0).tolist(), strict=True) if len(inside) else ()
+        found.append(Peak(place, tuple(ends)))
+    return found
+
+
+def _histograms(flat: Tensor) -> tuple[NDArray[np.int64], tuple[float, float]]:
+    """Return the histogram of each unit of `[c, values]`, all over the same range, and the range."""
+    finite = flat.nan_to_num(0, 0, 0)
+    low, high = float(finite.min()), float(finite.max())
+    bins = ((finite - low) * (BINS / ((high - low) or 1.0))).long().clamp(max=BINS - 1)
+    bins += BINS * torch.arange(len(flat), device=flat.device)[:, None]
+    counts = bins.flatten().bincount(minlength=BINS * len(flat)).view(-1, BINS)
+    return counts.cpu().numpy(), (low, high)
 
 
 def layer_output(net: nn.Module, data: object, layer: str) -> Tensor:

@@ -78,6 +78,7 @@ CSS: Final = """<style>
 .pnne-explorer .pnne-what-if .widget-checkbox { min-width: 90px; }
 .pnne-explorer .pnne-state { border: 1px solid currentcolor; border-radius: 3px; padding: 0 4px; font-size: 11px; }
 .pnne-explorer .pnne-moved { font-weight: 600; border-left: 3px solid #d07000; padding-left: 6px; }
+.pnne-explorer .pnne-bars { fill: #2a78c2; vertical-align: middle; margin-left: 8px; }
 .pnne-explorer pre.pnne-formula { font-size: 12px; line-height: 1.5; white-space: pre-wrap; }
 .pnne-explorer table.pnne-numbers { border-collapse: collapse; }
 .pnne-explorer table.pnne-numbers button { font: 11px/1.5 monospace; border: 1px solid var(--jp-border-color2, #8884);

@@ -14,16 +14,20 @@ from torch import Tensor
 from pnne_nb.errors import InspectionError
 from pnne_nb.inspector.capture.call_arguments import call_arguments
 from pnne_nb.inspector.questions.attribute import METHODS, attribute, captum_names
-from pnne_nb.inspector.questions.changes import zero
+from pnne_nb.inspector.questions.changes import channel_axis, zero
 from pnne_nb.inspector.questions.explain_value import explain_value
 from pnne_nb.inspector.questions.receptive_field import receptive_field
-from pnne_nb.inspector.questions.units import UnitReport, layer_output, look_at_units
+from pnne_nb.inspector.questions.sites import place_of
+from pnne_nb.inspector.questions.units import Peak, UnitReport, layer_output, look_at_units, peaks
 from pnne_nb.widgets.explorer.answers import Access, Answer
 from pnne_nb.widgets.host.displays import answer_while_busy, close_parts
 from pnne_nb.widgets.host.images import picture, tiles_of
 
 ROWS: Final = 8
 """Units that are shown at first; the button shows as many more."""
+
+CONTEXT: Final = 8
+"""Tokens that are shown of a text where a unit is largest, the last ones."""
 
 SIDE: Final = 12
 """Most numbers of an output that are shown side by side, and one below the other."""
@@ -103,13 +107,22 @@ class Questions:
         if report.share is not None:
             said.insert(0, f"counts {report.share[unit]:+.3g}")
         state = f' <span class="pnne-state">{report.states[unit]}</span>' if report.states[unit] else ""
-        text = ipywidgets.HTML(f"<strong>Unit {unit}</strong>{state} <span class='pnne-quiet'>{', '.join(said)}</span>")
+        text = ipywidgets.HTML(
+            f"<strong>Unit {unit}</strong>{state} <span class='pnne-quiet'>{', '.join(said)}</span>{_bars(report, unit)}"
+        )
         off = self._button("Switch off", f"Switch unit {unit} off")
         off.on_click(lambda _button: switch_off(self._path, str(unit)))
-        strongest = self._button("Strongest", f"Examples with the largest output of unit {unit}")
         below = ipywidgets.VBox()
-        strongest.on_click(lambda _button: self._strongest(below, report.strongest[unit].tolist(), show))
-        return ipywidgets.VBox([text, ipywidgets.HBox([off, strongest]), below])
+        buttons = [off]
+        for words, places in (("Strongest", report.strongest), ("Weakest", report.weakest)):
+            button = self._button(words, f"Examples with the {words.lower()} output of unit {unit}")
+            button.on_click(lambda _button, places=places: self._examples(below, unit, places[unit].tolist(), show))
+            buttons.append(button)
+        why = self._button("Why", f"The values of the input that count for unit {unit}")
+        why.on_click(
+            lambda _button: self._fill(below, lambda: [ipywidgets.HTML(self._because(unit, self._method, self._path))])
+        )
+        return ipywidgets.VBox([text, ipywidgets.HBox([*buttons, why]), below])
 
     def _without(self, waiting: dict[int, ipywidgets.HTML]) -> Generator[object, None, None]:
         """Write at each unit that waits for it what the answer is without it."""
@@ -128,27 +141,62 @@ class Questions:
             row.value += f'<div class="pnne-without{moved}">{said}</div>'
             del waiting[unit]
 
-    def _strongest(self, below: ipywidgets.VBox, places: list[int], show: Callable[[int], None]) -> None:
-        """Show the examples that drive a unit most, or hide them."""
-        if below.children:
-            for child in below.children:
-                close_parts(child)
-                child.close()
-            below.children = ()
-            return
-        args, kwargs = call_arguments(self._asked.examples.cut(places).inputs, self._asked.net)
+    def _fill(self, below: ipywidgets.VBox, make: Callable[[], list[ipywidgets.Widget]]) -> None:
+        """Show something below a unit, or hide what is there."""
+        before, below.children = below.children, ()
+        for child in before:
+            close_parts(child)
+            child.close()
+        if not before:
+            try:
+                below.children = tuple(self._alone(make))
+            except Exception as error:  # noqa: BLE001  shown where it was provoked
+                below.children = (ipywidgets.HTML(refused(error)),)
+
+    def _examples(self, below: ipywidgets.VBox, unit: int, places: list[int], show: Callable[[int], None]) -> None:
+        """Show examples with what a unit reads of them where it is largest, and its weights; or hide them."""
+        self._fill(below, lambda: [*self._weights(unit), self._read(unit, places, show)])
+
+    def _weights(self, unit: int) -> list[ipywidgets.Widget]:
+        weight = getattr(place_of(self._asked.net, self._path), "weight", None)
+        if not isinstance(weight, Tensor) or weight.dim() < 2 or unit >= len(weight):
+            return []
+        own = weight[unit].detach()
+        drawn = picture(
+            tiles_of(own if own.dim() > 1 else own[None]), f"Weights of unit {unit}", signed=True, width=120
+        )
+        return [ipywidgets.HTML(drawn)]
+
+    def _read(self, unit: int, places: list[int], show: Callable[[int], None]) -> ipywidgets.Widget:
+        inputs = self._asked.examples.cut(places).inputs
+        args, kwargs = call_arguments(inputs, self._asked.net)
         first = next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)
-        drawn = ""
-        if first is not None and first.dim() in (3, 4) and first.is_floating_point():
-            maps = first.mean(1) if first.dim() == 4 else first
-            drawn = picture(tiles_of(maps), f"Examples {', '.join(map(str, places))}", signed=False, width=240)
-        buttons = []
-        for place in places:
+        try:
+            found: list[Peak | None] = list(peaks(self._asked.net, inputs, self._path, unit))
+        except InspectionError:  # nothing of the input counts for it, or nothing has a gradient
+            found = [None] * len(places)
+        cells = []
+        for at, (place, peak) in enumerate(zip(places, found, strict=True)):
             button = self._button(str(place), f"Show example {place}", "44px")
             button.on_click(lambda _button, place=place: show(place))
-            buttons.append(button)
-        wrapped = ipywidgets.HBox(buttons, layout=ipywidgets.Layout(flex_flow="row wrap"))
-        below.children = (*((ipywidgets.HTML(drawn),) if drawn else ()), wrapped)
+            cells.append(ipywidgets.VBox([ipywidgets.HTML(self._patch(first, at, place, peak)), button]))
+        return ipywidgets.HBox(cells, layout=ipywidgets.Layout(flex_flow="row wrap"))
+
+    def _patch(self, given: Tensor | None, at: int, place: int, peak: Peak | None) -> str:
+        """Return the part of an example that counts, as HTML: a piece of the picture, or the last of the tokens."""
+        if given is None or given.dim() < 2 or peak is None or not peak.box:
+            return ""
+        each = given[at].detach().cpu()
+        inside = each[tuple(slice(low, high + 1) for low, high in peak.box)]
+        if each.dim() == 1 and not each.is_floating_point():
+            end = peak.place[0] + 1 if peak.place and len(peak.place) == 1 else peak.box[0][1] + 1
+            ids = each[max(0, end - CONTEXT) : end].tolist()
+            texts = list(map(str, ids)) if self._asked.texts is None else self._asked.texts(ids)
+            return f'<div class="pnne-tokens">{"".join(f"<span>{html.escape(text)}</span>" for text in texts)}</div>'
+        if each.dim() not in (2, 3) or not each.is_floating_point():
+            return ""
+        maps = inside.mean(0) if each.dim() == 3 else inside
+        return picture(tiles_of(maps[None]), f"In {place}", signed=False, width=56)
 
     # Why
 
@@ -187,8 +235,11 @@ class Questions:
         ask()
         return [ipywidgets.HBox([answer, method], layout=ipywidgets.Layout(flex_flow="row wrap")), shown]
 
-    def _because(self, place: int, method: str) -> str:
-        found = attribute(self._asked.net, self._inputs, self._target(place), method)
+    def _because(self, place: int, method: str, of: str | None = None) -> str:
+        """Return what counts for an answer, or for the mean of the unit `place` of a layer, as HTML."""
+        module = type(None if of is None else place_of(self._asked.net, of))
+        target = self._target(place) if of is None else partial(_mean, module, place)
+        found = attribute(self._asked.net, self._inputs, target, method, of=of)
         args, kwargs = call_arguments(self._inputs, self._asked.net)
         inputs = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
         drawn = [
@@ -296,6 +347,25 @@ class Questions:
         button = ipywidgets.Button(description=words, tooltip=more, layout=ipywidgets.Layout(width=width))
         answer_while_busy(button)
         return button
+
+
+def _mean(kind: type, unit: int, output: Tensor) -> Tensor:
+    return output.movedim(channel_axis(kind, output.dim()), 1)[:, unit].reshape(len(output), -1).mean(1)
+
+
+def _bars(report: UnitReport, unit: int) -> str:
+    """Return the histogram of a unit as a small picture."""
+    counts, (low, high) = report.counts[unit], report.ends
+    heights = np.sqrt(counts / max(1, counts.max())) * 18
+    bars = "".join(
+        f'<rect x="{5 * at}" y="{18 - height:.1f}" width="4" height="{height:.1f}"/>'
+        for at, height in enumerate(heights) if height
+    )  # fmt: skip
+    words = f"Histogram of unit {unit}, from {low:.3g} to {high:.3g}"
+    return (
+        f'<svg class="pnne-bars" role="img" aria-label="{words}" width="{5 * len(counts)}" height="18"><title>{words}</title>'
+        f"{bars}</svg>"
+    )
 
 
 def refused(error: Exception) -> str:

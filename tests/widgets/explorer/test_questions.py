@@ -243,6 +243,26 @@ def test_a_table_opens_the_examples_of_a_data_set() -> None:
     explorer.close()
 
 
+def test_a_unit_shows_its_histogram_its_weights_and_what_it_reads(explorer: ModuleExplorer) -> None:
+    explorer.select("0")
+    explorer._tab.value = "Units"
+    assert panel(explorer).count('aria-label="Histogram of unit') == 8
+    press(explorer._panel, "Weakest")
+    assert "Weights of unit" in panel(explorer)
+    first = next(part.value for part in parts(explorer._panel) if "<strong>Unit " in getattr(part, "value", ""))
+    unit = int(first.removeprefix("<strong>Unit ").partition("<")[0])
+    output = NET[0](X[:256]).detach()[:, unit].flatten(1).amax(1)
+    weakest = output.topk(9, largest=False).indices.tolist()
+    assert [
+        int(part.description) for part in parts(explorer._panel) if getattr(part, "description", "").isdigit()
+    ] == weakest
+    assert panel(explorer).count('alt="In ') == 9
+    press(explorer._panel, "Weakest")
+    assert "Weights of unit" not in panel(explorer)
+    press(explorer._panel, "Why")
+    assert "taken at the input" in panel(explorer)
+
+
 def test_a_number_says_what_it_depends_on(explorer: ModuleExplorer) -> None:
     explorer.select("0")
     explorer._tab.value = "Number"
