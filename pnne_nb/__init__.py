@@ -109,6 +109,9 @@ if TYPE_CHECKING:
     from pnne_nb.inspector.questions.intervene import Intervention, intervene, keep
     from pnne_nb.inspector.questions.patch_effects import PatchEffects, patch_effects
     from pnne_nb.inspector.questions.receptive_field import ReceptiveField, receptive_field
+    from pnne_nb.inspector.representations.compare_layers import LayerComparison, compare_layers
+    from pnne_nb.inspector.representations.logit_lens import LogitLens, logit_lens
+    from pnne_nb.inspector.representations.project import Projection, project
     from pnne_nb.inspector.tools.benchmark import benchmark
     from pnne_nb.inspector.tools.checks import check_gradients, check_numerics
     from pnne_nb.inspector.tools.profile import profile
@@ -172,7 +175,9 @@ __all__ = [
     "Inspector",
     "Intervention",
     "KindMismatchError",
+    "LayerComparison",
     "LayerNotFoundError",
+    "LogitLens",
     "MemoryPlan",
     "ModuleExplorer",
     "NameTakenError",
@@ -186,6 +191,7 @@ __all__ = [
     "PnneError",
     "PortTakenError",
     "Prediction",
+    "Projection",
     "ProtocolError",
     "QuantizationEditor",
     "QuantizationReport",
@@ -227,6 +233,7 @@ __all__ = [
     "clamp",
     "columns",
     "compare",
+    "compare_layers",
     "compare_targets",
     "compile",
     "confusion",
@@ -248,6 +255,7 @@ __all__ = [
     "lightning_callback",
     "load",
     "load_weights",
+    "logit_lens",
     "mean",
     "optimize_for_inference",
     "passes",
@@ -255,6 +263,7 @@ __all__ = [
     "patch_effects",
     "plan_memory",
     "profile",
+    "project",
     "quantize",
     "receptive_field",
     "register_dataset",
@@ -337,6 +346,9 @@ _MODULES = {
     "inspector.questions.intervene": "Intervention intervene keep",
     "inspector.questions.patch_effects": "PatchEffects patch_effects",
     "inspector.questions.receptive_field": "ReceptiveField receptive_field",
+    "inspector.representations.compare_layers": "LayerComparison compare_layers",
+    "inspector.representations.logit_lens": "LogitLens logit_lens",
+    "inspector.representations.project": "Projection project",
     "inspector.tools.profile": "profile",
     "inspector.tools.summary": "summary",
     "inspector.tools.benchmark": "benchmark",

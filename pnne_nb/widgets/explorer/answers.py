@@ -128,6 +128,7 @@ class Asked:
         self.net, self.examples = net, examples
         self.loss: Callable[..., Tensor] | None = make_loss(loss)
         self.labels = None if labels is None else [str(name) for name in labels]
+        self.tokenizer = tokenizer
         self.texts = None if tokenizer is None else partial(texts_of, tokenizer)
 
     def compares(self, target: object) -> Callable[..., Tensor] | None:

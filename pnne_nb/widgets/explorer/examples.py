@@ -18,6 +18,9 @@ from pnne_nb.runtime.data.sources import DatasetSource, TensorSource
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.evaluation import fingerprint
 
+OWN: Final = -1
+"""The number of an example that a person has brought."""
+
 MAX_BATCH: Final = 256
 """Most examples over which the statistics of a layer are taken."""
 
@@ -51,6 +54,7 @@ class Examples:
     Attributes:
         count: Number of examples.
         columns: Names of the columns of a table.
+        own: An example that a person has brought, as the model takes it; `OWN` is its number.
 
     Raises:
         ArgumentError: If `target` has another number of entries than there are examples, or there is no data for it.
@@ -71,6 +75,7 @@ class Examples:
             data, target = _split(net, data)
         self._data, self._target = _read(data, "data"), _read(target, "target")
         self._split = False
+        self.own: Any = None
         self.count = self._counted()
         if self._data is None and target is not None:
             raise ArgumentError("There is a target and no data: write ModuleExplorer(net, data=x, target=y).")
@@ -96,6 +101,8 @@ class Examples:
 
     def cut(self, places: Sequence[int], place: int = 0) -> Cut:
         """Return the examples at `places`; all of the data if it cannot be taken apart."""
+        if OWN in places:
+            return Cut(self.own, None, 0)
         if self._dataset is not None:
             batch = default_collate([self._dataset[index] for index in places])
             inputs = tuple(batch) if isinstance(batch, list) else batch
@@ -109,7 +116,9 @@ class Examples:
         return Cut(self._some(self._data, places), self._some(self._target, places), place)
 
     def around(self, place: int) -> Cut:
-        """Return the examples over which statistics are taken, with the one at `place` among them."""
+        """Return the examples over which statistics are taken, with the one at `place` among them; `OWN` is alone."""
+        if place == OWN:
+            return self.cut([OWN])
         if self.count <= MAX_BATCH and self._dataset is None:
             return Cut(self._data, self._target, place)
         first = min(self.count, MAX_BATCH)

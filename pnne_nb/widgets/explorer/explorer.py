@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, final
 
 import ipywidgets
@@ -19,6 +20,7 @@ from pnne_nb.graph.document import NodeGraph
 from pnne_nb.inspector.capture.call_arguments import call_arguments
 from pnne_nb.inspector.capture.preserve import uncompiled
 from pnne_nb.inspector.inspector import Inspector
+from pnne_nb.inspector.representations.compare_layers import LayerComparison, compare_layers
 from pnne_nb.inspector.tools.dataflow import Flow
 from pnne_nb.process.fork import fork_safe
 from pnne_nb.process.subscribers import weakly
@@ -39,11 +41,12 @@ from pnne_nb.widgets.explorer.static_graph import graph_svg
 from pnne_nb.widgets.explorer.strip import Strip
 from pnne_nb.widgets.explorer.style import style
 from pnne_nb.widgets.explorer.view import MAX_ELEMENTS, Colouring, ExplorerPicture, draw, first_open
+from pnne_nb.widgets.explorer.wide_questions import projection, sequence
 from pnne_nb.widgets.host.cell_events import watch_cells
 from pnne_nb.widgets.host.displays import answer_while_busy, close_parts
 from pnne_nb.widgets.host.static_picture import KeptPicture, Pictured, Still
 
-TABS = "Layer", "Units", "Why", "Number"
+TABS = "Layer", "Units", "Why", "Number", "Projection", "Sequence"
 
 MAX_HITS = 50
 """Most layers that a search lists."""
@@ -143,7 +146,7 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
             ipywidgets.Button(description=text, layout=ipywidgets.Layout(width="auto"))
             for text in ("Open", "Close all", "Refresh", "Show in the drawing")
         )
-        self._drawing = Drawing(lambda: self.graph, self._follow)
+        self._drawing, self._differences = Drawing(lambda: self.graph, self._follow), dict[str, float]()
         again.tooltip = "Read weights and run the input again"
         self._said = ipywidgets.HTML("", layout=ipywidgets.Layout(margin="0"))
         self._place = ipywidgets.Box(layout=ipywidgets.Layout(flex="1 1 55%", height="600px", min_width="0"))
@@ -242,6 +245,10 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
     def example(self, place: int) -> None:
         self._strip.choose(require_place(place, self._alive().asked.examples.count))
 
+    def bring(self, inputs: object) -> None:
+        """Show an example of your own, as the model takes it: a batch of one. None goes back to the data."""
+        self._strip.bring(inputs)
+
     def show_in(self, editor: GraphEditor | None = None) -> GraphEditor:
         """Show the selected layer in the drawing; from now on, what is selected in one is selected in the other.
 
@@ -251,6 +258,22 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
         shown = self._drawing.link(editor)
         self._drawing.point_out(self._chosen)
         return shown
+
+    def compare(self, other: nn.Module | str | Path | None = None, *, data: object = None) -> LayerComparison:
+        """Colour layers by how much their outputs for the shown example differ from those of another model or example.
+
+        Args:
+            other: Another model, or a checkpoint or file of weights, as for `pn.compare_layers`.
+            data: Another example, as the model takes it.
+        """
+        inputs = self._alive().asked.examples.cut([self.example]).inputs
+        found: LayerComparison = self._alone(lambda: compare_layers(self._alive().net, inputs, other, other_data=data))
+        self._differences = dict(found.differences)
+        with self._lock:
+            self._colour.options = [*_colourings(self._flow), ("difference", "difference")]
+            self._colour.value = "difference"
+        self._say("No layer differs." if found.first is None else f"The first layer that differs is {found.first}.")
+        return found
 
     def select(self, path: str) -> None:
         """Show the details of a layer, and open the layers around it.
@@ -335,7 +358,7 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
 
     def _rebuild(self) -> None:
         """Draw everything again: changing a graph in place corrupts the browser's picture of it."""
-        self._picture = draw(self._flow, self._opened, self._chosen, self._colour.value)
+        self._picture = draw(self._flow, self._opened, self._chosen, self._colour.value, self._differences)
         self._identities = identities(self._picture)
         before, self._graph = self._graph, paint(self._picture, self._marks(), self._style(), self._clicked)
         self._place.children = (self._graph,)
@@ -454,6 +477,10 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
                     return asked.units(self._strip.what_if.add, self._strip.choose)
                 case "Why":
                     return asked.why()
+                case "Projection":
+                    return projection(self._access, self._chosen, self.example, self._strip.choose)
+                case "Sequence":
+                    return sequence(self._access, self.example)
                 case _:
                     return asked.numbers()
         except Exception as error:  # noqa: BLE001  the model's own errors are shown where they were provoked

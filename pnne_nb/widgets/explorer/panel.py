@@ -79,6 +79,12 @@ CSS: Final = """<style>
 .pnne-explorer .pnne-state { border: 1px solid currentcolor; border-radius: 3px; padding: 0 4px; font-size: 11px; }
 .pnne-explorer .pnne-moved { font-weight: 600; border-left: 3px solid #d07000; padding-left: 6px; }
 .pnne-explorer .pnne-bars { fill: #2a78c2; vertical-align: middle; margin-left: 8px; }
+.pnne-explorer .pnne-wide { overflow: auto; max-width: 100%; }
+.pnne-explorer table.pnne-head { border-collapse: collapse; font: 11px/1.3 monospace; }
+.pnne-explorer table.pnne-head th { font-weight: 400; padding: 0 4px; text-align: right; white-space: pre; }
+.pnne-explorer table.pnne-head th[scope=col] { writing-mode: vertical-rl; padding: 4px 0; }
+.pnne-explorer table.pnne-head td { width: 15px; height: 15px; min-width: 15px; border: 1px solid var(--jp-border-color2, #8884); }
+.pnne-explorer table.pnne-lens td { padding: 2px 5px; white-space: pre; }
 .pnne-explorer pre.pnne-formula { font-size: 12px; line-height: 1.5; white-space: pre-wrap; }
 .pnne-explorer table.pnne-numbers { border-collapse: collapse; }
 .pnne-explorer table.pnne-numbers button { font: 11px/1.5 monospace; border: 1px solid var(--jp-border-color2, #8884);

@@ -66,7 +66,7 @@ class Questions:
         target = (
             None if self._answer is None or not self._answer.classes else self._target(self._answer.likely[0].place)
         )
-        around = self._asked.examples.around(self._place)
+        around = self._asked.examples.around(max(0, self._place))
         report = self._alone(lambda: look_at_units(self._asked.net, around.inputs, self._path, self._inputs, target))
         named = "" if target is None or self._answer is None else f"“{self._answer.likely[0].name}”"
         remarks = [state.partition(" ")[0] for state in report.states if state]

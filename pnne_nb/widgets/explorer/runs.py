@@ -22,7 +22,7 @@ from pnne_nb.runtime.session.training_registry import trainings_of
 from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.telemetry.frames import Quantity
 from pnne_nb.widgets.explorer.answers import Asked
-from pnne_nb.widgets.explorer.examples import MAX_BATCH
+from pnne_nb.widgets.explorer.examples import MAX_BATCH, OWN
 from pnne_nb.widgets.explorer.panel import Details
 
 _LOOKED_AT: tuple[Quantity, ...] = ("activations", "gradients", "parameters", "parameter_gradients")
@@ -74,7 +74,7 @@ class Runs:
         if not examples.given:
             return [capture for capture in self.inspector.last_captures if capture.layer == path], 0
         # Only the results of the selected layer are kept.
-        key = path, ((place,) if place >= MAX_BATCH else ())
+        key = path, ((place,) if place == OWN or place >= MAX_BATCH else ())
         cut = examples.around(place)
         if place_of(self.net, path) is None:
             return [], 0

@@ -14,6 +14,8 @@ from torch import Tensor
 from pnne_nb.inspector.capture.hooks import tensors_in
 from pnne_nb.runtime.evaluation import fingerprint
 from pnne_nb.widgets.explorer.answers import MAX_ASKED, Access, Answer, Answers, Likely
+from pnne_nb.widgets.explorer.examples import OWN
+from pnne_nb.widgets.explorer.own_example import OwnExample
 from pnne_nb.widgets.explorer.what_if import WhatIf
 from pnne_nb.widgets.host.displays import answer_while_busy
 from pnne_nb.widgets.host.images import coloured, data_url, picture, tiles_of
@@ -61,9 +63,10 @@ class Strip(ipywidgets.VBox):
         self._browse = self._order, self._true, self._predicted
         controls = self.number, self._back, self._forward, *self._browse
         bar = ipywidgets.HBox([*controls, self._said], layout=ipywidgets.Layout(flex_flow="row wrap"))
-        super().__init__([bar, self._shown, self.what_if])
+        self.own = OwnExample(access, lambda: self.example, self.bring)
+        super().__init__([bar, self._shown, self.own, self.what_if])
         self.add_class("pnne-strip")
-        self.number.observe(lambda _change: None if self._filling else self._move(), "value")
+        self.number.observe(lambda _change: None if self._filling else self.bring(None), "value")
         self._back.on_click(lambda _button: self.step(-1))
         self._forward.on_click(lambda _button: self.step(1))
         for control in self._browse:
@@ -78,8 +81,13 @@ class Strip(ipywidgets.VBox):
 
     @property
     def example(self) -> int:
-        """The number of the example that is shown."""
-        return int(self.number.value)
+        """The number of the example that is shown; `OWN` for one that was brought."""
+        return OWN if self._asked().examples.own is not None else int(self.number.value)
+
+    def bring(self, inputs: object) -> None:
+        """Show an example that is none of the data, as the model takes it; None goes back to the data."""
+        self._asked().examples.own = inputs
+        self._move()
 
     def use(self) -> None:
         """Begin with the first of the examples."""
@@ -105,8 +113,8 @@ class Strip(ipywidgets.VBox):
 
     def choose(self, place: int) -> None:
         """Show the example `place`."""
-        if place == self.example:
-            self._changed()
+        if place == self.number.value:
+            self.bring(None)
         self.number.value = place
 
     def pair(self, true: int, predicted: int) -> None:
@@ -137,7 +145,8 @@ class Strip(ipywidgets.VBox):
         """Return what is shown as lines of plain text."""
         if not self._asked().examples.given:
             return []
-        said = [f"Example {self.example} of {self._asked().examples.count}"]
+        own = self.example == OWN
+        said = ["Your own example" if own else f"Example {self.example} of {self._asked().examples.count}"]
         said += [f"Target: {self._target()}"] if self._target() else []
         said += [f"Answer: {self.answer}"] if self.answer is not None else []
         said += self.what_if.lines()
@@ -167,6 +176,7 @@ class Strip(ipywidgets.VBox):
         except Exception as error:  # noqa: BLE001  the model's own errors are shown where they were provoked
             self._refused = f"The model failed on this example: {type(error).__name__}: {error}"
         self._shown.value = self._html()
+        self.own.follow()
 
     def _move(self) -> None:
         self._tell()
@@ -203,8 +213,7 @@ class Strip(ipywidgets.VBox):
         if self._places and self._places[0] != self.example:
             self.number.value = self._places[0]
         else:
-            self._tell()
-            self._changed()
+            self.bring(None)
 
     def _name_classes(self) -> None:
         """List the classes among the filters, once they are known."""
@@ -220,7 +229,9 @@ class Strip(ipywidgets.VBox):
 
     def _tell(self) -> None:
         places, count = list(self._places), self._asked().examples.count
-        if len(places) == count and self._order.value == "index":
+        if self.example == OWN:
+            self._say("Your own example; a number goes back to the data.")
+        elif len(places) == count and self._order.value == "index":
             self._say(f"of {count:,}")
         elif not places:
             self._say("No example is like that.")

@@ -15,7 +15,7 @@ Kind = Literal["open", "closed", "layer", "join", "end", "more"]
 
 Cost = Literal["time", "parameters"]
 
-Colouring = Literal["type"] | Cost
+Colouring = Literal["type", "difference"] | Cost
 """The meaning of a layer's colour and of the second line of its box."""
 
 MAX_ELEMENTS: Final = 200
@@ -95,7 +95,13 @@ def first_open(flow: Flow) -> set[str]:
     return opened
 
 
-def draw(flow: Flow, opened: Collection[str], focus: str = "", colouring: Colouring = "type") -> ExplorerPicture:
+def draw(
+    flow: Flow,
+    opened: Collection[str],
+    focus: str = "",
+    colouring: Colouring = "type",
+    differences: Mapping[str, float] | None = None,
+) -> ExplorerPicture:
     """Return the picture in which the layers `opened` show their contents.
 
     Args:
@@ -103,6 +109,7 @@ def draw(flow: Flow, opened: Collection[str], focus: str = "", colouring: Colour
         opened: Paths of open layers; those inside a closed layer are not visible.
         focus: A layer that is visible even if its container has too many to show all.
         colouring: The meaning of the colours.
+        differences: By layer, for the colouring ``"difference"``.
     """
     children = {path: _shown(flow, path, focus) for path in opened}
     edges: dict[tuple[str, str], Shape] = {}
@@ -118,7 +125,9 @@ def draw(flow: Flow, opened: Collection[str], focus: str = "", colouring: Colour
         candidates.append((min(VIEW.width / size.width, VIEW.height / size.height), placed))
     # The direction in which the whole graph is shown larger.
     boxes = max(candidates, key=lambda candidate: candidate[0])[1]
-    if colouring != "type":
+    if colouring == "difference":
+        boxes = [_differing(flow, box, differences or {}) for box in boxes]
+    elif colouring != "type":
         boxes = _heated(flow, boxes, colouring)
     known = {box.key for box in boxes}
     return ExplorerPicture(tuple(boxes), {ends: shape for ends, shape in edges.items() if set(ends) <= known})
@@ -139,6 +148,16 @@ def _heated(flow: Flow, boxes: list[Box], colouring: Cost) -> list[Box]:
         else box
         for box in boxes
     ]
+
+
+def _differing(flow: Flow, box: Box, differences: Mapping[str, float]) -> Box:
+    """Return a box coloured by the relative difference of its layer's output, of which 1 and more is the hottest."""
+    found = differences.get(box.key)
+    if found is None or box.kind == "open":
+        return box
+    said = "another size" if found != found else f"differs by {found:.2g}"  # noqa: PLR0124  NaN
+    heat = 1.0 if found != found else min(1.0, found) ** 0.5  # noqa: PLR0124
+    return replace(box, label=f"{_label(flow.layers[box.key]).splitlines()[0]}\n{said}", heat=heat)
 
 
 def cost_of(flow: Flow, path: str, cost: Cost) -> float:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import ipywidgets
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -324,6 +327,100 @@ def test_what_is_selected_in_the_drawing_is_selected_in_the_tree() -> None:
     explorer.close()
     editor.selection = ("0",)
     editor.close()
+
+
+def test_a_point_of_the_projection_opens_its_example(explorer: ModuleExplorer) -> None:
+    explorer._tab.value = "Projection"
+    dots = next(part for part in parts(explorer._panel) if hasattr(part, "marks")).marks[0]
+    found = pn.project(NET, X[:256], "1")
+    assert dots.x.tolist() == pytest.approx(found.points[:, 0].tolist())
+    dots._handle_custom_msgs(dots, {"event": "element_click", "data": {"index": 7}})
+    assert explorer.example == 7
+    assert next(part for part in parts(explorer._panel) if hasattr(part, "marks")).marks[0].selected.tolist() == [7]
+
+
+def test_layers_are_coloured_by_their_difference(explorer: ModuleExplorer) -> None:
+    other = pn.ModuleExplorer(NET, X, Y)
+    torch.manual_seed(1)
+    second = nn.Sequential(*list(NET)[:4], nn.Linear(72, 10))
+    found = other.compare(second)
+    assert found.first == "4"
+    assert "The first layer that differs is 4." in other._said.value
+    heats = {box.key: box.heat for box in other._picture.boxes if box.heat is not None}
+    assert heats["3"] == 0
+    assert heats["4"] > 0.5
+    assert other.compare(data=X[1:2]).first == "0"
+    other.close()
+
+
+def test_a_language_model_shows_its_heads_its_lens_and_goes_on() -> None:
+    from tests.inspector.questions.nets import made  # noqa: PLC0415
+
+    case = made("text transformer")
+    explorer = pn.ModuleExplorer(case.net, case.data, tokenizer="abcdefghi")
+    explorer.select("1")
+    explorer._tab.value = "Sequence"
+    assert panel(explorer).count("<figcaption>1.layers") == 2
+    assert "scope='col'>" in panel(explorer)
+    assert "if it stopped after each block" in panel(explorer)
+    press(explorer._panel, "Go on")
+    assert "Step by step" in panel(explorer) or "TrainingError" in panel(explorer)
+    explorer.close()
+
+
+MADE = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def test_an_example_of_ones_own_is_typed_edited_or_read_from_a_file(explorer: ModuleExplorer) -> None:
+    own = X[3:4] * 0.5
+    explorer.bring(own)
+    assert explorer.example == -1
+    assert "Your own example" in explorer.describe()
+    with torch.no_grad():
+        best = int(NET(own).argmax())
+    assert explorer._strip.answer is not None
+    assert explorer._strip.answer.likely[0].place == best
+    for tab in ("Layer", "Units", "Why", "Number", "Projection"):
+        explorer._tab.value = tab
+        assert "finding" not in panel(explorer), tab
+    explorer.example = 4
+    assert explorer.example == 4
+    buffer = io.BytesIO()
+    np.save(buffer, X[9, 0].numpy()[None])
+    explorer._strip.own._file.value = (
+        {"name": "nine.npy", "content": buffer.getvalue(), "type": "", "size": 1, "last_modified": MADE},
+    )
+    assert explorer.example == -1
+    explorer._strip.own._file.value = (
+        {"name": "bad.npy", "content": b"nothing", "type": "", "size": 1, "last_modified": MADE},
+    )
+    assert "alert" in explorer._strip.own._said.value
+    rows = pn.ModuleExplorer(nn.Linear(3, 2), torch.randn(5, 3))
+    rows._strip.own._text.value = "1, 2.5, -1"
+    assert rows._alive().asked.examples.own.tolist() == [[1.0, 2.5, -1.0]]
+    rows._strip.own._text.value = "1, x"
+    assert "An example is numbers such as" in rows._strip.own._said.value
+    rows._strip.own._text.value = "1"
+    assert "The model failed on this example" in rows._strip._shown.value
+    rows.close()
+
+
+def test_a_text_of_ones_own_is_tokenised() -> None:
+    class Words(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed, self.head = nn.Embedding(4, 6), nn.Linear(6, 4)
+
+        def forward(self, tokens: Tensor) -> Tensor:
+            return self.head(self.embed(tokens))  # type: ignore[no-any-return]
+
+    explorer = pn.ModuleExplorer(Words(), torch.tensor([[0, 1, 3], [2, 2, 1]]), tokenizer="abcd")
+    assert explorer._strip.own._text.value == "abd"
+    explorer._strip.own._text.value = "ddcba"
+    assert explorer._alive().asked.examples.own.tolist() == [[3, 3, 2, 1, 0]]
+    explorer._strip.own._text.value = "xyz"
+    assert "The tokenizer has no token &#x27;x&#x27;" in explorer._strip.own._said.value
+    explorer.close()
 
 
 def test_what_if_over_the_data_can_be_cancelled(explorer: ModuleExplorer) -> None:
