@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 
+from tests.axe import violations
 from tests.browser.jupyter import LabServer, Notebook, Theme, write_notebook
 
 SETUP = """
@@ -44,10 +45,36 @@ explorer
 """
 
 
+WORDS = """
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.token, self.place = nn.Embedding(12, 16), nn.Embedding(8, 16)
+        self.blocks = nn.ModuleList(
+            nn.TransformerEncoderLayer(16, 4, 32, batch_first=True, norm_first=True) for _ in range(3)
+        )
+        self.head = nn.Linear(16, 12)
+    def forward(self, ids):
+        h = self.token(ids) + self.place(torch.arange(ids.shape[1]))
+        for block in self.blocks:
+            h = block(h, src_mask=nn.Transformer.generate_square_subsequent_mask(ids.shape[1]))
+        return self.head(h)
+texts = "the cat sat on a mat and dog ran far away .".split()
+ids = torch.randint(0, 12, (30, 8), generator=torch.Generator().manual_seed(0))
+reader = pn.ModuleExplorer(Words(), ids, tokenizer=texts)
+reader
+"""
+POINTS = """
+points = pn.ModuleExplorer(net, data=x, target=torch.tensor(digits[:16]))
+points.select("attend")
+points
+"""
+
+
 @pytest.fixture(scope="module")
 def notebook(lab_server: LabServer, browser: Browser) -> Iterator[Notebook]:
     """One notebook for all of these tests: its cells are run again for each."""
-    write_notebook(lab_server.directory / "explorer.ipynb", [SETUP, SHOW])
+    write_notebook(lab_server.directory / "explorer.ipynb", [SETUP, SHOW, WORDS, POINTS])
     with Notebook(lab_server, browser, "explorer.ipynb") as notebook:
         notebook.collapse_sidebar()
         yield notebook
@@ -204,3 +231,28 @@ def test_picture(shown: tuple[Notebook, Locator], theme: Theme, baseline_errors:
 
     notebook.wait_until(ink_fits, "The boxes have the ink of the other theme.")
     assert set(notebook.console_errors) <= baseline_errors
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_sequence_and_a_projection(notebook: Notebook, theme: Theme) -> None:
+    """Heads with their tokens, what each block would say, a text that goes on; points that open their example."""
+    notebook.set_theme(theme)
+    notebook.run_cell(0)
+    notebook.run_cell(2)
+    reads = notebook.output_area(2).locator("[data-testid='pnne-explorer']")
+    reads.get_by_role("button", name="Sequence", exact=True).click()
+    expect(reads.locator("table.pnne-head")).to_be_visible()
+    expect(reads.get_by_text("What it would say if it stopped after each block")).to_be_visible()
+    reads.get_by_role("button", name="Go on", exact=True).click()
+    expect(reads.get_by_text("Step by step")).to_be_visible()
+    notebook.screenshot(f"explorer-sequence-{theme}", reads)
+    notebook.run_cell(3)
+    plane = notebook.output_area(3).locator("[data-testid='pnne-explorer']")
+    plane.get_by_role("button", name="Projection", exact=True).click()
+    dots = plane.locator(".bqplot .dot")
+    expect(dots).to_have_count(16)
+    dots.nth(5).click(force=True)
+    notebook.wait_for("points.example == 5")
+    notebook.screenshot(f"explorer-projection-{theme}", plane)
+    assert violations(notebook.page, ".jp-OutputArea:has(.pnne-head) .pnne-explorer") == ""
+    assert violations(notebook.page, ".jp-OutputArea:has(.dot) .pnne-explorer") == ""
