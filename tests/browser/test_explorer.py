@@ -49,7 +49,7 @@ WORDS = """
 class Words(nn.Module):
     def __init__(self):
         super().__init__()
-        self.token, self.place = nn.Embedding(12, 16), nn.Embedding(8, 16)
+        self.token, self.place = nn.Embedding(12, 16), nn.Embedding(32, 16)
         self.blocks = nn.ModuleList(
             nn.TransformerEncoderLayer(16, 4, 32, batch_first=True, norm_first=True) for _ in range(3)
         )
@@ -62,6 +62,7 @@ class Words(nn.Module):
 texts = "the cat sat on a mat and dog ran far away .".split()
 ids = torch.randint(0, 12, (30, 8), generator=torch.Generator().manual_seed(0))
 reader = pn.ModuleExplorer(Words(), ids, tokenizer=texts)
+reader.select("blocks.0")
 reader
 """
 POINTS = """

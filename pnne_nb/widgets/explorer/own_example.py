@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pnne_nb.errors import InspectionError
 from pnne_nb.widgets.explorer.answers import Access, Asked
-from pnne_nb.widgets.host.comms import answer_while_busy
+from pnne_nb.widgets.host.displays import answer_while_busy
 
 ROW: Final = 32
 """Most numbers of a row that can be edited."""

@@ -17,10 +17,10 @@ from pnne_nb.inspector.representations.logit_lens import logit_lens
 from pnne_nb.inspector.representations.project import project
 from pnne_nb.inspector.tools.attention import attention_maps
 from pnne_nb.widgets.explorer.answers import Access
-from pnne_nb.widgets.host.comms import answer_while_busy
+from pnne_nb.widgets.host.displays import answer_while_busy
 from pnne_nb.widgets.host.images import picture, tiles_of
 from pnne_nb.widgets.plots.figures import Figure, NumberAxis
-from pnne_nb.widgets.plots.palette import PALETTE
+from pnne_nb.widgets.plots.svg_chart import PALETTE
 
 WORDS: Final = 24
 """Most tokens on the axes of a large head; of a longer text, the last ones."""
