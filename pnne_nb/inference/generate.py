@@ -139,7 +139,9 @@ def generate(
             break
     known = len(tokens) - len(made)
     begun = start if isinstance(start, str) else words.text(tokens[:known])
-    return Generation(begun, tokens, made, begun + words.text(tokens[known:]) if words.joins else words.text(tokens))
+    if words.between is None:
+        return Generation(begun, tokens, made, words.text(tokens))
+    return Generation(begun, tokens, made, words.between.join([begun, words.text(tokens[known:])]))
 
 
 @final
@@ -163,7 +165,10 @@ class _Words:
             )
         self._known: Sequence[str] | None = list(tokenizer) if is_list else None  # type: ignore[arg-type]  # a sequence, then
         self._by_text = {text: id for id, text in enumerate(self._known or ())}
-        self.joins = self._known is not None
+        self.between: str | None = None
+        """What stands between the texts of a list: nothing if these are characters. None where a tokenizer says it."""
+        if self._known is not None:
+            self.between = "" if all(len(word) == 1 for word in self._known) else " "
         """Whether the text of several tokens is that of each in a row."""
         self.count = None if self._known is None else len(self._known)
 
@@ -202,7 +207,7 @@ class _Words:
 
     def text(self, ids: list[int]) -> str:
         if self._known is not None:
-            return "".join(self._known[id] if id < len(self._known) else f"<{id}>" for id in ids)
+            return (self.between or "").join(self._known[id] if id < len(self._known) else f"<{id}>" for id in ids)
         return " ".join(map(str, ids)) if self._tokenizer is None else str(self._tokenizer.decode(ids))
 
 

@@ -134,3 +134,11 @@ def test_a_model_that_reads_so_many_tokens() -> None:
     with pytest.raises(pn.TrainingError, match=r"fails with 4 tokens.*window="):
         pn.generate(Short(), [0], 5)
     assert len(pn.generate(Short(), [0], 5, window=3).tokens) == 6
+
+
+def test_words_of_a_list_stand_apart() -> None:
+    class Next(torch.nn.Module):
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.one_hot((ids + 1) % 3, 3) * 50.0
+
+    assert pn.generate(Next(), "the cat", 2, tokenizer=["the", "cat", "sat"], temperature=0).text == "the cat sat the"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import io
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, final
 
 import ipywidgets
@@ -63,9 +64,17 @@ class OwnExample(ipywidgets.VBox):
         if given is not None and row:
             self._text.value = ", ".join(f"{number:.6g}" for number in given.tolist())
         elif given is not None and words:
-            texts = self._asked().texts
-            self._text.value = " ".join(map(str, given.tolist())) if texts is None else "".join(texts(given.tolist()))
+            with suppress(Exception):  # what does not fit is told where the example is shown
+                self._text.value = self._words(given.tolist())
         self._filling = False
+
+    def _words(self, ids: list[int]) -> str:
+        asked = self._asked()
+        if asked.texts is None:
+            return " ".join(map(str, ids))
+        # A tokenizer's own texts hold their spaces, a list of words does not.
+        are_words = isinstance(asked.tokenizer, list | tuple) and any(len(word) > 1 for word in asked.tokenizer)
+        return (" " if are_words else "").join(asked.texts(ids))
 
     def _read(self, files: Any) -> Tensor:
         given = alone(self._asked(), self._place())

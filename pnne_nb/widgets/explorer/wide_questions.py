@@ -22,6 +22,9 @@ from pnne_nb.widgets.host.images import picture, tiles_of
 from pnne_nb.widgets.plots.figures import Figure, NumberAxis
 from pnne_nb.widgets.plots.svg_chart import PALETTE
 
+COLOURS: Final = (*PALETTE, "#6f5fd8", "#9a6240")
+"""Of classes; ten have one each."""
+
 WORDS: Final = 24
 """Most tokens on the axes of a large head; of a longer text, the last ones."""
 
@@ -58,10 +61,10 @@ def projection(access: Access, path: str, place: int, show: Callable[[int], None
 
     def paint(_change: object = None) -> None:
         classes = known[colour.value] if known else np.zeros(len(places), np.int64)
-        dots.colors = [PALETTE[int(one) % len(PALETTE)] for one in classes]
+        dots.colors = [COLOURS[int(one) % len(COLOURS)] for one in classes]
         names = ("right", "wrong") if colour.value == "right or wrong" else None
         key.value = "".join(
-            f'<span style="color:{PALETTE[int(one) % len(PALETTE)]}" aria-hidden="true">●</span>'
+            f'<span style="color:{COLOURS[int(one) % len(COLOURS)]}" aria-hidden="true">●</span>'
             f" {html.escape(names[int(one)] if names else asked.name(int(one)))} "
             for one in np.unique(classes)
             if known

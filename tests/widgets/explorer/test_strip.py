@@ -219,6 +219,6 @@ def test_descriptions_have_at_most_300_words() -> None:
     editor = pn.GraphEditor(net, args=(torch.zeros(2, 3),))
     editor.selection = ("0",)
     assert editor.describe().startswith("Selected: 0\n")
-    assert "Sequential, shown 60 times" in editor.describe()
+    assert "Linear, shown 60 times" in editor.describe()
     assert len(editor.describe().split()) <= 300
     editor.close()
