@@ -516,9 +516,10 @@ def unplaced() -> tuple[set[str], set[str]]:
 
 RESULTS: Final = frozenset(
     """
-    Attribution Change Diagnostic Edge Explanation ExportFormat ExportReport Fault Finding GraphDifference Intervention MemoryPlan
-    Node NodeDifference NodeMark NodeSpec PatchEffects Prediction QuantizationReport ReceptiveField RunTable TargetTable TensorSpec
-    Transaction ValueExplanation VerificationReport WeightReport
+    Attribution Change Diagnostic Edge Explanation ExportFormat ExportReport Fault Finding GraphDifference
+    Intervention LayerComparison LogitLens MemoryPlan Node NodeDifference NodeMark NodeSpec PatchEffects Prediction
+    Projection QuantizationReport ReceptiveField RunTable TargetTable TensorSpec Transaction ValueExplanation
+    VerificationReport WeightReport
     """.split()
 )
 """Public names of values that others return."""

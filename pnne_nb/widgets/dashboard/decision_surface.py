@@ -102,7 +102,15 @@ class DecisionSurface(Figure, Pictured):
         features, self._targets = _examples(data, engine.classes)
         self._plane = _plane_of(features, inputs)
         self._grid = self._plane.grid()
-        pixels, self._columns = self._answers(engine)
+        try:
+            pixels, self._columns = self._answers(engine)
+        except RuntimeError as error:
+            if isinstance(error, PnneError):
+                raise
+            raise ArgumentError(
+                "The model does not take the points between the examples, which are real numbers: tokens and other whole "
+                f"numbers span no surface. It said: {str(error).splitlines()[0]}"
+            ) from error
         low, high = self._plane.box()
         x, y = (NumberAxis(label, vertical=up) for label, up in zip(self._plane.labels, (False, True), strict=True))
         for axis, ends in zip((x, y), np.stack([low, high], 1), strict=True):

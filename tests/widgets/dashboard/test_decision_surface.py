@@ -222,3 +222,11 @@ def test_it_is_a_figure_of_bqplot(surface: DecisionSurface) -> None:
     assert isinstance(surface, bqplot.Figure)
     x, y = (axis.scale for axis in surface.axes)
     assert [[x.min, x.max], [y.min, y.max]] == [list(surface.marks[0].x), list(surface.marks[0].y)]
+
+
+def test_a_model_of_tokens_has_no_surface() -> None:
+    tokens, classes = torch.randint(0, 9, (32, 4)), torch.arange(32) % 3
+    net = nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Linear(16, 3))
+    engine = pn.TrainingEngine(net, (tokens, classes), epochs=1, device="cpu")
+    with pytest.raises(pn.ArgumentError, match="real numbers: tokens and other whole numbers span no surface"):
+        pn.DecisionSurface(engine, (tokens, classes))
