@@ -68,4 +68,9 @@ test("a card goes with what is written for it alone, and with the parts that are
   const split = graphOf(parts);
   expect([...withOwn(inliningOf(split, NONE), split, new Set(["chunk"]))]).toEqual(["chunk", "q", "k"]);
   expect([...withOwn(inliningOf(split, NONE), split, new Set(["matmul"]))]).toEqual(["matmul"]);
+  const guarded = graphOf(cases.at(-1) as unknown as Case);
+  const found = inliningOf(guarded, NONE);
+  expect(withOwn(found, guarded, new Set(["x"])).has("check")).toBe(true);
+  expect([...withOwn(found, guarded, new Set(["fc"]))]).toEqual(["fc"]);
+  expect(inliningOf(guarded, new Set(["check"])).hidden.has("check")).toBe(false);
 });

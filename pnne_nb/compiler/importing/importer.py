@@ -535,7 +535,7 @@ def _check_ranks(level: Level, called: Mapping[str, Any]) -> None:
     for item in inputs:
         rank = called[item.argument].dim()
         found = Item("getattr", "ndim", {"name": "ndim"}, {"input": (item, "output")}, kinds={"output": "value"})
-        same = Item("operator_eq", "same", {"b": rank}, {"a": (found, "output")}, kinds={"output": "value"})
+        same = Item("operator_eq", "eq", {"b": rank}, {"a": (found, "output")}, kinds={"output": "value"})
         said = f"imported for {item.argument}.ndim == {rank}; otherwise import again"
         checks += [found, same, Item(CHECK, CHECK, {"message": said}, {"condition": (same, "output")})]
     place = len(list(level.of_type("Input")))

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from pnne_nb.graph.layout.texts import inner, subscript
+from pnne_nb.graph.layout.texts import NEEDS, inner, subscript
 from pnne_nb.graph.model.content import GraphIndex, topological_order
 from pnne_nb.graph.model.node import Node, split_port
 from pnne_nb.graph.model.paths import Run
@@ -50,6 +50,7 @@ TABLES: Final = tuple(
 )
 """Names of the tables that the browser needs."""
 
+CHECK: Final = "check"
 _BINARY: Final = {
     "operator_add": (" + ", 2),
     "operator_sub": (" - ", 2),
@@ -144,6 +145,10 @@ class _Reader:
             source = split_port(edge.source)[0]
             if source in self.formulas and split_port(edge.target)[0] not in self.hidden:
                 texts[edge.target] = self._term(source, -1)
+        for name in order:
+            if (host := self._guarded(name)) is not None:
+                self.hidden.add(name)
+                texts[f"{host}.{name}"] = f"{NEEDS}{texts.pop(f'{name}.condition')}"
         return Inlining(frozenset(self.hidden), texts, self.picks, self._chains())
 
     def _feeding(self, name: str) -> dict[str, str]:
@@ -189,6 +194,18 @@ class _Reader:
             return None
         giver, port = split_port(edges[0].source)
         return giver if self.graph.nodes[giver].type in SPLITS and name != port else None
+
+    def _guarded(self, name: str) -> str | None:
+        """Return the first Input whose values a check of inputs alone reads, and on whose card it is written; or None."""
+        seen = [*self._feeding(name).values()]
+        if self.graph.nodes[name].type != CHECK or not seen:
+            return None
+        for one in seen:
+            if one in self.formulas:
+                seen += [each for each in self._feeding(one).values() if each not in seen]
+        read = {one for one in seen if one not in self.formulas}
+        inputs = [one for one in self.graph.order if one in read and self.graph.nodes[one].type == "Input"]
+        return inputs[0] if inputs and len(inputs) == len(read) and seen[0] in self.formulas else None
 
     def _term(self, name: str, level: int) -> str:
         """Return the name of a node, or its formula; in brackets if it binds less than `level`."""

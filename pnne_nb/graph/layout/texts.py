@@ -25,6 +25,8 @@ BETWEEN = " · "
 
 SIZES_IN = ("in_channels", "in_features", "input_size")
 SIZES_OUT = ("out_channels", "out_features", "hidden_size")
+NEEDS = "needs "
+"""Begins the condition of a check, which is written on the card of an Input."""
 MAX_KINDS = 3
 """Kinds of nodes of a block that its card names."""
 GENERIC = ("Sequential", "Subgraph")
@@ -194,7 +196,7 @@ def _part(prop: Property, node: Node, resolved: Mapping[str, object]) -> list[st
 def _written(port: str, text: str) -> str:
     if port == "index":
         return f"[{text}]"
-    return text if port in PLAIN or port[-1:].isdigit() else f"{_brief(port)} {text}"
+    return text if port in PLAIN or text.startswith(NEEDS) or port[-1:].isdigit() else f"{_brief(port)} {text}"
 
 
 def _told(name: str, value: object) -> str:

@@ -209,7 +209,7 @@ function CardName({ card }: { card: Card }) {
             </span>
           ))
         : card.title}
-      {!lines && card.weight && <small>{card.weight}</small>}
+      {!lines && card.block && <small>{card.block[1]}</small>}
     </span>
   );
 }

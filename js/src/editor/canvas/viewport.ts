@@ -233,7 +233,8 @@ function openingView(box: Box, nodes: readonly Box[], width: number, height: num
   if (box.height * zoom + 2 * MARGIN > height) {
     // The upper end of a large graph may stand far from the middle of the whole.
     const upper = nodes.filter((node) => node.top < box.top + height / zoom);
-    const [first = box] = [...upper].sort((a, b) => a.top - b.top);
+    // The first of the columns, which all begin about as high.
+    const [first = box] = nodes.filter(({ top }) => top < box.top + MARGIN).sort((a, b) => a.left - b.left);
     const whole = upper.length > 0 ? union(upper) : box;
     const begin = whole.width * zoom <= width ? whole : first;
     return { zoom, x: centred(begin, width, height, zoom).x, y: MARGIN - box.top * zoom };

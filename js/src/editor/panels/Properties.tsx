@@ -108,7 +108,7 @@ function Contents({ scene }: { scene: ShownScene }) {
       {heavy
         .slice(0, MOST_LISTED)
         .map((node) => line(node.type, node.name, `${exactText(parameters(node))} parameters`))}
-      {heavy.length > MOST_LISTED && <dd>and {heavy.length - MOST_LISTED} more with parameters</dd>}
+      {heavy.length > MOST_LISTED && <dd>{heavy.length - MOST_LISTED} more</dd>}
     </dl>
   );
 }

@@ -52,8 +52,8 @@ export interface Card {
   readonly chain: Run | null;
   /** What is written on it: its name, or those of the first and the last of a run. */
   readonly title: string;
-  /** How many parameters a block has: `148 k`. */
-  readonly weight: string;
+  /** What a block is, and how many parameters it has: `148 k`; null for anything else. */
+  readonly block: Drawn["block"];
   /** The line below: what the node is; empty where the name says it. */
   readonly kind: string;
 }
@@ -139,7 +139,7 @@ export function cardOf(
     run,
     chain,
     title: run ? rowTitle(node.name, run.at(-1) ?? "") : title,
-    weight: block?.[1] ?? "",
+    block,
     kind,
   };
 }

@@ -15,7 +15,7 @@ import { type Graph, nodeOf, splitPort } from "../document/document";
 import type { Run } from "../document/repeats";
 import { UNWIRED, type Wiring, wiringOf } from "../document/wiring";
 import { innerText } from "../values/text";
-import { subscript, type Written } from "./summary";
+import { NEEDS, subscript, type Written } from "./summary";
 
 /**
  * What a view writes on the cards that use it instead of drawing it: size arithmetic, constants, parts of a tuple, and
@@ -117,6 +117,14 @@ class Reader {
       const ports = written.get(name) ?? new Map();
       written.set(name, ports.set(port, { text: this.term(from, -1), from }));
     }
+    for (const name of this.order) {
+      const [host, condition] = [this.guarded(name), written.get(name)?.get("condition")];
+      if (!host || !condition) continue;
+      this.hidden.add(name);
+      written.delete(name);
+      const text = NEEDS + condition.text;
+      written.set(host, (written.get(host) ?? new Map()).set(name, { text, from: name }));
+    }
     return { hidden: this.hidden, written, picks: this.picks, chains: this.chains() };
   }
 
@@ -171,6 +179,15 @@ class Reader {
     if (!edge || more) return null;
     const [giver, port] = splitPort(edge.source);
     return GIVERS.has(this.typeOf(giver)) && name !== port ? giver : null;
+  }
+
+  /** The first Input that a check of inputs alone reads: it is written on the card of that. */
+  private guarded(name: string): string | undefined {
+    if (this.typeOf(name) !== "check" || this.kept.has(name)) return undefined;
+    const seen = new Set(this.feeding(name));
+    for (const one of seen) if (this.formulas.has(one)) for (const each of this.feeding(one)) seen.add(each);
+    const read = this.order.filter((one) => seen.has(one) && !this.formulas.has(one));
+    return read.every((one) => this.typeOf(one) === "Input") ? read[0] : undefined;
   }
 
   /** The name of a node, or its expression, in brackets if its precedence is below `level`. */
@@ -331,12 +348,17 @@ export function giverOf({ picks }: Inlining, source: string): readonly [node: st
 }
 
 /** Nodes, with what is written for them alone and the parts that are taken of them: they are copied and deleted together. */
-export function withOwn({ hidden, picks }: Inlining, graph: Graph, names: ReadonlySet<string>): ReadonlySet<string> {
+export function withOwn(
+  { hidden, picks, written }: Inlining,
+  graph: Graph,
+  names: ReadonlySet<string>,
+): ReadonlySet<string> {
   if (hidden.size === 0) return names;
   const { outOf } = wiringOf(graph);
   const all = new Set(names);
   const grow = (name: string) => {
-    const giver = picks.get(name);
+    const host = [...written].find(([, ports]) => ports.has(name))?.[0];
+    const giver = picks.get(name) ?? host;
     const users = (outOf.get(name) ?? []).map(({ target }) => nodeOf(target));
     return giver === undefined ? users.every((user) => all.has(user)) : all.has(giver);
   };

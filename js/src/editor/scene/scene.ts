@@ -96,10 +96,6 @@ export class SceneMaker {
     const own = (paths: ReadonlySet<string>) =>
       [...paths].filter((each) => each.startsWith(prefix)).map((each) => each.slice(prefix.length));
     const exposed = new Set(own(shownPorts));
-    const weight = (path: string) => {
-      const { parameters } = costs.get(path) ?? { parameters: 0 };
-      return parameters > 0 ? countText(parameters) : "";
-    };
     const resolvedAt = (name: string) => inferred.get(prefix + name);
     const before = this.runs;
     const runs = once(() =>
@@ -171,8 +167,9 @@ export class SceneMaker {
       const diagnostics = gathered(spoken.map((name) => found.get(prefix + name)));
       const asPorts = exposed.size === 0 ? "" : [...exposed].filter((port) => nodeOf(port) === name).join();
       const uses = counts.get(definitionOf(node) ?? "") ?? 0;
-      const isBlock = node.type === "Subgraph";
-      const block = isBlock ? ([blockWords(node, document.graphs), weight(full)] as const) : null;
+      const count = costs.get(full)?.parameters;
+      const block =
+        node.type === "Subgraph" ? ([blockWords(node, document.graphs), count ? countText(count) : ""] as const) : null;
       const key = [
         block?.join(),
         ...steps.flatMap((step) => [step.node, step.type, step.resolved, textsOf(step.written)]),

@@ -20,6 +20,8 @@ export type Part = readonly Value[];
 /** Arguments that say how many numbers go in, and those that say how many come out. */
 const INTO = ["in_channels", "in_features", "input_size"];
 const OUT_OF = ["out_channels", "out_features", "hidden_size"];
+/** Begins the condition of a check, which is written on the card of an Input. */
+export const NEEDS = "needs ";
 /** Kinds of nodes of a block that its card names. */
 const MOST_KINDS = 3;
 const GENERIC = ["Sequential", "Subgraph"];
@@ -96,7 +98,7 @@ export function partsOf(
 ): readonly Part[] {
   const given = node.properties ?? {};
   const told = [...written].map(([port, { text, from }]): Part => {
-    const isPlain = PLAIN.includes(port) || /\d$/.test(port);
+    const isPlain = PLAIN.includes(port) || text.startsWith(NEEDS) || /\d$/.test(port);
     const words = port === "index" ? `[${text}]` : isPlain ? text : `${brief(port)} ${text}`;
     return [{ property: null, text: words, from }];
   });
@@ -146,23 +148,19 @@ export function blockWords(node: NodeState, graphs: GraphDocument["graphs"]): st
     const count = kinds.filter((each) => each === kind).length;
     return count > 1 ? `${kind} ×${count}` : kind;
   });
-  return [...words.slice(0, MOST_KINDS), ...(words.length > MOST_KINDS ? ["…"] : [])].join(BETWEEN_PARTS) || "block";
+  if (words.length > MOST_KINDS) words.splice(MOST_KINDS, words.length, "…");
+  return words.join(BETWEEN_PARTS) || "block";
 }
 
 /** The name of a card for a row of nodes: `h_0 … 5`. */
 export function rowTitle(first: string, last: string): string {
   const stem = unnumbered(first);
-  return `${first} … ${stem === unnumbered(last) && last.startsWith(`${stem}_`) ? last.slice(stem.length + 1) : last}`;
+  return `${first} … ${stem === unnumbered(last) && /_\d+$/.test(last) ? last.slice(stem.length + 1) : last}`;
 }
 
 /** The type of a node; of a block and of a closed module, the class, without the number of a definition. */
 function kindOf(node: NodeState, graphs: GraphDocument["graphs"]): string {
-  if (node.type === "Module")
-    return (
-      String(node.properties?.target ?? "")
-        .split(".")
-        .at(-1) ?? ""
-    );
+  if (node.type === "Module") return String(node.properties?.target ?? "").replace(/.*\./, "");
   const definition = definitionOf(node) ?? node.type;
   const stem = unnumbered(definition);
   return graphs.has(stem) || GENERIC.includes(stem) ? stem : definition;
