@@ -55,6 +55,7 @@ const options = {
   define: { "process.env.NODE_ENV": dev ? '"development"' : '"production"' },
   jsx: "automatic",
   legalComments: "none",
+  pure: ["console.log", "console.warn"], // notes of libraries to those who write code with them
   charset: "utf8",
   alias: { "d3-color": join(here, "src", "editor", "host", "noColours.ts") },
   logLevel: "warning",
