@@ -45,7 +45,7 @@ def duplicate(module: nn.Module, tensor: Callable[[torch.Tensor], Any] | None = 
     plain = [part for part in module.modules() if _is_plain(part)]
     made.update((id(part), type(part).__new__(type(part))) for part in plain)
     with without_collections():
-        for part in plain:
+        for part in sorted(plain, key=lambda part: sum(1 for _ in part.modules())):  # some read what they hold
             state = part.__getstate__()  # type: ignore[no-untyped-call]  # torch does not say
             made[id(part)].__setstate__({name: _copied(value, made) for name, value in state.items()})
         return copy.deepcopy(module, made)
