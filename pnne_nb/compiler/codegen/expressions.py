@@ -28,8 +28,8 @@ from pnne_nb.compiler.ir.program import (
     Sequence,
     Weight,
 )
-from pnne_nb.compiler.ir.python_operators import SET_ATTRIBUTES
-from pnne_nb.compiler.ir.text import WIDTH, Bracketed, Text, before, display, literal
+from pnne_nb.compiler.ir.python_operators import SET_ATTRIBUTES, is_operator
+from pnne_nb.compiler.ir.text import WIDTH, Bracketed, Text, before, behind, display, literal
 from pnne_nb.compiler.ir.variables import RESERVED, Variables, check_target, is_attribute, is_identifier, unique
 from pnne_nb.errors import CompileError
 
@@ -164,7 +164,7 @@ class Expressions:
             case "function":
                 written = notation(call, self.argument)
                 if written is not None:
-                    return written
+                    return self._breakable(call, written)
                 # A registered autograd function is a class, and called through apply.
                 value = self._objects.get(call.target)
                 entry = ".apply" if isinstance(value, type) and hasattr(value, "apply") else ""
@@ -173,6 +173,15 @@ class Expressions:
                 return self._method(call)
             case _:
                 assert_never(call.kind)
+
+    def _breakable(self, call: Call, written: Text) -> Text:
+        """Return the text of a function; an operator whose last operand calls a layer is broken in that call's brackets."""
+        match call.arguments:
+            case [Ref(), Call(kind="member") as last] if isinstance(written, str) and is_operator(call.target, 2):
+                inner = self.call(last)
+                return before(written.removesuffix(str(inner)), inner)
+            case _:
+                return written
 
     def container(self, path: str, contents: Mapping[tuple[str, ...], Text]) -> Bracketed:
         """Return the constructor call of a list or dictionary of modules.
@@ -297,7 +306,11 @@ class Expressions:
         if not is_identifier(call.target):
             raise CompileError(f"{call.target!r} cannot be the name of a method.")
         text = f"{operand(receiver, self.argument)}.{call.target}("
-        return Bracketed(text, tuple(self._arguments(tuple(rest), call)))
+        made = Bracketed(text, tuple(self._arguments(tuple(rest), call)))
+        inner = self.call(receiver) if isinstance(receiver, Call) and receiver.kind == "method" else ""
+        if isinstance(inner, str) or not inner.items:
+            return made
+        return msgspec.structs.replace(made, earlier=behind(inner, str(made).removeprefix(str(inner))))
 
     def _target(self, target: str) -> str:
         check_target(target)

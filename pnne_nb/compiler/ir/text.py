@@ -23,12 +23,14 @@ class Bracketed(msgspec.Struct, frozen=True, gc=False):
         items: The expressions inside.
         closing: The bracket, and what comes behind it.
         joint: Between the items: a comma, or a space inside a comprehension.
+        earlier: The same expression, to be broken in brackets further left where the opening alone is too long.
     """
 
     opening: str
     items: tuple[Text, ...] = ()
     closing: str = ")"
     joint: str = ", "
+    earlier: Bracketed | None = None
 
     def __str__(self) -> str:
         items = self.items
@@ -45,14 +47,16 @@ def before(prefix: str, text: Text) -> Text:
     """Return an expression with a prefix."""
     if isinstance(text, str):
         return prefix + text
-    return Bracketed(prefix + text.opening, text.items, text.closing, text.joint)
+    earlier = None if text.earlier is None else before(prefix, text.earlier)
+    return msgspec.structs.replace(text, opening=prefix + text.opening, earlier=earlier)
 
 
 def behind(text: Text, suffix: str) -> Text:
     """Return an expression with a suffix."""
     if isinstance(text, str):
         return text + suffix
-    return Bracketed(text.opening, text.items, text.closing + suffix, text.joint)
+    earlier = None if text.earlier is None else behind(text.earlier, suffix)
+    return msgspec.structs.replace(text, closing=text.closing + suffix, earlier=earlier)
 
 
 def display(items: Sequence[Text]) -> Bracketed:
@@ -95,6 +99,8 @@ def laid_out(text: Text, margin: str, comment: str = "", lead: str = "") -> list
     if not comment and len(line) <= WIDTH:
         return [line]
     text = before(lead, text)
+    while isinstance(text, Bracketed) and text.earlier is not None and len(margin + text.opening) > WIDTH:
+        text = text.earlier
     tail = f"  # {comment}" if comment else ""
     if len(line) <= WIDTH or isinstance(text, str) or not text.items:
         return [line + tail] if len(line + tail) <= WIDTH or not comment else [f"{margin}# {comment}", line]
