@@ -50,7 +50,8 @@ def _are_arrays(values: Iterable[Any]) -> bool:
 def is_one_argument(mapping: Mapping[Any, Any], model: nn.Module) -> bool:
     """Return whether a mapping is itself what a model takes, as in ``forward(self, batch)``, and not its arguments by name.
 
-    That is so if the model takes one argument, and no key is the name of an argument or resembles one.
+    That is so if the model takes one argument, there are two keys or more, and none is the name of an argument or resembles
+    one: a single other name is more likely a mistake.
     """
     try:
         parameters = inspect.signature(model.forward).parameters.values()
@@ -60,4 +61,4 @@ def is_one_argument(mapping: Mapping[Any, Any], model: nn.Module) -> bool:
         return False
     needed = [one for one in parameters if one.default is one.empty]
     names = [one.name for one in parameters]
-    return len(needed) == 1 and bool(mapping) and not any(key in names or near(key, names) for key in mapping)
+    return len(needed) == 1 < len(mapping) and not any(key in names or near(key, names) for key in mapping)

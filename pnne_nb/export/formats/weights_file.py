@@ -59,7 +59,7 @@ def write(request: ExportRequest, path: Path, format: str) -> None:
     written = {key: str(value) for key, value in request.metadata.items()}
     metadata = {**written, _GRAPH: graph.to_json(), _STATE: state.to_json()}
     if format == "safetensors":
-        tensor_file.write(path, tensors, metadata)
+        path.write_bytes(tensor_file.to_bytes(tensors, metadata))  # a full disk is then an OSError
         return
     named = {**tensors, **{name: tensors[stored] for name, stored in state.tied.items()}}
     transient = {name: named.pop(name) for name in state.transient}

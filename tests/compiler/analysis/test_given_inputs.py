@@ -60,6 +60,7 @@ def test_anything_else_stays(data: Any) -> None:
         (One(), {"batch": X}, False),
         (One(), {"bach": X}, False),  # misspelt: the model's own words say so
         (One(), {"ids": X, "scale": 2.0}, False),
+        (One(), {"ids": X}, False),  # another name, more likely than a dict
         (One(), {}, False),
         (Two(), {"ids": X, "mask": X}, False),
         (Keywords(), {"ids": X}, False),

@@ -158,9 +158,12 @@ def test_interrupts_at_any_byte_of_the_line_leave_it_usable(interrupts: Interrup
     while interrupts.raised < 30 and engine.progress.step < 300:
         name, line.left = draw.choice(list(USES)), int(10 ** draw.uniform(0, 5))
         with cell():
-            interrupts.expected = True
-            USES[name](engine)
-        interrupts.expected, line.left = False, sys.maxsize
+            try:
+                interrupts.expected = True
+                USES[name](engine)
+            finally:  # behind the cell, one would end the tests
+                interrupts.expected = False
+        line.left = sys.maxsize
         engine.pause()
         before = engine.progress.step
         engine.step()
