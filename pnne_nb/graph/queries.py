@@ -311,6 +311,7 @@ class ReadableGraph(metaclass=AnswersNames):
         return installed().summary(self)
 
     def _scene(self, within: str, shapes: Shapes, resolved: Resolved, fold: bool) -> Scene:
+        expect(within, str, "within", "the path of a block, or an empty text")
         with self._ledger.lock:
             # No edit has to wait until a large graph is drawn.
             content = self._content.copy()
