@@ -34,7 +34,7 @@ IN_PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 AGAIN_ALONE := --last-failed --exitfirst
 FRONT_END_SOURCES := $(shell find js -name node_modules -prune -o -type f -print)
 
-.PHONY: help lab test test-python test-processors test-trainers test-oldest test-front-end check check-wheel check-python check-front-end bench docs front-end format \
+.PHONY: help lab test check-site test-python test-processors test-trainers test-oldest test-front-end check check-wheel check-python check-front-end bench docs front-end format \
     types notebooks screenshots chromium clean with-trainers
 
 help:
@@ -132,6 +132,10 @@ $(STAMPS)/docs: $(STAMPS)/lab
 # Nothing runs, and nothing is fetched: `make test` has run every notebook and every block of a page.
 docs: $(STAMPS)/docs
 	$(PY) scripts/build_site.py
+
+# Pages of the site, read by axe-core in a browser: the tests skip them, as they do not install Sphinx.
+check-site: $(STAMPS)/docs chromium front-end
+	$(PY) -m pytest tests/browser/test_site_pages.py -n 0 -q
 
 # The README's picture and the pictures in the stored notebooks, as the widgets look now.
 screenshots: front-end chromium
