@@ -62,7 +62,7 @@ def as_batch(raw: Any, *, wants_target: bool, model: nn.Module | None = None) ->
         model is not None
         and wants_target
         and isinstance(raw, tuple | list)
-        and isinstance(raw[0], tuple | list | Mapping)
+        and isinstance(next(iter(raw), None), tuple | list | Mapping)
     ):
         inside, *rest = raw
         raw = spread_inputs((tuple(inside) if isinstance(inside, list) else inside, *rest), argument_names(model))

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import pnne_nb as pn
 from pnne_nb.errors import TargetError, TrainingError
+from pnne_nb.runtime.data.batches import as_batch
 from pnne_nb.runtime.engine import TrainingEngine
 from tests.runtime.tasks import engine, images
 
@@ -140,3 +141,8 @@ def test_a_batch_by_name_is_the_only_argument_of_a_model_that_knows_no_such_name
     examples = [{"a": A[place], "b": B[place], "label": CLASSES[place]} for place in range(12)]
     expected = losses((A, B, CLASSES), Sum(), shuffle=False)
     assert losses(examples, Whole(), shuffle=False) == losses(examples, Sum(), shuffle=False) == expected
+
+
+def test_an_empty_batch_has_no_target() -> None:
+    with pytest.raises(TrainingError, match="The data has no target for the loss"):
+        as_batch([], wants_target=True, model=Sum())
