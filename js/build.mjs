@@ -30,16 +30,41 @@ const scopeReactFlow = {
   },
 };
 
-/** Tells esbuild that the components of React Flow that we do not use need not be made. */
+/**
+ * What esbuild is to leave out, which we do not use: components of React Flow need not be made; only the view moves, by
+ * d3's zoom, so that nothing has colours, texts or elements of d3's.
+ */
+const UNUSED = [
+  [
+    /@xyflow[\\/]react[\\/]dist[\\/]esm[\\/]index\.m?js$/,
+    (text) =>
+      text
+        .replace(/^const (\w+) = (memo|forwardRef|fixedForwardRef)\(/gm, "const $1 = /* @__PURE__ */ $2(")
+        .replace(/^\w+\.displayName = .*$/gm, ""),
+  ],
+  [
+    /@xyflow[\\/]system[\\/]dist[\\/]esm[\\/]index\.m?js$/,
+    (text) => text.replaceAll("options?.interpolate === 'linear' ? interpolate : interpolateZoom", "interpolateZoom"),
+  ],
+  [
+    /d3-(selection|transition)[\\/](dist|src)[\\/].*\.m?js$/,
+    (text) =>
+      text.replace(
+        /^ +(style(?=: transition)|\w*[aA]ttr|text|data|html|classed|join|enter|exit|order|sort|raise|lower|append|insert|remove|clone|(attr|text|style)Tween|easeVarying|select(All|Child|Children)): \w+(\.\w+)?,\n/gm,
+        "",
+      ),
+  ],
+  [
+    /d3-(interpolate|ease)[\\/](dist|src)[\\/].*\.m?js$/,
+    (text) => text.replace(/^var \w+ = (?=\w+\(|\(function)/gm, "$&/* @__PURE__ */ "),
+  ],
+];
+
 const dropUnused = {
   name: "drop-unused",
   setup(build) {
-    build.onLoad({ filter: /@xyflow[\\/]react[\\/]dist[\\/]esm[\\/]index\.m?js$/ }, ({ path }) => ({
-      contents: readFileSync(path, "utf8")
-        .replace(/^const (\w+) = (memo|forwardRef|fixedForwardRef)\(/gm, "const $1 = /* @__PURE__ */ $2(")
-        .replace(/^\w+\.displayName = .*$/gm, ""),
-      loader: "js",
-    }));
+    for (const [filter, cut] of UNUSED)
+      build.onLoad({ filter }, ({ path }) => ({ contents: cut(readFileSync(path, "utf8")), loader: "js" }));
   },
 };
 
@@ -57,7 +82,6 @@ const options = {
   legalComments: "none",
   pure: ["console.log", "console.warn"], // notes of libraries to those who write code with them
   charset: "utf8",
-  alias: { "d3-color": join(here, "src", "editor", "host", "noColours.ts") },
   logLevel: "warning",
   plugins: [scopeReactFlow, dropUnused],
 };
