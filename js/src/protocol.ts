@@ -729,14 +729,14 @@ export interface StartTraining {
   readonly epochs?: number;
 }
 
-/** Pause, resume or stop the training, or only look; answered by `TrainState`. */
+/** Pause, resume or stop the training, show its dashboard under the editor, or only look; answered by `TrainState`. */
 export interface ControlTraining {
   readonly message: "controlTraining";
   /** Rises by one per request of a client. */
   readonly id: number;
   /** Random name of the view that asks. */
   readonly client: string;
-  readonly action: "look" | "pause" | "resume" | "stop";
+  readonly action: "dashboard" | "look" | "pause" | "resume" | "stop";
 }
 
 /** A transaction was committed; `id` and `client` are those of the request, if one asked for it. */
@@ -1282,6 +1282,10 @@ export interface TrainState {
   readonly losses: readonly number[];
   /** What else is to be said: the loss that was chosen, or why the training failed. */
   readonly text: string;
+  /** The code that shows its dashboard, by the names of the notebook; empty if it has none for the editor. */
+  readonly line: string;
+  /** The editor's id in the outputs of the notebook. */
+  readonly widget: string;
 }
 
 /** A button was pressed. */

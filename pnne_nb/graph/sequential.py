@@ -17,9 +17,7 @@ _INPUT: Final = 'input=("N", 4)'
     layers=f"pn.sequential(*layers, {_INPUT})",
 )
 def sequential(
-    *layers: object,
-    input: Sequence[int | str] | Mapping[str, object] | None = None,
-    name: str = "Model",
+    *layers: object, input: Sequence[int | str] | Mapping[str, object] | None = None, name: str = "Model"
 ) -> NodeGraph:
     """Make a document of layers that run one after another, from an Input ``x`` to an Output ``y``.
 

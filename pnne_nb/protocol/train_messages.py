@@ -37,9 +37,9 @@ class StartTraining(ViewRequest, frozen=True, tag="startTraining"):
 
 
 class ControlTraining(ViewRequest, frozen=True, tag="controlTraining"):
-    """Pause, resume or stop the training, or only look; answered by `TrainState`."""
+    """Pause, resume or stop the training, show its dashboard under the editor, or only look; answered by `TrainState`."""
 
-    action: Literal["pause", "resume", "stop", "look"]
+    action: Literal["pause", "resume", "stop", "dashboard", "look"]
 
 
 class DataChoice(msgspec.Struct, frozen=True, rename="camel"):
@@ -69,6 +69,8 @@ class TrainState(Answer, frozen=True, tag="trainState"):
         loss: The latest loss of a step.
         losses: Some of the losses before, for a small picture.
         text: What else is to be said: the loss that was chosen, or why the training failed.
+        line: The code that shows its dashboard, by the names of the notebook; empty if it has none for the editor.
+        widget: The editor's id in the outputs of the notebook.
     """
 
     state: str = ""
@@ -78,6 +80,8 @@ class TrainState(Answer, frozen=True, tag="trainState"):
     loss: float | None = None
     losses: tuple[float, ...] = ()
     text: str = ""
+    line: str = ""
+    widget: str = ""
 
 
 TrainRequest: TypeAlias = GetTrainChoices | StartTraining | ControlTraining

@@ -34,3 +34,25 @@ def test_a_lenet_is_drawn_and_trained_by_mouse_alone(workbench: Workbench) -> No
     for theme in ("dark", "light"):
         workbench.notebook.set_theme("dark" if theme == "dark" else "light")
         workbench.notebook.screenshot(f"train-{theme}", editor.root)
+    for _ in range(2):  # the second press runs the same cell again
+        form.get_by_role("button", name="Open dashboard").click()
+    expect(workbench.page.locator(".jp-Cell .pnne-dashboard")).to_have_count(1)
+    cell = workbench.notebook.find_cell("pn.TrainingDashboard(editor.engine)")
+    expect(workbench.notebook.output_area(cell).locator(".pnne-state")).to_have_text("Finished")
+    assert cell == workbench.notebook.find_cell("display(editor)") + 1
+    assert workbench.value("_.engine is editor.engine")
+    workbench.notebook.screenshot("train-dashboard", workbench.notebook.output_area(cell))
+    workbench.page.evaluate(
+        "cell => window.jupyterapp.shell.currentWidget.content.model.sharedModel.deleteCell(cell)", cell
+    )
+
+
+def test_an_editor_without_a_name_shows_the_dashboard_in_the_place_of_its_picture(workbench: Workbench) -> None:
+    workbench.execute(SETUP)
+    editor = workbench.open("pn.sequential(torch.nn.Flatten(), torch.nn.Linear(784, 2), input=('N', 1, 28, 28))")
+    workbench.execute("del editor")
+    editor.root.get_by_role("button", name="Train…").click()
+    editor.root.get_by_role("button", name="Start", exact=True).click()
+    expect(editor.root.get_by_role("status", name="Training")).to_contain_text("if editor = pn.GraphEditor(…)")
+    editor.root.get_by_role("button", name="Open dashboard").click()
+    expect(workbench.notebook.output_area(1).locator(".pnne-dashboard")).to_have_count(1)

@@ -207,9 +207,7 @@ def test_a_card_beyond_the_frame_stays_where_it_is_dropped(opened: EditorPage, g
     assert after["y"] - here["y"] == pytest.approx(12, abs=1.5)
     assert box(opened, "outer") == frame, "the view does not go after what is dragged where Fit has put it"
     opened.drag_by(
-        opened.node("outer").locator(".pnne-card-header").first,
-        frame["x"] + frame["width"] / 2 - 30,
-        frame["y"] + 20,
+        opened.node("outer").locator(".pnne-card-header").first, frame["x"] + frame["width"] / 2 - 30, frame["y"] + 20
     )
     opened.settle()
     assert graph.undo_label == "Move outer"

@@ -24,14 +24,7 @@ from pnne_nb.errors import (
 )
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import Transaction
-from pnne_nb.graph.model.ops import (
-    AddGraph,
-    AddNode,
-    Connect,
-    MoveNode,
-    RenameNode,
-    SetProperty,
-)
+from pnne_nb.graph.model.ops import AddGraph, AddNode, Connect, MoveNode, RenameNode, SetProperty
 from pnne_nb.graph.model.origin import Origin
 from tests.graph.types import TYPES
 
@@ -53,11 +46,7 @@ def graph() -> NodeGraph:
 def test_a_graph_reads_as_it_was_drawn(graph: NodeGraph) -> None:
     assert repr(graph) == 'NodeGraph "net": 4 nodes, 3 edges'
     assert list(graph.nodes) == list(graph) == ["x", "conv1", "relu1", "y"]
-    assert graph.edges == (
-        ("x.output", "conv1.input"),
-        ("conv1.output", "relu1.input"),
-        ("relu1.output", "y.input"),
-    )
+    assert graph.edges == (("x.output", "conv1.input"), ("conv1.output", "relu1.input"), ("relu1.output", "y.input"))
     node = graph["conv1"]
     assert (node.name, node.type, node.path) == ("conv1", "Conv2d", "conv1")
     assert dict(node.properties) == {"in_channels": 1, "out_channels": 6, "kernel_size": 5}

@@ -146,11 +146,7 @@ def _lay_out(
 
 
 def _lay_out_grid(
-    part: list[int],
-    lengths: list[float],
-    widths: list[float],
-    top: float,
-    centres: list[tuple[float, float]],
+    part: list[int], lengths: list[float], widths: list[float], top: float, centres: list[tuple[float, float]]
 ) -> float:
     """Set the centres of unconnected nodes, in about as many rows as columns; return their extent across."""
     columns = math.ceil(math.sqrt(len(part)))

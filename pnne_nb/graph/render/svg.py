@@ -234,10 +234,7 @@ def _face(group: Element, card: Card) -> None:
 
 def _ports(group: Element, card: Card) -> None:
     shape = card.geometry
-    for places, at, plain in (
-        (shape.inputs, shape.input_at, "input"),
-        (shape.outputs, shape.output_at, "output"),
-    ):
+    for places, at, plain in ((shape.inputs, shape.input_at, "input"), (shape.outputs, shape.output_at, "output")):
         labelled = not card.collapsed and needs_labels(places, plain)
         for name in places:
             x, y = at(name)

@@ -79,10 +79,7 @@ _GRAPH_ARGUMENTS: Final = {
         'graph.insert_after("fc", "ReLU"), or graph.connect("fc", "act")',
     ),
     "name": 'graph.rename("fc", "head")',
-    **dict.fromkeys(
-        ("frozen", "requires_grad", "trainable"),
-        'graph.freeze("fc")',
-    ),
+    **dict.fromkeys(("frozen", "requires_grad", "trainable"), 'graph.freeze("fc")'),
 }
 """What to write instead of properties that no node has, and other libraries have in the same place."""
 
@@ -127,10 +124,7 @@ METHODS: Final = {
         'graph.set("fc", out_features=10), or graph.set("fc", type="Identity")',
     ),
     **dict.fromkeys(("relabel", "set_name"), 'graph.rename("fc", "head")'),
-    **dict.fromkeys(
-        ("requires_grad", "trainable"),
-        'graph.freeze("fc"), or graph.unfreeze("fc")',
-    ),
+    **dict.fromkeys(("requires_grad", "trainable"), 'graph.freeze("fc"), or graph.unfreeze("fc")'),
     **dict.fromkeys(("config", "get_config", "get_params", "hparams", "to_dict"), "graph.to_json()"),
     **dict.fromkeys(("dump", "save_model", "write"), 'graph.save("net.pnne.json")'),
     **dict.fromkeys(("count_params", "describe", "info", "summarize"), "graph.summary()"),

@@ -69,11 +69,7 @@ def _property(name: str, kind: PropertyType, doc: str, default: Value | Required
 
 
 def _spec(
-    type: str,
-    doc: str,
-    *properties: Property,
-    inputs: tuple[Port, ...] = (),
-    outputs: tuple[Port, ...] = (),
+    type: str, doc: str, *properties: Property, inputs: tuple[Port, ...] = (), outputs: tuple[Port, ...] = ()
 ) -> NodeSpec:
     return NodeSpec(type, CATEGORY, "structural", "", inputs, outputs, properties, doc=doc)
 
@@ -102,10 +98,7 @@ DEVICE = _property(
 )
 
 INSIDE = _property(
-    "inside",
-    TupleType(EnumType(tuple(CONTEXTS))),
-    "Contexts of torch's that it runs in, the outermost first.",
-    (),
+    "inside", TupleType(EnumType(tuple(CONTEXTS))), "Contexts of torch's that it runs in, the outermost first.", ()
 )
 """The property of a node that runs inside ``with`` blocks."""
 
@@ -119,18 +112,12 @@ ABLATE = _property(
 """The property of a node that does not run."""
 
 PROMOTED = _property(
-    "promoted",
-    TupleType(StringType()),
-    "Names of its properties that the block around it shows as its own.",
-    (),
+    "promoted", TupleType(StringType()), "Names of its properties that the block around it shows as its own.", ()
 )
 """The property that names the properties of a node that the block around it shows."""
 
 TRAINABLE = _property(
-    "trainable",
-    BoolType(),
-    "Whether training changes its weights; of a block, those of everything inside.",
-    True,
+    "trainable", BoolType(), "Whether training changes its weights; of a block, those of everything inside.", True
 )
 """The property of a node with weights, which can be frozen."""
 
@@ -230,10 +217,7 @@ STRUCTURAL: tuple[NodeSpec, ...] = (
             "zeros",
         ),
         _property(
-            "values",
-            OptionalType(ConstantType()),
-            "The elements themselves as nested tuples, instead of init.",
-            None,
+            "values", OptionalType(ConstantType()), "The elements themselves as nested tuples, instead of init.", None
         ),
         _property("persistent", BoolType(), "Whether it is part of the state_dict.", True),
         outputs=_TENSOR,

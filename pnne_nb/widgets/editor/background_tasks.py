@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, assert_never, final
 
 import msgspec
+from ipywidgets import Widget
 from torch import nn
 
 from pnne_nb.errors import ArgumentError, PnneError
@@ -190,13 +191,13 @@ class BackgroundTasks:
                 assert_never(request)
         return lambda: msgspec.structs.replace(exports.state, id=id, client=client)
 
-    def train(self, request: TrainRequest) -> TrainEvent:
+    def train(self, request: TrainRequest, editor: Widget) -> TrainEvent:
         """Carry out a request of the Train form; see `TrainForm.answer`."""
         from pnne_nb.widgets.editor.train_form import TrainForm  # noqa: PLC0415  # few ask for it
 
         if self._training is None:
             self._training = TrainForm(self._graph)
-        return self._training.answer(request)
+        return self._training.answer(request, editor)
 
     @property
     def engine(self) -> TrainingEngine | None:

@@ -6,6 +6,7 @@ every view. Shapes and findings are computed after the answer.
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -19,14 +20,7 @@ import traitlets
 from torch import Tensor, nn
 
 from pnne_nb.compiler.analysis.verify import call_arguments
-from pnne_nb.errors import (
-    Diagnostic,
-    GraphError,
-    InspectionError,
-    answers_misuse,
-    expect,
-    no_attribute,
-)
+from pnne_nb.errors import Diagnostic, GraphError, InspectionError, answers_misuse, expect, no_attribute
 from pnne_nb.graph.block_library import blocks
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import Transaction
@@ -39,7 +33,7 @@ from pnne_nb.process.subscribers import weakly
 from pnne_nb.protocol import messages
 from pnne_nb.protocol.codec import catalog_event, document_text, encode_event, node_type_state
 from pnne_nb.protocol.export_messages import ExportCheck, ExportState, StartExport
-from pnne_nb.protocol.train_messages import GetTrainChoices, StartTraining, TrainRequest
+from pnne_nb.protocol.train_messages import ControlTraining, GetTrainChoices, StartTraining, TrainRequest
 from pnne_nb.widgets.editor.background_tasks import BackgroundTasks, ExportRequest, lent_model, weights_of
 from pnne_nb.widgets.editor.edited_document import LiveModel, document_of, still_there
 from pnne_nb.widgets.editor.live_analysis import LiveAnalysis
@@ -412,10 +406,13 @@ class GraphEditor(anywidget.AnyWidget):
     def _train(self, request: TrainRequest) -> None:
         if not isinstance(request, GetTrainChoices):
             self._refuse_changes()
-        answer = self._tasks.train(request)
+        answer = self._tasks.train(request, self)
         if isinstance(request, StartTraining):
             with suppress(InspectionError):  # a model without layers has nothing to show on its nodes
                 self.training = self.engine
+        elif isinstance(request, ControlTraining) and request.action == "dashboard" and self.engine is not None:
+            # As a cell would: the dashboard shows editors, and is not known here.
+            self._kept.show_instead(sys.modules["pnne_nb"].TrainingDashboard(self.engine))
         self._views.tell(lambda: answer)
 
     def _answer_opened_view(self, id: int, client: str, known: int | None) -> None:

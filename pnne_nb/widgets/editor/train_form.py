@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, assert_never, final
 
 from IPython import get_ipython
+from ipywidgets import Widget
 from torch.utils.data import DataLoader, Dataset
 
 from pnne_nb.errors import TrainingError, near
@@ -46,8 +49,8 @@ class TrainForm:
         self.engine: TrainingEngine | None = None
         self._graph = graph
 
-    def answer(self, request: TrainRequest) -> TrainEvent:
-        """Carry out a request, and return the answer.
+    def answer(self, request: TrainRequest, editor: Widget) -> TrainEvent:
+        """Carry out a request of a page of `editor`, and return the answer.
 
         Raises:
             TrainingError: If the data is gone or does not fit, or another training runs.
@@ -60,11 +63,11 @@ class TrainForm:
             case StartTraining():
                 self._start(request)
             case ControlTraining(action=action):
-                if self.engine is not None and action != "look":
+                if self.engine is not None and action in ("pause", "resume", "stop"):
                     getattr(self.engine, action)()
             case _:
                 assert_never(request)
-        return self._state(request.id, request.client)
+        return self._state(request.id, request.client, editor)
 
     def _choices(self) -> Iterator[DataChoice]:
         if self._is_drawn:
@@ -117,7 +120,7 @@ class TrainForm:
             )
         return known[name]
 
-    def _state(self, id: int, client: str) -> TrainState:
+    def _state(self, id: int, client: str, editor: Widget) -> TrainState:
         engine = self.engine
         if engine is None:
             return TrainState(id, client)
@@ -127,9 +130,8 @@ class TrainForm:
         text = str(engine.error) if engine.error is not None else f"Loss: {engine.loss_choice}."
         step, epochs = len(losses), engine.epochs
         last = seen[-1] if seen else None
-        return TrainState(
-            id, client, engine.state, engine.progress.epoch, epochs, step, last, tuple(seen[::every]), text
-        )
+        state, epoch, line, shown = engine.state, engine.progress.epoch, _dashboard_line(editor), str(editor.model_id)
+        return TrainState(id, client, state, epoch, epochs, step, last, tuple(seen[::every]), text, line, shown)
 
 
 def _types(category: str) -> tuple[str, ...]:
@@ -137,9 +139,19 @@ def _types(category: str) -> tuple[str, ...]:
 
 
 def _variables() -> Mapping[str, Any]:
-    """Return the variables of the notebook, by name."""
+    """Return the variables that the notebook has now, by name."""
     shell = get_ipython()
-    return {} if shell is None else shell.user_ns
+    return {} if shell is None else dict(shell.user_ns)
+
+
+def _dashboard_line(editor: object) -> str:
+    """Return the code that shows the dashboard of an editor's training; empty if no variable of the notebook is the editor."""
+    known = _variables()
+    names = [name for name, value in known.items() if value is editor and re.fullmatch(r"[^_]\w*|_\d+", name)]
+    package = next((name for name, value in known.items() if value is sys.modules["pnne_nb"]), None)
+    begin = f"{package}." if package else "import pnne_nb as pn\npn."
+    # Jupyter's own name of an output, `_3`, only where there is no other.
+    return f"{begin}TrainingDashboard({min(names, key=lambda name: name[0] == '_')}.engine)" if names else ""
 
 
 def _described(value: object, inputs: Sequence[object]) -> str:

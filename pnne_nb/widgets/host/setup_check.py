@@ -19,10 +19,7 @@ from pnne_nb.process.version import __version__
 from pnne_nb.widgets.host.bundle import bundled
 
 PARTS_OF_THE_PAGE: Final = ("editor.js", "controls.js")
-UNTESTED: Final = {
-    "VS Code": "VSCODE_PID",
-    "Colab": "COLAB_RELEASE_TAG",
-}
+UNTESTED: Final = {"VS Code": "VSCODE_PID", "Colab": "COLAB_RELEASE_TAG"}
 """Hosts in which nobody has tested the widgets, with the variable of the environment that tells them."""
 FREE: Final = (7,)
 """The version of ipykernel from which on buttons answer while a cell runs."""

@@ -182,11 +182,17 @@ class KeptPicture:
         self._again = False
         self._pause = QUIET
         self._report = ""
+        self._instead: Any = None
 
     def add_report(self, html: str) -> None:
         """Show a report under the picture, in place of the last one."""
         self._report = html
         self.changed()
+
+    def show_instead(self, widget: Any) -> None:
+        """Show another widget in the place of the picture, which a saved notebook still has; it closes with this one."""
+        self._instead = widget
+        self.redraw()
 
     def show_under(self, widget: Any, in_view: Callable[[Any], bool] | None = None) -> None:
         """Show a widget and its picture in the running cell; other cells' are redrawn. `in_view` is as for `Displays.shown`."""
@@ -227,6 +233,9 @@ class KeptPicture:
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
+        instead, self._instead = self._instead, None
+        if instead is not None:
+            instead.close()
 
     def _wait(self) -> None:
         self._timer = threading.Timer(self._pause, self._rested)
@@ -252,7 +261,8 @@ class KeptPicture:
 
     def _bundle(self, body: str | None = None) -> dict[str, str]:
         shown = self._draw() if body is None else body
-        return {
+        instead = {} if self._instead is None else self._instead._repr_mimebundle_()
+        return instead | {
             "text/plain": f"Picture of {self._title()}",
             "text/html": f'<style>{_STYLE}</style><div class="pnne-kept">{shown}{self._report}{_NOTE}</div>',
         }

@@ -27,8 +27,7 @@ def added(*arguments: Any, **properties: Any) -> tuple[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [("Linear", 784, 128), (nn.Linear, 784, 128), (nn.Linear(784, 128),), ("Linear", "fc", 784, 128)],
+    "arguments", [("Linear", 784, 128), (nn.Linear, 784, 128), (nn.Linear(784, 128),), ("Linear", "fc", 784, 128)]
 )
 def test_a_layer_is_added_in_every_spelling(arguments: tuple[Any, ...]) -> None:
     assert added(*arguments) == ("Linear", {"in_features": 784, "out_features": 128})

@@ -8,15 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.graph.model.ops import (
-    AddGraph,
-    AddNode,
-    Connect,
-    RemoveNode,
-    RenameNode,
-    SetOrigin,
-    SetProperty,
-)
+from pnne_nb.graph.model.ops import AddGraph, AddNode, Connect, RemoveNode, RenameNode, SetOrigin, SetProperty
 from pnne_nb.graph.model.origin import Origin
 from tests.graph.types import TYPES
 
@@ -162,10 +154,7 @@ def test_the_rest_of_the_origin_stays() -> None:
 def test_whoever_looks_is_told_with_the_change() -> None:
     graph = imported()
     done = graph.apply([SetProperty("fc", "out_features", 8)])
-    assert done.ops == (
-        SetProperty("fc", "out_features", 8),
-        SetOrigin("fc", Origin("edited", member=0)),
-    )
+    assert done.ops == (SetProperty("fc", "out_features", 8), SetOrigin("fc", Origin("edited", member=0)))
     assert done.label == "Set fc.out_features to 8"
     again = graph.apply([SetProperty("fc", "out_features", 9)])
     assert again.ops == (SetProperty("fc", "out_features", 9),), "it is marked already"

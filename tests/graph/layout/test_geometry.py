@@ -24,11 +24,7 @@ def name_of(case: dict[str, Any]) -> str:
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_geometry_is_the_browsers(case: dict[str, Any]) -> None:
     shape = geometry(
-        case["inputs"],
-        case["outputs"],
-        lines=case["lines"],
-        collapsed=case["collapsed"],
-        across=case["across"],
+        case["inputs"], case["outputs"], lines=case["lines"], collapsed=case["collapsed"], across=case["across"]
     )
     assert (shape.width, shape.height) == (case["width"], case["height"])
     assert list(shape.inputs.items()) == list(zip(case["inputs"], case["inputPlaces"], strict=True))

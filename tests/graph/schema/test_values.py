@@ -39,9 +39,7 @@ _PLAIN = st.one_of(
 VALUES = st.recursive(
     _PLAIN,
     lambda inner: st.one_of(
-        st.lists(inner, max_size=3),
-        st.lists(inner, max_size=3).map(tuple),
-        st.dictionaries(_KEYS, inner, max_size=3),
+        st.lists(inner, max_size=3), st.lists(inner, max_size=3).map(tuple), st.dictionaries(_KEYS, inner, max_size=3)
     ),
     max_leaves=8,
 )

@@ -537,8 +537,7 @@ class Shown:
         self.updates: list[dict[str, Any]] = []
         monkeypatch.setattr("pnne_nb.widgets.host.static_picture.display", self._display)
         monkeypatch.setattr(
-            "pnne_nb.widgets.host.static_picture.DisplayHandle.update",
-            lambda _, data, **__: self.updates.append(data),
+            "pnne_nb.widgets.host.static_picture.DisplayHandle.update", lambda _, data, **__: self.updates.append(data)
         )
 
     def _display(self, bundle: dict[str, Any], **_: object) -> None:

@@ -73,6 +73,23 @@ def test_a_training_is_started_looked_at_and_is_the_engine_of_python(
     assert variables["fits"] == (X, Y)
 
 
+def test_the_line_of_the_dashboard_has_the_names_of_the_notebook(
+    editor: pn.GraphEditor, variables: dict[str, Any]
+) -> None:
+    view = View(editor)
+
+    def line() -> str:
+        told: str = view.ask("controlTraining", action="look")["line"]
+        return told
+
+    started = view.ask("startTraining", kind="variable", data="fits")
+    assert (started["line"], started["widget"]) == ("", editor.model_id)
+    variables |= {"_": editor, "_4": editor}
+    assert line() == "import pnne_nb as pn\npn.TrainingDashboard(_4.engine)"
+    variables |= {"mine": editor, "nets": pn}
+    assert line() == "nets.TrainingDashboard(mine.engine)"
+
+
 def test_a_training_is_paused_resumed_and_stopped(editor: pn.GraphEditor, variables: dict[str, Any]) -> None:
     view = View(editor)
     view.ask("startTraining", kind="variable", data="fits", epochs=100_000)

@@ -1,6 +1,7 @@
 import { type ReactNode, useCallback, useEffect, useId, useState } from "react";
 import type { ControlTraining, DataChoice, StartTraining, TrainChoices, TrainState } from "../../protocol";
 import { useEditor } from "../commands/context";
+import { runBelow } from "../host/nextCell";
 import { numberText } from "../values/amounts";
 import { Reason } from "./Reason";
 
@@ -123,13 +124,20 @@ export function Train() {
         {runs && <Press name="Stop" onPress={() => control("stop")} />}
       </div>
       <Reason text={reason} />
-      {now?.state && <Progress now={now} />}
+      {now?.state && (
+        <Progress now={now}>
+          <Press
+            name="Open dashboard"
+            onPress={() => (now.line && runBelow(session.model, now.widget, now.line)) || control("dashboard")}
+          />
+        </Progress>
+      )}
     </section>
   );
 }
 
-function Progress({ now }: { now: TrainState }) {
-  const { state, epoch, epochs, step, loss, losses, text } = now;
+function Progress({ now, children }: { now: TrainState; children: ReactNode }) {
+  const { state, epoch, epochs, step, loss, losses, text, line } = now;
   const [low, high] = [Math.min(...losses), Math.max(...losses)];
   const height = (value: number) => (high > low ? 40 - (38 * (value - low)) / (high - low) - 1 : 20);
   const points = losses.map((value, index) => `${(100 * index) / Math.max(1, losses.length - 1)},${height(value)}`);
@@ -145,8 +153,10 @@ function Progress({ now }: { now: TrainState }) {
         </svg>
       )}
       <p>{text}</p>
+      {children}
       <p className="pnne-hint">
-        In Python: <code>editor.engine</code>, <code>pn.TrainingDashboard(editor.engine)</code>
+        In Python: <code>{line || "pn.TrainingDashboard(editor.engine)"}</code>
+        {line ? "" : ", if editor = pn.GraphEditor(…)"}
       </p>
     </div>
   );

@@ -12,6 +12,32 @@ interface KernelConnection {
   readonly supportsSubshells?: boolean;
   /** Asks on the control channel, which a kernel answers also while a cell keeps it busy. */
   requestListSubshell?(content: object): { readonly done: Promise<unknown> };
+  /** Runs code, whose outputs come to `onIOPub`. */
+  requestExecute?(
+    content: { code: string },
+    disposeOnDone: boolean,
+    metadata: object,
+  ): { onIOPub: (message: Reported) => void };
+}
+
+interface Reported {
+  readonly header: { readonly msg_type: string };
+  readonly content: { transient?: { display_id?: string }; execution_count?: number; data?: Record<string, unknown> };
+}
+
+/** What JupyterLab and Notebook tell of the notebook that a widget is in. */
+interface NotebookModel {
+  readonly sharedModel?: {
+    readonly cells: readonly { getSource(): string; getOutputs?(): { data?: Record<string, unknown> }[] }[];
+    insertCell(index: number, cell: object): unknown;
+  };
+  readonly cells: { get(index: number): CellModel };
+}
+
+interface CellModel {
+  readonly id: string;
+  executionCount: number | null;
+  readonly outputs: { add(output: object): number; set(index: number, output: object): void; clear(): void };
 }
 
 /** A map that all editors of the page share: each is a module instance of its own. */
@@ -33,5 +59,8 @@ export interface Model {
   on(event: string, listener: (...parts: any[]) => void): void;
   // biome-ignore lint/suspicious/noExplicitAny: each event has its own arguments
   off(event: string, listener: (...parts: any[]) => void): void;
-  readonly widget_manager?: { readonly kernel?: KernelConnection | null };
+  readonly widget_manager?: {
+    readonly kernel?: KernelConnection | null;
+    readonly context?: { readonly model: NotebookModel } | null;
+  };
 }

@@ -91,7 +91,7 @@ export class Session {
   /** What Python has worked out of a change so far, while more of it is to come. */
   private readonly pieces: Derived[] = [];
 
-  constructor(private readonly model: Model) {
+  constructor(readonly model: Model) {
     const catalog = cachedCatalog(model.get("catalog_key"));
     this.store = new Store<SessionState>({
       sync: null,
