@@ -50,7 +50,7 @@ from pnne_nb.graph.schema.analysis_hook import GraphAnalysis, install_analysis
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.habits import FUNCTIONS
-from pnne_nb.process.background_import import SYMBOLIC, import_in_background, imported_late
+from pnne_nb.process.background_import import import_in_background, imported_late
 from pnne_nb.process.version import __version__ as __version__
 from pnne_nb.telemetry.plot_hook import install_plots
 
@@ -358,33 +358,6 @@ _WHOLE = {"catalog": "catalog", "export": "export", "runs": "runtime.runs"}
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
-_EDITOR = "pnne_nb.widgets.editor.editor"
-_SOON = (
-    "pnne_nb.widgets.dashboard.dashboard",
-    "pnne_nb.inspector.tools.benchmark",
-    "pnne_nb.inspector.tools.summary",
-    "pnne_nb.widgets.explorer.explorer",
-    "pnne_nb.inference.inference_engine",
-    "pnne_nb.export.exporter",
-    "filelock",
-    "torch.export._trace",
-    "pnne_nb.export.formats.onnx_writer",
-    "torch.onnx._internal.exporter._core",
-    "torch.onnx._internal.exporter._torchlib.ops",
-    "onnxscript.function_libs.torch_lib.ops",
-    "sympy.tensor.tensor",
-)
-_AHEAD = {
-    **dict.fromkeys(("NodeGraph", "from_module", "sequential"), (_EDITOR, SYMBOLIC)),
-    **dict.fromkeys(("GraphEditor", "TrainingEngine"), (SYMBOLIC, *_SOON)),
-}
-"""What takes long to import, and is wanted soon by who names these: what is wanted first comes first.
-
-Several small modules instead of one large: who forks, or wants another module, waits only for the one under way. What tells
-Python of calls at each fork comes by itself: a fork that had waited for it would make half of those calls, and print an error.
-"""
-
-
 def __getattr__(name: str) -> object:
     if name in _WHOLE:
         return imported_late(f"pnne_nb.{_WHOLE[name]}")
@@ -392,10 +365,11 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}.{meant(name, __all__, FUNCTIONS)}")
     value: object = getattr(imported_late(f"pnne_nb.{_HOMES[name]}"), name)
     globals()[name] = value
-    import_in_background(*_AHEAD.get(name, ()))
     if name == "TrainingEngine" and "IPython" in sys.modules:
         # A cell that uses the live model parks its training, and only widgets/ knows cells.
         imported_late("pnne_nb.widgets.host.cell_events").watch_cells()
+    if name in {"GraphEditor", "TrainingEngine"}:
+        import_in_background()
     return value
 
 
