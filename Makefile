@@ -27,7 +27,7 @@ FRONT_END := $(PY) hatch_build.py
 TESTS := tests
 # Two processes take the files of tests in turn, and each file's tests and each notebook's cells in their order. Files
 # are taken in the order of tests/conftest.py: a process that has started a browser takes nothing but browser tests.
-PYTEST := $(PY) -m pytest $(TESTS) notebooks --nbval --nbval-sanitize-with tests/nbval.cfg --nbval-cell-timeout=120
+PYTEST := $(PY) -m pytest $(TESTS) notebooks -p nbval --nbval --nbval-sanitize-with tests/nbval.cfg --nbval-cell-timeout=120
 IN_PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 # A test that fails is run once more, with nothing beside it, and must pass then: hundreds of them start browsers, kernels
 # and processes, and share two cores with each other. Both runs are printed: a test named in the first is to be looked at.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -50,3 +52,10 @@ SIZES = {
 def test_the_project_stays_within_its_budget(name: str) -> None:
     size = SIZES[name]()
     assert size <= BUDGET[name], f"{name}: {size:,}, and the budget is {BUDGET[name]:,}. Simplify something else first."
+
+
+def test_the_tests_of_the_layout_import_neither_torch_nor_playwright() -> None:
+    code = "import sys, pytest; pytest.main(sys.argv[1:]); print(*{'torch', 'playwright'} & set(sys.modules), 'end')"
+    run = [sys.executable, "-c", code, "tests/graph/layout", "-n", "0", "-q", "-p", "no:cacheprovider"]
+    ended = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    assert ended.stdout.splitlines()[-1] == "end"

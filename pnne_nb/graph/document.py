@@ -463,7 +463,7 @@ class NodeGraph(ReadableGraph):
         expect(nodes, (str, Node, Iterable), "nodes", "nodes of the graph, or their names")
         refs = [nodes] if isinstance(nodes, (str, Node)) else list(nodes)
         with self._ledger.editing():
-            plan = group_plans.plan_group(self._content, refs, name, graph)
+            plan = group_plans.plan_group(self._content, refs, name, graph, self._types)
             self._ledger.apply(plan.ops, f"Group {plan.name}", keeps_proofs=True)
             return self._at(plan.paths[0], graph)
 
@@ -479,7 +479,7 @@ class NodeGraph(ReadableGraph):
             GraphError: If it is no Subgraph node, or shares its weights with another.
         """
         with self._ledger.editing():
-            plan = group_plans.plan_ungroup(self._content, node, graph)
+            plan = group_plans.plan_ungroup(self._content, node, graph, self._types)
             self._ledger.apply(plan.ops, f"Ungroup {plan.name}", keeps_proofs=True)
             return [self._at(path, graph) for path in plan.paths]
 

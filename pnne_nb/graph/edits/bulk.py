@@ -167,7 +167,7 @@ def insert_after(content: Content, place: Place, new: AddNode, types: Types) -> 
         raise GraphError(f"No {new.type} can follow {node.name}{graph.where}: {why}.")
     source = f"{node.name}.{output.name}"
     across = drawn_right(graph)
-    cards = areas(content, graph, across=across)
+    cards = areas(content, graph, across=across, types=types)
     size = card_size([into.name], [out.name], across=across, lines=1)
     position, moves = Room(graph, cards, graph.frames.values(), across=across).after(node.name, size)
     slot = f"{into.name}_0" if into.variadic else into.name

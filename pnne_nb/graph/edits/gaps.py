@@ -18,6 +18,7 @@ from pnne_nb.graph.layout.layered import NODE_GAP, RANK_GAP, Size
 from pnne_nb.graph.model.annotation import Frame
 from pnne_nb.graph.model.content import Content, GraphIndex
 from pnne_nb.graph.model.ops import ChangeFrame, MoveNode
+from pnne_nb.graph.model.validate import Types
 from pnne_nb.graph.schema.registry import registry
 
 Position = tuple[float, float]
@@ -39,15 +40,16 @@ class Area(NamedTuple):
         return _overlap(self.along, other.along) and _overlap(self.across, other.across)
 
 
-def areas(content: Content, graph: GraphIndex, *, across: bool) -> dict[str, Area]:
+def areas(content: Content, graph: GraphIndex, *, across: bool, types: Types = registry) -> dict[str, Area]:
     """Return the areas of all nodes of a graph that have a place, those without their own card included.
 
     Args:
         content: The document.
         graph: The graph.
         across: Whether edges run right.
+        types: The types that have a card of their own.
     """
-    shown = faces(content, graph, registry, inlining(graph), across=across)
+    shown = faces(content, graph, types, inlining(graph), across=across)
     plain = Size(WIDTH, HEADER_HEIGHT + SUMMARY_HEIGHT)
     sizes = {name: Size(face.geometry.width, face.geometry.height) for name, face in shown.items()}
     return {name: area(place, sizes.get(name, plain), across=across) for name, place in graph.places().items()}

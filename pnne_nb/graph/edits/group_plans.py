@@ -15,6 +15,7 @@ from pnne_nb.graph.model.content import Content, GraphIndex, detour, output_port
 from pnne_nb.graph.model.node import Edge, Node, adding, split_port
 from pnne_nb.graph.model.ops import AddFrame, AddGraph, AddNode, Connect, Op, RemoveFrame, RemoveGraph, RemoveNode
 from pnne_nb.graph.model.paths import NodeRef, find_node
+from pnne_nb.graph.model.validate import Types
 from pnne_nb.graph.schema.names import check_name, free_name, numbered
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.structural import INSIDE
@@ -39,7 +40,9 @@ class GroupPlan(msgspec.Struct, frozen=True):
     paths: tuple[str, ...]
 
 
-def plan_group(content: Content, refs: Sequence[NodeRef], name: str | None, within: str = "") -> GroupPlan:
+def plan_group(
+    content: Content, refs: Sequence[NodeRef], name: str | None, within: str = "", types: Types = registry
+) -> GroupPlan:
     """Plan a group of nodes named from the graph `within`; see ``NodeGraph.group``.
 
     Raises:
@@ -56,7 +59,7 @@ def plan_group(content: Content, refs: Sequence[NodeRef], name: str | None, with
     _refuse_border_crossers(graph, nodes, inside)
     block = check_name(name) if name is not None else numbered("subgraph", graph.nodes)
     definition = free_name(block, content.graphs)
-    border = _Border(content, graph, nodes, inside)
+    border = _Border(content, graph, nodes, inside, types)
     ops: list[Op] = [AddGraph(definition)]
     ops += border.interior(definition, nodes)
     framed = _frames_of(graph, inside)
@@ -66,7 +69,7 @@ def plan_group(content: Content, refs: Sequence[NodeRef], name: str | None, with
     index = graph.index_of(nodes[0].name)
     others = [frame for frame in graph.frames.values() if frame not in framed]
     across = drawn_right(graph)
-    room = Room(graph, areas(content, graph, across=across), others, across=across)
+    room = Room(graph, areas(content, graph, across=across, types=types), others, across=across)
     position, moves = room.closed(
         [node.name for node in nodes], card_size(border.inputs.values(), border.outputs.values(), across=across)
     )
@@ -77,7 +80,7 @@ def plan_group(content: Content, refs: Sequence[NodeRef], name: str | None, with
     return GroupPlan(tuple(ops), block, (prefix + block,))
 
 
-def plan_ungroup(content: Content, ref: NodeRef, within: str = "") -> GroupPlan:
+def plan_ungroup(content: Content, ref: NodeRef, within: str = "", types: Types = registry) -> GroupPlan:
     """Plan the inverse; see ``NodeGraph.ungroup``.
 
     Raises:
@@ -103,8 +106,8 @@ def plan_ungroup(content: Content, ref: NodeRef, within: str = "") -> GroupPlan:
     names = _free_names(graph, block.name, nodes)
     index = graph.index_of(block.name)
     across = drawn_right(graph if graph.edges else inner)
-    inside = areas(content, inner, across=across)
-    room = Room(graph, areas(content, graph, across=across), graph.frames.values(), across=across)
+    inside = areas(content, inner, across=across, types=types)
+    room = Room(graph, areas(content, graph, across=across, types=types), graph.frames.values(), across=across)
     shift, moves = room.opened(block.name, [inside[node.name] for node in nodes if node.name in inside])
     ops: list[Op] = [*moves, RemoveNode(block.name, graph.id)]
     around = block.properties.get(INSIDE.name)  # the nodes still run inside these contexts
@@ -112,7 +115,7 @@ def plan_ungroup(content: Content, ref: NodeRef, within: str = "") -> GroupPlan:
         added = adding(node, graph.id, index + place)
         if node.shares in names:
             added.properties["shares"] = names[node.shares]
-        if isinstance(around, tuple) and (spec := registry.get(node.type)) is not None and INSIDE in spec.properties:
+        if isinstance(around, tuple) and (spec := types.get(node.type)) is not None and INSIDE in spec.properties:
             own = node.properties.get(INSIDE.name)
             added.properties[INSIDE.name] = (*around, *own) if isinstance(own, tuple) else around
         position = None if node.position is None else (node.position[0] + shift[0], node.position[1] + shift[1])
@@ -160,7 +163,9 @@ def discarding(content: Content, definition: str, users: int = 0, *, emptied: bo
 class _Border:
     """The edges between a group and the rest, and the ports for them."""
 
-    def __init__(self, content: Content, graph: GraphIndex, nodes: Iterable[Node], inside: set[str]) -> None:
+    def __init__(
+        self, content: Content, graph: GraphIndex, nodes: Iterable[Node], inside: set[str], types: Types
+    ) -> None:
         self.internal: list[Edge] = []
         self.entering: list[Edge] = []
         self.leaving: list[Edge] = []
@@ -184,7 +189,7 @@ class _Border:
                         self.outputs[edge.source] = _claim("output", taken)
         for node in nodes:
             # An unused output is a result: without an Output node, it could not be connected from outside.
-            ports = output_ports(content, node, registry)
+            ports = output_ports(content, node, types)
             if ports and not any(graph.edges_out_of(node.name)):
                 self.outputs[f"{node.name}.{ports[0].name}"] = _claim("output", taken)
         self._across = drawn_right(graph)

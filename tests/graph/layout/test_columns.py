@@ -8,9 +8,10 @@ from types import FrameType
 
 import pytest
 
+from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.layout.columns import CELL, columns
 from pnne_nb.graph.layout.layered import LayeredEdge, Size, arrange
-from pnne_nb.graph.templates import u_net
+from tests.graph.types import TYPES
 
 
 def chain(count: int) -> tuple[dict[str, Size], list[LayeredEdge]]:
@@ -66,7 +67,11 @@ def test_ten_times_as_many_nodes_are_ten_times_the_work() -> None:
 
 
 def test_a_document_is_arranged_in_columns_in_one_step() -> None:
-    graph = u_net()
+    graph = NodeGraph("long", types=TYPES)
+    graph.add("Input", name="x", shape=("N", 4))
+    for number in range(40):
+        graph.add("ReLU", name=f"relu{number}")
+        graph.connect("x" if number == 0 else f"relu{number - 1}", f"relu{number}")
     graph.arrange(direction="columns")
     assert len({node.position[0] // 200 for node in graph.nodes.values() if node.position is not None}) > 1
     graph.undo()

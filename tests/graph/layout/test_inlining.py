@@ -13,7 +13,11 @@ from pnne_nb.graph.layout.inlining import Inlining, inlining
 from pnne_nb.graph.model.content import GraphIndex
 from pnne_nb.graph.model.node import Edge, Node, split_port
 from pnne_nb.graph.model.origin import Origin
+from pnne_nb.graph.schema.property_types import IntType
+from pnne_nb.graph.schema.registry import Registry
+from pnne_nb.graph.schema.spec import NodeSpec, Port, Property
 from pnne_nb.graph.schema.values import from_json
+from tests.graph.types import TYPES
 
 CASES = json.loads((Path(__file__).parents[2] / "cases" / "inlining.json").read_text(encoding="utf-8"))["cases"]
 
@@ -63,11 +67,13 @@ def test_a_long_row_of_values_is_cut_and_costs_no_recursion() -> None:
 
 
 def test_arranging_places_cards_close_and_the_rest_beside_them() -> None:
-    graph = NodeGraph("sizes")
+    dim = Property("dim", IntType(), default=None, role="call")
+    size = NodeSpec("size", "Shape", "method", inputs=(Port("input"),), outputs=(Port("output"),), properties=(dim,))
+    graph = NodeGraph("sizes", types=Registry((*TYPES.values(), size)))
     graph.add("Input", name="x", shape=("N", 8))
     graph.add("size", name="size", dim=0)
-    graph.add("relu", name="act")
-    graph.add("mul", name="scaled")
+    graph.add("ReLU", name="act")
+    graph.add("add", name="scaled")
     graph.connect("x.output", "size.input")
     graph.connect("x.output", "act.input")
     graph.connect("act.output", "scaled.input")
