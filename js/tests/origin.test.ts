@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { provenanceOf } from "../src/editor/document/origin";
+import { provenanceOf, untilProved } from "../src/editor/document/origin";
 import type { NodeState, Origin } from "../src/protocol";
 
 const node = (origin: Origin | null, type = "ReLU"): NodeState => ({ name: "a", type, origin });
@@ -24,7 +24,15 @@ describe("what the badge of a node says", () => {
   });
   test("it was never compared, because the original fails", () => {
     const found = provenanceOf(node({ proof: "edited", reason: "shapes do not fit (net.py, line 3)" }));
-    expect(found?.text).toMatch(/compared with nothing.*: shapes do not fit \(net\.py, line 3\)$/);
+    expect(found?.text).toMatch(/not proved: shapes do not fit \(net\.py, line 3\)$/);
+  });
+  test("it is being proved, unless it is known already what it is", () => {
+    const equal = provenanceOf(node({ proof: "equal" }));
+    const kept = provenanceOf(node({ proof: "opaque" }, "Module"));
+    if (!equal || !kept) throw new Error("both have an origin");
+    expect(untilProved(equal, "Being proved")).toEqual({ proof: "pending", text: "Being proved" });
+    expect(untilProved(equal, "")).toBe(equal);
+    expect(untilProved(kept, "Being proved")).toBe(kept);
   });
   test("it is kept as it was, and why", () => {
     const found = provenanceOf(node({ proof: "opaque", reason: "its forward depends on data" }, "Module"));

@@ -6,6 +6,7 @@ from pnne_nb.compiler.analysis.memory_plan import plan_memory as plan_memory
 from pnne_nb.compiler.analysis.nan_locator import detect_anomaly as detect_anomaly
 from pnne_nb.compiler.analysis.verify import VerificationReport as VerificationReport
 from pnne_nb.compiler.analysis.verify import verify as verify
+from pnne_nb.compiler.importing import UnprovedImport as UnprovedImport
 from pnne_nb.compiler.importing import from_module as from_module
 from pnne_nb.compiler.module.call_errors import blame as blame
 from pnne_nb.compiler.module.explain import Explanation as Explanation

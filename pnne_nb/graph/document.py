@@ -5,7 +5,7 @@ Every change becomes ops, which its `TransactionLog` checks, stages, and commits
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +20,7 @@ from pnne_nb.graph.edits.add_node import addition, connection, edges_between, lo
 from pnne_nb.graph.edits.apply import apply_op
 from pnne_nb.graph.edits.bulk import Chosen
 from pnne_nb.graph.edits.definitions import own_definition
+from pnne_nb.graph.edits.rebase import rebase, withdraw
 from pnne_nb.graph.edits.transactions import TransactionLog
 from pnne_nb.graph.layout.arrange_graph import CELL_OF_A_NOTEBOOK, View, arrangement
 from pnne_nb.graph.layout.layered import Direction
@@ -587,6 +588,29 @@ class NodeGraph(ReadableGraph):
             GraphError: If there is none, or a transaction is open.
         """
         return self._ledger.redo()
+
+    def begin_as(self, start: NodeGraph) -> bool:
+        """Let this document have begun as another; its changes since, which undo reverts, are made again.
+
+        Args:
+            start: The other one, such as an import that has been proved since this one was drawn.
+
+        Returns:
+            Whether they fit. If not, or if one is inside a block that has other nodes there, nothing has changed.
+        """
+        return rebase(self._ledger, start._content, "Begin as proved")
+
+    def withdraw_proofs(self, reason: str, nodes: Collection[str] = ()) -> None:
+        """Mark imported nodes as not proved; undo neither reverts that nor brings a proof back.
+
+        Args:
+            reason: Why they are not.
+            nodes: Their paths; all of them if empty.
+        """
+        with self._ledger.editing():
+            found = (find_node(self._content, node) for node in nodes)
+            places = {(graph.id, node.name) for graph, node, _ in found}
+            withdraw(self._ledger, reason, lambda *place: not places or place in places, "Withdraw proofs")
 
     @contextmanager
     def asked_by(self, client: str | None, request: int | None) -> Iterator[Self]:

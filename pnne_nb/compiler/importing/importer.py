@@ -6,8 +6,8 @@ import functools
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, final
 
 import torch
@@ -16,11 +16,10 @@ from torch.utils import _pytree as pytree
 
 from pnne_nb.catalog.operators import CHECK
 from pnne_nb.compiler.analysis.device_rule import following
-from pnne_nb.compiler.analysis.dispatch_modes import Digests, has_large_products
 from pnne_nb.compiler.analysis.example_inputs import EXAMPLES, normal_inputs
-from pnne_nb.compiler.analysis.gradient_checksums import parameter_bytes
-from pnne_nb.compiler.analysis.own_noise import OwnNoise, deterministic
-from pnne_nb.compiler.analysis.verify import call_arguments, key_prefix, whole_prefix
+from pnne_nb.compiler.analysis.nested_values import copied
+from pnne_nb.compiler.analysis.own_noise import OwnNoise
+from pnne_nb.compiler.analysis.verify import call_arguments
 from pnne_nb.compiler.importing.draft.draft import Item, Kind, Level, UntranslatableError
 from pnne_nb.compiler.importing.draft.layers import is_extensible, layer_spec, obstacle, read_properties
 from pnne_nb.compiler.importing.draft.source_lines import module_at, with_line, written_at
@@ -43,23 +42,19 @@ from pnne_nb.compiler.importing.verification.bad_modules import (
     refuse_lazy,
     told_if_it_ends_or_hangs,
 )
-from pnne_nb.compiler.importing.verification.batch_resize import batch_of, tried, unlike
-from pnne_nb.compiler.importing.verification.bisect import ImportFault, find_fault, innermost
-from pnne_nb.compiler.importing.verification.element_types import Converted, converted
+from pnne_nb.compiler.importing.verification.batch_resize import batch_of
 from pnne_nb.compiler.importing.verification.opaque_modules import TRIES, Call, OpaqueModules
+from pnne_nb.compiler.importing.verification.proof import ended, proof
 from pnne_nb.compiler.ir.bind import element_type
 from pnne_nb.compiler.lowering.attributes import node_at
-from pnne_nb.compiler.module.call_errors import blame
-from pnne_nb.compiler.pipeline.compile import compile_for_proof
-from pnne_nb.compiler.weights.deepcopy import Copies, Shared, duplicate, untouched
+from pnne_nb.compiler.weights.deepcopy import duplicate, refers_to_itself, untouched
 from pnne_nb.compiler.weights.weight_source import keep_given
 from pnne_nb.errors import CompileError, answers_misuse
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.structural import CHECKPOINT, TRAINABLE
-from pnne_nb.process.gc_pause import collecting_new_only, return_free_memory
+from pnne_nb.process.gc_pause import collecting_new_only
 from pnne_nb.process.progress_line import ProgressLine, bar, is_watched, runs_unattended
-from pnne_nb.process.random_state import private_random_state
 
 
 @answers_misuse("pn.from_module(net, args=(x,))", EXAMPLES, input_shape="input_size=(2, 3)")
@@ -96,21 +91,128 @@ def from_module(
             code ends the program, or runs longer than `timeout`.
         ArgumentError: If `input_size` is no shape, or `args` are given too; if `timeout` is no time.
     """
+    args, given = _call(net, args, kwargs, input_size)
+    tell = _Steps(net)
+    with _guarded(net, tell, timeout):
+        graph = ended(_stages(net, args, given, tell, partial=partial))
+    keep_given(graph, net, _whose(net))
+    return graph
+
+
+@final
+class UnprovedImport:
+    """An import that shows its document before it is proved, and is proved piece by piece.
+
+    The proof works on a copy, so that the module and its arguments can be used and changed between two pieces. A module
+    whose copies still refer to it, by hooks or a replaced ``forward``, or share what they would change, as scripted ones
+    do, is proved at once.
+
+    Args:
+        net: The module; it is not changed.
+        args: Positional arguments of a typical call.
+        kwargs: Keyword arguments of that call.
+        input_size: Instead of `args`, the shape of the only input, or a sequence of shapes.
+
+    Attributes:
+        graph: The document as it is drawn; in the end as it is proved, or as it was drawn if the proof failed.
+        is_proved: Whether the proof has ended.
+        error: Why nothing could be proved in the end; None if it was.
+
+    Raises:
+        CompileError: As `from_module`, with ``partial=True``.
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        args: Sequence[Any] | torch.Tensor = (),
+        kwargs: Mapping[str, Any] | None = None,
+        input_size: Sequence[int] | Sequence[Sequence[int]] | None = None,
+    ) -> None:
+        args, given = _call(net, args, kwargs, input_size)
+        is_apart = not refers_to_itself(net)
+        if is_apart:
+            with suppress(Exception), untouched(net):  # what cannot be copied is refused below, in words
+                net = duplicate(net)
+        self._net, self._given = net, copied((args, given)) if is_apart else (args, given)
+        self._tell = _Steps(net)
+        self._stages: Generator[NodeGraph | None, None, NodeGraph] | None = None
+        self.is_proved = False
+        self.error: Exception | None = None
+        self.graph = self._begin()
+        if not is_apart:
+            self.go_on(until_proved=True)
+            if self.error is not None:
+                raise self.error
+
+    def _begin(self) -> NodeGraph:
+        args, given = self._given
+        self._stages = _stages(self._net, args, given, self._tell, partial=True)
+        try:
+            with _guarded(self._net, self._tell):
+                drawn = next(self._stages)
+        except StopIteration as done:  # the module itself fails, so there is nothing to compare with
+            self.is_proved, drawn = True, done.value
+        assert drawn is not None, "the first stage draws"
+        return NodeGraph.from_json(drawn.to_json())
+
+    def go_on(self, *, until_proved: bool = False) -> bool:
+        """Do one piece of the proof, or all that are left, and return whether it has ended.
+
+        An interrupt goes through; the proof then begins again with the next piece.
+        """
+        try:
+            with _guarded(self._net, self._tell):
+                while not self._step() and until_proved:
+                    pass
+        except Exception as error:  # noqa: BLE001  # whatever it is, nothing is proved
+            self.error, self.is_proved = error, True
+        return self.is_proved
+
+    def _step(self) -> bool:
+        args, given = self._given
+        stages = self._stages or _stages(self._net, args, given, self._tell, partial=True)
+        self._stages = None
+        if not self.is_proved:
+            try:
+                next(stages)
+            except StopIteration as done:
+                self.graph, self.is_proved = done.value, True
+            else:
+                self._stages = stages
+        return self.is_proved
+
+
+def _whose(net: nn.Module) -> str:
+    return f"the imported {type(net).__name__}"
+
+
+def _call(
+    net: nn.Module, args: Any, kwargs: Mapping[str, Any] | None, input_size: Any
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a module's call, on its device; refuse a module that cannot be imported at all."""
     if not isinstance(net, nn.Module):
         raise CompileError(f"pn.from_module takes an nn.Module, {_instead(net)}.")
     if input_size is not None:
         args = normal_inputs(input_size, args)
     refuse_cycles(net)
     refuse_hidden(net)
-    args, given = following(call_arguments(args, kwargs), net)
+    call: tuple[tuple[Any, ...], dict[str, Any]] = following(call_arguments(args, kwargs), net)
     refuse_lazy(net)
+    return call
+
+
+@contextmanager
+def _guarded(net: nn.Module, tell: _Steps, timeout: float | None = 600.0) -> Iterator[None]:
+    """Leave a module and the process as they were after this block, and tell on a line how far an import is."""
     line = ProgressLine(sys.stderr)
     try:
         with untouched(net), told_if_it_ends_or_hangs(net, timeout), collecting_new_only():
             # The line is gone when the import ends, but a notebook that is run for its outputs keeps that it was there.
-            seen = is_watched(sys.stderr) and not runs_unattended()
-            return _proved(net, args, given, _Steps(net, line if seen else None), partial=partial)
+            tell.line = line if is_watched(sys.stderr) and not runs_unattended() else None
+            yield
     finally:
+        tell.line = None
         line.clear()
 
 
@@ -120,24 +222,29 @@ class _Steps:
 
     Args:
         net: The imported module.
+
+    Attributes:
         line: The line of the report; None where nobody reads it.
     """
 
-    def __init__(self, net: nn.Module, line: ProgressLine | None) -> None:
+    def __init__(self, net: nn.Module) -> None:
+        self.line: ProgressLine | None = None
         self._title = type(net).__name__
-        self._line = line
         self._count = sum(1 for _ in net.modules())
         self._seen: set[str] = set()
 
     def __call__(self, what: str, path: str = "", *, done: float | None = None) -> None:
         """Report the work on the module at a path; `done` is the share of the whole, by default that of drawing."""
         self._seen.add(path)
-        if self._line is not None and self._line.is_due():
+        if self.line is not None and self.line.is_due():
             share = 0.5 * len(self._seen) / self._count if done is None else done
-            self._line.write(f"importing {self._title} {bar(share)}, {what} {path}".rstrip())
+            self.line.write(f"importing {self._title} {bar(share)}, {what} {path}".rstrip())
 
 
-def _proved(net: nn.Module, args: tuple[Any, ...], given: dict[str, Any], tell: _Steps, *, partial: bool) -> NodeGraph:
+def _stages(
+    net: nn.Module, args: tuple[Any, ...], given: dict[str, Any], tell: _Steps, *, partial: bool
+) -> Generator[NodeGraph | None, None, NodeGraph]:
+    """Yield an import as it is drawn, then after each piece of its proof, and return it as it is proved."""
     try:
         work = duplicate(net, torch.Tensor.detach)  # shares the memory, which tracing leaves alone
     except Exception as error:
@@ -147,9 +254,7 @@ def _proved(net: nn.Module, args: tuple[Any, ...], given: dict[str, Any], tell: 
     except CompileError as error:
         if not partial:
             raise
-        graph = _unproved(work, args, given, tell, error)
-        keep_given(graph, net, f"the imported {type(net).__name__}")
-        return graph
+        return _unproved(work, args, given, tell, error)
     batch = functools.cache(lambda: batch_of(work, args, given))
     opaque: dict[str, str] = {}
     failed: Counter[str] = Counter()
@@ -158,17 +263,15 @@ def _proved(net: nn.Module, args: tuple[Any, ...], given: dict[str, Any], tell: 
     for count in itertools.count(1):
         importing = _Import(work, opaque, failed, frames, batch, tell, again=again)
         graph = importing.document(args, given)
+        yield graph
         goes_by = {"by_mode": importing.goes_by_mode, "typed": importing.goes_by_type}
-        check = functools.partial(_check, graph, net, args, given, tell, noise, **goes_by)
-        fault = _fault(graph, net, (args, given), check)
+        fault = yield from proof(graph, net, args, given, tell, noise, **goes_by)
         if fault is not None and fault.again and again:
             again = False
             continue
         if fault is None or (fault.unproved and "" in opaque and not importing.open):
             # What stays closed as a whole runs the module itself, whatever kept it from being compared.
-            graph = importing.document(args, given, noise=noise.said(net)) if noise else graph
-            keep_given(graph, net, f"the imported {type(net).__name__}")
-            return graph
+            return importing.document(args, given, noise=noise.said(net)) if noise else graph
         path = _outside(fault.path, graph, net, opaque, importing.open)
         if count > MANY:
             path = path.partition(".")[0] if count <= 2 * MANY else ""
@@ -202,18 +305,6 @@ def _outside(path: str, graph: NodeGraph, net: nn.Module, opaque: Mapping[str, s
     return path
 
 
-def _fault(
-    graph: NodeGraph, net: nn.Module, inputs: Any, check: Callable[[], ImportFault | None]
-) -> ImportFault | None:
-    """Compare an import with its module; where that itself fails, nothing is proved, which is a fault like any other."""
-    try:
-        with deterministic(net, inputs):
-            return check()
-    except Exception as error:  # noqa: BLE001  # whatever happens in a proof, the module itself can still be called
-        place = innermost(f"{blame(error) or ''}".removeprefix(whole_prefix(graph)), dict(net.named_modules()))
-        return ImportFault(place, f"comparing it with what is drawn fails: {failed_at(error)[1]}", unproved=True)
-
-
 def _told(reason: str, module: nn.Module) -> str:
     """Return why a module differs from its import, with a line of its code."""
     own = type(module).train
@@ -231,7 +322,7 @@ def _unproved(
     failing = innermost_failure(seen)
     importing = _Import(net, {}, Counter(), {False: seen}, lambda: None, tell, again=False)
     line, said = failed_at(error.__cause__ or error)
-    graph = importing.document(args, given, said)
+    graph = importing.document(args, given, f"it fails with the example: {said}")
     path = node_at(graph, failing.path)
     own = importing.made_by(failing.path, line) if not path or graph[path].type == "Subgraph" else ""
     names = ".".join(filter(None, (path, own))).split(".")
@@ -257,74 +348,6 @@ def _frozen(module: nn.Module, path: str = "") -> Iterator[str]:
     elif not all(trained):
         for name, part in module.named_children():
             yield from _frozen(part, f"{path}.{name}" if path else name)
-
-
-def _check(
-    graph: NodeGraph,
-    net: nn.Module,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    tell: _Steps,
-    noise: OwnNoise,
-    *,
-    by_mode: bool,
-    typed: bool,
-) -> ImportFault | None:
-    tell("comparing what it compiles to", done=0.5)
-    used = parameter_bytes(net)
-    return_free_memory(used)
-    is_large = has_large_products(net, (args, kwargs))
-    for together in (True, False):
-        try:
-            with private_random_state():  # fresh weights are drawn before those of `net` take their place
-                model = compile_for_proof(graph, net)
-        except CompileError as error:
-            place = next((d.node for d in error.diagnostics if d.node is not None), "")
-            return ImportFault(
-                innermost(place.removeprefix(whole_prefix(graph)), dict(net.named_modules(remove_duplicate=False))),
-                f"the imported graph does not compile: {error.diagnostics[0].message if error.diagnostics else error}",
-                again=any(d.code.startswith(f"{CHECKPOINT.name}-") for d in error.diagnostics),
-            )
-        shared = Shared(net, model, key_prefix(graph)) if together else None
-        copies = shared.copies if shared is not None else (Copies(net), Copies(model))
-        digests = Digests() if is_large else None
-        fault = find_fault(graph, net, model, args, kwargs, copies, digests, noise)
-        return_free_memory(used)
-        if shared is None or shared.is_intact:
-            break  # otherwise its code changes parameters, and each needs its own
-    if fault is not None:
-        return fault
-    tell("comparing inputs of other sizes", done=0.7)
-    inputs, differs = unlike(graph, copies, (args, kwargs), digests, by_mode=by_mode)
-    unknown = ImportFault("", "the imported graph computes something else")
-    if differs:
-        fault = find_fault(graph, net, model, *inputs, copies, noise=noise) or unknown
-        return fault._replace(reason=f"with inputs of other sizes, {fault.reason}")
-    if shared is not None:
-        shared.release()
-    for first in converted(net, model, inputs, shared.originals if shared is not None else {}, typed=typed):
-        tell(f"comparing what it does {first.said}", done=0.9)
-        return_free_memory(used)
-        each, answer = first, _same_converted(graph, first, is_large=is_large, by_mode=by_mode)
-        if not answer and first.whole is not None:
-            each = first.whole()
-            answer = _same_converted(graph, each, is_large=is_large, by_mode=by_mode)
-        if answer is False:
-            again = Copies(each.net), Copies(each.model)
-            with each.around():
-                fault = find_fault(graph, each.net, each.model, *each.inputs, again, noise=noise) or unknown
-            return fault._replace(reason=f"{each.said}, {fault.reason}")
-    return None
-
-
-def _same_converted(graph: NodeGraph, each: Converted, *, is_large: bool, by_mode: bool) -> bool | None:
-    digests, answers = Digests() if is_large else None, set[bool | None]()
-    if digests is not None:
-        digests.share(each.net, each.model)
-    for training in (False, True) if by_mode else (False,):
-        pair = each.net.train(training), each.model.train(training)
-        answers.add(tried(graph, *pair, each.inputs, each.around, digests, must_refuse=each.around is nullcontext))
-    return False if False in answers else all(answers) or None
 
 
 @final

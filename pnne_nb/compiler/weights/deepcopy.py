@@ -174,12 +174,21 @@ def untouched(module: nn.Module) -> Iterator[None]:
                 parameter.requires_grad_(requires)
 
 
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks", "forward")
+
+
+def refers_to_itself(module: nn.Module) -> bool:
+    """Return whether copies of a module may still refer to it, by hooks or a replaced ``forward``, or as scripted code."""
+    return any(
+        isinstance(part, torch.jit.ScriptModule) or any(vars(part).get(name) for name in _HOOKS)
+        for part in module.modules()
+    )
+
+
 @contextmanager
 def _attributes_untouched(module: nn.Module) -> Iterator[None]:
-    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     each = list(module.modules())
-    is_scripted = any(isinstance(part, torch.jit.ScriptModule) for part in each)
-    if not is_scripted and not any(vars(part).get(name) for part in each for name in (*hooks, "forward")):
+    if not refers_to_itself(module):
         yield
         return
     kept = [(vars(part), dict(vars(part))) for part in each if not isinstance(part, torch.jit.ScriptModule)]

@@ -1,4 +1,4 @@
-"""Copies definitions: into another document, with the definitions that they use, or for one node."""
+"""Copies definitions: into another document, with the definitions that they use, or for one node; replaces all of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,18 @@ from msgspec.structs import asdict, replace
 
 from pnne_nb.graph.model.content import Content, GraphIndex
 from pnne_nb.graph.model.node import Node, adding
-from pnne_nb.graph.model.ops import AddFrame, AddGraph, Connect, Op, ResetProperty, SetProperty
+from pnne_nb.graph.model.ops import (
+    AddFrame,
+    AddGraph,
+    AddNode,
+    Connect,
+    Op,
+    RemoveFrame,
+    RemoveGraph,
+    RemoveNode,
+    ResetProperty,
+    SetProperty,
+)
 from pnne_nb.graph.schema.names import free_name
 
 
@@ -58,6 +69,28 @@ def own_definition(content: Content, graph: GraphIndex, node: Node, definition: 
         ops.append(ResetProperty(heir, "shares", graph.id))
     ops += [SetProperty(other, "shares", heir, graph.id) for other in others]
     return [*ops, SetProperty(node.name, "definition", own, graph.id)]
+
+
+def replacing(content: Content, new: Content) -> list[Op]:
+    """Return the ops that make the graphs of a document those of another; nodes of the same name stay where they are.
+
+    Args:
+        content: The document; the root shows all of its definitions.
+        new: The other one.
+    """
+    ops: list[Op] = []
+    for id in reversed(_inside_out(content, "")):
+        graph = content.graphs[id]
+        ops += [RemoveNode(name, id) for name in reversed(graph.order)]
+        ops += [RemoveFrame(name, id) for name in graph.frames]
+        ops += [RemoveGraph(id)] if id else []
+    for id in _inside_out(new, ""):
+        before = content.graphs[id].nodes if id in content.graphs else {}
+        for op in _copy(new.graphs[id], id, {}):
+            if isinstance(op, AddNode) and op.name in before:
+                op = replace(op, position=before[op.name].position, collapsed=before[op.name].collapsed)
+            ops += [op] if id or not isinstance(op, AddGraph) else []
+    return ops
 
 
 def _inside_out(content: Content, definition: str) -> list[str]:

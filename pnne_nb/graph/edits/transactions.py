@@ -135,7 +135,7 @@ class TransactionLog:
                 f"The change is based on version {shown(base)}, and this document is only at version {self.version}: "
                 "the change was made in another copy. Load the document again."
             )
-        step = self._stage(ops, label, keeps_proofs=keeps_proofs)
+        step = self.stage(ops, label, keeps_proofs=keeps_proofs)
         if self._staged is not None:
             self._staged.append(step)
             return Transaction(self.version + 1, step.ops, step.label, *self._asker.who)
@@ -143,7 +143,7 @@ class TransactionLog:
             return self._transaction(step.ops, step.label)
         if undoable:
             self._record(step)
-        return self._commit(step.ops, step.label)
+        return self.commit(step.ops, step.label)
 
     @contextmanager
     def transaction(self, label: str) -> Iterator[None]:
@@ -156,7 +156,7 @@ class TransactionLog:
                 yield
             except BaseException:
                 for step in reversed(steps):
-                    self._take_back(step.inverse)
+                    self.take_back(step.inverse)
                 raise
             finally:
                 self._staged = outer
@@ -170,7 +170,7 @@ class TransactionLog:
                 outer.append(whole)
                 return
             self._record(whole)
-            self._commit(whole.ops, whole.label)
+            self.commit(whole.ops, whole.label)
 
     def undo(self) -> Transaction:
         """Revert the last change. See `NodeGraph.undo`."""
@@ -193,11 +193,12 @@ class TransactionLog:
                 raise GraphError(f"There is nothing to {verb}.")
             step = steps[-1]
             ops = step.inverse if verb == "undo" else step.ops
-            self._take_back(ops)
+            self.take_back(ops)
             others.append(steps.pop())
-            return self._commit(ops, f"{verb.capitalize()}: {step.label}")
+            return self.commit(ops, f"{verb.capitalize()}: {step.label}")
 
-    def _stage(self, ops: Iterable[Op], label: str, *, keeps_proofs: bool) -> Step:
+    def stage(self, ops: Iterable[Op], label: str, *, keeps_proofs: bool) -> Step:
+        """Apply ops, all of them or none, without a commit; see `apply`."""
         done: list[Op] = []
         inverses: list[list[Op]] = []
         faults: list[GraphError] = []
@@ -218,7 +219,7 @@ class TransactionLog:
                 raise together(faults)
         except BaseException:
             for inverse in reversed(inverses):
-                self._take_back(inverse)
+                self.take_back(inverse)
             raise
         label = label or label_of(done)
         for mark in () if keeps_proofs else disproved(self.content, done, inverses):
@@ -231,7 +232,8 @@ class TransactionLog:
         expect(op, Op, "An op", "one of pnne_nb.graph.model.ops")
         return following(self.content, op)
 
-    def _commit(self, ops: tuple[Op, ...], label: str) -> Transaction:
+    def commit(self, ops: tuple[Op, ...], label: str) -> Transaction:
+        """Number what was applied, and tell the observers of it once the document is not edited any more."""
         self.version += 1
         done = self._transaction(ops, label)
         self.delivery.add(done)
@@ -240,7 +242,8 @@ class TransactionLog:
     def _transaction(self, ops: tuple[Op, ...], label: str) -> Transaction:
         return Transaction(self.version, ops, label, *self._asker.who, self.undo_label, self.redo_label)
 
-    def _take_back(self, ops: Iterable[Op]) -> None:
+    def take_back(self, ops: Iterable[Op]) -> None:
+        """Apply ops that restore an earlier state, unchecked and without a commit."""
         for op in ops:
             apply_op(self.content, op, restoring=True)
 

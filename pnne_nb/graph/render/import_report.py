@@ -55,7 +55,7 @@ class ImportReport(msgspec.Struct, frozen=True):
 
     @property
     def failure(self) -> str:
-        """The error of the module with the example; empty if there was none."""
+        """Why not all that is drawn is proved, such as the error of the module with the example; empty if it is."""
         return next((row.reason for row in self.rows if row.state == "unproved"), "")
 
     @property
@@ -64,7 +64,8 @@ class ImportReport(msgspec.Struct, frozen=True):
         if not self.open + self.closed:
             return f"{self.name} was not imported."
         if self.failure:
-            return f"{self.name} fails with the example, so nothing of this is proved: {self.failure}."
+            what = "nothing" if all(row.state == "unproved" for row in self.rows) else "not all"
+            return f"{self.name}: {what} of this is proved: {self.failure.rstrip('.')}."
         kept = f"{self.closed} {'keeps' if self.closed == 1 else 'keep'} the original's code"
         return f"{self.name}: {self.open} nodes are open, {kept if self.closed else 'none is closed'}."
 

@@ -24,15 +24,15 @@ def document_of(
     args: Sequence[Any] | Tensor,
     kwargs: Mapping[str, Any] | None,
     input_size: Sequence[int] | Sequence[Sequence[int]] | None,
-) -> NodeGraph:
-    """Return the document to edit; see `GraphEditor` for arguments and errors."""
+) -> NodeGraph | compiler.UnprovedImport:
+    """Return the document to edit, or an import of it that is drawn; see `GraphEditor` for arguments and errors."""
     if isinstance(graph, nn.Module):
         if isinstance(args, tuple) and not args and not kwargs and input_size is None:
             raise ArgumentError(
                 "A module is imported by a call: pn.GraphEditor(net, args=(x,)) with an example x of its input, or "
                 "pn.GraphEditor(net, input_size=(2, 3))."
             )
-        return compiler.from_module(graph, args, kwargs, input_size=input_size, partial=True)
+        return compiler.UnprovedImport(graph, args, kwargs, input_size)
     if graph is None:
         graph = NodeGraph()
     if not isinstance(graph, NodeGraph):

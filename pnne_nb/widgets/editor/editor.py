@@ -19,6 +19,7 @@ import msgspec
 import traitlets
 from torch import Tensor, nn
 
+from pnne_nb.compiler import UnprovedImport
 from pnne_nb.compiler.analysis.verify import call_arguments
 from pnne_nb.errors import Diagnostic, GraphError, InspectionError, answers_misuse, expect, no_attribute
 from pnne_nb.graph.block_library import blocks
@@ -37,6 +38,7 @@ from pnne_nb.protocol.train_messages import ControlTraining, GetTrainChoices, St
 from pnne_nb.widgets.editor.background_tasks import BackgroundTasks, ExportRequest, lent_model, weights_of
 from pnne_nb.widgets.editor.edited_document import LiveModel, document_of, still_there
 from pnne_nb.widgets.editor.live_analysis import LiveAnalysis
+from pnne_nb.widgets.editor.live_proof import BEING_PROVED, LiveProof
 from pnne_nb.widgets.editor.open_views import (
     BlocksRequest,
     ChangeRequest,
@@ -82,7 +84,8 @@ class GraphEditor(anywidget.AnyWidget):
         pn.GraphEditor(net, input_size=(2, 3))
 
     Args:
-        graph: The document, or None for a new one. A module is imported; if its call fails, the graph ends in a red frame
+        graph: The document, or None for a new one. A module is imported. It is shown as soon as it is drawn, and proved
+            while the kernel is free; `graph` and `model` wait for that. If its call fails, the graph ends in a red frame
             around the failing code.
         args: For a module: the positional arguments of a typical call.
         kwargs: For a module: the keyword arguments of that call.
@@ -114,6 +117,7 @@ class GraphEditor(anywidget.AnyWidget):
     _arranged_at = -1  # the version at the last change of `read_only`
     _arrived: ClassVar[bool] = False  # whether a page has loaded the front end from this kernel
     _following: ClassVar[weakref.WeakSet[GraphEditor]] = weakref.WeakSet()
+    unproved = traitlets.Unicode("").tag(sync=True)  # what badges say instead of that a node is proved, until it is
     views = traitlets.Int(0).tag(sync=True)  # number of open views; the page writes it
     # Both are computed when a page reads the widget's state, and never sent otherwise.
     snapshot = traitlets.Any(read_only=True).tag(sync=True, to_json=lambda _, editor: encode_event(editor._snapshot()))
@@ -135,28 +139,38 @@ class GraphEditor(anywidget.AnyWidget):
         theme: ThemeName = "auto",
     ) -> None:
         module = graph if isinstance(graph, nn.Module) else None
-        graph = document_of(graph, args, kwargs, input_size)
+        document = document_of(graph, args, kwargs, input_size)
+        self._proof: LiveProof | None = None
+        if isinstance(document, UnprovedImport):
+            assert module is not None, "only modules are imported"
+            self._proof = LiveProof(document, module, weakly(self._proved))
+            document = self._proof.graph
         front_end = bundled("editor.js")
         # A page keeps the front end that it has loaded; later editors use it.
         self._esm = bundled("loader.js") if self._arrived else front_end
         self._css = bundled("editor.css")
-        self._graph = graph
-        self._views = Views(self, graph, weakly(self._answer))
-        self._model = LiveModel(graph, module)
+        self._graph = document
+        self._views = Views(self, document, weakly(self._answer))
+        self._model = LiveModel(document, module)
         self._overlay: Overlay | None = None
         self._picture: messages.Training | None = None
         self._marks = messages.Marks()
-        self._analysis = LiveAnalysis.of(graph)
-        self._kept = KeptPicture(lambda: repr(graph), self._analysis.picture, lambda: len(graph.nodes) <= QUICKLY_DRAWN)
+        self._analysis = LiveAnalysis.of(document)
+        self._kept = KeptPicture(
+            lambda: repr(document), self._analysis.picture, lambda: len(document.nodes) <= QUICKLY_DRAWN
+        )
         self._example: Example | None = (
             None if module is None or input_size is not None else call_arguments(args, kwargs)
         )
         editor = weakref.ref(self)
-        self._tasks = BackgroundTasks(graph, lambda: lent_model(editor), weakly(self._show_export))
+        self._tasks = BackgroundTasks(document, lambda: lent_model(editor), weakly(self._show_export))
         self._throttle = CommitThrottle(weakly(self._catch_up))
         super().__init__(height=height, read_only=read_only, theme=theme, bundle_key=key_of(front_end))
         self.on_msg(self._views.receive)
         self._follow()
+        if self._proof is not None:
+            self.unproved = BEING_PROVED
+            self._proof.start()
 
     def _follow(self) -> None:
         # The analysis subscribes to the document before this editor, so that it sees each commit first.
@@ -191,7 +205,8 @@ class GraphEditor(anywidget.AnyWidget):
 
     @property
     def graph(self) -> NodeGraph:
-        """The document."""
+        """The document; that of a module once its import is proved, which this waits for."""
+        self._wait_for_proof()
         return self._graph
 
     @property
@@ -205,10 +220,11 @@ class GraphEditor(anywidget.AnyWidget):
     def model(self) -> nn.Module | None:
         """The document as a module, weights reused across edits; None while there are errors.
 
-        It is the same module until an edit changes what is computed.
+        It is the same module until an edit changes what is computed. It waits for the proof of an import.
         """
         if self._graph.in_transaction:
             return self._model.current
+        self._wait_for_proof()
         # Shape mismatches are errors too, which the compiler alone does not check.
         if any(finding.severity == "error" for finding in self.diagnostics):
             return None
@@ -329,6 +345,8 @@ class GraphEditor(anywidget.AnyWidget):
         """
         if self._release is not None:
             self.training = None
+            if self._proof is not None:
+                self._proof.stop()
             self._tasks.close()
             self._release()
             self._model.forget()
@@ -353,6 +371,8 @@ class GraphEditor(anywidget.AnyWidget):
             for part in reversed(widget_tree(self)):
                 part.open()
             self._follow()
+            if self._proof is not None:
+                self._proof.start()
         self._kept.show_under(self, lambda widget: isinstance(widget, GraphEditor) and widget.views > 0)
 
     # From the browser, on any thread
@@ -362,6 +382,8 @@ class GraphEditor(anywidget.AnyWidget):
         if isinstance(request, ChangeRequest):
             self._change(request)
             return
+        if isinstance(request, messages.Publish | StartExport | StartTraining):
+            self._refuse_unproved()
         if isinstance(request, BlocksRequest):
             change_blocks(graph, request)
             self._views.tell(lambda: messages.Blocks(blocks.graph.state(), id, client))
@@ -459,7 +481,22 @@ class GraphEditor(anywidget.AnyWidget):
         if self.read_only:
             raise GraphError("The editor is read-only.")
 
+    def _refuse_unproved(self) -> None:
+        if self._proof is not None and self._proof.is_going_on:
+            raise GraphError(
+                "The import is still being compared with the original. Ask again when its badges have turned, or wait for "
+                "that in a cell: editor.graph."
+            )
+
+    def _wait_for_proof(self) -> None:
+        if self._proof is not None:
+            self._proof.finish()
+
     # To every view
+
+    def _proved(self) -> None:
+        self.unproved = ""
+        self._kept.changed()
 
     def _committed(self, done: Transaction) -> None:
         # The requesting view waits for the answer.

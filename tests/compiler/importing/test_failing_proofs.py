@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 import pnne_nb as pn
 from pnne_nb.compiler.importing import importer
+from pnne_nb.compiler.importing.verification import proof
 from pnne_nb.compiler.importing.verification.batch_resize import unlike
 from pnne_nb.compiler.importing.verification.bisect import ImportFault
 
@@ -53,7 +55,7 @@ def test_a_failure_at_any_stage_of_the_proof_keeps_the_module_closed(
     def failing(*_: Any, **__: Any) -> Any:
         raise RuntimeError(f"{stage} is broken")
 
-    monkeypatch.setattr(importer, stage, failing)
+    monkeypatch.setattr(proof, stage, failing)
     graph = pn.from_module(module, X)
     assert graph.import_report.open == 0
     (row,) = graph.import_report.rows
@@ -71,7 +73,7 @@ def test_an_error_that_names_a_node_closes_that_part_alone(monkeypatch: pytest.M
             raise pn.ExecutionError("no", [pn.Diagnostic(code="run-failed", message="no", node="1.fc")])
         return unlike(graph, *args, **kwargs)
 
-    monkeypatch.setattr(importer, "unlike", failing)
+    monkeypatch.setattr(proof, "unlike", failing)
     graph = pn.from_module(module, X)
     assert graph["0"].type == "Subgraph"
     assert graph["1"].origin is not None
@@ -85,12 +87,13 @@ def test_the_number_of_proofs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     paths = iter([path for path, each in module.named_modules() if isinstance(each, Block)])
     proofs = 0
 
-    def differing(graph: pn.NodeGraph, *_: Any, **__: Any) -> ImportFault | None:
+    def differing(graph: pn.NodeGraph, *_: Any, **__: Any) -> Generator[None, None, ImportFault | None]:
         nonlocal proofs
         proofs += 1
+        yield
         return ImportFault(next(paths), "it differs") if graph.import_report.open else None
 
-    monkeypatch.setattr(importer, "find_fault", differing)
+    monkeypatch.setattr(proof, "find_fault", differing)
     graph = pn.from_module(module, X)
     assert proofs <= 2 * importer.MANY + 2
     assert graph.import_report.open == 0

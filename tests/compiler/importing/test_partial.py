@@ -94,7 +94,7 @@ def test_inside_a_block_both_are_framed() -> None:
 def test_the_report_says_that_nothing_is_proved() -> None:
     report = pn.from_module(Unfit(), X, partial=True).import_report
     assert re.match(
-        r"Unfit fails with the example, so nothing of this is proved: mat1 and mat2 .*line \d+", report.headline
+        r"Unfit: nothing of this is proved: it fails with the example: mat1 and mat2 .*line \d+", report.headline
     )
     assert {row.state for row in report.rows} <= {"unproved"}
     assert "nothing of this is proved" in report._repr_html_()

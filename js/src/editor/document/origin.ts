@@ -3,15 +3,20 @@ import { isBox } from "./definitions";
 
 /** The import's facts about a node. */
 export interface Provenance {
-  readonly proof: Proof;
+  readonly proof: Proof | "pending";
   /** In words, for the card's tooltip, the panel and screen readers. */
   readonly text: string;
 }
 
-const EQUAL = "Imported: it gave the same as the original when both were run";
-const EDITED = "Imported, and changed since: the comparison with the original was made before that";
-const FAILED = "Imported, and compared with nothing, because the original fails";
-const NOT_CALLED = "Imported: was not called when the model was compared with the original";
+const EQUAL = "Imported: gave the same as the original when both ran";
+const EDITED = "Imported, and changed since it was compared with the original";
+const UNPROVED = "Imported, and not proved";
+const NOT_CALLED = "Imported: was not called when both ran";
+
+/** What a badge says while the proof of an import goes on: `unproved` in place of what it may prove. */
+export function untilProved(origin: Provenance, unproved: string): Provenance {
+  return unproved && origin.proof === "equal" ? { proof: "pending", text: unproved } : origin;
+}
 
 /** What is known of a node's origin; null for one that was drawn here, and for the ends of a graph. */
 export function provenanceOf(node: NodeState): Provenance | null {
@@ -22,7 +27,7 @@ export function provenanceOf(node: NodeState): Provenance | null {
     case "equal":
       return { proof, text: called === false ? NOT_CALLED : EQUAL };
     case "edited":
-      return { proof, text: reason ? `${FAILED}: ${reason}` : EDITED };
+      return { proof, text: reason ? `${UNPROVED}: ${reason}` : EDITED };
     case "opaque": {
       const what = isBox(node)
         ? "Imported as a module that runs its own code on what is inside"

@@ -4,7 +4,7 @@ import { isBox } from "../document/definitions";
 import { provenanceOf } from "../document/origin";
 import { Field } from "../fields/Field";
 import { NameField } from "../fields/NameField";
-import { OriginBadge } from "../fields/OriginBadge";
+import { OriginLine } from "../fields/OriginBadge";
 import { Several } from "../fields/Several";
 import { Sizes } from "../fields/Sizes";
 import { Train } from "../fields/Train";
@@ -130,12 +130,7 @@ function NodeForm({ scene, node }: { scene: ShownScene; node: NodeState }) {
           )}
         </div>
         {type?.doc && <p className="pnne-doc">{type.doc}</p>}
-        {origin && (
-          <p className="pnne-origin-line">
-            <OriginBadge origin={origin} />
-            {origin.text}.
-          </p>
-        )}
+        {origin && <OriginLine origin={origin} />}
         <Costs path={scene.prefix + node.name} />
       </header>
       {diagnostics.map((problem) => (

@@ -58,6 +58,8 @@ export interface SessionState {
   /** The blocks that this person has made: the Subgraph nodes of the outermost graph. */
   readonly blocks: GraphDocument;
   readonly readOnly: boolean;
+  /** What badges say while an import is being proved; empty once it is. */
+  readonly unproved: string;
   readonly training: LiveTraining | null;
   /** What Python marks nodes with, by path. */
   readonly marks: Lens;
@@ -66,6 +68,10 @@ export interface SessionState {
   readonly notices: readonly Notice[];
   /** What Python did last for this page that was no edit of its own: undo, arrange, group …; new with every one. */
   readonly done: { readonly label: string; readonly ops: readonly Op[] } | null;
+}
+
+function traitsOf(model: Model): Pick<SessionState, "readOnly" | "unproved"> {
+  return { readOnly: model.get("read_only") === true, unproved: String(model.get("unproved") ?? "") };
 }
 
 const NO_BLOCKS: GraphDocument = { name: "blocks", graphs: new Map() };
@@ -100,7 +106,7 @@ export class Session {
       connection: "ready",
       current: false,
       blocks: NO_BLOCKS,
-      readOnly: model.get("read_only") === true,
+      ...traitsOf(model),
       training: null,
       marks: new Map(),
       exporting: null,
@@ -110,8 +116,13 @@ export class Session {
     });
     const receive = (content: unknown) => this.receive(content as Event);
     const reopen = () => this.open(model.get("snapshot") as Snapshot | null);
-    const lock = () => this.patch({ readOnly: model.get("read_only") === true });
-    const listeners = { "msg:custom": receive, "change:snapshot": reopen, "change:read_only": lock };
+    const tell = () => this.patch(traitsOf(model));
+    const listeners = {
+      "msg:custom": receive,
+      "change:snapshot": reopen,
+      "change:read_only": tell,
+      "change:unproved": tell,
+    };
     for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
     const unwatch = watchKernel(
       model,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,12 +28,18 @@ def is_table(tensor: Tensor) -> bool:
     found = tensor.detach().flatten()[:LOOKED_AT].double()
     if len(found) < 2 or not bool(torch.isfinite(found).all()):
         return False
-    if len(torch.unique(found)) < 0.9 * len(found):
+    if _distinct(found) < 0.9 * len(found):
         return True
     steps = found.diff()
     if _has_one_sign(steps) and (len(found) >= 8 or (len(found) >= 4 and _has_one_sign(steps.diff()))):
         return True
     return any(_is_smooth(tensor.detach(), axis) for axis in range(tensor.dim()))
+
+
+def _distinct(values: Tensor) -> int:
+    """Return how many different numbers there are; NumPy sorts several times as fast as torch. Shape: `[n]`, `n > 0`."""
+    in_order = np.sort(values.cpu().numpy())
+    return 1 + int(np.count_nonzero(in_order[1:] != in_order[:-1]))
 
 
 def _has_one_sign(values: Tensor) -> bool:

@@ -5,7 +5,7 @@ Nothing else finds sizes that Python has used unseen, such as a size that select
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
@@ -124,8 +124,8 @@ def batch_of(net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> i
 
 def unlike(
     graph: NodeGraph, copies: tuple[Copies, Copies], whole: Any, digests: Digests | None, *, by_mode: bool
-) -> tuple[tuple[tuple[Any, ...], dict[str, Any]], bool]:
-    """Return inputs of other sizes, and whether an import silently differs from the module for them.
+) -> Generator[None, None, tuple[tuple[tuple[Any, ...], dict[str, Any]], bool]]:
+    """Return, piece by piece, inputs of other sizes, and whether an import silently differs from the module for them.
 
     If it differs for none, they are the smallest that fit. Each change is tried on inputs that are as small as the changes
     before it have made them; on the given ones, if it is refused so.
@@ -147,6 +147,7 @@ def unlike(
         context = torch.inference_mode if index else torch.no_grad
         is_same = change.places(smallest) == change.places(whole)  # an earlier change may have taken the size away
         for base in (smallest, whole) if is_same and smallest is not whole else (whole,):
+            yield
             given = change.of(base)
             answers = [
                 tried(graph, one.train(training), other.train(training), given, context, digests)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Generator
 from typing import Any, NamedTuple
 
 import torch
@@ -51,8 +51,8 @@ def find_fault(
     copies: tuple[Copies, Copies],
     digests: Digests | None = None,
     noise: OwnNoise | None = None,
-) -> ImportFault | None:
-    """Return the innermost module whose import differs, or None; `copies` are of `net` and `model`.
+) -> Generator[None, None, ImportFault | None]:
+    """Return, piece by piece, the innermost module whose import differs, or None; `copies` are of `net` and `model`.
 
     With `digests`, large products are computed only where that is needed. What `noise` the module has of its own, which is
     measured here if anything differs, makes no difference.
@@ -69,8 +69,10 @@ def find_fault(
     try:
         before: list[Check] = []
         for _ in range(TRIES):
-            checks = compare(net, model, args, kwargs, prefix, copies, digests=digests, noise=noise)
-            failed = [check for check in checks if not check.equal]
+            failed: list[Check] = []
+            for check in compare(net, model, args, kwargs, prefix, copies, digests=digests, noise=noise):
+                failed += [] if check.equal else [check]
+                yield
             if failed == before:
                 break  # it failed in the same way again
             before = failed
