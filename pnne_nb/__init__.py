@@ -130,15 +130,16 @@ if TYPE_CHECKING:
     from pnne_nb.runtime.script.to_script import to_script
     from pnne_nb.runtime.setup.devices import DeviceManager
     from pnne_nb.runtime.sweep import sweep
-    from pnne_nb.widgets.app.app import app
     from pnne_nb.widgets.dashboard.dashboard import TrainingDashboard
     from pnne_nb.widgets.dashboard.decision_surface import DecisionSurface
+    from pnne_nb.widgets.dashboard.learning_rate_finder import LearningRateFinder
     from pnne_nb.widgets.editor.editor import GraphEditor
     from pnne_nb.widgets.explorer.explorer import ModuleExplorer
     from pnne_nb.widgets.explorer.panel import register_field
     from pnne_nb.widgets.host.setup_check import check_setup
-    from pnne_nb.widgets.quantization.quantization_editor import QuantizationEditor
-    from pnne_nb.widgets.targets.target_dashboard import TargetDashboard
+    from pnne_nb.widgets.shipping.app import app
+    from pnne_nb.widgets.shipping.quantization_editor import QuantizationEditor
+    from pnne_nb.widgets.shipping.target_dashboard import TargetDashboard
 
     # The package itself is the mapping: its module has a class of its own.
     catalog: Mapping[str, NodeSpec]
@@ -177,6 +178,7 @@ __all__ = [
     "KindMismatchError",
     "LayerComparison",
     "LayerNotFoundError",
+    "LearningRateFinder",
     "LogitLens",
     "MemoryPlan",
     "ModuleExplorer",
@@ -320,15 +322,16 @@ _MODULES = {
     "inference.quantize": "quantize",
     "inference.targets.compare": "compare_targets",
     "inference.targets.target_table": "TargetTable",
-    "widgets.app.app": "app",
+    "widgets.shipping.app": "app",
     "widgets.dashboard.dashboard": "TrainingDashboard",
     "widgets.dashboard.decision_surface": "DecisionSurface",
+    "widgets.dashboard.learning_rate_finder": "LearningRateFinder",
     "widgets.editor.editor": "GraphEditor",
     "widgets.explorer.explorer": "ModuleExplorer",
     "widgets.explorer.panel": "register_field",
     "widgets.host.setup_check": "check_setup",
-    "widgets.quantization.quantization_editor": "QuantizationEditor",
-    "widgets.targets.target_dashboard": "TargetDashboard",
+    "widgets.shipping.quantization_editor": "QuantizationEditor",
+    "widgets.shipping.target_dashboard": "TargetDashboard",
     "protocol.messages": "NodeMark",
     "inspector.tools.checks": "check_gradients check_numerics",
     "diagnosis.judge": "diagnose",

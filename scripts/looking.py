@@ -448,6 +448,7 @@ LOOKS: Final[dict[str, Callable[[Subject], object]]] = {
 DOES: Final = frozenset(
     """
     blocks clamp columns compare datasets hugging_face_callback images keep lightning_callback load load_weights mean passes patch
+    LearningRateFinder
     QuantizationEditor register_dataset register_field register_format register_node register_probe register_rule scale
     sequential sweep TargetDashboard TorchCompiler track TrainingEngine TrainingMonitor zero
     NodeGraph

@@ -132,9 +132,11 @@ def _loader() -> NodeSpec:
             Port("input", doc="The samples of a batch."),
             Port("target", doc="The targets of a batch."),
             Port("loader", kind="loader", doc="The loader itself."),
+            Port("mask", doc="1 where the samples are data, 0 where they were filled up: `[N, T]`.", when="mask"),
         ),
-        properties=tuple(
-            property_of("DataLoader", arguments[name], "init", about.get(name, "")) for name in _LOADER_SETTINGS
+        properties=(
+            *(property_of("DataLoader", arguments[name], "init", about.get(name, "")) for name in _LOADER_SETTINGS),
+            Property("mask", BoolType(), default=False, doc="Whether there is a mask of sequences that are filled up."),
         ),
         doc=docstrings.summary(DataLoader.__doc__),
         url="https://docs.pytorch.org/docs/stable/data.html",

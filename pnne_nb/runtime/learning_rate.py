@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from html import escape
+from itertools import chain, count
 from typing import Any, Final, final
 
 import numpy as np
@@ -17,13 +18,14 @@ from torch import nn
 from pnne_nb.compiler.analysis.device_rule import to_device
 from pnne_nb.compiler.weights.deepcopy import duplicate
 from pnne_nb.errors import ArgumentError, TrainingError, answers_misuse, expect
-from pnne_nb.process.random_state import private_random_state
 from pnne_nb.runtime.data.batches import as_batch
 from pnne_nb.runtime.data.open_data import require_count
 from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, TensorSource
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.objective.losses import scores_for_loss, target_for_loss
 from pnne_nb.runtime.optim.optimizers import make_optimizer
+from pnne_nb.runtime.thread.rng import PrivateRandomness
+from pnne_nb.runtime.thread.running_trainings import alone
 
 _SMOOTHED: Final = 0.9
 """Share of the losses before in the smoothed one."""
@@ -62,9 +64,6 @@ class LearningRateSearch:
             f"Write engine.set_optimizer(lr={self.suggestion:.2g})."
         )
 
-    def _repr_html_(self) -> str:
-        return f"<p>{escape(repr(self))}</p>"
-
 
 @answers_misuse(
     "pn.find_learning_rate(engine)",
@@ -73,13 +72,19 @@ class LearningRateSearch:
     **dict.fromkeys(("num_it", "num_training", "num_iter"), "steps=100"),
 )
 def find_learning_rate(
-    engine: TrainingEngine, *, low: float = 1e-7, high: float = 10.0, steps: int = 100, seeds: int = 3
+    engine: TrainingEngine,
+    *,
+    low: float = 1e-7,
+    high: float = 10.0,
+    steps: int = 100,
+    seeds: int = 3,
+    tell: Callable[[NDArray[np.float64], Sequence[Sequence[float]]], bool] | None = None,
 ) -> LearningRateSearch:
     """Suggest a learning rate; a running training waits meanwhile, and goes on as if nothing was.
 
     Copies of the model, each with a new optimizer of the engine's kind and the training data in an order of its own, make
     steps whose learning rate grows from `low` to `high`. The training keeps its weights, optimizer, schedule, place in
-    the data, random numbers and history, also where the search fails or is interrupted.
+    the data, random numbers and history, also where the search fails or is interrupted. `pn.LearningRateFinder` shows it.
 
     Args:
         engine: The training.
@@ -87,6 +92,7 @@ def find_learning_rate(
         high: The last rate; a run ends before it where its loss grows to four times that of its first steps.
         steps: Steps of each run.
         seeds: Runs, each with an order of the data of its own.
+        tell: Is told of the rates and of the smoothed losses of each seed after each step, and returns whether to go on.
 
     Raises:
         TrainingError: Only the model or a step function knows how to compare, the data is a stream, or the loss falls at no rate.
@@ -102,8 +108,16 @@ def find_learning_rate(
             "Output and target are compared by the model itself or by a step function, so nothing else can compare them."
         )
     rates = np.geomspace(low, high, steps)
+    measured = [list[float]() for _ in range(seeds)]
     with engine.paused() as model:
-        losses = tuple(_run(engine, model, rates, seed) for seed in range(seeds))
+        runs = ((seed, loss) for seed in range(seeds) for loss in _run(engine, model, rates, seed))
+        with closing(runs):
+            for seed, loss in runs:
+                measured[seed].append(loss)
+                if tell is not None and not tell(rates, measured):
+                    high = rates[len(measured[0]) - 1]
+                    break
+    losses = tuple(np.array(values) for values in measured if values)
     found = [rates[place] for values in losses if (place := _halfway(values)) is not None]
     if not found:
         raise TrainingError(
@@ -112,23 +126,26 @@ def find_learning_rate(
     return LearningRateSearch(float(np.median(found)), (float(min(found)), float(max(found))), rates, losses)
 
 
-def _run(engine: TrainingEngine, model: nn.Module, rates: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
-    """Return the smoothed losses of one run, up to where the loss has grown without bound."""
+def _run(engine: TrainingEngine, model: nn.Module, rates: NDArray[np.float64], seed: int) -> Iterator[float]:
+    """Yield the smoothed losses of one run, up to where the loss has grown without bound."""
     recipe, config = engine.recipe, engine.config
-    smoothed: list[float] = []
-    mean = 0.0
-    with private_random_state(seed), torch.enable_grad():
+    # Random numbers are its own in each step alone, because a cell may draw between two of them.
+    numbers = PrivateRandomness(seed, recipe.device)
+    mean = highest = 0.0
+    with alone(), numbers:
         twin, loss_of = duplicate(model).train(), copy.deepcopy(recipe.loss)
         assert loss_of is not None, "compares"
         optimizer = _optimizer(config.optimizer, twin, config.parameter_groups)
-        first = optimizer.param_groups[0]["lr"]
-        shares = [group["lr"] / first if first else 1.0 for group in optimizer.param_groups]
-        source = _shuffled(recipe.train, seed)
-        try:
-            for number, (rate, raw) in enumerate(zip(rates, _endless(source), strict=False)):
-                for group, share in zip(optimizer.param_groups, shares, strict=True):
-                    group["lr"] = rate * share
-                given = as_batch(raw, wants_target=True, model=recipe.called)
+    first = optimizer.param_groups[0]["lr"]
+    shares = [group["lr"] / first if first else 1.0 for group in optimizer.param_groups]
+    source = _shuffled(recipe.train, seed)
+    batches = chain.from_iterable(map(source.batches, count(1)))
+    try:
+        for number, rate in enumerate(rates):
+            for group, share in zip(optimizer.param_groups, shares, strict=True):
+                group["lr"] = rate * share
+            with alone(), numbers, torch.enable_grad():
+                given = as_batch(next(batches), wants_target=True, model=recipe.called)
                 inputs, named, wanted = (
                     to_device(part, recipe.device) for part in (given.inputs, given.named, given.target)
                 )
@@ -143,14 +160,14 @@ def _run(engine: TrainingEngine, model: nn.Module, rates: NDArray[np.float64], s
                     return loss
 
                 loss = float(torch.as_tensor(optimizer.step(closure)).detach())
-                mean = _SMOOTHED * mean + (1 - _SMOOTHED) * loss
-                value = mean / (1 - _SMOOTHED ** (number + 1))
-                if not np.isfinite(value) or (number >= _LEAST and value > _DIVERGED * max(smoothed[:_LEAST])):
-                    break
-                smoothed.append(value)
-        finally:
-            source.close()
-    return np.array(smoothed)
+            mean = _SMOOTHED * mean + (1 - _SMOOTHED) * loss
+            value = mean / (1 - _SMOOTHED ** (number + 1))
+            if not np.isfinite(value) or (number >= _LEAST and value > _DIVERGED * highest):
+                break
+            highest = max(highest, value) if number < _LEAST else highest
+            yield value
+    finally:
+        source.close()
 
 
 def _halfway(losses: NDArray[np.float64]) -> int | None:
@@ -179,10 +196,3 @@ def _shuffled(source: BatchSource, seed: int) -> BatchSource:
             raise TrainingError(
                 "The training data is a stream, which is read only once: give data such as (X, y) to find a learning rate."
             )
-
-
-def _endless(source: BatchSource) -> Iterator[Any]:
-    epoch = 1
-    while True:
-        yield from source.batches(epoch)
-        epoch += 1

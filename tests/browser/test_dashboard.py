@@ -326,7 +326,7 @@ def test_below_a_finished_training_stand_the_ways_on_with_their_lines(
         'engine = pn.TrainingEngine(Net(), (x[:1400], y[:1400]), (x[1400:], y[1400:]), epochs=1, device="cpu")'
     )
     panel = dashboard.locator(".pnne-next-steps")
-    expect(panel).to_be_hidden()
+    expect(panel).not_to_contain_text("Ship")
     press(dashboard, "Start")
     expect(state(dashboard)).to_have_text(re.compile("^Finished"))
     expect(panel).to_be_visible()
@@ -338,6 +338,33 @@ def test_below_a_finished_training_stand_the_ways_on_with_their_lines(
     assert violations(notebook.page, ".pnne-next-steps") == ""
     press(dashboard, "App")
     expect(panel.locator(".pnne-app")).to_be_visible()
+    notebook.set_theme("light")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_rate_is_found_and_set_by_dragging_its_handle(notebook: Notebook, show: Show, theme: Theme) -> None:
+    notebook.set_theme(theme)
+    dashboard = show("engine = training()")
+    press(dashboard, "Find a rate")
+    finder = dashboard.locator(".pnne-rate-finder")
+    expect(finder.get_by_role("status")).to_contain_text("over 3 seeds")
+    line, handle = finder.locator("pre"), finder.locator(".bqplot .dot")
+    expect(line).to_contain_text("engine.set_optimizer(lr=")
+    finder.scroll_into_view_if_needed()
+    notebook.screenshot(f"learning-rate-{theme}", finder)
+    assert violations(notebook.page, ".pnne-rate-finder") == ""
+    suggested, place = line.inner_text(), handle.bounding_box()
+    assert place is not None
+    x, y = place["x"] + place["width"] / 2, place["y"] + place["height"] / 2
+    notebook.page.mouse.move(x, y)
+    notebook.page.mouse.down()
+    notebook.page.mouse.move(x - 120, y, steps=6)
+    notebook.page.mouse.up()
+    expect(line).not_to_have_text(suggested)
+    press(dashboard, "Set this rate")
+    expect(finder.get_by_role("status")).to_contain_text("The training goes on at")
+    rate = line.inner_text().partition("lr=")[2].strip().removesuffix(")")
+    notebook.wait_for(f"engine.optimizer.param_groups[0]['lr'] == {rate} and not engine.history['loss'].size")
     notebook.set_theme("light")
 
 

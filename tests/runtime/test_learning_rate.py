@@ -76,7 +76,7 @@ def test_the_search_leaves_no_trace_and_the_next_losses_are_the_same(
     assert 1e-6 < found.suggestion < 10
     assert len(found.losses) == 3
     assert f"engine.set_optimizer(lr={found.suggestion:.2g})" in repr(found)
-    assert "over 3 seeds" in found._repr_html_()
+    assert "over 3 seeds" in repr(found)
     assert list(found.to_frame()) == ["seed 0", "seed 1", "seed 2"]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from html import escape
 from typing import Final, NamedTuple, final
 
 from pnne_nb.telemetry.frames import TrainingState
@@ -26,18 +25,38 @@ _LOOK: Final = (
     Step("pn.confusion(engine)", "which classes are taken for which", "Confusion"),
     Step("pn.ModuleExplorer(engine)", "what each layer does, and why an answer came out", "Explorer"),
 )
+_RATE: Final = Step(
+    "pn.LearningRateFinder(engine)", "the rate of the fastest fall, in trials that leave no trace", "Find a rate"
+)
 _AGAIN: Final = (
-    Step("pn.find_learning_rate(engine)", "the rate of the fastest fall, in trials that leave no trace", "Find a rate"),
+    _RATE,
     Step("engine.set_optimizer(lr=0.1 * engine.optimizer.param_groups[0]['lr'])", "a tenth of the rate", "Lower rate"),
     Step("engine.start()", "as many epochs more; engine.wait() waits for the end", "More epochs"),
 )
 _STEPS: Final[Mapping[TrainingState, Mapping[str, tuple[Step, ...]]]] = {
-    "idle": {"Train": (Step("engine.start()"), Step("pn.TrainingDashboard(engine)", "buttons and curves"))},
+    "idle": {
+        "Train": (
+            Step("engine.start()"),
+            Step("engine.start(process=True)", "in a process of its own, whatever cells do", "Start in a process"),
+            Step("pn.TrainingDashboard(engine)", "buttons and curves"),
+        ),
+        "Prepare": (
+            _RATE,
+            Step("engine.memory_needs", "what a step takes of the device, and what is free", "Memory"),
+            Step("pn.plan_memory(engine.model, engine.examples(8)[:-1], training=True)", "by node", "Memory plan"),
+            Step("pn.profile(engine.snapshot(), engine.examples(8)[:-1])", "the time of each layer", "Profile"),
+        ),
+        "Change": (
+            Step("engine.set_optimizer(weight_decay=0.1)", "options of the optimizer, also while it trains"),
+            Step('pn.TrainingEngine(net, data, optimizer="SGD", precision="bf16")', "another optimizer, bfloat16"),
+            Step("pn.GraphEditor(pn.from_module(engine.model, engine.examples(8)[:-1]))", "its graph", "Draw it"),
+        ),
+    },
     "running": {
         "Watch": (Step("pn.TrainingDashboard(engine)", "buttons and curves"), Step("engine.wait()")),
         "Halt": (Step("engine.pause()"), Step("engine.stop()")),
     },
-    "paused": {"Look": _LOOK[:3], "Go on": (_AGAIN[1], Step("engine.resume()"), Step("engine.step()"))},
+    "paused": {"Look": _LOOK[:3], "Go on": (*_AGAIN[:2], Step("engine.resume()"), Step("engine.step()"))},
     "failed": {
         "Look": (Step("engine.fault", "where the NaN came from, if there was one", "Fault"), *_LOOK[:1]),
         "Go on": (Step("engine.rewind(2)", "back before it"), Step("engine.skip_batch()"), *_AGAIN),
@@ -69,7 +88,7 @@ _STEPS: Final[Mapping[TrainingState, Mapping[str, tuple[Step, ...]]]] = {
 
 @final
 class NextSteps:
-    """What can be done with a training in a state, as lines of code; a notebook shows them by purpose.
+    """What can be done with a training in a state, as lines of code.
 
     Attributes:
         lines: By purpose, such as ``"Ship"``.
@@ -84,11 +103,3 @@ class NextSteps:
     def __repr__(self) -> str:
         parts = (f"{purpose}\n" + "\n".join(f"    {line}" for line in lines) for purpose, lines in self.lines.items())
         return f"The training is {self._state}.\n" + "\n".join(parts)
-
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th style='text-align:left;vertical-align:top'>{purpose}</th>"
-            f"<td style='text-align:left'><pre style='margin:0'>{escape(chr(10).join(lines))}</pre></td></tr>"
-            for purpose, lines in self.lines.items()
-        )
-        return f"<p>The training is {self._state}.</p><table><tbody>{rows}</tbody></table>"

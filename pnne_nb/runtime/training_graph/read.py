@@ -266,6 +266,7 @@ class _Reading:
 
     def _loader(self, name: str, data: Dataset[Any], collate: Collate) -> DataLoader[Any]:
         given: dict[str, Any] = dict(self._nodes[name].properties)
+        given.pop("mask", None)
         if given.get("batch_size", 1) is None:
             raise TrainingError(f"{name}: batch_size is None; training needs a number of examples.")
         if isinstance(data, IterableDataset) and given.pop("shuffle", None):

@@ -11,16 +11,17 @@ import msgspec
 
 from pnne_nb.catalog.tables.auto_sizes import AUTOMATIC
 from pnne_nb.compiler.analysis.given_inputs import TARGET_KEYS
+from pnne_nb.errors import TrainingError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import Node, split_port
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.runtime.data.datasets import Batched
-from pnne_nb.runtime.data.sources import collated
+from pnne_nb.runtime.data.sources import PaddedExample, collated
 
 End: TypeAlias = tuple[str, str]
 """A node and one of its ports."""
 
-LOADED = ("input", "target")
+LOADED = ("input", "target", "mask")
 """Ports by which a DataLoader gives tensors."""
 
 
@@ -129,10 +130,20 @@ class Collate:
         """Return one batch.
 
         Raises:
-            TrainingError: An example has no target, or examples do not fit together.
+            TrainingError: Examples do not fit together, or a mask is connected and there is none, or the other way round.
         """
         batch = examples if isinstance(examples, Batched) else collated(examples)
-        parts = dict(zip(LOADED, _input_and_target(batch), strict=True))
+        padding = examples[0].padding.values() if isinstance(examples[0], PaddedExample) else ()
+        mask = next((batch.pop(name) for _, name in padding if name is not None), None)
+        if (mask is not None) != ("mask" in self._inputs + self._compared):
+            raise TrainingError(
+                "The mask of the DataLoader is connected, and the examples have none: "
+                'pn.columns(data, {"x": ("x", "mask")}) makes one.'
+                if mask is None
+                else "The examples have a mask, which tells filled up places from data, and the graph does not use it: set "
+                "mask of the DataLoader to True and connect its output, or give pn.columns no name for a mask."
+            )
+        parts = dict(zip(LOADED, (*_input_and_target(batch), mask), strict=True))
         return (*(parts[port] for port in self._inputs), tuple(parts[port] for port in self._compared))
 
 

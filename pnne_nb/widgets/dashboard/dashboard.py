@@ -309,12 +309,11 @@ class TrainingDashboard(LiveDashboard):
             self._probe.histograms_of = (self._own.get(name, name),)
 
 
-_OVER: Final[frozenset[TrainingState]] = frozenset({"finished", "stopped"})
-
-
 @final
 class NextStepsPanel(ipywidgets.VBox):
     """A button for each line of `engine.next_steps()` that needs nothing but the engine; its line and its result stand below.
+
+    The lines that need more, such as other data, stand in the list of all lines.
 
     A button runs the line that it shows, so that what it does can be typed, and changed, in a cell.
 
@@ -328,7 +327,9 @@ class NextStepsPanel(ipywidgets.VBox):
         self._engine: TrainingEngine | None = engine
         self._state: TrainingState | None = None
         self._rows, self._line, self._result = ipywidgets.VBox(), ipywidgets.HTML(), ipywidgets.VBox()
-        super().__init__([self._rows, self._line, self._result], layout=ipywidgets.Layout(display="none"))
+        self._all = ipywidgets.HTML()
+        parts = [self._rows, self._line, self._result, self._all]
+        super().__init__(parts, layout=ipywidgets.Layout(display="none"))
         self.add_class("pnne-next-steps")
 
     def close(self) -> None:
@@ -339,16 +340,18 @@ class NextStepsPanel(ipywidgets.VBox):
         super().close()
 
     def follow(self, state: TrainingState) -> None:
-        """Be there once the training is over, and go when it goes on."""
+        """Be there while nothing trains, and go when it goes on."""
         if state == self._state:
             return
         self._state = state
-        self.layout.display = None if state in _OVER else "none"
-        if state in _OVER:
+        self.layout.display = "none" if state == "running" else None
+        if state != "running":
             _close(self._rows.children)
+            ways = NextSteps(state)
+            self._all.value = f"<details><summary>All lines, to type</summary><pre>{escape(repr(ways))}</pre></details>"
             self._rows.children = [
                 ipywidgets.HBox([_heading(purpose), *buttons], layout=ipywidgets.Layout(flex_flow="row wrap"))
-                for purpose, steps in NextSteps(state).steps.items()
+                for purpose, steps in ways.steps.items()
                 if (buttons := [self._button(step) for step in steps if step.button])
             ]
 

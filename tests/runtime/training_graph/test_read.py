@@ -651,3 +651,47 @@ def test_tied_subgraphs_train_one_set_of_weights(*, grouped: bool) -> None:
     assert engine.model.get_submodule("left").get_parameter("conv.weight").grad is not None
     # Both uses are the same module, so what they make is the same, and nothing is left to learn from but the bias.
     assert torch.equal(engine.model(torch.rand(2, 1, 6, 6))[0], engine.model.get_parameter("fc.bias"))
+
+
+@pn.register_node(category="Custom")
+def masked_mean(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    counts = mask[:, :, None].to(x.dtype)
+    return (x * counts).sum(1) / counts.sum(1)
+
+
+def ragged(mask: bool, wired: bool) -> pn.TrainingEngine:
+    rows = [torch.full((count, 3), float(count)) for count in (2, 5, 3, 4)]
+    inputs: Any = {"a": ("x", "mask") if mask else "x"}
+    graph = pn.NodeGraph(name="ragged")
+    graph.add("Dataset", name="data", source="variable", data="rows")
+    graph.add("DataLoader", name="loader", batch_size=4, mask=wired)
+    graph.add("masked_mean" if wired else "mean", name="mean", **({} if wired else {"dim": 1}))
+    graph.add("Linear", name="fc", out_features=2)
+    graph.add("CrossEntropyLoss", name="loss")
+    graph.add("SGD", name="sgd", lr=0.1)
+    graph.connect("data", "loader")
+    graph.connect("loader.input", "mean.x" if wired else "mean.input")
+    if wired:
+        graph.connect("loader.mask", "mean.mask")
+    graph.connect("mean", "fc")
+    graph.group(["mean", "fc"], name="model")
+    graph.connect("model", "loss.input")
+    graph.connect("loader.target", "loss.target")
+    graph.connect("loss", "sgd")
+    return pn.TrainingEngine.from_graph(
+        graph, data={"rows": pn.columns({"a": rows, "b": [0, 1, 0, 1]}, inputs, target="b")}, epochs=1
+    )
+
+
+def test_a_drawn_loader_tells_what_was_filled_up() -> None:
+    engine = ragged(mask=True, wired=True)
+    engine.step()
+    # Each example has one value, so that its mean over what is data is that value.
+    x, mask = (part.to(torch.float32) for part in engine.examples(4)[:2])
+    assert (x * mask[:, :, None]).equal(x)
+    assert engine.model(x, mask).equal(engine.model(x.amax(1, keepdim=True), mask[:, :1]))
+    engine.stop()
+    with pytest.raises(pn.TrainingError, match="the graph does not use it: set mask of the DataLoader to True"):
+        ragged(mask=True, wired=False)
+    with pytest.raises(pn.TrainingError, match=r"is connected, and the examples have none: pn\.columns"):
+        ragged(mask=False, wired=True)

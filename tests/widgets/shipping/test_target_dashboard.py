@@ -100,7 +100,7 @@ def test_waiting_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(compare, "FORMS", (Form("eager", "nothing", slowly),))
     shown = pn.TargetDashboard(network(), DATA)
-    with pytest.raises(TimeoutError, match=r"The forms were not timed within 0\.01 seconds"):
+    with pytest.raises(TimeoutError, match=r"It has not ended within 0\.01 seconds, and goes on"):
         shown.wait(0.01)
     go_on.set()
     assert shown.wait(60).best == "eager"

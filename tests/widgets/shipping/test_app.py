@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import pnne_nb as pn
-from pnne_nb.widgets.app.app import MAX_FIELDS, ModelApp
+from pnne_nb.widgets.shipping.app import MAX_FIELDS, ModelApp
 
 
 class Two(nn.Module):

@@ -8,8 +8,8 @@ from torch import nn
 
 import pnne_nb as pn
 from pnne_nb.inference.quantize import PrecisionSearch
-from pnne_nb.widgets.quantization import quantization_editor
-from pnne_nb.widgets.quantization.quantization_editor import QuantizationEditor
+from pnne_nb.widgets.shipping import quantization_editor
+from pnne_nb.widgets.shipping.quantization_editor import QuantizationEditor
 
 DATA = (torch.randn(64, 6, generator=torch.Generator().manual_seed(0)), torch.arange(64) % 3)
 

@@ -1,1 +1,0 @@
-"""A page for the users of a trained model."""

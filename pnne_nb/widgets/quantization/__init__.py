@@ -1,1 +1,0 @@
-"""The widget for choosing the nodes of a model to convert to lower precision."""

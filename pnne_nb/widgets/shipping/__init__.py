@@ -1,0 +1,1 @@
+"""What a trained model becomes: a page for its users, a smaller form, a file."""
