@@ -132,16 +132,16 @@ class Collate:
         Raises:
             TrainingError: Examples do not fit together, or a mask is connected and there is none, or the other way round.
         """
-        batch = examples if isinstance(examples, Batched) else collated(examples)
+        batch: Any = examples if isinstance(examples, Batched) else collated(examples)
         padding = examples[0].padding.values() if isinstance(examples[0], PaddedExample) else ()
         mask = next((batch.pop(name) for _, name in padding if name is not None), None)
-        if (mask is not None) != ("mask" in self._inputs + self._compared):
+        if mask is None and "mask" in self._inputs + self._compared:
+            made = 'pn.columns(data, {"x": ("x", "mask")}) makes one.'
+            raise TrainingError(f"The mask of the DataLoader is connected, and the examples have none: {made}")
+        if mask is not None and "mask" not in self._inputs + self._compared:
             raise TrainingError(
-                "The mask of the DataLoader is connected, and the examples have none: "
-                'pn.columns(data, {"x": ("x", "mask")}) makes one.'
-                if mask is None
-                else "The examples have a mask, which tells filled up places from data, and the graph does not use it: set "
-                "mask of the DataLoader to True and connect its output, or give pn.columns no name for a mask."
+                "The examples have a mask, which tells filled up places from data, and the graph does not use it: set mask "
+                "of the DataLoader to True and connect its output, or give pn.columns no name for a mask."
             )
         parts = dict(zip(LOADED, (*_input_and_target(batch), mask), strict=True))
         return (*(parts[port] for port in self._inputs), tuple(parts[port] for port in self._compared))

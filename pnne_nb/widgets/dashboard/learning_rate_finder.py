@@ -57,7 +57,7 @@ class LearningRateFinder(LiveResult[LearningRateSearch]):
         self._set = self._button("Set this rate", "Train at it from the next step on", self._set_rate)
         self._set.disabled = True
         self._line = ipywidgets.HTML()
-        self._chosen, self._due = 0.0, 0.0
+        self._due = 0.0
         self._mean: tuple[Floats, Floats] = np.empty(0, np.float32), np.empty(0, np.float32)
         self.children = [
             self._said,
@@ -66,8 +66,9 @@ class LearningRateFinder(LiveResult[LearningRateSearch]):
             self._line,
         ]
         self.add_class("pnne-rate-finder")
-        for part, trait in ((self._field, "value"), (self._handle, "x")):
-            part.observe(self._moved, trait)
+        self._field.observe(lambda change: self._choose(change["new"]), "value")
+        self._handle.observe(self._drag, "x")
+        for part in (self._field, self._handle):
             answer_while_busy(part)
         self._begin(find_learning_rate, engine, **options, tell=self._tell)
 
@@ -76,28 +77,22 @@ class LearningRateFinder(LiveResult[LearningRateSearch]):
         super().close()
         self._engine = None
 
-    def _moved(self, change: Any) -> None:
-        values = np.atleast_1d(change["new"])
-        if values.size:
-            self._choose(float(values[0]), dragged=change["owner"] is self._handle)
+    def _drag(self, change: Any) -> None:
+        if len(change["new"]):
+            self._field.value = float(f"{change['new'][0]:.2g}")
 
-    def _choose(self, rate: float, *, dragged: bool = False) -> None:
-        rate = float(f"{rate:.2g}")
-        if rate == self._chosen:
-            return
-        self._chosen = rate
+    def _choose(self, rate: float) -> None:
         self._line.value = f"<pre>engine.set_optimizer(lr={rate:.2g})</pre>"
-        self._field.value = rate
         with self._handle.hold_sync():
-            if not dragged:
+            if not len(self._handle.x) or f"{self._handle.x[0]:.2g}" != f"{rate:.2g}":  # it lies where it was dragged
                 self._handle.x = [rate]
             self._handle.y = [float(np.interp(np.log(rate), *self._mean))]
 
     def _set_rate(self) -> None:
         if self._engine is not None:
             try:
-                self._engine.set_optimizer(lr=self._chosen)
-                self._say(f"The training goes on at a learning rate of {self._chosen:.2g}.")
+                self._engine.set_optimizer(lr=self._field.value)
+                self._say(f"The training goes on at a learning rate of {self._field.value:.2g}.")
             except PnneError as error:
                 self._fail(error)
 
@@ -118,7 +113,8 @@ class LearningRateFinder(LiveResult[LearningRateSearch]):
         figures.set_line(self._spread, ends, np.tile(np.array([0, 1], np.float32), (2, 1)))
         self._field.min, self._field.max = result.rates[0], result.rates[-1]
         self._field.disabled = self._set.disabled = False
-        self._choose(result.suggestion)
+        self._field.value = float(f"{result.suggestion:.2g}")
+        self._choose(self._field.value)
 
     def _draw(self, rates: NDArray[np.float64], losses: Sequence[Sequence[float] | NDArray[np.float64]]) -> Floats:
         """Draw the losses of each seed, faint, and their mean; return the mean."""

@@ -18,7 +18,7 @@ from pnne_nb.widgets.host.displays import Displays, answer_while_busy, close_par
 Result = TypeVar("Result")
 
 
-class LiveResult(ipywidgets.VBox, Generic[Result]):  # type: ignore[misc]  # ipywidgets has no types
+class LiveResult(ipywidgets.VBox, Generic[Result]):
     """What a function finds, shown while it works in a thread of its own, so that other cells can run.
 
     Args:

@@ -661,26 +661,21 @@ def masked_mean(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
 def ragged(mask: bool, wired: bool) -> pn.TrainingEngine:
     rows = [torch.full((count, 3), float(count)) for count in (2, 5, 3, 4)]
-    inputs: Any = {"a": ("x", "mask") if mask else "x"}
+    data = pn.columns({"a": rows, "b": [0, 1, 0, 1]}, {"a": ("x", "mask") if mask else "x"}, target="b")
     graph = pn.NodeGraph(name="ragged")
     graph.add("Dataset", name="data", source="variable", data="rows")
     graph.add("DataLoader", name="loader", batch_size=4, mask=wired)
-    graph.add("masked_mean" if wired else "mean", name="mean", **({} if wired else {"dim": 1}))
+    graph.add("masked_mean" if wired else "relu", name="mean")
     graph.add("Linear", name="fc", out_features=2)
     graph.add("CrossEntropyLoss", name="loss")
     graph.add("SGD", name="sgd", lr=0.1)
-    graph.connect("data", "loader")
-    graph.connect("loader.input", "mean.x" if wired else "mean.input")
-    if wired:
-        graph.connect("loader.mask", "mean.mask")
-    graph.connect("mean", "fc")
+    wires = [("loader.input", "mean.x" if wired else "mean.input"), ("mean", "fc"), ("loader.target", "loss.target")]
+    for source, target in [("data", "loader"), *wires, *([("loader.mask", "mean.mask")] if wired else [])]:
+        graph.connect(source, target)
     graph.group(["mean", "fc"], name="model")
     graph.connect("model", "loss.input")
-    graph.connect("loader.target", "loss.target")
     graph.connect("loss", "sgd")
-    return pn.TrainingEngine.from_graph(
-        graph, data={"rows": pn.columns({"a": rows, "b": [0, 1, 0, 1]}, inputs, target="b")}, epochs=1
-    )
+    return pn.TrainingEngine.from_graph(graph, data={"rows": data}, epochs=1)
 
 
 def test_a_drawn_loader_tells_what_was_filled_up() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 
 import numpy as np
@@ -17,18 +16,10 @@ from pnne_nb.widgets.dashboard.learning_rate_finder import LearningRateFinder
 from tests.runtime.test_learning_rate import _engine, _state
 
 
-@pytest.fixture
-def engine() -> Iterator[pn.TrainingEngine]:
+def test_it_ends_with_the_suggestion_and_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learning_rate_finder, "EVERY", 0.0)
     engine = _engine()
     engine.step(3)
-    yield engine
-    engine.stop()
-
-
-def test_it_ends_with_the_suggestion_and_leaves_no_trace(
-    engine: pn.TrainingEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(learning_rate_finder, "EVERY", 0.0)
     before = _state(engine)
     with closing(pn.LearningRateFinder(engine, steps=40)) as finder:
         found = finder.wait(60)
@@ -40,11 +31,11 @@ def test_it_ends_with_the_suggestion_and_leaves_no_trace(
         assert finder._spread.x[:, 0].tolist() == pytest.approx(found.spread)
         assert f"engine.set_optimizer(lr={found.suggestion:.2g})" in finder._line.value
         assert finder._stop.disabled
+    engine.stop()
 
 
-def test_the_handle_and_the_field_move_each_other_along_the_curve_and_the_button_sets_the_rate(
-    engine: pn.TrainingEngine,
-) -> None:
+def test_the_handle_and_the_field_move_each_other_along_the_curve_and_the_button_sets_the_rate() -> None:
+    engine = _engine()
     with closing(pn.LearningRateFinder(engine, steps=40)) as finder:
         found = finder.wait(60)
         finder._handle.x = np.array([found.rates[5]])
@@ -85,9 +76,9 @@ def test_stopped_in_the_middle_it_suggests_by_what_there_is_or_says_that_there_i
     assert _state(engine) == before
 
 
-def test_what_it_does_not_take_is_refused_and_leaves_no_widget(engine: pn.TrainingEngine) -> None:
+def test_what_it_does_not_take_is_refused_and_leaves_no_widget() -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'step'"):
-        pn.LearningRateFinder(engine, step=40)
+        pn.LearningRateFinder(_engine(), step=40)
     with closing(pn.LearningRateFinder(torch.nn.Linear(2, 2))) as finder:  # type: ignore[arg-type]  # on purpose
         with pytest.raises(pn.ArgumentError, match="engine must be a TrainingEngine"):
             finder.wait(60)
