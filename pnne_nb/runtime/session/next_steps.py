@@ -25,11 +25,8 @@ _LOOK: Final = (
     Step("pn.confusion(engine)", "which classes are taken for which", "Confusion"),
     Step("pn.ModuleExplorer(engine)", "what each layer does, and why an answer came out", "Explorer"),
 )
-_RATE: Final = Step(
-    "pn.LearningRateFinder(engine)", "the rate of the fastest fall, in trials that leave no trace", "Find a rate"
-)
 _AGAIN: Final = (
-    _RATE,
+    Step("pn.LearningRateFinder(engine)", "the rate of the fastest fall, and no trace is left", "Find a rate"),
     Step("engine.set_optimizer(lr=0.1 * engine.optimizer.param_groups[0]['lr'])", "a tenth of the rate", "Lower rate"),
     Step("engine.start()", "as many epochs more; engine.wait() waits for the end", "More epochs"),
 )
@@ -41,7 +38,7 @@ _STEPS: Final[Mapping[TrainingState, Mapping[str, tuple[Step, ...]]]] = {
             Step("pn.TrainingDashboard(engine)", "buttons and curves"),
         ),
         "Prepare": (
-            _RATE,
+            _AGAIN[0],
             Step("engine.memory_needs", "what a step takes of the device, and what is free", "Memory"),
             Step("pn.plan_memory(engine.model, engine.examples(8)[:-1], training=True)", "by node", "Memory plan"),
             Step("pn.profile(engine.snapshot(), engine.examples(8)[:-1])", "the time of each layer", "Profile"),

@@ -348,9 +348,10 @@ class NextStepsPanel(ipywidgets.VBox):
         if state != "running":
             _close(self._rows.children)
             ways = NextSteps(state)
+            narrow, wrapped = ipywidgets.Layout(width="64px"), ipywidgets.Layout(flex_flow="row wrap")
             self._all.value = f"<details><summary>All lines, to type</summary><pre>{escape(repr(ways))}</pre></details>"
             self._rows.children = [
-                ipywidgets.HBox([_heading(purpose), *buttons], layout=ipywidgets.Layout(flex_flow="row wrap"))
+                ipywidgets.HBox([ipywidgets.HTML(f"<b>{purpose}</b>", layout=narrow), *buttons], layout=wrapped)
                 for purpose, steps in ways.steps.items()
                 if (buttons := [self._button(step) for step in steps if step.button])
             ]
@@ -385,10 +386,6 @@ def _close(widgets: Iterable[ipywidgets.Widget]) -> None:
         widget.close()  # first as it closes itself: it may have a thread
         for part in parts:
             part.close()
-
-
-def _heading(purpose: str) -> ipywidgets.HTML:
-    return ipywidgets.HTML(f"<b>{purpose}</b>", layout=ipywidgets.Layout(width="64px"))
 
 
 def _shown(value: Any) -> ipywidgets.Widget:

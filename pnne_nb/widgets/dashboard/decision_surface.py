@@ -23,7 +23,7 @@ from pnne_nb.widgets.dashboard.engine_view import keep_picture
 from pnne_nb.widgets.host.displays import close_parts
 from pnne_nb.widgets.host.images import Pixels, data_url, png
 from pnne_nb.widgets.host.pump import Pacer, Pump
-from pnne_nb.widgets.host.static_picture import KeptPicture, Pictured, Still
+from pnne_nb.widgets.host.static_picture import Kept, KeptPicture, Pictured, Still
 from pnne_nb.widgets.plots.figures import Figure, NumberAxis
 from pnne_nb.widgets.plots.svg_chart import PALETTE, Chart, ChartLine, Ground, Panel, linear_ticks
 
@@ -75,7 +75,7 @@ class _Plane(NamedTuple):
 
 
 @final
-class DecisionSurface(Figure, Pictured):
+class DecisionSurface(Figure, Kept, Pictured):
     """What the model of a training answers on a plane through its inputs; it moves while the model trains.
 
     Each place has the colour of the answer there, and more of it the surer the answer is. The dots are the examples, in
@@ -143,9 +143,6 @@ class DecisionSurface(Figure, Pictured):
 
     def __repr__(self) -> str:
         return "DecisionSurface()"
-
-    def _ipython_display_(self, **_: object) -> None:
-        self._kept.show_under(self)
 
     def still(self) -> Still:
         """Return the surface as it is now.

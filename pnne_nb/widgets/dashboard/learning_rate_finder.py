@@ -35,9 +35,6 @@ class LearningRateFinder(LiveResult[LearningRateSearch]):
     Args:
         engine: The training.
         **options: As in `pn.find_learning_rate`.
-
-    Raises:
-        TypeError: If `pn.find_learning_rate` has no such option.
     """
 
     def __init__(self, engine: TrainingEngine, **options: Any) -> None:

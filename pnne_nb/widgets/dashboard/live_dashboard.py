@@ -30,7 +30,7 @@ from pnne_nb.widgets.dashboard.controls import ControlBar, LayerChooser, LogSwit
 from pnne_nb.widgets.dashboard.engine_view import Status, keep_picture
 from pnne_nb.widgets.host.displays import close_parts, widget_tree
 from pnne_nb.widgets.host.pump import Picture, Pump
-from pnne_nb.widgets.host.static_picture import KeptPicture, Pictured
+from pnne_nb.widgets.host.static_picture import Kept, KeptPicture, Pictured
 from pnne_nb.widgets.plots.figures import UNMEASURED
 from pnne_nb.widgets.plots.layer_plots import HistogramPlot, MetricPlots
 from pnne_nb.widgets.plots.loss_plot import LossPlot, Scale
@@ -42,7 +42,7 @@ MAX_OFFERED: Final = 500
 """Most histograms to choose from."""
 
 
-class LiveDashboard(ipywidgets.VBox, Pictured):
+class LiveDashboard(ipywidgets.VBox, Kept, Pictured):
     """Control bar and plots, which a pump draws from the frames of a channel.
 
     Args:
@@ -116,9 +116,6 @@ class LiveDashboard(ipywidgets.VBox, Pictured):
         self._release = weakref.finalize(self, self._pump.release, *removals, self._kept.close)
         if self._status.state in ALIVE:
             self._pump.start()
-
-    def _ipython_display_(self, **_: object) -> None:
-        self._kept.show_under(self)
 
     def close(self) -> None:
         """Stop drawing and close all its widgets; the training continues."""

@@ -22,7 +22,7 @@ from pnne_nb.telemetry.frames import ALIVE, Frame, TrainingState
 from pnne_nb.widgets.dashboard.engine_view import Status, past_of
 from pnne_nb.widgets.dashboard.live_dashboard import LiveDashboard
 from pnne_nb.widgets.host.displays import close_parts
-from pnne_nb.widgets.host.static_picture import KeptPicture, Pictured, Still
+from pnne_nb.widgets.host.static_picture import Kept, KeptPicture, Pictured, Still
 from pnne_nb.widgets.plots.history_chart import history_chart
 from pnne_nb.widgets.plots.layer_plots import LateNorms
 from pnne_nb.widgets.plots.loss_plot import Scale
@@ -108,7 +108,7 @@ def display_live(monitor: TrainingMonitor) -> None:
 
 
 @final
-class OverlaidTrainings(ipywidgets.VBox, Pictured):
+class OverlaidTrainings(ipywidgets.VBox, Kept, Pictured):
     """The curves of several trainings over each other, drawn again every second while one of them runs.
 
     Args:
@@ -151,9 +151,6 @@ class OverlaidTrainings(ipywidgets.VBox, Pictured):
 
     def __repr__(self) -> str:
         return f"TrainingDashboard({len(self._runs)} trainings)"
-
-    def _ipython_display_(self, **_: object) -> None:
-        self._kept.show_under(self)
 
     def still(self) -> Still:
         """Return the curves of all trainings, with their last numbers."""

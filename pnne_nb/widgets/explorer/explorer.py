@@ -44,7 +44,7 @@ from pnne_nb.widgets.explorer.view import MAX_ELEMENTS, Colouring, ExplorerPictu
 from pnne_nb.widgets.explorer.wide_questions import projection, sequence
 from pnne_nb.widgets.host.cell_events import watch_cells
 from pnne_nb.widgets.host.displays import answer_while_busy, close_parts
-from pnne_nb.widgets.host.static_picture import KeptPicture, Pictured, Still
+from pnne_nb.widgets.host.static_picture import Kept, KeptPicture, Pictured, Still
 
 TABS = "Layer", "Units", "Why", "Number", "Projection", "Sequence"
 
@@ -53,7 +53,7 @@ MAX_HITS = 50
 
 
 @final
-class ModuleExplorer(ipywidgets.VBox, Pictured):
+class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
     """The layers of a module, the data flow between them, and the details of each layer.
 
     A click on a layer shows its shapes, parameters and time, statistics and histograms, filters, feature maps and
@@ -184,9 +184,6 @@ class ModuleExplorer(ipywidgets.VBox, Pictured):
 
     def __repr__(self) -> str:
         return "ModuleExplorer()"
-
-    def _ipython_display_(self, **_: object) -> None:
-        self._kept.show_under(self)
 
     def still(self) -> Still:
         """Return the shown layers, the facts of the selected one, and the findings.

@@ -12,19 +12,14 @@ from typing import Any, Generic, TypeVar
 
 import ipywidgets
 
-from pnne_nb.errors import PnneError, TrainingError
+from pnne_nb.errors import PnneError
 from pnne_nb.widgets.host.displays import Displays, answer_while_busy, close_parts
 
 Result = TypeVar("Result")
 
 
 class LiveResult(ipywidgets.VBox, Generic[Result]):
-    """What a function finds, shown while it works in a thread of its own, so that other cells can run.
-
-    Args:
-        said: What stands above it at first.
-        stop: What the button that ends the work early says, and its tooltip.
-    """
+    """What a function finds, shown while it works in a thread of its own; `stop` is the button that ends it, and its tooltip."""
 
     def __init__(self, said: str, stop: tuple[str, str]) -> None:
         self._done, self._stopped = threading.Event(), threading.Event()
@@ -36,18 +31,15 @@ class LiveResult(ipywidgets.VBox, Generic[Result]):
         self._say(said)
 
     def _begin(self, find: Callable[..., Result], *args: Any, **options: Any) -> None:
-        """Begin to work, once all widgets are there.
-
-        Raises:
-            TypeError: If `find` has no such option; all widgets are closed.
-        """
+        """Begin to work, once all widgets are there; where `find` has no such option, they are closed again."""
         try:
             inspect.signature(find).bind(*args, **options)
         except TypeError:
             self.close()
             raise
-        work = partial(find, *args, **options)
-        threading.Thread(target=self._find, args=(work,), name="pnne-result", daemon=True).start()
+        threading.Thread(
+            target=self._find, args=(partial(find, *args, **options),), name="pnne-result", daemon=True
+        ).start()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}: {self._told}"
@@ -63,8 +55,7 @@ class LiveResult(ipywidgets.VBox, Generic[Result]):
             raise TimeoutError(f"It has not ended within {timeout:g} seconds, and goes on.")
         if self._error is not None:
             raise self._error
-        if self._result is None:
-            raise TrainingError("It was closed before anything was found: make another one.")
+        assert self._result is not None, "shown"
         return self._result
 
     def stop(self) -> None:

@@ -160,6 +160,15 @@ class Pictured:
         return png(self.to_svg("light" if theme == "auto" else theme), scale)
 
 
+class Kept:
+    """Base class of widgets that keep a static picture under them."""
+
+    _kept: KeptPicture
+
+    def _ipython_display_(self, **_: object) -> None:
+        self._kept.show_under(self)
+
+
 @final
 class KeptPicture:
     """A widget's static picture in a second output of its cell; Jupyter cannot put it into the widget's own output.

@@ -9,13 +9,13 @@ import bqplot
 import numpy as np
 
 from pnne_nb.inspector.capture.capture import LayerView
-from pnne_nb.widgets.host.static_picture import KeptPicture, Pictured, Still
+from pnne_nb.widgets.host.static_picture import Kept, KeptPicture, Pictured, Still
 from pnne_nb.widgets.plots.figures import Figure, NumberAxis
 from pnne_nb.widgets.plots.svg_chart import PALETTE, Chart, ChartLine, Panel
 
 
 @final
-class LayerFigure(Figure, Pictured):
+class LayerFigure(Figure, Kept, Pictured):
     """The figure, with its static picture for a saved notebook.
 
     Attributes:
@@ -33,9 +33,6 @@ class LayerFigure(Figure, Pictured):
     def still(self) -> Still:
         """Return what the histogram shows."""
         return self.chart.still()
-
-    def _ipython_display_(self, **_: object) -> None:
-        self._kept.show_under(self)
 
 
 def draw_layer(view: LayerView) -> LayerFigure:

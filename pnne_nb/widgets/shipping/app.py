@@ -20,7 +20,7 @@ from pnne_nb.runtime.data.batches import as_batch
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.widgets.host.displays import answer_while_busy, close_parts
 from pnne_nb.widgets.host.images import picture
-from pnne_nb.widgets.host.static_picture import KeptPicture, Page
+from pnne_nb.widgets.host.static_picture import Kept, KeptPicture, Page
 from pnne_nb.widgets.plots.svg_chart import PALETTE
 
 MAX_FIELDS: Final = 32
@@ -34,7 +34,7 @@ Examples = Tensor | np.ndarray[Any, Any] | Mapping[str, Any]
 
 
 @final
-class ModelApp(ipywidgets.VBox):
+class ModelApp(ipywidgets.VBox, Kept):
     """Controls for a model's inputs, beside the outputs, which follow each change.
 
     Args:
@@ -92,9 +92,6 @@ class ModelApp(ipywidgets.VBox):
 
     def __repr__(self) -> str:
         return f"ModelApp({', '.join(self._pictures)})"
-
-    def _ipython_display_(self, **_: object) -> None:
-        self._kept.show_under(self)
 
     def _display_(self) -> Page:
         instead = "Serve the notebook with Jupyter or Voila, or call pn.InferenceEngine(model).predict(x)."

@@ -28,7 +28,7 @@ from pnne_nb.protocol.messages import NodeMark
 from pnne_nb.runtime.data.open_data import Array, Data
 from pnne_nb.widgets.editor.editor import GraphEditor
 from pnne_nb.widgets.host.displays import answer_while_busy, close_parts
-from pnne_nb.widgets.host.static_picture import KeptPicture, Page
+from pnne_nb.widgets.host.static_picture import Kept, KeptPicture, Page
 from pnne_nb.widgets.plots.svg_chart import PALETTE
 
 MAX_ROWS: Final = 60
@@ -51,7 +51,7 @@ _HEADING: Final = (
 
 
 @final
-class QuantizationEditor(ipywidgets.HBox):
+class QuantizationEditor(ipywidgets.HBox, Kept):
     """An interactive `pn.quantize`, with a switch for each node.
 
     It begins with the fewest nodes in float32 that the budget allows. The nodes are ordered by their damage. A click
@@ -166,9 +166,6 @@ class QuantizationEditor(ipywidgets.HBox):
         """Wait for the measurements of all choices, for at most `timeout` seconds; return whether they are complete."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._at_work, timeout)
-
-    def _ipython_display_(self, **_: object) -> None:
-        self._kept.show_under(self)
 
     def _display_(self) -> Page:
         return Page("Name the nodes that stay in float32: pn.quantize(graph, (X, y), keep=[...]).", self.to_html())

@@ -39,9 +39,6 @@ class TargetDashboard(LiveResult[TargetTable]):
         graph: As in `pn.compare_targets`.
         data: As in `pn.compare_targets`.
         **options: As in `pn.compare_targets`.
-
-    Raises:
-        TypeError: If `pn.compare_targets` has no such option.
     """
 
     def __init__(self, graph: object, data: Data | Array | None = None, **options: Any) -> None:
