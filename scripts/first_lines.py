@@ -479,7 +479,7 @@ INTENTS: Final = (
         "pn.find_learning_rate(engine)",
         "found.suggestion > 0",
         torch="found = pn.lr_finder(engine)\nfound = pn.LRFinder(engine)\nfound = engine.range_test()",
-        keras="found = pn.LearningRateFinder(engine)\nfound = engine.find_lr()",
+        keras="found = pn.LearningRateFinder(engine).wait(60)\nfound = engine.find_lr()",
         lightning="found = engine.lr_find()\nfound = pn.lr_find(engine)\nfound = engine.tune()\nfound = pn.Tuner(engine)\nfound = engine.tuner.lr_find()",
         sklearn="found = engine.find_learning_rate()\nfound = pn.find_lr(engine)",
     ),
