@@ -4,185 +4,52 @@
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
 
 export type PortKind =
-  | "tensor"
-  | "value"
-  | "dataset"
-  | "loader"
-  | "model"
-  | "parameters"
-  | "loss"
-  | "optimizer"
-  | "scheduler"
-  | "metric";
+  "tensor" | "value" | "dataset" | "loader" | "model" | "parameters" | "loss" | "optimizer" | "scheduler" |
+  "metric";
 
-export type NodeKind =
-  | "module"
-  | "function"
-  | "method"
-  | "structural"
-  | "training";
+export type NodeKind = "module" | "function" | "method" | "structural" | "training";
 
-export type Severity =
-  | "error"
-  | "warning"
-  | "info";
+export type Severity = "error" | "warning" | "info";
 
-export type Proof =
-  | "equal"
-  | "edited"
-  | "opaque";
+export type Proof = "equal" | "edited" | "opaque";
 
 export type Dtype =
-  | "float32"
-  | "float64"
-  | "float16"
-  | "bfloat16"
-  | "int64"
-  | "int32"
-  | "int16"
-  | "int8"
-  | "uint8"
-  | "uint16"
-  | "uint32"
-  | "uint64"
-  | "bool"
-  | "complex32"
-  | "complex64"
-  | "complex128"
-  | "float8_e4m3fn"
-  | "float8_e5m2"
-  | "float8_e4m3fnuz"
-  | "float8_e5m2fnuz";
+  "float32" | "float64" | "float16" | "bfloat16" | "int64" | "int32" | "int16" | "int8" | "uint8" | "uint16" |
+  "uint32" | "uint64" | "bool" | "complex32" | "complex64" | "complex128" | "float8_e4m3fn" | "float8_e5m2" |
+  "float8_e4m3fnuz" | "float8_e5m2fnuz";
 
-export type TrainingState =
-  | "idle"
-  | "running"
-  | "paused"
-  | "finished"
-  | "stopped"
-  | "failed";
+export type TrainingState = "idle" | "running" | "paused" | "finished" | "stopped" | "failed";
 
-export type Command =
-  | "start"
-  | "pause"
-  | "resume"
-  | "step"
-  | "stop"
-  | "validate"
-  | "save"
-  | "rewind"
-  | "batch"
-  | "skip";
+export type Command = "start" | "pause" | "resume" | "step" | "stop" | "validate" | "save" | "rewind" | "batch" | "skip";
 
-export type Move =
-  | "next"
-  | "previous"
-  | "in"
-  | "out"
-  | "toggle";
+export type Move = "next" | "previous" | "in" | "out" | "toggle";
 
-export type PageTheme =
-  | "light"
-  | "dark";
+export type PageTheme = "light" | "dark";
 
 export type Op =
-  | AddNode
-  | RemoveNode
-  | RenameNode
-  | SetProperty
-  | ResetProperty
-  | MoveNode
-  | CollapseNode
-  | SetOrigin
-  | Connect
-  | Disconnect
-  | AddGraph
-  | RemoveGraph
-  | AddFrame
-  | ChangeFrame
-  | RemoveFrame
-  | RenameDocument
-  | SetSize;
+  AddNode | RemoveNode | RenameNode | SetProperty | ResetProperty | MoveNode | CollapseNode | SetOrigin |
+  Connect | Disconnect | AddGraph | RemoveGraph | AddFrame | ChangeFrame | RemoveFrame | RenameDocument |
+  SetSize;
 
 export type PropertyType =
-  | BoolType
-  | IntType
-  | FloatType
-  | NumberType
-  | StringType
-  | EnumType
-  | DtypeType
-  | DeviceType
-  | ShapeType
-  | TupleType
-  | ListType
-  | TensorType
-  | OptionalType
-  | UnionType
-  | ConstantType
-  | NodeRefType;
+  BoolType | IntType | FloatType | NumberType | StringType | EnumType | DtypeType | DeviceType | ShapeType |
+  TupleType | ListType | TensorType | OptionalType | UnionType | ConstantType | NodeRefType;
 
 export type Request =
-  | Edit
-  | Undo
-  | Redo
-  | Arrange
-  | Group
-  | Ungroup
-  | Publish
-  | Unpublish
-  | LoadBlocks
-  | Sync
-  | GetCatalog
-  | GetSource
-  | GetBundle
-  | GetPreview
-  | RunToHere
-  | GetSteps
-  | Painted
-  | HideTraining
-  | GetExportFormats
-  | StartExport
-  | CancelExport
-  | WatchExport
-  | GetTrainChoices
-  | StartTraining
-  | ControlTraining;
+  Edit | Undo | Redo | Arrange | Group | Ungroup | Publish | Unpublish | LoadBlocks | Sync | GetCatalog |
+  GetSource | GetBundle | GetPreview | RunToHere | GetSteps | Painted | HideTraining | GetExportFormats |
+  StartExport | CancelExport | WatchExport | GetTrainChoices | StartTraining | ControlTraining;
 
 export type Event =
-  | Committed
-  | Rejected
-  | DerivedChanged
-  | Snapshot
-  | Catalog
-  | NodeTypeAdded
-  | Blocks
-  | Source
-  | Steps
-  | Bundle
-  | Preview
-  | SeenTensor
-  | Training
-  | Marks
-  | ExportFormats
-  | ExportState
-  | ExportCheck
-  | TrainChoices
-  | TrainState;
+  Committed | Rejected | DerivedChanged | Snapshot | Catalog | NodeTypeAdded | Blocks | Source | Steps | Bundle
+  | Preview | SeenTensor | Training | Marks | ExportFormats | ExportState | ExportCheck | TrainChoices |
+  TrainState;
 
 export type ControlRequest =
-  | CommandMessage
-  | ChooseMessage
-  | ScaleMessage
-  | RateMessage
-  | ShowMessage
-  | ExportMessage
-  | DismissMessage
-  | AckMessage;
+  CommandMessage | ChooseMessage | ScaleMessage | RateMessage | ShowMessage | ExportMessage | DismissMessage |
+  AckMessage;
 
-export type ControlEvent =
-  | Reply
-  | PictureMessage;
+export type ControlEvent = Reply | PictureMessage;
 
 /** Add a node. */
 export interface AddNode {
@@ -467,34 +334,30 @@ export interface NodeRefType {
   readonly type: "nodeRef";
 }
 
-/** Apply `ops`, made against version `base`, as one undoable transaction. */
-export interface Edit {
-  readonly message: "edit";
+/** A request of a view. */
+export interface ViewRequest {
   /** Rises by one per request of a client. */
   readonly id: number;
   /** Random name of the view that asks. */
   readonly client: string;
+}
+
+/** Apply `ops`, made against version `base`, as one undoable transaction. */
+export interface Edit extends ViewRequest {
+  readonly message: "edit";
   readonly base: number;
   readonly ops: readonly Op[];
   readonly label?: string;
 }
 
 /** Undo the last transaction, of whatever client. */
-export interface Undo {
+export interface Undo extends ViewRequest {
   readonly message: "undo";
-  /** Rises by one per request of a client. */
-  readonly id: number;
-  /** Random name of the view that asks. */
-  readonly client: string;
 }
 
 /** Redo the transaction that was undone last. */
-export interface Redo {
+export interface Redo extends ViewRequest {
   readonly message: "redo";
-  /** Rises by one per request of a client. */
-  readonly id: number;
-  /** Random name of the view that asks. */
-  readonly client: string;
 }
 
 /**
@@ -504,12 +367,8 @@ export interface Redo {
  * says that nobody asked for it: the graph is seen for the first time, and Undo passes over it. `cell` is the width and
  * height of the view in pixels, `folded` the rows of nodes that it shows as one card each.
  */
-export interface Arrange {
+export interface Arrange extends ViewRequest {
   readonly message: "arrange";
-  /** Rises by one per request of a client. */
-  readonly id: number;
-  /** Random name of the view that asks. */
-  readonly client: string;
   readonly graph?: string;
   readonly direction?: "auto" | "columns" | "down" | "right";
   readonly values?: boolean;
@@ -520,201 +379,121 @@ export interface Arrange {
 }
 
 /** Move nodes of one graph into a nested graph, as one transaction; numbered if `name` is None. */
-export interface Group {
+export interface Group extends ViewRequest {
   readonly message: "group";
-  /** Rises by one per request of a client. */
-  readonly id: number;
-  /** Random name of the view that asks. */
-  readonly client: string;
   readonly nodes: readonly string[];
   readonly name?: string | null;
   readonly graph?: string;
 }
 
 /** Replace a Subgraph node by its contents, as one transaction. */
-export interface Ungroup {
+export interface Ungroup extends ViewRequest {
   readonly message: "ungroup";
-  /** Rises by one per request of a client. */
-  readonly id: number;
-  /** Random name of the view that asks. */
-  readonly client: string;
   readonly node: string;
   readonly graph?: string;
 }
 
 /** Publish the contents of a Subgraph node as a block in every palette; `node` is its path from the root. */
-export interface Publish {
+export interface Publish extends ViewRequest {
   readonly message: "publish";
-  /** Rises by one per request of a client. */
-  readonly id: number;
-  /** Random name of the view that asks. */
-  readonly client: string;
   readonly node: string;
   readonly name: string;
 }
 
 /** Remove a block from the palettes. */
-export interface Unpublish {
+export interface Unpublish extends ViewRequest {
   readonly message: "unpublish";
-  /** Rises by one per request of a client. */
-  readonly id: number;
-  /** Random name of the view that asks. */
-  readonly client: string;
   readonly name: string;
 }
 
 /** Add the blocks of a graph file to the palettes; `text` is the contents of the file. */
-export interface LoadBlocks {
+export interface LoadBlocks extends ViewRequest {
   readonly message: "loadBlocks";
-  /** Rises by one per request of a client. */
-  readonly id: number;
-  /** Random name of the view that asks. */
-  readonly client: string;
   readonly text: string;
 }
 
 /** Send a `Snapshot` to this view, which has the document at `version`; None: it has none. */
-export interface Sync {
+export interface Sync extends ViewRequest {
   readonly message: "sync";
-  /** Rises by one per request of a client. */
-  readonly id: number;
-  /** Random name of the view that asks. */
-  readonly client: string;
   readonly version?: number | null;
 }
 
 /** Send the `Catalog` to this view. */
-export interface GetCatalog {
+export interface GetCatalog extends ViewRequest {
   readonly message: "getCatalog";
-  /** Rises by one per request of a client. */
-  readonly id: number;
-  /** Random name of the view that asks. */
-  readonly client: string;
 }
 
 /** Send the generated PyTorch source, as `Source`. */
-export interface GetSource {
+export interface GetSource extends ViewRequest {
   readonly message: "getSource";
-  /** Rises by one per request of a client. */
-  readonly id: number;
-  /** Random name of the view that asks. */
-  readonly client: string;
 }
 
 /** Send the editor's front end as `Bundle`, to a page that has not loaded it. */
-export interface GetBundle {
+export interface GetBundle extends ViewRequest {
   readonly message: "getBundle";
-  /** Rises by one per request of a client. */
-  readonly id: number;
-  /** Random name of the view that asks. */
-  readonly client: string;
 }
 
 /** Send the effect of an edge between two ports, given by their paths, as `Preview`, without a change. */
-export interface GetPreview {
+export interface GetPreview extends ViewRequest {
   readonly message: "getPreview";
-  /** Rises by one per request of a client. */
-  readonly id: number;
-  /** Random name of the view that asks. */
-  readonly client: string;
   readonly source: string;
   readonly target: string;
 }
 
 /** Run one example up to an output port, given by its path, and send its value as `SeenTensor`. */
-export interface RunToHere {
+export interface RunToHere extends ViewRequest {
   readonly message: "runToHere";
-  /** Rises by one per request of a client. */
-  readonly id: number;
-  /** Random name of the view that asks. */
-  readonly client: string;
   readonly port: string;
 }
 
 /** Send the labels of what can be undone and redone, as `Steps`, to this view. */
-export interface GetSteps {
+export interface GetSteps extends ViewRequest {
   readonly message: "getSteps";
-  /** Rises by one per request of a client. */
-  readonly id: number;
-  /** Random name of the view that asks. */
-  readonly client: string;
 }
 
 /** Update number `tick` of a training has been painted, so that the next one may be sent. Not answered. */
-export interface Painted {
+export interface Painted extends ViewRequest {
   readonly message: "painted";
-  /** Rises by one per request of a client. */
-  readonly id: number;
-  /** Random name of the view that asks. */
-  readonly client: string;
   readonly tick: number;
 }
 
 /** Stop measuring and showing a training; answered by an empty `Training` to every view. */
-export interface HideTraining {
+export interface HideTraining extends ViewRequest {
   readonly message: "hideTraining";
-  /** Rises by one per request of a client. */
-  readonly id: number;
-  /** Random name of the view that asks. */
-  readonly client: string;
 }
 
 /** Send the `ExportFormats` to this view. */
-export interface GetExportFormats {
+export interface GetExportFormats extends ViewRequest {
   readonly message: "getExportFormats";
-  /** Rises by one per request of a client. */
-  readonly id: number;
-  /** Random name of the view that asks. */
-  readonly client: string;
 }
 
 /** Write the model to `path` on the kernel's machine and prove the file; answered by an `ExportState` to every view. */
-export interface StartExport {
+export interface StartExport extends ViewRequest {
   readonly message: "startExport";
-  /** Rises by one per request of a client. */
-  readonly id: number;
-  /** Random name of the view that asks. */
-  readonly client: string;
   readonly format: string;
   readonly path: string;
   readonly overwrite?: boolean;
 }
 
 /** End the export that is under way; no file stays. Answered by an `ExportState` to every view. */
-export interface CancelExport {
+export interface CancelExport extends ViewRequest {
   readonly message: "cancelExport";
-  /** Rises by one per request of a client. */
-  readonly id: number;
-  /** Random name of the view that asks. */
-  readonly client: string;
 }
 
 /** Check after every edit what an export would do, as `ExportCheck` to every view; an empty `format` ends it. */
-export interface WatchExport {
+export interface WatchExport extends ViewRequest {
   readonly message: "watchExport";
-  /** Rises by one per request of a client. */
-  readonly id: number;
-  /** Random name of the view that asks. */
-  readonly client: string;
   readonly format?: string;
 }
 
 /** Send what the graph can be trained on, as `TrainChoices`. */
-export interface GetTrainChoices {
+export interface GetTrainChoices extends ViewRequest {
   readonly message: "getTrainChoices";
-  /** Rises by one per request of a client. */
-  readonly id: number;
-  /** Random name of the view that asks. */
-  readonly client: string;
 }
 
 /** Train the graph, as `TrainState` says then. */
-export interface StartTraining {
+export interface StartTraining extends ViewRequest {
   readonly message: "startTraining";
-  /** Rises by one per request of a client. */
-  readonly id: number;
-  /** Random name of the view that asks. */
-  readonly client: string;
   /** What the data is. */
   readonly kind: "dataset" | "drawn" | "variable";
   /** The name of the variable or data set; empty if it is drawn. */
@@ -730,12 +509,8 @@ export interface StartTraining {
 }
 
 /** Pause, resume or stop the training, show its dashboard under the editor, or only look; answered by `TrainState`. */
-export interface ControlTraining {
+export interface ControlTraining extends ViewRequest {
   readonly message: "controlTraining";
-  /** Rises by one per request of a client. */
-  readonly id: number;
-  /** Random name of the view that asks. */
-  readonly client: string;
   readonly action: "dashboard" | "look" | "pause" | "resume" | "stop";
 }
 
@@ -1006,15 +781,19 @@ export interface Blocks {
   readonly client: string | null;
 }
 
+/** The answer to a request of a view, with the id and the client of the request. */
+export interface Answer {
+  readonly id: number;
+  readonly client: string;
+}
+
 /**
  * Generated source of the model, with the lines of its nodes; the class of the whole graph is `""`.
  *
  * `error` says what is wrong with the graph, and whether nodes are missing in the source.
  */
-export interface Source {
+export interface Source extends Answer {
   readonly message: "source";
-  readonly id: number;
-  readonly client: string;
   readonly text: string;
   readonly classes: Readonly<Record<string, SourceLines>>;
   readonly error: string;
@@ -1027,10 +806,8 @@ export interface SourceLines {
 }
 
 /** Answer to `GetSteps`: labels in the order in which it was done. */
-export interface Steps {
+export interface Steps extends Answer {
   readonly message: "steps";
-  readonly id: number;
-  readonly client: string;
   /** Steps that undo would revert, the latest first. */
   readonly done: readonly string[];
   /** Steps that redo would apply, the next first. */
@@ -1040,18 +817,14 @@ export interface Steps {
 }
 
 /** Answer to `GetBundle`: a JavaScript module. */
-export interface Bundle {
+export interface Bundle extends Answer {
   readonly message: "bundle";
-  readonly id: number;
-  readonly client: string;
   readonly text: string;
 }
 
 /** Answer to `GetPreview`. */
-export interface Preview {
+export interface Preview extends Answer {
   readonly message: "preview";
-  readonly id: number;
-  readonly client: string;
   readonly consequence: Consequence;
 }
 
@@ -1064,10 +837,8 @@ export interface Consequence {
 }
 
 /** Answer to `RunToHere`: a port's value for one example. */
-export interface SeenTensor {
+export interface SeenTensor extends Answer {
   readonly message: "seenTensor";
-  readonly id: number;
-  readonly client: string;
   /** Of the document that has been run. */
   readonly version: number;
   /** Of the tensor; None if it is something else, which `text` says. */
@@ -1145,10 +916,8 @@ export interface NodeMark {
 }
 
 /** Answer to `GetExportFormats`. */
-export interface ExportFormats {
+export interface ExportFormats extends Answer {
   readonly message: "exportFormats";
-  readonly id: number;
-  readonly client: string;
   /** In the order in which they are offered. */
   readonly formats: readonly ExportFormatState[];
   /** Where a path that is not absolute begins. */
@@ -1250,10 +1019,8 @@ export interface ExportCheck {
 }
 
 /** Answer to `GetTrainChoices`. */
-export interface TrainChoices {
+export interface TrainChoices extends Answer {
   readonly message: "trainChoices";
-  readonly id: number;
-  readonly client: string;
   readonly data: readonly DataChoice[];
   readonly losses: readonly string[];
   readonly optimizers: readonly string[];
@@ -1268,10 +1035,8 @@ export interface DataChoice {
 }
 
 /** Answer to `StartTraining` and `ControlTraining`: how far the training is; without a state, there is none. */
-export interface TrainState {
+export interface TrainState extends Answer {
   readonly message: "trainState";
-  readonly id: number;
-  readonly client: string;
   readonly state: string;
   readonly epoch: number;
   readonly epochs: number;
@@ -1459,7 +1224,7 @@ export interface EvidenceCurve {
 export const DTYPES = [
   "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32",
   "uint64", "bool", "complex32", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz",
-  "float8_e5m2fnuz",
+  "float8_e5m2fnuz"
 ] as const;
 
 export const DEVICE = /^(?:(?:cpu|cuda|mps|xpu|meta)(?::[0-9]{1,3})?)$/;
@@ -1489,14 +1254,12 @@ export const RESERVED_NAMES = [
   "register_full_backward_pre_hook", "register_load_state_dict_post_hook", "register_load_state_dict_pre_hook",
   "register_module", "register_parameter", "register_state_dict_post_hook", "register_state_dict_pre_hook",
   "requires_grad_", "return", "self", "set_extra_state", "set_submodule", "share_memory", "state_dict", "to",
-  "to_empty", "torch", "train", "training", "try", "type", "while", "with", "xpu", "yield", "zero_grad",
+  "to_empty", "torch", "train", "training", "try", "type", "while", "with", "xpu", "yield", "zero_grad"
 ] as const;
 
 export const KEYWORDS = "*";
 
-export const FRAME_COLOURS = [
-  "grey", "blue", "green", "yellow", "red", "purple",
-] as const;
+export const FRAME_COLOURS = ["grey", "blue", "green", "yellow", "red", "purple"] as const;
 
 export const FARTHEST = 1000000000;
 
@@ -1508,50 +1271,40 @@ export const FRAME_PADDING = 14.0;
 
 export const FRAME_TITLE_HEIGHT = 26.0;
 
-export const SIZES_OF_TENSORS = [
-  "size", "dim", "numel", "len",
-] as const;
+export const SIZES_OF_TENSORS = ["size", "dim", "numel", "len"] as const;
 
-export const LITERALS = [
-  "Constant", "slice", "dtype",
-] as const;
+export const LITERALS = ["Constant", "slice", "dtype"] as const;
 
 export const COMPUTED_VALUES = [
   "getitem", "tuple", "list", "math_sqrt", "math_floor", "math_ceil", "math_trunc", "operator_add",
   "operator_sub", "operator_mul", "operator_truediv", "operator_floordiv", "operator_mod", "operator_pow",
   "operator_neg", "operator_pos", "operator_abs", "operator_eq", "operator_ne", "operator_lt", "operator_le",
-  "operator_gt", "operator_ge", "choose",
+  "operator_gt", "operator_ge", "choose"
 ] as const;
 
-export const COMPARISONS = [
-  "eq", "ne", "lt", "le", "gt", "ge",
-] as const;
+export const COMPARISONS = ["eq", "ne", "lt", "le", "gt", "ge"] as const;
 
-export const VALUE_ATTRIBUTES = [
-  "shape", "ndim", "dtype", "device",
-] as const;
+export const VALUE_ATTRIBUTES = ["shape", "ndim", "dtype", "device"] as const;
 
-export const SPLITS = [
-  "chunk", "split", "tensor_split", "unbind", "hsplit", "vsplit", "dsplit", "unsafe_chunk",
-] as const;
+export const SPLITS = ["chunk", "split", "tensor_split", "unbind", "hsplit", "vsplit", "dsplit", "unsafe_chunk"] as const;
 
 export const RESHAPES = [
   "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "transpose", "permute", "t", "swapaxes",
-  "swapdims", "movedim", "moveaxis", "view", "expand",
+  "swapdims", "movedim", "moveaxis", "view", "expand"
 ] as const;
 
-export const CASTS = [
-  "to", "float", "double", "half", "bfloat16", "long", "int", "short", "bool", "contiguous", "detach",
-] as const;
+export const CASTS = ["to", "float", "double", "half", "bfloat16", "long", "int", "short", "bool", "contiguous", "detach"] as const;
 
-export const PRODUCTS = [
-  "matmul", "bmm", "einsum",
-] as const;
+export const PRODUCTS = ["matmul", "bmm", "einsum"] as const;
 
 export const ARITHMETIC = [
   "add", "sub", "mul", "div", "pow", "neg", "sqrt", "rsqrt", "exp", "mean", "clamp", "masked_fill", "where",
-  "softmax",
+  "softmax"
 ] as const;
+
+export const RARE = ["shares", "checkpoint", "device", "inside", "ablate", "trainable", "eval_mode"] as const;
+
+export const SNOWFLAKE = "M8 2v12M2.8 5l10.4 6M2.8 11l10.4-6M6.5 3.4L8 4.9l1.5-1.5M6.5 12.6L8 11.1l1.5 1.5";
 
 export const STRUCTURE: Category = {"name": "Structure", "hue": 255, "chroma": 0.03, "icon": "M2.5 8h8M7.5 4.5L11 8l-3.5 3.5M13.5 3v10"};
 

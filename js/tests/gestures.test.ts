@@ -3,7 +3,7 @@ import { expect, test, vi } from "vitest";
 import { copy, dropCopy, paste } from "../src/editor/commands/clipboard";
 import type { Viewport } from "../src/editor/commands/editor";
 import { takeFile } from "../src/editor/commands/files";
-import { changeType } from "../src/editor/commands/gestures";
+import { changeType as changeTypes } from "../src/editor/commands/gestures";
 import { BY_KEY, COMMANDS, keyText } from "../src/editor/commands/keys";
 import { menuFor, openMenu } from "../src/editor/commands/menu";
 import type { Graph } from "../src/editor/document/document";
@@ -12,6 +12,10 @@ import { copyName } from "../src/editor/document/names";
 import { chain, node, type Opened, openEditor, opsOf } from "./openEditor";
 
 const graphOf = ({ editor }: Opened) => editor.scene()?.graph as Graph;
+const changeType = (editor: Opened["editor"], name: string, type: string) => {
+  editor.select([name]);
+  changeTypes(editor, editor.located(), type);
+};
 const names = (opened: Opened) => [...graphOf(opened).nodes.keys()];
 
 test("each key means one thing, and docs/gestures.md has a row for each", () => {

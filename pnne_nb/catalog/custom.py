@@ -62,11 +62,7 @@ def register_node(target: Registered, /) -> Registered: ...
 
 @overload
 def register_node(
-    *,
-    category: str = "Custom",
-    name: str | None = None,
-    outputs: Sequence[str] | None = None,
-    replace: bool = False,
+    *, category: str = "Custom", name: str | None = None, outputs: Sequence[str] | None = None, replace: bool = False
 ) -> Callable[[Registered], Registered]: ...
 
 

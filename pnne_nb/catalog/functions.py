@@ -29,13 +29,7 @@ from pnne_nb.catalog.tables.function_list import (
     TORCH_FIRST,
     WITHOUT_OVERLOADS,
 )
-from pnne_nb.graph.schema.property_types import (
-    BoolType,
-    ConstantType,
-    OptionalType,
-    PropertyType,
-    TupleType,
-)
+from pnne_nb.graph.schema.property_types import BoolType, ConstantType, OptionalType, PropertyType, TupleType
 from pnne_nb.graph.schema.spec import NodeSpec, Port
 
 _NAMESPACES = {"linalg_": torch.linalg, "fft_": torch.fft, "special_": torch.special}

@@ -221,8 +221,8 @@ class NodeGraph(ReadableGraph):
                 f"Change {len(found)} nodes" if type is None else f"Change {_counted(found)} to {type}"
             ):
                 if type is not None:
-                    for place in found:
-                        self._ledger.apply(bulk.retype(self._content, place, type, self._types))
+                    for ops in bulk.retype_all(lambda: self._content, found, type, self._types):
+                        self._ledger.apply(ops)
                 self._ledger.apply(values)
 
     def reset(self, node: NodeRef, /, *properties: str) -> None:

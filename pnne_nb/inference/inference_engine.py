@@ -24,24 +24,10 @@ from pnne_nb.export.package.load import open_package
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.annex import OWN
 from pnne_nb.inference.cuda_graphs import CudaGraphs
-from pnne_nb.inference.exported import (
-    ExportedModule,
-    classes_of,
-    open_exported,
-    require_classes,
-    require_inputs,
-)
+from pnne_nb.inference.exported import ExportedModule, classes_of, open_exported, require_classes, require_inputs
 from pnne_nb.process.fork import fork_safe
 from pnne_nb.runtime.data.batches import Batch, as_batch, join_outputs, tensors_in
-from pnne_nb.runtime.data.open_data import (
-    Array,
-    Data,
-    Table,
-    as_tensors,
-    from_numpy,
-    open_source,
-    require_count,
-)
+from pnne_nb.runtime.data.open_data import Array, Data, Table, as_tensors, from_numpy, open_source, require_count
 from pnne_nb.runtime.data.sources import BatchSource, DatasetSource
 from pnne_nb.runtime.faults.error_messages import model_failed
 from pnne_nb.runtime.faults.oom_recovery import is_out_of_memory

@@ -129,10 +129,7 @@ class Inspector:
     # One run
 
     def run_inspection(
-        self,
-        data: object,
-        target: object = None,
-        loss_fn: Callable[..., Tensor] | None = None,
+        self, data: object, target: object = None, loss_fn: Callable[..., Tensor] | None = None
     ) -> Inspection:
         """Run the model once and capture what is watched (every layer, if `watch` was never called).
 

@@ -29,8 +29,10 @@ from pnne_nb.graph.schema import categories
 from pnne_nb.graph.schema.names import MAX_LENGTH, NODE_NAME, RESERVED
 from pnne_nb.graph.schema.property_types import DEVICE, SIZE_NAME, PropertyType
 from pnne_nb.graph.schema.spec import NodeKind, PortKind
+from pnne_nb.graph.schema.structural import MODULE_PROPERTIES, PROMOTED
 from pnne_nb.graph.schema.values import DTYPES, Dtype
 from pnne_nb.protocol import control_messages
+from pnne_nb.protocol.base_message import Answer, ViewRequest
 from pnne_nb.protocol.messages import Event, Request
 from pnne_nb.telemetry.frames import TrainingState
 
@@ -74,6 +76,8 @@ _CONSTANTS: dict[str, object] = {
     "FRAME_PADDING": annotation.PADDING,
     "FRAME_TITLE_HEIGHT": annotation.TITLE_HEIGHT,
     **{name: getattr(inlining, name) for name in inlining.TABLES},
+    "RARE": tuple(each.name for each in MODULE_PROPERTIES if each is not PROMOTED),
+    "SNOWFLAKE": categories.SNOWFLAKE,
     "STRUCTURE": categories.STRUCTURE,
     "BLOCK": categories.BLOCK,
     "MY_BLOCKS": categories.MY_BLOCKS,
@@ -98,11 +102,8 @@ def generate() -> str:
     for info in types.multi_type_info(_SINGLE):
         _collect(info, structs)
     parts = [_HEADER]
-    parts += [f"export type {name} =\n{_lines(map(_quoted, get_args(alias)))};\n" for name, alias in _LITERALS.items()]
-    parts += [
-        f"export type {name} =\n{_lines(member.__name__ for member in get_args(alias))};\n"
-        for name, alias in _UNIONS.items()
-    ]
+    parts += [_one_of(name, map(_quoted, get_args(alias))) for name, alias in _LITERALS.items()]
+    parts += [_one_of(name, (member.__name__ for member in get_args(alias))) for name, alias in _UNIONS.items()]
     # A message that holds property values as Python constants travels in their JSON form, so `object` is Json.
     parts += [_interface(struct) for struct in structs.values()]
     parts += [_constant(name, value) for name, value in _CONSTANTS.items()]
@@ -113,6 +114,8 @@ def _collect(info: types.Type, structs: dict[str, _Fields]) -> None:
     match info:
         case types.StructType(cls=cls, fields=fields) | types.TypedDictType(cls=cls, fields=fields):
             if cls.__name__ not in structs:
+                if (base := _base(cls)) is not None:
+                    _collect(types.type_info(base), structs)
                 structs[cls.__name__] = info
                 for field in fields:
                     _collect(field.type, structs)
@@ -130,10 +133,16 @@ def _collect(info: types.Type, structs: dict[str, _Fields]) -> None:
             pass
 
 
+def _base(struct: type) -> type[msgspec.Struct] | None:
+    """Return the class that a message has its address from."""
+    return next((base for base in (ViewRequest, Answer) if struct is not base and issubclass(struct, base)), None)
+
+
 def _interface(info: _Fields) -> str:
-    struct = info.cls
-    lines = [*_comment(inspect.getdoc(struct) or "", ""), f"export interface {struct.__name__} {{"]
-    if isinstance(info, types.StructType) and info.tag_field is not None:
+    struct, base = info.cls, _base(info.cls)
+    heir = "" if base is None else f" extends {base.__name__}"
+    lines = [*_comment(inspect.getdoc(struct) or "", ""), f"export interface {struct.__name__}{heir} {{"]
+    if isinstance(info, types.StructType) and info.tag_field is not None and struct not in {ViewRequest, Answer}:
         lines.append(f"  readonly {info.tag_field}: {_quoted(info.tag)};")
     docs = _attribute_docs(struct)
     # What the browser sends may leave defaults out; what Python sends leaves them out where the struct says so.
@@ -141,6 +150,8 @@ def _interface(info: _Fields) -> str:
         info.cls.__struct_config__.omit_defaults or struct in get_args(Request)
     )
     for field in info.fields:
+        if base is not None and field.name in base.__struct_fields__:
+            continue
         lines += _comment(docs.get(field.name, ""), "  ")
         optional = "?" if lenient and not field.required else ""
         lines.append(f"  readonly {field.encode_name}{optional}: {_typescript(field.type)};")
@@ -192,8 +203,8 @@ def _constant(name: str, value: object) -> str:
         case re.Pattern(pattern=pattern):
             return f"export const {name} = /^(?:{pattern})$/;\n"
         case tuple():
-            items = textwrap.indent(textwrap.fill(", ".join(map(_quoted, value)), 110), "  ")
-            return f"export const {name} = [\n{items},\n] as const;\n"
+            items = _filled(", ".join(map(_quoted, value)))
+            return f"export const {name} = [{items}] as const;\n"
         case msgspec.Struct():
             return f"export const {name}: {type(value).__name__} = {json.dumps(msgspec.to_builtins(value))};\n"
         case _:
@@ -226,8 +237,14 @@ def _comment(doc: str, indent: str) -> list[str]:
     return [f"{indent}/**", *(f"{indent} * {line}".rstrip() for line in lines), f"{indent} */"]
 
 
-def _lines(members: Iterable[str]) -> str:
-    return "\n".join(f"  | {member}" for member in members)
+def _one_of(name: str, members: Iterable[str]) -> str:
+    return f"export type {name} ={_filled(' | '.join(members), ' ').rstrip()};\n"
+
+
+def _filled(items: str, before: str = "") -> str:
+    """Return items in one line, or in lines of their own."""
+    lines = textwrap.indent(textwrap.fill(items, 110, break_on_hyphens=False), "  ")
+    return f"\n{lines}\n" if "\n" in lines else before + lines.strip()
 
 
 def _quoted(value: object) -> str:

@@ -11,6 +11,26 @@ if TYPE_CHECKING:
     from tests.browser.workbench import Workbench
 
 CONV = "placed(chain(), 'Conv2d', 'conv', 0.0, 180.0, out_channels=6, kernel_size=5)"
+RESNET_18 = """
+import torch
+from torch import nn
+
+class BasicBlock(nn.Module):
+    def __init__(self, wide, out, stride):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(wide, out, 3, stride, 1, bias=False), nn.BatchNorm2d(out)
+        self.conv2, self.bn2 = nn.Conv2d(out, out, 3, 1, 1, bias=False), nn.BatchNorm2d(out)
+        self.relu = nn.ReLU(inplace=True)
+        self.down = None if wide == out else nn.Conv2d(wide, out, 1, stride)
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
+        return self.relu(y + (x if self.down is None else self.down(x)))
+
+stages = [nn.Sequential(BasicBlock(max(4, out // 2), out, 2 if out > 4 else 1), BasicBlock(out, out, 1)) for out in (4, 8, 16, 32)]
+stem = [nn.Conv2d(3, 4, 7, 2, 3), nn.ReLU()]
+net = nn.Sequential(*stem, *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
+"""
 FROM_PYTHON = "graph.set('linear1', out_features=16)"
 
 
@@ -70,6 +90,37 @@ def test_several_nodes_are_set_at_once(workbench: Workbench) -> None:
         expect(editor.node(name)).to_contain_text("→32")
 
 
+def test_the_17_relus_of_a_resnet18_become_gelu_in_three_actions_and_back_in_one(workbench: Workbench) -> None:
+    workbench.execute(RESNET_18)
+    editor = workbench.open("pn.from_module(net, args=(torch.randn(2, 3, 32, 32),))", "height=700")
+    count = "[len(graph.find(type=type)) for type in ('ReLU', 'GELU')]"
+    assert workbench.value(count) == [17, 0]
+    editor.canvas.focus()
+    editor.press("Control+f")
+    editor.dialog.get_by_role("searchbox").fill("relu")
+    workbench.notebook.screenshot("find-all", editor.root)
+    editor.dialog.get_by_role("button", name="Select all 17").click()
+    panel = editor.root.get_by_role("complementary", name="Properties")
+    expect(panel).to_contain_text("17 nodes selected")
+    workbench.notebook.wait_for("len(editor.selection) == 17")
+    workbench.notebook.screenshot("select-all", editor.root)
+    editor.press("t")
+    editor.quick("gelu")  # the two blocks of the first stage are one definition
+    workbench.done("Change 15 nodes to GELU", editor)
+    assert workbench.value(count) == [0, 17]
+    editor.press("b")
+    workbench.done("Set 15 nodes.ablate", editor)
+    editor.press("Delete")
+    expect(editor.toast).to_contain_text("Nodes inside blocks are selected too")
+    editor.press("Control+z", "Control+z")
+    workbench.notebook.wait_for("graph.undo_label != 'Set 15 nodes.ablate'")
+    assert workbench.value(count) == [17, 0]
+    editor.press("Escape")
+    editor.node("1").click()
+    editor.press("Shift+t", "Shift+t")
+    expect(panel).to_contain_text("17 nodes selected")
+
+
 def test_shapes_costs_and_problems_follow_the_edits(workbench: Workbench) -> None:
     editor = workbench.open("chain('Linear', 'Linear', 'Output', out_features=8)")
     expect(editor.edge("linear2.output", "output1.input")).to_contain_text("N×8")
@@ -87,6 +138,10 @@ def test_shapes_costs_and_problems_follow_the_edits(workbench: Workbench) -> Non
     expect(problem).to_be_visible()
     editor.canvas.focus()
     editor.press("Escape")
+    expect(
+        editor.root.get_by_role("complementary", name="Properties").get_by_role("list", name="Problems")
+    ).to_be_visible()
+    workbench.notebook.screenshot("lab-problem-at-rest", editor.root)
     editor.root.get_by_role("button", name="1 problem").click()
     editor.root.get_by_role("list", name="Problems").get_by_role("button", name=re.compile("^linear2")).click()
     expect(editor.root.get_by_label("Name", exact=True)).to_have_value("linear2")

@@ -34,12 +34,7 @@ def network() -> nn.Sequential:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(7)
         return nn.Sequential(
-            nn.Conv2d(1, 4, 3),
-            nn.BatchNorm2d(4),
-            nn.ReLU(),
-            nn.Flatten(),
-            nn.Dropout(0.3),
-            nn.Linear(64, CLASSES),
+            nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Dropout(0.3), nn.Linear(64, CLASSES)
         )
 
 

@@ -21,15 +21,7 @@ from pnne_nb.errors import ArgumentError, CheckpointError, CompileError, Trainin
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.faults import fault_location
-from pnne_nb.telemetry.frames import (
-    AnomalyFrame,
-    EpochFrame,
-    Frame,
-    NormsFrame,
-    ProgressFrame,
-    StateFrame,
-    StepFrame,
-)
+from pnne_nb.telemetry.frames import AnomalyFrame, EpochFrame, Frame, NormsFrame, ProgressFrame, StateFrame, StepFrame
 from pnne_nb.telemetry.probe import Cadence
 from tests.runtime.tasks import CLASSES, engine, images, network, picture_graph
 
@@ -428,11 +420,7 @@ def test_starting_twice_is_starting_once() -> None:
     trained.start()
     trained.pause()
     trained.stop()
-    assert [f.state for f in trained.channel.drain() if isinstance(f, StateFrame)] == [
-        "running",
-        "paused",
-        "stopped",
-    ]
+    assert [f.state for f in trained.channel.drain() if isinstance(f, StateFrame)] == ["running", "paused", "stopped"]
 
 
 def test_buttons_only_ask() -> None:

@@ -127,12 +127,7 @@ def a_loss_is_chosen_on_the_device() -> None:
 
 def a_step_waits_for_the_device_once() -> None:
     rare = {*layer_look.STEPS, BATCHES}
-    for options in (
-        {},
-        {"precision": "16"},
-        {"grad_clip": 0.1},
-        {"optimizer": ("Adam", {"fused": True})},
-    ):
+    for options in ({}, {"precision": "16"}, {"grad_clip": 0.1}, {"optimizer": ("Adam", {"fused": True})}):
         seen: list[int] = []
 
         def count(_: object, seen: list[int] = seen) -> None:

@@ -103,10 +103,7 @@ def refine(type_name: str, name: str, kind: PropertyType) -> PropertyType:
 
 
 def _narrow(
-    kind: PropertyType,
-    bounds: tuple[float | None, float | None],
-    choices: tuple[str, ...] | None,
-    rank: int | None,
+    kind: PropertyType, bounds: tuple[float | None, float | None], choices: tuple[str, ...] | None, rank: int | None
 ) -> PropertyType:
     low, high = bounds
     match kind:

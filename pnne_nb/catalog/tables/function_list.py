@@ -120,8 +120,5 @@ WITHOUT_OVERLOADS: dict[str, frozenset[str]] = {
 OTHER_NAMES = {"logsigmoid": "log_sigmoid"}
 """Functions whose operator has another name."""
 
-SIGNATURES = {
-    "unique": "_unique_impl",
-    "unique_consecutive": "_unique_consecutive_impl",
-}
+SIGNATURES = {"unique": "_unique_impl", "unique_consecutive": "_unique_consecutive_impl"}
 """Functions whose own signature is ``(*args, **kwargs)``, and the function of ``torch.functional`` that has it."""

@@ -146,10 +146,7 @@ CALL_ARGUMENTS = frozenset(("device", "dtype", "names", "params"))
 UNTYPED_TENSORS = frozenset(("input", "tensor", "a", "b", "A", "B", "x", "y", "x1", "x2"))
 """Names under which Python functions of torch take a tensor without a hint."""
 
-PORT_KINDS: Table[PortKind] = (
-    ("LSTM", "hx", "value"),
-    ("LSTMCell", "hx", "value"),
-)
+PORT_KINDS: Table[PortKind] = (("LSTM", "hx", "value"), ("LSTMCell", "hx", "value"))
 
 OUTPUTS: dict[str, Returns] = {
     "LSTM": ("output", ("h_n", "c_n")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple, TypeAlias
 
@@ -12,7 +12,7 @@ from pnne_nb.graph.edits.gaps import Room, areas, card_size
 from pnne_nb.graph.layout.arrange_graph import drawn_right
 from pnne_nb.graph.model.content import Content, GraphIndex, find_input, input_ports, output_ports
 from pnne_nb.graph.model.node import Node, split_port
-from pnne_nb.graph.model.ops import AddNode, Connect, Disconnect, Op, RemoveNode
+from pnne_nb.graph.model.ops import AddNode, Connect, Disconnect, Op, RemoveNode, ResetProperty, SetProperty
 from pnne_nb.graph.model.paths import NodeRef, find_node, named_paths, paths_in
 from pnne_nb.graph.model.validate import Types
 from pnne_nb.graph.schema.registry import require_type
@@ -76,6 +76,27 @@ def places(content: Content, *chosen: Chosen) -> list[Place]:
             place = Place(*find_node(content, path))  # type: ignore[arg-type]  # what is no node is refused there
             found.setdefault((place.graph.id, place.node.name), place)
     return list(found.values())
+
+
+def retype_all(
+    content: Callable[[], Content], found: Sequence[Place], type: object, types: Types
+) -> Iterator[Sequence[Op]]:
+    """Yield what gives nodes another type, as `retype` does one, each part to be applied before the next.
+
+    Nodes that share a module go on sharing one if all of them are meant.
+    """
+    chosen = {(graph.id, node.name) for graph, node, _ in found}
+    ties = [
+        SetProperty(node.name, "shares", node.shares, graph.id)
+        for graph, node, _ in found
+        if node.shares is not None
+        and chosen.issuperset((graph.id, name) for name in (node.shares, *graph.sharers[node.shares]))
+    ]
+    yield [ResetProperty(tie.node, tie.property, tie.graph) for tie in ties]
+    for place in places(content(), [place.path for place in found]):
+        yield retype(content(), place, type, types)
+    if meant_type(types, type)[0].property_named("shares") is not None:
+        yield ties
 
 
 def retype(content: Content, place: Place, type: object, types: Types) -> list[Op]:

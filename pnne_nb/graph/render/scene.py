@@ -15,10 +15,11 @@ from pnne_nb.graph.model.annotation import Frame
 from pnne_nb.graph.model.content import Content, GraphIndex, input_ports, topological_order
 from pnne_nb.graph.model.node import Node, split_port
 from pnne_nb.graph.model.ops import MoveNode
-from pnne_nb.graph.model.paths import Run, enter, in_names, runs
+from pnne_nb.graph.model.paths import Run, enter, frozen_around, in_names, runs
 from pnne_nb.graph.render.edge_routing import Box, Point, routed
 from pnne_nb.graph.schema.categories import BLOCK, UNKNOWN
 from pnne_nb.graph.schema.spec import NodeSpec
+from pnne_nb.graph.schema.structural import TRAINABLE
 from pnne_nb.process.idle import breathe
 
 GAP = 44.0
@@ -65,6 +66,7 @@ class Card(NamedTuple):
     title: str
     collapsed: bool = False
     run: Run = ()
+    frozen: bool = False
 
     @property
     def times(self) -> str:
@@ -147,8 +149,11 @@ def scene(
     placed = closed(centres, folded) if not index.frames else centres
     heads = {**inlined.heads, **{name: run[0] for run in folded for name in run}}
     whole = {run[0]: run for run in folded}
+    is_cold = frozen_around(content, within) != ""
     cards = {
-        name: _card(content, index, name, types, face, placed[name], whole.get(name, ()))
+        name: _card(content, index, name, types, face, placed[name], whole.get(name, ()))._replace(
+            frozen=not index.nodes[name].trainable or (is_cold and _has_weights(index.nodes[name], types))
+        )
         for name, face in shown.items()
         if heads.get(name, name) == name
     }
@@ -230,6 +235,11 @@ def _card(
         title=row_title(run[0], run[-1]) if run else title,
         run=run,
     )
+
+
+def _has_weights(node: Node, types: Mapping[str, NodeSpec]) -> bool:
+    spec = types.get(node.type)
+    return node.type == "Parameter" or (spec is not None and spec.property_named(TRAINABLE.name) is not None)
 
 
 def _words(content: Content, index: GraphIndex, node: Node, chain: Run) -> tuple[str, str]:

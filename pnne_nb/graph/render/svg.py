@@ -18,7 +18,7 @@ from pnne_nb.graph.model.annotation import TITLE_HEIGHT, Frame
 from pnne_nb.graph.render.colours import DARK, LIGHT, Theme
 from pnne_nb.graph.render.edge_routing import curve, middle, number
 from pnne_nb.graph.render.scene import Card, Scene, SceneEdge
-from pnne_nb.graph.schema.categories import Category, category_named
+from pnne_nb.graph.schema.categories import SNOWFLAKE, Category, category_named
 from pnne_nb.graph.schema.structural import REROUTE
 from pnne_nb.process.idle import breathe
 
@@ -120,7 +120,7 @@ def card_text(card: Card) -> str:
     """Return a card as text: ``"conv1, Conv2d, 1→6 · 5×5"``."""
     name = f"{card.run[0]} to {card.run[-1]}, {len(card.run)} equal nodes in a row" if card.run else card.name
     uses = f"shown {card.uses} times" if card.uses > 1 else ""
-    return ", ".join(filter(None, (name, card.type, card.summary, uses)))
+    return ", ".join(filter(None, (name, card.type, card.summary, uses, "frozen" if card.frozen else "")))
 
 
 def _named(scene: Scene, type: str) -> str:
@@ -217,7 +217,10 @@ def _face(group: Element, card: Card) -> None:
         name_at, times_at = head + (20.5 if card.kind else 27.5), head + 27
     icon = category_named(card.category).icon
     SubElement(group, "path", {"class": "ink", "transform": place, "d": icon})
-    room = width - start - 10 - 8 * len(times)
+    room = width - start - 10 - 8 * len(times) - 18 * card.frozen
+    if card.frozen:
+        corner = width - 24 - 8 * len(times), times_at - 11
+        _snowflake(group, corner, 0.875)
     _text(group, "name", start, name_at, fitted(card.title, room, 13))
     if card.kind and not card.collapsed:
         _text(group, "type", 47, head + 34.5, fitted(card.kind, room, 11))
@@ -230,6 +233,11 @@ def _face(group: Element, card: Card) -> None:
         SubElement(group, "path", {"class": "rule", "d": f"M10,{number(line + 0.5)}H{number(width - 10)}"})
     for row, text in enumerate(card.lines):
         _text(group, "code", 10, line + 16.5 + row * LINE_HEIGHT, fitted(text, width - 20, 11, code=True))
+
+
+def _snowflake(group: Element, corner: tuple[float, float], scale: float) -> None:
+    place = f"translate({number(corner[0])},{number(corner[1])}) scale({scale})"
+    SubElement(group, "path", {"class": "ink", "transform": place, "d": SNOWFLAKE})
 
 
 def _ports(group: Element, card: Card) -> None:
@@ -266,6 +274,8 @@ def _overview(root: Element, scene: Scene, names: dict[str, str]) -> None:
         SubElement(group, "rect", {"class": "block", **box, "rx": "9"})
         middle = card.x + card.geometry.width / 2, card.y + card.geometry.height / 2
         _text(group, "big", middle[0], middle[1] + 8, fitted(card.title, card.geometry.width - 12, 23))
+        if card.frozen:
+            _snowflake(group, (card.x + card.geometry.width - 20, card.y + 4), 1)
 
 
 def _blocks(root: Element, scene: Scene, names: dict[str, str]) -> None:

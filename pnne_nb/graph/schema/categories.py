@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import final
+from typing import Final, final
 
 import msgspec
 
@@ -63,6 +63,9 @@ def category_named(name: str) -> Category:
         number = (number * 31 + ord(letter)) % 3600
     return Category(name, number / 10, 0.1, _DOT)
 
+
+SNOWFLAKE: Final = "M8 2v12M2.8 5l10.4 6M2.8 11l10.4-6M6.5 3.4L8 4.9l1.5-1.5M6.5 12.6L8 11.1l1.5 1.5"
+"""The pictogram of what training leaves as it is."""
 
 STRUCTURE = category_named("Structure")
 BLOCK = category_named("Block")

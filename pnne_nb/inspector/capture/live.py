@@ -20,13 +20,7 @@ from pnne_nb.inspector.statistics.measure import PendingNorms, launch_norms
 from pnne_nb.inspector.statistics.patterns import leaf_layers, match_layers, own_parameters, resolve_watch
 from pnne_nb.inspector.statistics.sampling import LIVE_SAMPLE, Sampler, measurable, sample, to_host, values_of
 from pnne_nb.inspector.statistics.units import Bounds, bounds_of, saturation
-from pnne_nb.telemetry.frames import (
-    Frame,
-    HistogramFrame,
-    NormsFrame,
-    Quantity,
-    StatisticsFrame,
-)
+from pnne_nb.telemetry.frames import Frame, HistogramFrame, NormsFrame, Quantity, StatisticsFrame
 from pnne_nb.telemetry.probe import Watch
 
 SAMPLE_BUDGET = 20_480

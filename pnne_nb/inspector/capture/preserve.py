@@ -56,12 +56,7 @@ def hooked_run(model: nn.Module, *, grad: bool) -> Iterator[HookOwner]:
     Raises:
         InspectionError: If a lazy layer has no parameters yet.
     """
-    with (
-        preserved(model),
-        torch.set_grad_enabled(grad),
-        torch.compiler.set_stance("force_eager"),
-        HookOwner() as hooks,
-    ):
+    with preserved(model), torch.set_grad_enabled(grad), torch.compiler.set_stance("force_eager"), HookOwner() as hooks:
         yield hooks
 
 

@@ -181,10 +181,7 @@ class NumericsReport:
 
 
 def check_numerics(
-    net: nn.Module,
-    data: object,
-    target: object = None,
-    loss_fn: Callable[..., Tensor] | None = None,
+    net: nn.Module, data: object, target: object = None, loss_fn: Callable[..., Tensor] | None = None
 ) -> NumericsReport:
     """Run `net` once and find the origin of NaN or infinite values: data, state, or the first layer.
 

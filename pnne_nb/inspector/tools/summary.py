@@ -257,10 +257,7 @@ def summary(
 
 
 def _step_memory(
-    model: nn.Module,
-    args: tuple[object, ...],
-    kwargs: Mapping[str, object],
-    optimizer: torch.optim.Optimizer | None,
+    model: nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object], optimizer: torch.optim.Optimizer | None
 ) -> MemoryPlan | None:
     def inputs() -> Any:
         return tree_map_only(Tensor, torch.empty_like, (args, dict(kwargs)))

@@ -92,6 +92,16 @@ def test_a_type_that_a_node_cannot_have_changes_no_node(graph: NodeGraph, node: 
     assert graph.to_json() == before
 
 
+def test_nodes_that_share_a_module_change_their_type_together(graph: NodeGraph) -> None:
+    graph.add("ReLU", name="again", shares="relu")
+    graph.set(["relu", "again"], type="GELU")
+    assert (graph["again"].type, graph["again"].shares) == ("GELU", "relu")
+    graph.set(["again", "relu"], type="relu")
+    assert (graph["again"].type, graph["again"].shares, graph["relu"].type) == ("relu", None, "relu")
+    graph.undo()
+    assert graph["again"].shares == "relu"
+
+
 def test_an_unknown_type_is_named(graph: NodeGraph) -> None:
     with pytest.raises(UnknownTypeError, match="GELU"):
         graph.set("relu", type="Gelu")

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import pnne_nb as pn
 from pnne_nb.graph.render.scene import FULL_DETAIL
+from pnne_nb.graph.schema.categories import SNOWFLAKE
 
 SVG = "{http://www.w3.org/2000/svg}"
 DRAWN = {"svg", "title", "desc", "style", "rect", "g", "path", "text", "circle"}
@@ -221,3 +222,13 @@ def test_a_cell_shows_it_in_every_form_that_viewers_keep(graph: pn.NodeGraph) ->
     assert base64.b64decode(address[1]).decode() == drawn
     assert "<li>conv1, Conv2d, 1→6 · 5×5, from x.output (N×1×28×28)</li>" in bundle["text/html"]
     assert "from conv1.output (N×6)" in graph.to_html(shapes={"conv1.output": Spec(("N", 6))})
+
+
+def test_what_is_frozen_has_a_snowflake_and_so_have_its_layers() -> None:
+    graph = pn.NodeGraph("net")
+    graph.chain(("Input", {"shape": ("N", 4)}), ("Linear", {"name": "fc", "out_features": 4}), "ReLU")
+    graph.group(["fc", "relu1"], name="block")
+    assert SNOWFLAKE not in graph.to_svg() + graph.to_svg(within="block")
+    graph.freeze("block")
+    assert graph.to_svg().count(SNOWFLAKE) == graph.to_svg(within="block").count(SNOWFLAKE) == 1
+    assert "block, Subgraph, Linear · ReLU, frozen" in graph.to_svg()

@@ -203,10 +203,7 @@ def test_a_state_that_does_not_fit_leaves_everything_as_it_was(
             without("loop", "optimizer", "state", 2, "exp_avg"),
             "AdamW cannot restore its state .*: KeyError: 'exp_avg'\\.",
         ),
-        (
-            within("loop", "scheduler", "_schedule_phases", value=3),
-            "OneCycleLR cannot restore its state .*: TypeError",
-        ),
+        (within("loop", "scheduler", "_schedule_phases", value=3), "OneCycleLR cannot restore its state .*: TypeError"),
         (
             within("loop", "metrics", "accuracy", "hits", value=torch.zeros(0)),
             "Accuracy cannot restore its state .*: ValueError",

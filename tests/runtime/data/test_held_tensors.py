@@ -8,14 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.data import (
-    ConcatDataset,
-    DataLoader,
-    Subset,
-    TensorDataset,
-    WeightedRandomSampler,
-    random_split,
-)
+from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset, WeightedRandomSampler, random_split
 
 from pnne_nb.runtime.data.held_tensors import held_tensors
 from pnne_nb.runtime.data.open_data import open_source

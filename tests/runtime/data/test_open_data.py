@@ -24,13 +24,7 @@ from pnne_nb.compiler.analysis.device_rule import to_device
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.data.batches import Batch, as_batch, expect_shapes
 from pnne_nb.runtime.data.open_data import open_source, require_count
-from pnne_nb.runtime.data.sources import (
-    BatchSource,
-    DatasetSource,
-    StreamSource,
-    TensorSource,
-    workers_of,
-)
+from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, StreamSource, TensorSource, workers_of
 from pnne_nb.runtime.data.workers import end_workers
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.telemetry.frames import StepFrame

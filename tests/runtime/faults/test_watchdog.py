@@ -31,9 +31,7 @@ class Held(Dataset[tuple[Tensor, int]]):
         return torch.ones(1, 6, 6), index % 4
 
 
-def test_data_that_does_not_come_is_told_of_and_training_goes_on_when_it_does(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_data_that_does_not_come_is_told_of_and_training_goes_on_when_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watchdog, "_LOOKS", 1000)
     # On a busy machine, any step may take long.
     data = Held(lambda: monkeypatch.setattr(watchdog, "PATIENCE", 0.2))

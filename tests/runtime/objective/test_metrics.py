@@ -14,14 +14,7 @@ from torch.utils.data import Dataset
 
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.objective.metric_choices import make_metrics
-from pnne_nb.runtime.objective.metrics import (
-    Accuracy,
-    Averaged,
-    load_metric,
-    results,
-    saved_metric,
-    target_for,
-)
+from pnne_nb.runtime.objective.metrics import Accuracy, Averaged, load_metric, results, saved_metric, target_for
 from tests.runtime.tasks import engine, images
 
 CPU = torch.device("cpu")

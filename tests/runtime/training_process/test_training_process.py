@@ -30,14 +30,7 @@ from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.runtime.training_process import training_process
 from pnne_nb.runtime.training_process.process_messages import Pressed
 from pnne_nb.runtime.training_process.process_server import server
-from pnne_nb.telemetry.frames import (
-    HistogramFrame,
-    MemoryFrame,
-    NormsFrame,
-    StateFrame,
-    StepFrame,
-    TimeFrame,
-)
+from pnne_nb.telemetry.frames import HistogramFrame, MemoryFrame, NormsFrame, StateFrame, StepFrame, TimeFrame
 from tests.runtime import tasks
 from tests.runtime.distributed import groups
 from tests.runtime.distributed.groups import at_step, state_of

@@ -34,10 +34,7 @@ def test_messages_arrive_typed_and_are_answered(monkeypatch: pytest.MonkeyPatch)
     wire.receive({"kind": "choose", "id": 2, "layer": "conv1"})
     wire.receive({"kind": "ack", "tick": 7})
     assert received == [CommandMessage(1, "pause"), ChooseMessage(2, "conv1"), AckMessage(7)]
-    assert wire.answers == [
-        {"kind": "reply", "id": 1, "error": None},
-        {"kind": "reply", "id": 2, "error": None},
-    ]
+    assert wire.answers == [{"kind": "reply", "id": 1, "error": None}, {"kind": "reply", "id": 2, "error": None}]
     wire.bar.close()
 
 

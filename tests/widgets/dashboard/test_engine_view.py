@@ -13,14 +13,7 @@ import torch
 from torch import nn
 
 import pnne_nb as pn
-from pnne_nb.telemetry.frames import (
-    CheckpointFrame,
-    CostFrame,
-    HistogramFrame,
-    ProgressFrame,
-    StateFrame,
-    StepFrame,
-)
+from pnne_nb.telemetry.frames import CheckpointFrame, CostFrame, HistogramFrame, ProgressFrame, StateFrame, StepFrame
 from pnne_nb.widgets.dashboard import live_dashboard
 from pnne_nb.widgets.dashboard.engine_view import Status, keep_picture
 from pnne_nb.widgets.host.static_picture import KeptPicture

@@ -287,11 +287,7 @@ def test_functions_are_asked_as_layers_are() -> None:
     explorer = pn.ModuleExplorer(net, x)
     explorer.select("add")
     assert "<h3>add</h3>" in panel(explorer)
-    for tab, said in (
-        ("Units", "4 units"),
-        ("Why", "counts for"),
-        ("Number", "value:0,3"),
-    ):
+    for tab, said in (("Units", "4 units"), ("Why", "counts for"), ("Number", "value:0,3")):
         explorer._tab.value = tab
         assert said in panel(explorer), tab
     explorer._tab.value = "Number"

@@ -6,13 +6,7 @@ import bqplot
 import numpy as np
 import pytest
 
-from pnne_nb.widgets.plots.figures import (
-    Figure,
-    NumberAxis,
-    drawable,
-    heading_html,
-    positive,
-)
+from pnne_nb.widgets.plots.figures import Figure, NumberAxis, drawable, heading_html, positive
 from pnne_nb.widgets.plots.svg_chart import PALETTE
 
 pytestmark = pytest.mark.usefixtures("own_widgets")

@@ -11,14 +11,7 @@ from torch import nn
 
 from pnne_nb.runtime import TrainingEngine
 from pnne_nb.runtime.monitoring.history import EDITED
-from pnne_nb.telemetry.frames import (
-    AnomalyFrame,
-    EpochFrame,
-    Frame,
-    NormsFrame,
-    StateFrame,
-    StepFrame,
-)
+from pnne_nb.telemetry.frames import AnomalyFrame, EpochFrame, Frame, NormsFrame, StateFrame, StepFrame
 from pnne_nb.widgets.dashboard.dashboard import TrainingDashboard
 from pnne_nb.widgets.plots.layer_plots import NormPlot
 from pnne_nb.widgets.plots.loss_plot import LossPlot

@@ -201,7 +201,7 @@ export function Canvas() {
           places.set(name, view.snap ? [onGrid(x), onGrid(y)] : [x, y]);
         }
       }
-      if (selected) editor.patch({ nodes: selected });
+      if (selected) editor.patch({ nodes: selected, elsewhere: NOTHING });
       if (chosenFrames) editor.patch({ frames: chosenFrames });
       if (selected || chosenFrames) editor.announceSelection();
       if (places) editor.patch({ moving: places });

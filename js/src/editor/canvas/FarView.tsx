@@ -1,5 +1,6 @@
 import { useStoreApi } from "@xyflow/react";
 import { useLayoutEffect, useMemo, useRef } from "react";
+import { SNOWFLAKE } from "../../protocol";
 import { useSession } from "../commands/context";
 import { nodeOf } from "../document/document";
 import { boxesOf, endsOf, type Layer, type NodeBox } from "../scene/boxes";
@@ -154,6 +155,7 @@ function paint(
   context.lineWidth = 1.2 / zoom;
   context.strokeStyle = token("--pn-wire");
   context.stroke(wires ?? straightWires(scene, endsOf(scene, boxes), view));
+  const flake = new Path2D(SNOWFLAKE);
   const lightness = token("--pn-swatch-lightness");
   for (const box of boxes) {
     if (!overlaps(box, view)) continue;
@@ -168,6 +170,15 @@ function paint(
       context.globalAlpha = isOpen(box.card) ? 0.2 : 1;
       context.fill();
       context.globalAlpha = 1;
+    }
+    if (box.card.frozen) {
+      context.save();
+      context.translate(box.left + box.width - 44, box.top + 4);
+      context.scale(2.5, 2.5);
+      context.strokeStyle = token("--pn-cold");
+      context.lineWidth = 1.6;
+      context.stroke(flake);
+      context.restore();
     }
     const problem = box.card.diagnostics.some((diagnostic) => diagnostic.severity !== "info");
     const bad = problem || ailing.has(box.card.path);

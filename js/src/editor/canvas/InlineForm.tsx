@@ -72,7 +72,7 @@ function Form({ card, first }: { card: Card; first: string | null }) {
         <Field
           key={property.name}
           scene={scene}
-          nodes={nodes}
+          places={nodes.map((node) => ({ graph: scene.graphId, node }))}
           property={property}
           resolved={resolved?.[property.name]}
           wired={scene.graph.edges.get(`${card.name}.${property.name}`)?.source}

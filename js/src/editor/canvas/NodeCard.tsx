@@ -11,6 +11,7 @@ import {
   useRef,
   useState,
 } from "react";
+import { SNOWFLAKE } from "../../protocol";
 import { useEditor, useIsOn, useSession, useView } from "../commands/context";
 import { runAt, toggleFolded } from "../commands/folding";
 import { toggleCollapsed } from "../commands/framing";
@@ -44,7 +45,6 @@ import { Ports } from "./Ports";
 const FOLD = "M3 2.5h10M3 13.5h10M8 4v3M6.3 5.6L8 7.2l1.7-1.6M8 12V9M6.3 10.4L8 8.8l1.7 1.6";
 const OPEN_BLOCK = "M9.5 2.5h4v4M13.5 2.5L9 7M6.5 13.5h-4v-4M2.5 13.5L7 9";
 const CLOSE_BLOCK = "M9 3v4h4M9 7l4.5-4.5M7 13V9H3M7 9l-4.5 4.5";
-const SNOWFLAKE = "M8 2v12M2.8 5l10.4 6M2.8 11l10.4-6M6.5 3.4L8 4.9l1.5-1.5M6.5 12.6L8 11.1l1.5 1.5";
 const FROZEN = "Frozen: training leaves its weights as they are (L has them trained again)";
 const UNFOLD = "M3 2.5h10M3 13.5h10M8 7.5v-3M6.3 6L8 4.4L9.7 6M8 8.5v3M6.3 10L8 11.6L9.7 10";
 

@@ -1,7 +1,7 @@
 import type { EdgeState, NodeState, Op } from "../../protocol";
 import { type Fresh, freshBlock, shownType, templateNamed, templateOps } from "../document/blocks";
 import { connectOps, matchPorts, refusalsFrom, type Scene, whyNotConnect } from "../document/connection";
-import { discardOps } from "../document/definitions";
+import { discardOps, type Located, locatedAt, placesOf } from "../document/definitions";
 import { edgeId, nodeOf, splitPort } from "../document/document";
 import { type FrameBox, shifted } from "../document/frame";
 import { freeName } from "../document/names";
@@ -129,7 +129,8 @@ export class Editor {
     if (!scene || !card) return;
     const place = [...scene.cards.keys()].indexOf(name) + 1;
     const said = `${card.label}, ${place} of ${scene.cards.size}`;
-    this.patch({ nodes: this.whole([name]), edges: NOTHING, frames: NOTHING, current: name, said });
+    this.select([name]);
+    this.patch({ current: name, said });
     this.viewport?.reveal(name);
   }
 
@@ -171,7 +172,24 @@ export class Editor {
   }
 
   select(nodes: Iterable<string>, edges: Iterable<string> = NOTHING, frames: Iterable<string> = NOTHING): void {
-    this.patch({ nodes: this.whole(nodes), edges: new Set(edges), frames: new Set(frames), current: null });
+    const chosen = { nodes: this.whole(nodes), edges: new Set(edges), frames: new Set(frames) };
+    this.patch({ ...chosen, elsewhere: NOTHING, current: null });
+  }
+
+  /** Selects nodes by their full paths, in whatever graphs they are. */
+  selectPaths(paths: readonly string[]): void {
+    const scene = this.scene();
+    const here = new Map([...(scene?.graph.nodes.keys() ?? [])].map((name) => [scene?.prefix + name, name]));
+    this.select(paths.flatMap((path) => here.get(path) ?? []));
+    this.patch({ elsewhere: new Set(paths.filter((path) => !here.has(path))) });
+    this.announceSelection();
+  }
+
+  /** The selected nodes, with those of other graphs. */
+  located(): Located[] {
+    const scene = this.scene();
+    const { nodes, elsewhere } = this.view.get();
+    return scene ? locatedAt(scene.document, [...[...nodes].map((name) => scene.prefix + name), ...elsewhere]) : [];
   }
 
   /** Nodes with all nodes that their cards represent, because selecting such a card selects all of them. */
@@ -189,6 +207,7 @@ export class Editor {
   /** The node whose card alone is selected. */
   only(): string | null {
     const scene = this.scene();
+    if (this.view.get().elsewhere.size > 0) return null;
     const [name, more] = new Set([...this.view.get().nodes].map((node) => (scene ? cardFor(scene, node) : node)));
     return more === undefined ? (name ?? null) : null;
   }
@@ -199,26 +218,30 @@ export class Editor {
     this.announceSelection();
   }
 
-  /** Selects all nodes of this graph that have the type of a selected one. */
+  /** Selects all nodes of this graph that have the type of a selected one; once they are, those inside blocks too. */
   selectAlike(): void {
-    const nodes = this.scene()?.graph.nodes;
-    const types = new Set([...this.view.get().nodes].map((name) => nodes?.get(name)?.type));
-    if (types.size === 0) {
+    const scene = this.scene();
+    const before = this.located();
+    const types = new Set(before.map(({ node }) => node.type));
+    if (!scene || types.size === 0) {
       this.session.notify("Select a node first: all of its type are then selected too.");
       return;
     }
-    this.select([...(nodes?.values() ?? [])].flatMap(({ name, type }) => (types.has(type) ? [name] : [])));
-    this.announceSelection();
+    const alike = [...scene.graph.nodes.values()].filter(({ type }) => types.has(type));
+    const from = { id: scene.graphId, prefix: scene.prefix };
+    const inside = alike.length > before.length ? [] : placesOf(scene.document, undefined, from);
+    const paths = inside.filter(({ node }) => types.has(node.type)).map(({ path }) => path);
+    this.selectPaths(paths.length > 0 ? paths : alike.map(({ name }) => scene.prefix + name));
   }
 
   /** Tells a screen reader what the pointer has selected; the keyboard's commands say more as they go. */
   announceSelection(): void {
     const scene = this.scene();
-    const { nodes, edges, frames } = this.view.get();
+    const { nodes, elsewhere, edges, frames } = this.view.get();
     const only = this.only();
     const card = only !== null && frames.size === 0 ? scene?.cards.get(only) : undefined;
     const counted = [
-      [nodes.size, "node"],
+      [nodes.size + elsewhere.size, "node"],
       [edges.size, "edge"],
       [frames.size, "frame"],
     ] as const;
@@ -336,7 +359,11 @@ export class Editor {
   deleteSelection(bridge = false): void {
     const scene = this.scene();
     if (!scene) return;
-    const { edges, frames } = this.view.get();
+    const { edges, frames, elsewhere } = this.view.get();
+    if (elsewhere.size > 0) {
+      this.session.notify("Nodes inside blocks are selected too: open a block, and delete what is in it there.");
+      return;
+    }
     const nodes = this.withOwn(this.view.get().nodes);
     const graph = scene.graphId;
     const removed = [...nodes].filter((name) => scene.graph.nodes.has(name));
@@ -417,17 +444,17 @@ export class Editor {
     return scene && frames.size > 0 ? new Set([...nodes, ...carriedBy(scene, frames).nodes]) : nodes;
   }
 
-  setProperty(nodes: readonly string[], property: string, value: unknown, graph = this.scene()?.graphId ?? ""): void {
+  setProperty(places: readonly Located[], property: string, value: unknown): void {
     this.edit(
-      nodes.map((node) => ({ op: "setProperty", node, property, value: value as never, graph })),
-      `Set ${named(nodes)}.${property}`,
+      places.map(({ graph, node }) => ({ op: "setProperty", node: node.name, property, value: value as never, graph })),
+      `Set ${named(places)}.${property}`,
     );
   }
 
-  resetProperty(nodes: readonly string[], property: string, graph = this.scene()?.graphId ?? ""): void {
+  resetProperty(places: readonly Located[], property: string): void {
     this.edit(
-      nodes.map((node) => ({ op: "resetProperty", node, property, graph })),
-      `Reset ${named(nodes)}.${property}`,
+      places.map(({ graph, node }) => ({ op: "resetProperty", node: node.name, property, graph })),
+      `Reset ${named(places)}.${property}`,
     );
   }
 
@@ -470,7 +497,7 @@ export class Editor {
   }
 
   enter(path: readonly string[]): void {
-    const away = { nodes: NOTHING, edges: NOTHING, frames: NOTHING, moving: STILL, boxes: SETTLED };
+    const away = { nodes: NOTHING, elsewhere: NOTHING, edges: NOTHING, frames: NOTHING, moving: STILL, boxes: SETTLED };
     this.patch({ path, ...away, current: null, quick: null, peek: null, seen: null, renaming: null, menu: null });
   }
 
@@ -512,6 +539,6 @@ function placeAfter({ across }: ShownScene, { left, top, width, height }: Box): 
   return [left + width / 2, top + height + STEP_Y - NEW_CARD.height / 2];
 }
 
-function named(nodes: readonly string[]): string {
-  return nodes.length === 1 ? String(nodes[0]) : `${nodes.length} nodes`;
+export function named(places: readonly Located[]): string {
+  return places.length === 1 ? String(places[0]?.node.name) : `${places.length} nodes`;
 }

@@ -1,11 +1,11 @@
 import type { EdgeState, Fix, Op, Retype } from "../../protocol";
 import { connectOps, whyNotConnect } from "../document/connection";
-import { definitionOf } from "../document/definitions";
+import { definitionOf, type Located, locatedAt } from "../document/definitions";
 import { edgeId, graphAt, nodeOf } from "../document/document";
 import { flagOf, freezeOps, frozenBlock, headSize, isFrozen, newHeadOps } from "../document/freezing";
 import { freeName } from "../document/names";
 import { portsOf } from "../document/ports";
-import { retyped } from "../document/retype";
+import { allRetyped } from "../document/retype";
 import { insertOps } from "../document/splice";
 import { wiringOf } from "../document/wiring";
 import { type Alignment, aligned, distributed } from "../scene/align";
@@ -17,7 +17,7 @@ import { labelPlace } from "../scene/routes";
 import { cardFor, centreOf, documentPlace, ownerOf, type ShownScene } from "../scene/scene";
 import { type Connecting, STILL } from "../scene/view";
 import { edgeAt, routeOf } from "../scene/wires";
-import type { Editor } from "./editor";
+import { type Editor, named } from "./editor";
 import { editInline } from "./inline";
 
 const DOT_SIZE = { width: DOT, height: DOT };
@@ -58,13 +58,17 @@ export function openEdges(editor: Editor): void {
   else openBelow(editor, "edges", "see its edges");
 }
 
-/** Opens the search for the type that the selected node gets in its place. */
+/** Opens the search for the type that the selected nodes get in their place. */
 export function openTypes(editor: Editor): void {
-  openBelow(editor, "type", "change its type");
+  const { viewport, view, session } = editor;
+  if (!viewport || editor.located().length === 0 || session.isLocked()) return;
+  const [first] = view.get().nodes;
+  const at = first === undefined ? viewport.centre() : belowNode(editor, first);
+  editor.patch({ quick: { kind: "type", ...viewport.over(at) } });
 }
 
 /** Opens a search below the one selected node; `purpose` completes "Select one node to …". */
-function openBelow(editor: Editor, kind: "connect" | "edges" | "type", purpose: string): void {
+function openBelow(editor: Editor, kind: "connect" | "edges", purpose: string): void {
   const node = editor.only();
   if (!editor.viewport || editor.view.get().nodes.size === 0) return;
   if (kind !== "edges" && editor.session.isLocked()) return;
@@ -72,25 +76,25 @@ function openBelow(editor: Editor, kind: "connect" | "edges" | "type", purpose: 
   else editor.patch({ quick: { kind, node, ...editor.viewport.over(belowNode(editor, node)) } });
 }
 
-/** Gives a node another type in its place, as one edit; says why if its edges do not fit. */
-export function changeType(editor: Editor, name: string, type: string): void {
+/** Gives nodes another type in their place, as one edit; says why if the edges of one do not fit. */
+export function changeType(editor: Editor, places: readonly Located[], type: string): void {
   const scene = editor.scene();
   const found = scene?.types.get(type);
   if (!scene || !found) return;
-  const outcome = retyped(scene, name, found, scene.graphId);
+  const outcome = allRetyped(scene, places, found);
   if ("refusal" in outcome) editor.session.notify(outcome.refusal);
-  else if (editor.edit(outcome.ops, `Change ${name} to ${type}`)) editor.select([name]);
+  else editor.edit(outcome.ops, `Change ${named(places)} to ${type}`);
 }
 
 export function applyFix(editor: Editor, fix: Fix | Retype): void {
   const path = fix.node.split(".");
   const node = path.pop() ?? "";
+  const { document } = editor.session;
   if (fix.kind === "retype") {
-    editor.jumpTo(fix.node); // edges are moved by what the scene of its graph shows
-    changeType(editor, node, fix.type);
+    editor.jumpTo(fix.node);
+    changeType(editor, document ? locatedAt(document, [fix.node]) : [], fix.type);
     return;
   }
-  const document = editor.session.document;
   const graph = document && graphAt(document, path);
   if (graph == null) return;
   editor.edit([{ op: "setProperty", node, property: fix.property, value: fix.value, graph }], fix.label);
@@ -99,45 +103,40 @@ export function applyFix(editor: Editor, fix: Fix | Retype): void {
 /** Has the selected nodes give their first input, or zeros, instead of running; or run again. One edit. */
 export function ablate(editor: Editor, how: "bypass" | "zeros"): void {
   const scene = editor.scene();
-  const may = (name: string) => {
-    const node = scene?.graph.nodes.get(name);
-    return node && scene?.types.get(node.type)?.properties?.some((property) => property.name === "ablate");
-  };
-  const names = [...editor.view.get().nodes].filter(may);
-  if (names.length === 0) {
+  const may = ({ node }: Located) => scene?.types.get(node.type)?.properties?.some(({ name }) => name === "ablate");
+  const places = editor.located().filter(may);
+  if (places.length === 0) {
     editor.session.notify("Select nodes that run: an Input, an Output or a constant cannot be left out.");
     return;
   }
-  const isOff = names.every((name) => scene?.graph.nodes.get(name)?.properties?.ablate === how);
-  if (isOff) editor.resetProperty(names, "ablate");
-  else editor.setProperty(names, "ablate", how);
+  const isOff = places.every(({ node }) => node.properties?.ablate === how);
+  if (isOff) editor.resetProperty(places, "ablate");
+  else editor.setProperty(places, "ablate", how);
 }
 
 /** The selected nodes that have weights. */
 function weighted(editor: Editor) {
   const scene = editor.scene();
-  const nodes = [...editor.view.get().nodes].flatMap((name) => scene?.graph.nodes.get(name) ?? []);
-  return nodes.filter((node) => flagOf(node, scene?.types.get(node.type)) !== null);
+  return editor.located().filter(({ node }) => flagOf(node, scene?.types.get(node.type)) !== null);
 }
 
 export function areFrozen(editor: Editor): boolean {
-  const nodes = weighted(editor);
-  return nodes.length > 0 && nodes.every(isFrozen);
+  const places = weighted(editor);
+  return places.length > 0 && places.every(({ node }) => isFrozen(node));
 }
 
 /** Freezes the selected nodes, or has them trained again if all are frozen. One edit. */
 export function freeze(editor: Editor): void {
-  const scene = editor.scene();
-  const nodes = weighted(editor);
-  if (!scene || isInCold(editor)) return;
-  if (nodes.length === 0) {
+  const places = weighted(editor);
+  if (isInCold(editor)) return;
+  if (places.length === 0) {
     editor.session.notify("Select nodes that have weights: layers, blocks or Parameters.");
     return;
   }
   const frozen = !areFrozen(editor);
-  const changed = frozen ? nodes.filter((node) => !isFrozen(node)) : nodes;
-  const what = nodes.length === 1 ? nodes[0]?.name : `${nodes.length} nodes`;
-  editor.edit(freezeOps(changed, frozen, scene.graphId), `${frozen ? "Freeze" : "Unfreeze"} ${what}`);
+  const changed = frozen ? places.filter(({ node }) => !isFrozen(node)) : places;
+  const ops = changed.flatMap(({ graph, node }) => freezeOps(node, frozen, graph));
+  editor.edit(ops, `${frozen ? "Freeze" : "Unfreeze"} ${named(places)}`);
 }
 
 /** Puts a new layer in the place of the selected one, and opens its size. One edit. */

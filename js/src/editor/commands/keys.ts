@@ -282,7 +282,7 @@ export function stepBack(editor: Editor): void {
   else if (view.peek !== null) editor.patch({ peek: null });
   else if (view.seen !== null) editor.patch({ seen: null });
   else if (view.history) editor.patch({ history: false });
-  else if (view.nodes.size + view.edges.size + view.frames.size > 0) editor.select([]);
+  else if (view.nodes.size + view.elsewhere.size + view.edges.size + view.frames.size > 0) editor.select([]);
   else if (view.path.length > 0) leaveBlock(editor);
   else if (view.keys === "here") editor.patch({ keys: "leaving" });
   else {

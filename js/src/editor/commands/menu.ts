@@ -35,15 +35,15 @@ export function openMenuOn(editor: Editor, target: Element, client: readonly [nu
 /** The keys of the commands for the selection, in the parts of the menu. */
 export function menuFor(editor: Editor): string[][] {
   const scene = editor.scene();
-  const { nodes, edges, frames } = editor.view.get();
+  const { nodes, elsewhere, edges, frames } = editor.view.get();
   const changes = !editor.session.store.get().readOnly;
   const only = editor.only();
   const node = only === null ? undefined : scene?.graph.nodes.get(only);
   const hasBlocks = [...(editor.drawn()?.cards.values() ?? [])].some(({ inside }) => inside);
-  if (nodes.size > 0) {
+  if (nodes.size + elsewhere.size > 0) {
     const block = node !== undefined && definitionOf(node) !== null;
     return offered(changes, [
-      node ? ["*Enter", "*i", ...(block ? ["*o", "*p"] : ["t", "v"]), "F2"] : [],
+      node ? ["*Enter", "*i", ...(block ? ["*o", "*p"] : ["t", "v"]), "F2"] : ["t"],
       [...(node ? ["c", "*e"] : []), "*Shift+t"],
       ["*Mod+c", "Mod+x", "Mod+d"],
       ["b", "Shift+b", "l", ...(node && headSize(node) !== null ? ["n"] : [])],

@@ -7,9 +7,9 @@ export function shareSelection(model: Model, editor: Editor, signal: AbortSignal
     read: () => {
       const scene = editor.scene();
       if (!scene) return null;
-      return [...editor.view.get().nodes]
-        .filter((name) => scene.graph.nodes.has(name))
-        .map((name) => scene.prefix + name);
+      const { nodes, elsewhere } = editor.view.get();
+      const here = [...nodes].filter((name) => scene.graph.nodes.has(name));
+      return [...here.map((name) => scene.prefix + name), ...elsewhere];
     },
     show: (paths) => {
       const scene = editor.scene();
@@ -22,8 +22,7 @@ export function shareSelection(model: Model, editor: Editor, signal: AbortSignal
         else editor.jumpTo(only);
         return true;
       }
-      const here = paths.filter((path) => path.startsWith(scene.prefix));
-      editor.select(here.map((path) => path.slice(scene.prefix.length)));
+      editor.selectPaths(paths);
       return true;
     },
   });

@@ -1,5 +1,5 @@
 import type { NodeState, Op } from "../../protocol";
-import type { Graph, GraphDocument } from "./document";
+import { type Graph, type GraphDocument, graphAt } from "./document";
 import { freeIdentifier } from "./names";
 
 type Graphs = ReadonlyMap<string, Graph>;
@@ -187,13 +187,32 @@ export interface Place {
   readonly node: NodeState;
 }
 
+/** A node and the graph that holds it: one that several paths lead to. */
+export interface Located {
+  readonly graph: string;
+  readonly node: NodeState;
+}
+
+/** The nodes at paths, each once. */
+export function locatedAt(document: GraphDocument, paths: Iterable<string>): Located[] {
+  const found = new Map<NodeState, Located>();
+  for (const path of paths) {
+    const names = path.split(".");
+    const name = names.pop() ?? "";
+    const graph = graphAt(document, names);
+    const node = graph === null ? undefined : document.graphs.get(graph)?.nodes.get(name);
+    if (graph !== null && node) found.set(node, { graph, node });
+  }
+  return [...found.values()];
+}
+
 /** Definitions in definitions can be seen at more places than anybody could look through. */
 const MOST_PLACES = 20_000;
 
-/** Every node of a document at every place where it is seen, the outermost ones first. */
-export function placesOf({ graphs }: GraphDocument, most = MOST_PLACES): Place[] {
+/** Every node of a document, or of one graph in it, at every place where it is seen, the outermost ones first. */
+export function placesOf({ graphs }: GraphDocument, most = MOST_PLACES, from = { id: "", prefix: "" }): Place[] {
   const places: Place[] = [];
-  const left = [{ id: "", prefix: "" }];
+  const left = [from];
   for (const { id, prefix } of left) {
     for (const node of graphs.get(id)?.nodes.values() ?? []) {
       if (places.length === most) return places;

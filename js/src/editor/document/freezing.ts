@@ -32,16 +32,14 @@ export function frozenBlock({ graphs }: GraphDocument, path: readonly string[]):
   return null;
 }
 
-/** The ops that freeze nodes, or have them trained again. */
-export function freezeOps(nodes: readonly NodeState[], frozen: boolean, graph: string): Op[] {
-  return nodes.flatMap((node): Op[] => {
-    const property = node.type === "Parameter" ? "requires_grad" : TRAINABLE;
-    if (frozen) return [{ op: "setProperty", node: node.name, property, value: false, graph }];
-    const given = [property, EVAL_MODE].filter((name) => name in (node.properties ?? {}));
-    const ops = given.map((name): Op => ({ op: "resetProperty", node: node.name, property: name, graph }));
-    if (!node.origin?.frozen?.length) return ops;
-    return [...ops, { op: "setOrigin", name: node.name, origin: { ...node.origin, frozen: [] }, graph }];
-  });
+/** The ops that freeze a node, or have it trained again. */
+export function freezeOps(node: NodeState, frozen: boolean, graph: string): Op[] {
+  const property = node.type === "Parameter" ? "requires_grad" : TRAINABLE;
+  if (frozen) return [{ op: "setProperty", node: node.name, property, value: false, graph }];
+  const given = [property, EVAL_MODE].filter((name) => name in (node.properties ?? {}));
+  const ops = given.map((name): Op => ({ op: "resetProperty", node: node.name, property: name, graph }));
+  if (!node.origin?.frozen?.length) return ops;
+  return [...ops, { op: "setOrigin", name: node.name, origin: { ...node.origin, frozen: [] }, graph }];
 }
 
 /** The size of a layer's result: how many classes a head tells apart. */

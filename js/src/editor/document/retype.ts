@@ -1,8 +1,9 @@
 import type { EdgeState, NodeState, NodeTypeState, Op } from "../../protocol";
 import { portsIn, type Scene } from "./connection";
-import { definitionOf } from "./definitions";
-import { edgeId, splitPort } from "./document";
+import { definitionOf, type Located } from "./definitions";
+import { edgeId, type GraphDocument, splitPort } from "./document";
 import { kindsFit, type Ports, type PortView, portsOf } from "./ports";
+import { applyOps } from "./reduce";
 import { UNWIRED, wiringOf } from "./wiring";
 
 /** Why a node cannot get another type in its place, or the ops that give it one. */
@@ -63,6 +64,43 @@ export function retyped(scene: Scene, name: string, type: NodeTypeState, graphId
       ...moved.map((edge): Op => ({ op: "connect", ...edge, graph: graphId })),
     ],
   };
+}
+
+/** The same for several nodes, those that share a module among them, one after the other. */
+export function allRetyped(
+  scene: Pick<Scene, "document" | "types">,
+  places: readonly Located[],
+  type: NodeTypeState,
+): Retyping {
+  let { document } = scene;
+  const ops: Op[] = [];
+  const apply = (more: readonly Op[]) => {
+    document = applyOps(document, more);
+    ops.push(...more);
+  };
+  const ties = tiesAmong(document, places);
+  apply(ties.map(({ node, property, graph }): Op => ({ op: "resetProperty", node, property, graph })));
+  for (const { graph: id, node } of places) {
+    const graph = document.graphs.get(id);
+    if (!graph || (node.type === type.type && places.length > 1)) continue;
+    const outcome = retyped({ ...scene, document, graph }, node.name, type, id);
+    if ("refusal" in outcome) return outcome;
+    apply(outcome.ops);
+  }
+  if (type.properties?.some(({ name }) => name === "shares")) ops.push(...ties);
+  return { ops };
+}
+
+/** What ties nodes to one another that share a module, all of which are among them. */
+function tiesAmong(document: GraphDocument, places: readonly Located[]) {
+  const chosen = new Set(places.map(({ node }) => node));
+  return places.flatMap(({ graph, node: { name: node, properties } }) => {
+    const owner = properties?.shares;
+    const nodes = [...(document.graphs.get(graph)?.nodes.values() ?? [])];
+    const isOf = (each: NodeState) => each.name === owner || each.properties?.shares === owner;
+    if (owner == null || !nodes.every((each) => chosen.has(each) || !isOf(each))) return [];
+    return [{ op: "setProperty" as const, node, property: "shares", value: owner, graph }];
+  });
 }
 
 function whyFixed({ graph }: Scene, node: NodeState, type: NodeTypeState): string | null {

@@ -2,6 +2,7 @@ import { type KeyboardEvent, useEffect, useId, useState } from "react";
 import { DTYPES, type NodeState, type PropertyState, type PropertyType } from "../../protocol";
 import { promote } from "../commands/blocks";
 import { useEditor, useView } from "../commands/context";
+import type { Located } from "../document/definitions";
 import type { ShownScene } from "../scene/scene";
 import { promotedOf } from "../scene/summary";
 import { parseAs, textOf } from "../values/text";
@@ -10,7 +11,7 @@ import { Reason } from "./Reason";
 interface FieldProps {
   scene: ShownScene;
   /** The nodes that have the property; usually one. */
-  nodes: readonly NodeState[];
+  places: readonly Located[];
   property: PropertyState;
   /** The current value of "auto". */
   resolved: unknown;
@@ -21,12 +22,12 @@ interface FieldProps {
 }
 
 /** One property: the input that suits its type, its default, its documentation, and why a value is refused. */
-export function Field({ scene, nodes, property, resolved, wired, onDone }: FieldProps) {
+export function Field({ scene, places, property, resolved, wired, onDone }: FieldProps) {
   const editor = useEditor();
   const id = useId();
   const [reason, setReason] = useState<string | null>(null);
-  const [node] = nodes as readonly [NodeState];
-  const names = nodes.map(({ name }) => name);
+  const nodes = places.map(({ node }) => node);
+  const [node] = nodes as [NodeState];
   const isSet = nodes.some(({ properties }) => property.name in (properties ?? {}));
   const isMixed = new Set(nodes.map(({ properties }) => JSON.stringify(properties?.[property.name]))).size > 1;
   const value = isSet && !isMixed ? node.properties?.[property.name] : undefined;
@@ -36,12 +37,11 @@ export function Field({ scene, nodes, property, resolved, wired, onDone }: Field
   const isPromoted = nodes.length === 1 && promotedOf(node, scene.types.get(node.type)).includes(property);
   const reset = () => {
     setReason(null);
-    if (isSet) editor.resetProperty(names, property.name, scene.graphId);
+    if (isSet) editor.resetProperty(places, property.name);
   };
   const set = (next: unknown) => {
     setReason(null);
-    if (isMixed || JSON.stringify(next) !== JSON.stringify(value))
-      editor.setProperty(names, property.name, next, scene.graphId);
+    if (isMixed || JSON.stringify(next) !== JSON.stringify(value)) editor.setProperty(places, property.name, next);
   };
   const common = {
     id,

@@ -1,9 +1,12 @@
 import type { NodeState, PropertyState } from "../../protocol";
-import { useEditor } from "../commands/context";
+import { useEditor, useView } from "../commands/context";
 import { align, distribute } from "../commands/gestures";
+import type { Located } from "../document/definitions";
 import type { Alignment } from "../scene/align";
 import type { ShownScene } from "../scene/scene";
+import { PROMOTED } from "../scene/summary";
 import { Action } from "./Action";
+import { Advanced, isRare } from "./Advanced";
 import { Field } from "./Field";
 
 const ALIGNMENTS: readonly (readonly [Alignment, string])[] = [
@@ -16,13 +19,27 @@ const ALIGNMENTS: readonly (readonly [Alignment, string])[] = [
 ];
 
 /** What can be done with several selected nodes: align them, and set what they have in common. */
-export function Several({ scene, nodes, readOnly }: { scene: ShownScene; nodes: NodeState[]; readOnly: boolean }) {
+export function Several({ scene, places, readOnly }: { scene: ShownScene; places: Located[]; readOnly: boolean }) {
   const editor = useEditor();
+  const nodes = places.map(({ node }) => node);
+  const inside = useView((view) => view.elsewhere.size);
+  const here = useView((view) => view.nodes.size);
   const common = commonProperties(scene, nodes);
+  const field = (property: PropertyState) => (
+    <Field
+      key={`${property.name} ${nodes.map((node) => node.name).join()}`}
+      scene={scene}
+      places={places}
+      property={property}
+      resolved={undefined}
+      wired={undefined}
+    />
+  );
   return (
     <fieldset disabled={readOnly} aria-label="Selected nodes">
       <header>
-        <h2>{nodes.length} nodes selected</h2>
+        <h2>{here + inside} nodes selected</h2>
+        {inside > 0 && <p>{inside} of them inside blocks: the fields, T, B and L change them too.</p>}
         <div className="pnne-aligns">
           {ALIGNMENTS.map(([how, icon]) => (
             <Action key={how} name={`Align ${how}`} icon={icon} onClick={() => align(editor, how)} />
@@ -47,16 +64,8 @@ export function Several({ scene, nodes, readOnly }: { scene: ShownScene; nodes: 
       {common.length > 0 && (
         <div className="pnne-fields">
           <h3>In common</h3>
-          {common.map((property) => (
-            <Field
-              key={`${property.name} ${nodes.map((node) => node.name).join()}`}
-              scene={scene}
-              nodes={nodes}
-              property={property}
-              resolved={undefined}
-              wired={undefined}
-            />
-          ))}
+          {common.filter((property) => !isRare(property)).map(field)}
+          <Advanced nodes={nodes} properties={common} field={field} />
         </div>
       )}
     </fieldset>
@@ -68,7 +77,8 @@ function commonProperties(scene: ShownScene, nodes: readonly NodeState[]): Prope
   const [first, ...others] = nodes.map((node) => scene.types.get(node.type)?.properties ?? []);
   return (first ?? []).filter(
     (property) =>
-      property.type.type !== "nodeRef" &&
+      property.name !== PROMOTED &&
+      !JSON.stringify(property.type).includes("nodeRef") &&
       others.every((list) =>
         list.some(
           (other) => other.name === property.name && JSON.stringify(other.type) === JSON.stringify(property.type),

@@ -25,7 +25,7 @@ function PromotedFields({ scene, node }: { scene: ShownScene; node: NodeState })
         <h4>{inner.name}</h4>
         <Field
           scene={inside}
-          nodes={[inner]}
+          places={[{ graph: definition, node: inner }]}
           property={property}
           resolved={derived.resolved.get(prefix + inner.name)?.[property.name]}
           wired={graph.edges.get(`${inner.name}.${property.name}`)?.source}
@@ -61,7 +61,7 @@ export function BlockForm({ scene, node }: { scene: ShownScene; node: NodeState 
             aria-label="Definition"
             data-property={`${scene.prefix}${node.name}.definition`}
             value={definition}
-            onChange={(event) => editor.setProperty([node.name], "definition", event.target.value)}
+            onChange={(event) => editor.setProperty([{ graph: scene.graphId, node }], "definition", event.target.value)}
           >
             {possible.map((id) => (
               <option key={id}>{id}</option>

@@ -1,6 +1,19 @@
 import type { Diagnostic } from "../../protocol";
-import { useEditor } from "../commands/context";
+import { useEditor, useScene, useSession } from "../commands/context";
 import { applyFix } from "../commands/gestures";
+
+/** What is to be said of the graph, and what of that is wrong and not only unfinished; an empty graph has no problems. */
+export function useProblems() {
+  const scene = useScene();
+  const diagnostics = useSession((state) => state.derived.diagnostics);
+  const empty = useSession((state) => state.sync?.shown.graphs.get("")?.nodes.size === 0);
+  // A node without edges, a graph without an end.
+  const isLoose = ({ node, code }: Diagnostic) =>
+    (!node && /^no-(in|out)put$/.test(code)) ||
+    (node?.startsWith(scene?.prefix ?? "") && scene?.cards.get(node.slice(scene.prefix.length))?.loose);
+  const problems = empty ? [] : [...diagnostics.values()].flat().filter(({ severity }) => severity !== "info");
+  return { problems, wrong: problems.filter((problem) => !isLoose(problem)) };
+}
 
 /** Everything that keeps the graph from compiling or is worth a look; a click jumps to the node. */
 export function ProblemList({ problems }: { problems: readonly Diagnostic[] }) {

@@ -2,6 +2,7 @@ import type { NodeState, NodeTypeState, PropertyState } from "../../protocol";
 import { useEditor, useScene, useSession, useView } from "../commands/context";
 import { isBox } from "../document/definitions";
 import { provenanceOf } from "../document/origin";
+import { Advanced, isRare } from "../fields/Advanced";
 import { Field } from "../fields/Field";
 import { NameField } from "../fields/NameField";
 import { OriginLine } from "../fields/OriginBadge";
@@ -17,16 +18,19 @@ import { BlockForm } from "./BlockForm";
 import { BoxForm } from "./Box";
 import { Costs } from "./Costs";
 import { FrameForm } from "./FrameForm";
-import { FixButton } from "./Problems";
+import { FixButton, ProblemList, useProblems } from "./Problems";
 
 /** The right panel: the one selected node's properties, or what the document is. */
 export function Properties({ readOnly }: { readOnly: boolean }) {
   const scene = useScene();
   const selected = useView((view) => view.nodes);
+  const elsewhere = useView((view) => view.elsewhere);
   const [only] = selected;
   // The steps of one expression are one card, and one form after the other.
   const steps = only === undefined ? undefined : scene?.folds.chains.get(scene ? cardFor(scene, only) : "");
-  const isOne = selected.size === 1 || (steps?.length === selected.size && steps.every((name) => selected.has(name)));
+  const isOne =
+    elsewhere.size === 0 &&
+    (selected.size === 1 || (steps?.length === selected.size && steps.every((name) => selected.has(name))));
   const forms = isOne ? [...selected].flatMap((name) => scene?.graph.nodes.get(name) ?? []) : [];
   const [node] = forms;
   const frames = useView((view) => view.frames);
@@ -50,25 +54,22 @@ export function Properties({ readOnly }: { readOnly: boolean }) {
           <FrameForm key={scene.prefix + frame.name} frame={frame} />
         </fieldset>
       ) : (
-        <Overview scene={scene} selected={selected} readOnly={readOnly} />
+        <Overview scene={scene} readOnly={readOnly} />
       )}
     </aside>
   );
 }
 
-interface OverviewProps {
-  scene: ShownScene | null;
-  selected: ReadonlySet<string>;
-  readOnly: boolean;
-}
-
-function Overview({ scene, selected, readOnly }: OverviewProps) {
-  const nodes = [...selected].flatMap((name) => scene?.graph.nodes.get(name) ?? []);
-  if (scene && nodes.length > 1) return <Several scene={scene} nodes={nodes} readOnly={readOnly} />;
+function Overview({ scene, readOnly }: { scene: ShownScene | null; readOnly: boolean }) {
+  const places = useEditor().located();
+  const { wrong } = useProblems();
+  const listed = useView((view) => view.problems);
+  if (scene && places.length > 1) return <Several scene={scene} places={places} readOnly={readOnly} />;
   return (
     <div className="pnne-overview">
       <h2>{scene?.document.name || "Graph"}</h2>
       <p>Select a node to see its properties; ? shows all keys.</p>
+      {wrong.length > 0 && !listed && <ProblemList problems={wrong.slice(0, MOST_LISTED)} />}
       {scene && <Contents scene={scene} />}
       {scene && <Sizes sizes={scene.document.sizes ?? {}} readOnly={readOnly} />}
       {!readOnly && <Train />}
@@ -76,7 +77,7 @@ function Overview({ scene, selected, readOnly }: OverviewProps) {
   );
 }
 
-/** Most nodes whose share of the parameters is listed. */
+/** Most problems, and most nodes whose share of the parameters is listed. */
 const MOST_LISTED = 8;
 
 /** What goes in and out of the graph, and where its parameters are: each line leads to its node. */
@@ -172,7 +173,7 @@ function PropertyList({ scene, node, type }: { scene: ShownScene; node: NodeStat
     <Field
       key={property.name}
       scene={scene}
-      nodes={[node]}
+      places={[{ graph: scene.graphId, node }]}
       property={property}
       resolved={resolved?.[property.name]}
       wired={scene.graph.edges.get(`${node.name}.${property.name}`)?.source}
@@ -183,7 +184,7 @@ function PropertyList({ scene, node, type }: { scene: ShownScene; node: NodeStat
       {ROLES.map(([role, title]) => {
         // The definition of a block has its own form, and the contents of a module come with it.
         // What the block around shows is chosen beside each field.
-        const shown = declared.filter(({ name }) => name !== "definition" && name !== PROMOTED);
+        const shown = declared.filter((each) => each.name !== "definition" && each.name !== PROMOTED && !isRare(each));
         const members = shown.filter((property) => (property.role ?? "init") === role);
         if (members.length === 0) return null;
         return (
@@ -193,6 +194,7 @@ function PropertyList({ scene, node, type }: { scene: ShownScene; node: NodeStat
           </section>
         );
       })}
+      <Advanced nodes={[node]} properties={declared} field={field} />
       {others.length > 0 && (
         <section>
           {type && <h3>Unknown</h3>}

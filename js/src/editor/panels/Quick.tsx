@@ -17,14 +17,14 @@ import { blockTypes, shownType, templateTypes } from "../document/blocks";
 import { definitionOf, type Place, placesOf } from "../document/definitions";
 import { edgeId, nodeOf, splitPort } from "../document/document";
 import { portsOf } from "../document/ports";
-import { retyped } from "../document/retype";
+import { allRetyped } from "../document/retype";
 import { edgeFrom, insertOps } from "../document/splice";
 import { wiringOf } from "../document/wiring";
 import { Icon } from "../fields/Action";
 import { categoryOf } from "../scene/card";
 import { cardFor, ownerOf, type ShownScene } from "../scene/scene";
 import type { Quick } from "../scene/view";
-import { type Circumstances, NOT_OFFERED, nodeSimilarity, searchTypes, similarity } from "./search";
+import { type Circumstances, meantBy, NOT_OFFERED, nodeSimilarity, searchTypes, similarity } from "./search";
 
 const WIDTH = 268;
 const HEIGHT = 300;
@@ -68,6 +68,10 @@ function QuickBox({ quick, scene }: { quick: Quick; scene: ShownScene }) {
   // biome-ignore lint/correctness/useExhaustiveDependencies: `shown` is made of these
   const choices = useMemo(() => shown(query), [quick, scene, editor, query]);
   const current = Math.min(chosen, choices.length - 1);
+  const all = useMemo(
+    () => (quick.kind === "find" && query.trim() ? meantBy(placesOf(scene.document), query.trim()) : []),
+    [quick, scene, query],
+  );
 
   useEffect(() => input.current?.focus({ preventScroll: true }), []);
   useEffect(() => {
@@ -79,8 +83,13 @@ function QuickBox({ quick, scene }: { quick: Quick; scene: ShownScene }) {
     close();
     choice.take(shiftKey);
   };
+  const selectAll = () => {
+    close();
+    editor.selectPaths(all.map(({ path }) => path));
+  };
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.key === "Escape") close();
+    else if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && all.length > 1) selectAll();
     else if (event.key === "Enter") take(current < 0 || text !== query ? shown(text)[chosen] : choices[current], event);
     else if (event.key === "ArrowDown") setChosen(Math.min(current + 1, choices.length - 1));
     else if (event.key === "ArrowUp") setChosen(Math.max(current - 1, 0));
@@ -138,6 +147,11 @@ function QuickBox({ quick, scene }: { quick: Quick; scene: ShownScene }) {
           </div>
         ))}
       </div>
+      {all.length > 1 && (
+        <button type="button" className="pnne-quick-all" onClick={selectAll}>
+          Select all {all.length} (Ctrl+Enter)
+        </button>
+      )}
       {choices.length === 0 && <p className="pnne-hint">Nothing that fits matches “{query}”.</p>}
     </div>
   );
@@ -167,7 +181,7 @@ function choicesFor(quick: Quick, scene: ShownScene, editor: Editor, query: stri
     case "edges":
       return edgesOf(quick.node, scene, editor, query);
     case "type":
-      return otherTypesFor(quick.node, scene, editor, query);
+      return otherTypesFor(scene, editor, query);
     case "reconnect":
       return otherEndsFor(quick.edge, scene, editor, query);
   }
@@ -218,13 +232,19 @@ function circumstancesOf(quick: Adding, scene: ShownScene, editor: Editor): Circ
   return { shape: source === undefined ? undefined : shapes.get(scene.prefix + source), counts, after, followers };
 }
 
-/** The types that a node can have in its place; of those for which it has too many edges, the ones that are asked for. */
-function otherTypesFor(node: string, scene: ShownScene, editor: Editor, query: string): Choice[] {
+/**
+ * The types that the selected nodes can have in their place; of those for which one alone has too many edges, the ones
+ * that are asked for.
+ */
+function otherTypesFor(scene: ShownScene, editor: Editor, query: string): Choice[] {
   const asked = query.trim().toLowerCase();
   const lacking = new Map<string, string>();
+  const places = editor.located();
+  const node = places[0]?.node.name;
   const listed = [...scene.types.values()].filter((type) => {
     if (NOT_OFFERED.has(type.type)) return false;
-    const outcome = retyped(scene, node, type, scene.graphId);
+    if (places.length > 1) return true;
+    const outcome = allRetyped(scene, places, type);
     if (!("refusal" in outcome)) return true;
     const [edge] = outcome.lost ?? [];
     if (!edge || asked === "" || !type.type.toLowerCase().startsWith(asked)) return false;
@@ -232,7 +252,7 @@ function otherTypesFor(node: string, scene: ShownScene, editor: Editor, query: s
     return true;
   });
   return searchTypes(listed, query).map((type) =>
-    typeChoice(type, lacking.get(type.type) ?? type.category.name, () => changeType(editor, node, type.type)),
+    typeChoice(type, lacking.get(type.type) ?? type.category.name, () => changeType(editor, places, type.type)),
   );
 }
 

@@ -1,24 +1,16 @@
 import { useMemo } from "react";
-import type { Diagnostic, NodeCost } from "../../protocol";
+import type { NodeCost } from "../../protocol";
 import { useEditor, useScene, useSession, useView } from "../commands/context";
 import { copyDocument } from "../commands/files";
 import { bytesText, countText, exactText, exampleText } from "../values/amounts";
-import { ProblemList } from "./Problems";
+import { ProblemList, useProblems } from "./Problems";
 
 /** The bottom line: problems that jump to their node, the state of the connection, and what the model costs. */
 export function StatusLine() {
   const editor = useEditor();
   const scene = useScene();
   const open = useView((view) => view.problems);
-  const diagnostics = useSession((state) => state.derived.diagnostics);
-  const empty = useSession((state) => state.sync?.shown.graphs.get("")?.nodes.size === 0);
-  // What is only not finished: a node without edges, a graph without an end.
-  const isLoose = ({ node, code }: Diagnostic) =>
-    (!node && /^no-(in|out)put$/.test(code)) ||
-    (node?.startsWith(scene?.prefix ?? "") && scene?.cards.get(node.slice(scene.prefix.length))?.loose);
-  // An empty graph shows no problems.
-  const problems = empty ? [] : [...diagnostics.values()].flat().filter(({ severity }) => severity !== "info");
-  const wrong = problems.filter((problem) => !isLoose(problem));
+  const { problems, wrong } = useProblems();
   const errors = wrong.filter((diagnostic) => (diagnostic.severity ?? "error") === "error").length;
   const nodes = scene?.graph.nodes.size ?? 0;
   return (

@@ -102,6 +102,16 @@ export function nodeSimilarity({ path, node }: Place, word: string, shownPrefix:
   return path === shownPrefix + node.name ? fit : ELSEWHERE * fit;
 }
 
+/** The nodes of the type that was typed; of another word, those whose names, types or paths have it. */
+export function meantBy(places: readonly Place[], text: string): Place[] {
+  const word = text.toLowerCase();
+  const ofType = places.filter(({ node }) => node.type.toLowerCase() === word);
+  if (ofType.length > 0) return ofType;
+  return places.filter(({ path, node }) =>
+    [word.includes(".") ? path : node.name, node.type].some((name) => name.toLowerCase().includes(word)),
+  );
+}
+
 function pathSimilarity(path: string, word: string): number {
   const lower = path.toLowerCase();
   if (lower === word || lower.endsWith(`.${word}`)) return 1;

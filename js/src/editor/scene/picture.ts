@@ -1,4 +1,4 @@
-import { FRAME_COLOURS, FRAME_TITLE_HEIGHT, type Frame, type TensorShape } from "../../protocol";
+import { FRAME_COLOURS, FRAME_TITLE_HEIGHT, type Frame, SNOWFLAKE, type TensorShape } from "../../protocol";
 import { edgeId } from "../document/document";
 import { download } from "../host/download";
 import { boxesOf, endsOf, layersOf, type NodeBox } from "./boxes";
@@ -80,9 +80,11 @@ function cardPicture({ card, left, top, width, height }: NodeBox, color: Colours
   const labels = card.geometry.handles.filter((handle) => handle.labelled);
   const { across, above: shift } = card.geometry;
   const times = timesOf(card);
-  const room = Math.floor((width - 54 - 8 * times.length) / (NAME_SIZE * LETTER));
+  const cold = card.frozen ? 18 : 0;
+  const room = Math.floor((width - 54 - 8 * times.length - cold) / (NAME_SIZE * LETTER));
   const count = (y: number) =>
-    times ? text(left + width - 10 - 7 * times.length, y, times, 12, color("muted"), BOLD) : "";
+    (times ? text(left + width - 10 - 7 * times.length, y, times, 12, color("muted"), BOLD) : "") +
+    (cold ? drawn(SNOWFLAKE, left + width - 24 - 8 * times.length, y - 11, 0.875, color("cold")) : "");
   const ports = card.geometry.handles.map(
     (handle) =>
       `<circle cx="${left + handle.x}" cy="${top + handle.y}" r="4" fill="${color("card")}" ` +
@@ -92,9 +94,10 @@ function cardPicture({ card, left, top, width, height }: NodeBox, color: Colours
     `<rect x="${left + by}" y="${top + by}" width="${width}" height="${height}" rx="9" fill="${color("card")}" ` +
     `stroke="${color("line-strong")}"/>`;
   const paper = `${(card.inside && !isOpen(card)) || card.run ? outline(4) : ""}${outline(0)}`;
-  const icon = (x: number, y: number, scale: number) =>
-    `<path transform="translate(${x},${y}) scale(${scale})" d="${look.icon}" fill="none" stroke="${color("card")}" ` +
+  const drawn = (path: string, x: number, y: number, scale: number, ink: string) =>
+    `<path transform="translate(${x},${y}) scale(${scale})" d="${path}" fill="none" stroke="${ink}" ` +
     `stroke-width="1.6" stroke-linecap="round" stroke-linejoin="round"/>`;
+  const icon = (x: number, y: number, scale: number) => drawn(look.icon, x, y, scale, color("card"));
   const group = (...parts: readonly string[]) =>
     `<g aria-label="${escaped(card.label)}">${[...parts, ...ports].join("")}</g>`;
   if (card.type === REROUTE) {
@@ -167,7 +170,7 @@ function coloursOf(root: HTMLElement): Colours {
   root.append(probe);
   const known = new Map<string, string>();
   const frames = FRAME_COLOURS.map((colour) => `frame-${colour}`);
-  for (const token of ["fg", "muted", "faint", "wire", "line-strong", "canvas", "card", ...frames]) {
+  for (const token of ["fg", "muted", "faint", "wire", "line-strong", "canvas", "card", "cold", ...frames]) {
     probe.style.color = `var(--pn-${token})`;
     known.set(token, getComputedStyle(probe).color);
   }

@@ -21,8 +21,8 @@ export type Quick =
       readonly from: Connecting | null;
       readonly edge: EdgeState | null;
     })
-  | (OverCanvas & { readonly kind: "find" })
-  | (OverCanvas & { readonly kind: "connect" | "edges" | "type"; readonly node: string })
+  | (OverCanvas & { readonly kind: "find" | "type" })
+  | (OverCanvas & { readonly kind: "connect" | "edges"; readonly node: string })
   | (OverCanvas & { readonly kind: "reconnect"; readonly edge: EdgeState });
 
 /** A connection being drawn. */
@@ -40,6 +40,8 @@ export const FIRST_VIEW = {
   /** Names of the Subgraph nodes that were entered, outermost first. */
   path: [] as readonly string[],
   nodes: NOTHING,
+  /** Full paths of selected nodes of other graphs, which a search has found. */
+  elsewhere: NOTHING,
   edges: NOTHING,
   frames: NOTHING,
   /** Whether there is too little width for panels beside the graph: they then cover it, one at a time. */
