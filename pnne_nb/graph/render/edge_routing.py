@@ -11,6 +11,8 @@ Box = tuple[float, float, float, float]
 """Left, top, right, bottom."""
 
 CLEARANCE = 16.0
+OUTWARD, FEW = 8.0, 3
+"""Pixels by which an edge is farther out that passes more than a few nodes, times the root of their number."""
 TURN = 20.0
 """Pixels from the ends of an edge that leads back up to its turns; its label has room there."""
 BETWEEN = 36.0
@@ -55,7 +57,9 @@ def routed(
     # The detour is between the two ends.
     room = max(0.0, min(CLEARANCE, (end[1] - start[1]) / 2))
     top, bottom = max(top, start[1] + room), min(bottom, end[1] - room)
-    lanes = [min(box[0] for box in between) - CLEARANCE, max(box[2] for box in between) + CLEARANCE]
+    # The more nodes an edge passes, the farther out: of two that skip, one around the other, each has its own lane.
+    gap = CLEARANCE + OUTWARD * max(0, len(between) - FEW) ** 0.5
+    lanes = [min(box[0] for box in between) - gap, max(box[2] for box in between) + gap]
 
     def blocked(lane: float) -> int:
         return sum(

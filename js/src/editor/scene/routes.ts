@@ -6,6 +6,12 @@ export type Curve = readonly [Point, Point, Point, Point];
 
 /** How far beside the nodes that stand in its way an edge runs. */
 const CLEARANCE = 16;
+/**
+ * How much farther out, times the root of their number, one that passes more than a few: of two that skip, one around the
+ * other, each has its own lane.
+ */
+const OUTWARD = 8;
+const FEW = 3;
 const SAMPLES = 12;
 /** How far from its ends an edge turns that leads back up; its label has room there. */
 const TURN = 20;
@@ -44,9 +50,10 @@ export function routed(
   const room = Math.max(0, Math.min(CLEARANCE, (end[1] - start[1]) / 2));
   const top = Math.max(start[1] + room, Math.min(...between.map((box) => box.top)));
   const bottom = Math.min(end[1] - room, Math.max(...between.map((box) => box.top + box.height)));
+  const gap = CLEARANCE + OUTWARD * Math.sqrt(Math.max(0, between.length - FEW));
   const lanes = [
-    Math.min(...between.map((box) => box.left)) - CLEARANCE,
-    Math.max(...between.map((box) => box.left + box.width)) + CLEARANCE,
+    Math.min(...between.map((box) => box.left)) - gap,
+    Math.max(...between.map((box) => box.left + box.width)) + gap,
   ];
   const blocked = (lane: number) => {
     const ways = [curveBetween(start, [lane, top]), curveBetween([lane, bottom], end)];
