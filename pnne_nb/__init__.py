@@ -371,7 +371,7 @@ def __getattr__(name: str) -> object:
     if name == "TrainingEngine" and "IPython" in sys.modules:
         # A cell that uses the live model parks its training, and only widgets/ knows cells.
         imported_late("pnne_nb.widgets.host.cell_events").watch_cells()
-    if name in {"GraphEditor", "TrainingEngine"}:
+    if name in {"GraphEditor", "NodeGraph", "TrainingEngine", "from_module", "sequential"}:
         import_in_background()
     return value
 

@@ -15,7 +15,7 @@ import torch
 torch.set_num_threads(1)
 import pnne_nb as pn
 from pnne_nb.compiler import Analysis
-from pnne_nb.process.background_import import wait_for_import
+from pnne_nb.process.background_import import _threads
 from pnne_nb.widgets.editor.editor import GraphEditor
 
 graph = pn.NodeGraph("net")
@@ -71,7 +71,7 @@ def test_many_runs_of_a_cell_leave_one_editor(run: Run) -> None:
     for _ in range(4):
         run(SHOW, "cell")
     run(
-        "wait_for_import(); _ = alive(object); tracemalloc.start(); before = tracemalloc.get_traced_memory()[0]",
+        "_threads[0].join(); _ = alive(object); tracemalloc.start(); before = tracemalloc.get_traced_memory()[0]",
         "measure",
     )
     for _ in range(RUNS):
