@@ -37,7 +37,7 @@ from pnne_nb.errors import Diagnostic
 from pnne_nb.export import formats
 from pnne_nb.export.export_report import ExportReport
 from pnne_nb.export.formats.base import TensorInfo
-from pnne_nb.export.subject.example_batches import Maker
+from pnne_nb.export.subject.example_batches import BatchMaker
 from pnne_nb.export.subject.subject import input_names
 from tests.export.architectures import ARCHITECTURES, declared_shapes
 from tests.export.faults import Exported, first_bad
@@ -86,7 +86,7 @@ def _drawn(name: str) -> Case:
         for node in graph.nodes.values()
         if node.type == "Input"
     )
-    maker = Maker(model, inputs, {})
+    maker = BatchMaker(model, inputs, {})
     example = maker.example()
     others = [{**example, size: value} for size in example for value in maker.other_values(size, example, 5, None)[1:]]
     return Case(model, {}, inputs, tuple(maker.tensors(sizes) for sizes in others))

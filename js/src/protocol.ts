@@ -890,11 +890,11 @@ export interface LayerState {
   /** Norm of the gradient that comes back through its first output. */
   readonly flow?: number | null;
   /** What is wrong with it over the last observations. */
-  readonly ailment?: Ailment | null;
+  readonly fault?: LayerFault | null;
 }
 
 /** A fault of a layer in training: a stable name, and the observation with numbers. */
-export interface Ailment {
+export interface LayerFault {
   readonly kind: "dead" | "exploding" | "notFinite" | "saturated" | "vanishing";
   readonly reason: string;
 }

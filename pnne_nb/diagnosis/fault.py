@@ -149,15 +149,15 @@ _DOMAINS: Final = {
 }  # fmt: skip
 
 
-class Cause(NamedTuple):
-    """A cause, as a machine name and as a sentence, and a remedy."""
+class NanCause(NamedTuple):
+    """Why an operation made a NaN, which a `Fault` tells: a machine name, a sentence, and a remedy."""
 
     kind: str
     text: str
     advice: str
 
 
-def cause_of(origin: NanOrigin, losses: Sequence[float], rate: float) -> Cause:
+def cause_of(origin: NanOrigin, losses: Sequence[float], rate: float) -> NanCause:
     """Return why an operation made a NaN or an infinity, or that the cause is unclear.
 
     Args:
@@ -173,7 +173,7 @@ def cause_of(origin: NanOrigin, losses: Sequence[float], rate: float) -> Cause:
     if origin.stage == "weights":
         return _of_weights(origin.name, grew, rate)
     if origin.by_hand and origin.nan and "softmax" in operation:
-        return Cause(
+        return NanCause(
             "masked-row",
             "All positions of a row are masked with -inf, and the softmax of nothing is 0 / 0.",
             "Leave at least one position of each row, or set such rows to 0 behind the softmax.",
@@ -182,29 +182,29 @@ def cause_of(origin: NanOrigin, losses: Sequence[float], rate: float) -> Cause:
     if known is not None:
         return known
     if origin.dtype == "float16":
-        return Cause(
+        return NanCause(
             "half-overflow",
             f"A result of {operation} is beyond 65,504, the largest number of float16; its inputs go up to {largest:.4g}.",
             'Use precision="bf16" or "32", or scale the values down in front of it.',
         )
     if largest > _HUGE or (grew is not None and grew > _GREW):
         told = "" if grew is None else f" The loss has grown by a factor of {grew:.3g} in the steps before."
-        return Cause(
+        return NanCause(
             "exploding",
             f"The numbers have outgrown float32: {operation} was given values up to {largest:.3g}.{told}",
             f"Lower the learning rate (it is {rate:g}), warm it up, or give grad_clip=1.0; rewind() goes back before it.",
         )
-    return Cause(
+    return NanCause(
         "unclear",
         f"{operation or 'An operation'} made it of finite numbers between {low:.4g} and {high:.4g}.",
         "Look at the named line; the inputs of the operation are listed with it.",
     )
 
 
-def _of_weights(name: str, grew: float | None, rate: float) -> Cause:
+def _of_weights(name: str, grew: float | None, rate: float) -> NanCause:
     growing = grew is not None and grew > _GREW
     told = f" The loss had grown by a factor of {grew:.3g} before." if growing else ""
-    return Cause(
+    return NanCause(
         "exploding" if growing else "weights",
         f"{name!r} held it before the step: the update before, with learning rate {rate:g}, or a cell has put it there.{told}",
         "Go back before it with engine.rewind(2), and go on with a smaller learning rate or grad_clip=1.0.",
@@ -213,18 +213,18 @@ def _of_weights(name: str, grew: float | None, rate: float) -> Cause:
 
 def _of_function(
     origin: NanOrigin, operation: str, operands: Sequence[Operand], low: float, high: float
-) -> Cause | None:
+) -> NanCause | None:
     backward = origin.stage == "backward"
     zeros = any(each.zeros for each in operands)
     if operation in _LOGS or operation.endswith(("_log", "log_")):
         if low < 0 and operation != "log1p":
-            return Cause(
+            return NanCause(
                 "log-of-negative",
                 f"{operation} was given {low:.4g}, and there is no logarithm of a negative number.",
                 "Clamp its input (x.clamp_min(1e-6)), or make it positive with softplus or exp.",
             )
         slope = "the slope of a logarithm" if backward else "the logarithm"
-        return Cause(
+        return NanCause(
             "log-of-zero",
             f"{operation} was given 0, where {slope} is infinite.",
             "Use log_softmax, logsigmoid or a loss that takes logits; otherwise clamp its input (x.clamp_min(1e-6)).",
@@ -233,38 +233,38 @@ def _of_function(
         return _of_root(operation, low, backward=backward)
     if operation in {"pow", "float_power"}:
         if zeros:
-            return Cause(
+            return NanCause(
                 "power-of-zero",
                 f"{operation} was given 0, where {'its slope' if backward else 'a negative power'} is infinite.",
                 "Add a small number to its base, such as 1e-6.",
             )
         if low < 0 and origin.nan:
-            return Cause(
+            return NanCause(
                 "root-of-negative",
                 f"{operation} was given {low:.4g}, and a broken power of a negative number is no number.",
                 "Clamp its base, or take the power of its absolute value.",
             )
     if operation in _QUOTIENTS and zeros:
-        return Cause(
+        return NanCause(
             "division-by-zero",
             f"{operation} divided by 0.",
             "Add a small number such as 1e-6 to the divisor, or leave out the examples where it is 0.",
         )
     if operation in _EXPONENTIALS and origin.dtype != "float16":
-        return Cause(
+        return NanCause(
             "exp-overflow",
             f"{operation} was given {high:.4g}; beyond 88.7 its result does not fit into float32.",
             "Subtract the maximum first, or use softmax, log_softmax or logsumexp, which do.",
         )
     if operation in _DOMAINS:
-        return Cause(
+        return NanCause(
             "outside-domain",
             f"{operation} takes {_DOMAINS[operation]}, and was given values from {low:.4g} to {high:.4g}"
             f"{', at whose ends its slope is infinite' if backward else ''}.",
             "Clamp its input to slightly less than that range.",
         )
     if operation in {"nll_loss", "mean"} and origin.nan and not backward:
-        return Cause(
+        return NanCause(
             "nothing-counted",
             f"{operation} is a mean over nothing: every target of the batch is ignored, or what it is given is empty.",
             "Leave out such batches, or divide the sum by max(count, 1).",
@@ -272,20 +272,20 @@ def _of_function(
     return None
 
 
-def _of_root(operation: str, low: float, *, backward: bool) -> Cause:
+def _of_root(operation: str, low: float, *, backward: bool) -> NanCause:
     if operation in {"std", "var", "std_mean", "var_mean"} and not backward:
-        return Cause(
+        return NanCause(
             "spread-of-one",
             f"{operation} was given one value only, whose spread is 0 / 0.",
             "Use correction=0, or leave out batches of one example.",
         )
     if low < 0 and not backward:
-        return Cause(
+        return NanCause(
             "root-of-negative",
             f"{operation} was given {low:.4g}, and there is no root of a negative number.",
             "Clamp its input (x.clamp_min(0)); small negative numbers come of rounding.",
         )
-    return Cause(
+    return NanCause(
         "root-at-zero",
         f"{operation} was given 0, where its slope is infinite.",
         "Add a small number under the root: (x + 1e-6).sqrt().",

@@ -21,7 +21,7 @@ from pnne_nb.diagnosis.layer_rules import (
 from pnne_nb.diagnosis.level_rules import AtChance, EqualUnits, NoGradient, RateDecayed, SmallWeights, TargetsNotScaled
 from pnne_nb.diagnosis.loss_rules import Divergence, LossNotDecreasing, Oscillation, Overfitting, SlowProgress
 from pnne_nb.errors import ArgumentError, choose, expect, near, registers, shown
-from pnne_nb.protocol.messages import Ailment
+from pnne_nb.protocol.messages import LayerFault
 
 __all__ = [
     "RULES",
@@ -43,7 +43,7 @@ __all__ = [
     "UpdateRatio",
     "VanishingGradients",
     "ZeroWeights",
-    "ailments",
+    "layer_faults",
     "register_rule",
 ]
 
@@ -139,25 +139,25 @@ class _Registered:
         return found
 
 
-def ailments(evidence: Evidence) -> dict[str, Ailment]:
-    """Return one ailment per layer, the one that explains the others."""
-    found: dict[str, Ailment] = {}
+def layer_faults(evidence: Evidence) -> dict[str, LayerFault]:
+    """Return one fault per layer, the one that explains the others."""
+    found: dict[str, LayerFault] = {}
     for finding in SaturatedActivations().find(evidence):
-        found[finding.layer or ""] = Ailment("saturated", finding.reason)
+        found[finding.layer or ""] = LayerFault("saturated", finding.reason)
     for finding in DeadReLU().find(evidence):
-        found[finding.layer or ""] = Ailment("dead", finding.reason)
+        found[finding.layer or ""] = LayerFault("dead", finding.reason)
     vanishing, exploding = VanishingGradients(), ExplodingGradients()
     for layer, norm in vanishing.norms(evidence).items():
-        found[layer] = Ailment("vanishing", f"The norm of its gradient is {norm:.3g}, below {vanishing.limit:g}.")
+        found[layer] = LayerFault("vanishing", f"The norm of its gradient is {norm:.3g}, below {vanishing.limit:g}.")
     for layer, norm in exploding.norms(evidence).items():
-        found[layer] = Ailment("exploding", f"The norm of its gradient is {norm:.3g}, above {exploding.limit:g}.")
+        found[layer] = LayerFault("exploding", f"The norm of its gradient is {norm:.3g}, above {exploding.limit:g}.")
     # The last observation has NaN or infinite values.
     if evidence.norms:
         for layer, norm in evidence.norms[-1].norms.items():
             if not math.isfinite(norm):
-                found[layer] = Ailment("notFinite", "Its gradient is NaN or infinite.")
+                found[layer] = LayerFault("notFinite", "Its gradient is NaN or infinite.")
     for (layer, quantity), frames in evidence.statistics.items():
         last = frames[-1].values
         if quantity == "activations" and (last.get("nan") or last.get("inf")):
-            found[layer] = Ailment("notFinite", "Its output has NaN or infinite values.")
+            found[layer] = LayerFault("notFinite", "Its output has NaN or infinite values.")
     return found

@@ -34,7 +34,7 @@ from pnne_nb.export.formats.base import (
 )
 from pnne_nb.export.proof.parity import Tolerance
 from pnne_nb.export.proof.prove import prove
-from pnne_nb.export.subject.example_batches import SAMPLES, Maker, first_batch, is_whole
+from pnne_nb.export.subject.example_batches import SAMPLES, BatchMaker, first_batch, is_whole
 from pnne_nb.export.subject.fixed_axes import axis_findings, fixed_axes, freed
 from pnne_nb.export.subject.subject import HasExamples, Sizes, Subject, input_names, plain_result, subject_of
 from pnne_nb.graph.document import NodeGraph
@@ -64,7 +64,7 @@ def attempt(
     declared = subject.inputs
     fixed: dict[str, FreeSize] = {}
     while True:
-        maker = Maker(subject.model, subject.inputs, subject.limits, subject.seen)
+        maker = BatchMaker(subject.model, subject.inputs, subject.limits, subject.seen)
         request = request_of(subject, maker.tensors(example), opset)
         written = _write(format, request, path)
         usable, notes = _fitting(batch, declared, [*written.sizes, *fixed.values()])
@@ -139,7 +139,7 @@ def _prepare(
         }
         subject = replace(subject, seen=whole)
     example = _example(subject, batch)
-    tensors = Maker(subject.model, subject.inputs, subject.limits, subject.seen).tensors(example)
+    tensors = BatchMaker(subject.model, subject.inputs, subject.limits, subject.seen).tensors(example)
     return _with_named_outputs(subject, tensors), batch, example
 
 
@@ -228,7 +228,7 @@ def _with_named_outputs(subject: Subject, example: Sequence[Tensor]) -> Subject:
 
 def _example(subject: Subject, batch: Sequence[Tensor] | None) -> dict[str, int]:
     """Return the sizes of the example: those of the data if they are general, else chosen ones."""
-    maker = Maker(subject.model, subject.inputs, subject.limits, subject.seen)
+    maker = BatchMaker(subject.model, subject.inputs, subject.limits, subject.seen)
     if batch is not None:
         found = free_sizes_in(subject.inputs, batch)
         samples = batch_size_of(subject.inputs)

@@ -16,7 +16,7 @@ from pnne_nb.export.export_report import ExportReport
 from pnne_nb.export.formats import find_format, require_packages
 from pnne_nb.export.formats.traced_program import size_findings, trace
 from pnne_nb.export.proof.parity import Tolerance
-from pnne_nb.export.subject.example_batches import Maker
+from pnne_nb.export.subject.example_batches import BatchMaker
 from pnne_nb.export.subject.fixed_axes import axis_findings, fixed_axes, freed
 from pnne_nb.export.subject.subject import Sizes
 from pnne_nb.graph.model.annex import OWN
@@ -118,7 +118,7 @@ def check_export(
         with private_random_state(), tempfile.TemporaryDirectory(prefix="pnne-check-") as folder:
             if found.slow:
                 subject, _, example = prepare(graph, data, sizes, reuse)
-                tensors = Maker(subject.model, subject.inputs, subject.limits, subject.seen).tensors(example)
+                tensors = BatchMaker(subject.model, subject.inputs, subject.limits, subject.seen).tensors(example)
                 with with_repairs(subject.graph):
                     found_sizes = trace(request_of(subject, tensors)).sizes
                 axes = fixed_axes(subject, sizes, example)

@@ -168,7 +168,7 @@ def joined(batches: Sequence[Batch]) -> Data:
 
 
 @final
-class Criterion:
+class HeldOutCriterion:
     """The number that judges a model.
 
     Args:

@@ -30,7 +30,7 @@ from pnne_nb.export.quantization.quantization_report import QuantizationReport, 
 from pnne_nb.export.quantization.scheme import INT8, KINDS, ConvertedLayer, InputRange, convert
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.annex import OWN
-from pnne_nb.inference.held_out import Budget, Criterion, Examples, read_examples
+from pnne_nb.inference.held_out import Budget, Examples, HeldOutCriterion, read_examples
 from pnne_nb.process.random_state import private_random_state
 from pnne_nb.runtime.data.batches import Batch
 from pnne_nb.runtime.data.open_data import Array, Data
@@ -89,14 +89,14 @@ def quantize(
         require_inference_graph(graph)
     with private_random_state():
         examples = read_examples(graph, data, val_data, reuse)
-        return PrecisionSearch(examples, Criterion(budget, examples), kind, keep).report()
+        return PrecisionSearch(examples, HeldOutCriterion(budget, examples), kind, keep).report()
 
 
 @final
 class PrecisionSearch:
     """The search for the fewest nodes to leave in float32; for `kind` and `keep`, and the errors, see `quantize`."""
 
-    def __init__(self, examples: Examples, criterion: Criterion, kind: Kind, keep: Sequence[str]) -> None:
+    def __init__(self, examples: Examples, criterion: HeldOutCriterion, kind: Kind, keep: Sequence[str]) -> None:
         self.examples, self._criterion, self._kind = examples, criterion, kind
         drawn = examples.subject.graph
         if drawn is None:

@@ -12,7 +12,7 @@ import weakref
 from typing import Any, Protocol, TypeVar
 
 
-class Renewable(Protocol):
+class RenewedInFork(Protocol):
     """An object that must be repaired in a forked child."""
 
     def renew_after_fork(self) -> None:
@@ -20,7 +20,7 @@ class Renewable(Protocol):
 
 
 L = TypeVar("L")
-R = TypeVar("R", bound=Renewable)
+R = TypeVar("R", bound=RenewedInFork)
 
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 _renewables: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -405,7 +405,7 @@ class SeenTensor(_Answer, frozen=True, tag="seenTensor"):
     caption: str = ""
 
 
-class Ailment(msgspec.Struct, frozen=True, rename="camel"):
+class LayerFault(msgspec.Struct, frozen=True, rename="camel"):
     """A fault of a layer in training: a stable name, and the observation with numbers."""
 
     kind: Literal["notFinite", "exploding", "vanishing", "dead", "saturated"]
@@ -421,7 +421,7 @@ class LayerState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
         zeros: Share of its output's elements that are 0.
         weights: Norm of the gradient of its own parameters.
         flow: Norm of the gradient that comes back through its first output.
-        ailment: What is wrong with it over the last observations.
+        fault: What is wrong with it over the last observations.
     """
 
     mean: float | None = None
@@ -429,7 +429,7 @@ class LayerState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     zeros: float | None = None
     weights: float | None = None
     flow: float | None = None
-    ailment: Ailment | None = None
+    fault: LayerFault | None = None
 
 
 class Training(_Message, frozen=True, tag="training"):

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.protocol.messages import Ailment, LayerState, Training
+from pnne_nb.protocol.messages import LayerFault, LayerState, Training
 from tests import axe
 from tests.editor.conftest import OpenEditor
 from tests.editor.page import EditorPage
@@ -281,10 +281,10 @@ def test_axe_finds_nothing_serious_in_what_comes_and_goes(open_editor: OpenEdito
     graph.connect("r2", "y")
     graph.arrange()
     editor = open_editor(graph, theme=theme)
-    # A folded row with its buttons, a training with an ailing layer, and a notice with an offer.
+    # A folded row with its buttons, a training with an faulty layer, and a notice with an offer.
     editor.button("Fold repeats").click()
-    ailment = Ailment("dead", "All of its outputs are 0.")
-    editor.kernel.show(Training(3, 40, {"r0": LayerState(mean=0.1, std=0.5, zeros=1.0, flow=0.2, ailment=ailment)}))
+    fault = LayerFault("dead", "All of its outputs are 0.")
+    editor.kernel.show(Training(3, 40, {"r0": LayerState(mean=0.1, std=0.5, zeros=1.0, flow=0.2, fault=fault)}))
     editor.deliver()
     editor.node("r0").hover()
     expect(editor.button("Unfold r0 to r2")).to_be_visible()

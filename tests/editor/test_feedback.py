@@ -12,7 +12,7 @@ from pnne_nb.errors import Diagnostic, Fix
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.ops import AddNode
 from pnne_nb.graph.model.origin import Origin
-from pnne_nb.protocol.messages import Ailment, LayerState, Training
+from pnne_nb.protocol.messages import LayerFault, LayerState, Training
 from tests.editor.conftest import OpenEditor
 from tests.editor.page import EditorPage, sent
 
@@ -44,7 +44,7 @@ def test_costs_are_shown_for_the_model_and_for_the_selected_node(open_editor: Op
 
 
 HIDDEN = LayerState(mean=0.1, std=0.93, zeros=0.48, weights=0.012, flow=0.001)
-SCORES = LayerState(mean=0.0, std=1.5, flow=0.1, ailment=Ailment("dead", "100.0% of its outputs are 0."))
+SCORES = LayerState(mean=0.0, std=1.5, flow=0.1, fault=LayerFault("dead", "100.0% of its outputs are 0."))
 
 
 def show(editor: EditorPage, tick: int, **layers: LayerState) -> None:
@@ -101,7 +101,7 @@ def test_the_training_is_hidden_by_the_person_and_by_its_end(open_editor: OpenEd
 
 def test_what_is_not_finite_is_said_in_words(open_editor: OpenEditor) -> None:
     editor = open_editor(classifier())
-    nan = LayerState(ailment=Ailment("notFinite", "Its output has NaN or infinite values."))
+    nan = LayerState(fault=LayerFault("notFinite", "Its output has NaN or infinite values."))
     show(editor, 1, hidden=nan, scores=HIDDEN)
     expect(editor.node("hidden").get_by_role("img", name="NaN: Its output has NaN")).to_be_visible()
     expect(editor.edge("hidden.output", "scores.input")).to_contain_text("∇ NaN")

@@ -21,7 +21,7 @@ from pnne_nb.export.proof.eager_run import Model
 from pnne_nb.export.proof.fresh_process import Run
 from pnne_nb.export.proof.parity import NodeParity
 from pnne_nb.export.proof.prove import compare_nodes
-from pnne_nb.export.subject.example_batches import Maker
+from pnne_nb.export.subject.example_batches import BatchMaker
 from pnne_nb.process.random_state import private_random_state
 
 PADDED = {"Conv", "AveragePool", "MaxPool"}
@@ -109,7 +109,7 @@ class Exported:
         self.path = folder / f"{name or graph.name}.onnx"
         with private_random_state():
             self.subject, _, self.sizes = prepare(graph, None, None)
-            self.maker = Maker(self.subject.model, self.subject.inputs, self.subject.limits)
+            self.maker = BatchMaker(self.subject.model, self.subject.inputs, self.subject.limits)
             OnnxFormat().write(request_of(self.subject, self.maker.tensors(self.sizes)), self.path)
         self.tensors = OnnxFormat().node_tensors(self.path)
         self.names = [info.name for info in self.subject.inputs]

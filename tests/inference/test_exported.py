@@ -15,7 +15,7 @@ import pnne_nb as pn
 from pnne_nb.errors import ArgumentError, ExportError, GraphFileNotFoundError, TrainingError
 from pnne_nb.export.attempt import prepare, request_of
 from pnne_nb.export.formats import find_format
-from pnne_nb.export.subject.example_batches import Maker
+from pnne_nb.export.subject.example_batches import BatchMaker
 
 EXAMPLES = torch.randn(10, 3, generator=torch.Generator().manual_seed(0))
 
@@ -49,7 +49,7 @@ def pair() -> pn.NodeGraph:
 def export(model: torch.nn.Module, path: Path, sizes: dict[str, int] | None = None) -> None:
     """Write a file as `pn.export` does, without its proof, which takes processes of its own."""
     subject, _, example = prepare(model, None, sizes)
-    tensors = Maker(subject.model, subject.inputs, subject.limits).tensors(example)
+    tensors = BatchMaker(subject.model, subject.inputs, subject.limits).tensors(example)
     find_format("auto", path).write(request_of(subject, tensors), path)
 
 

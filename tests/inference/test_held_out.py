@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import pnne_nb as pn
-from pnne_nb.inference.held_out import CALIBRATION, Criterion, Examples, read_examples
+from pnne_nb.inference.held_out import CALIBRATION, Examples, HeldOutCriterion, read_examples
 
 
 def drawn() -> pn.NodeGraph:
@@ -65,19 +65,19 @@ def test_data_comes_in_many_forms(kind: str) -> None:
 
 def test_what_a_metric_loses_is_told_in_percent() -> None:
     found = read_examples(drawn(), data(96), None, None)
-    accuracy = Criterion(("val_accuracy", 0.5), found)
+    accuracy = HeldOutCriterion(("val_accuracy", 0.5), found)
     assert accuracy.lost(0.95, 0.94) == pytest.approx(1.0)
     assert accuracy.lost(0.94, 0.95) == pytest.approx(-1.0)
-    loss = Criterion(("val_loss", 0.5), found)
+    loss = HeldOutCriterion(("val_loss", 0.5), found)
     assert loss.lost(2.0, 2.2) == pytest.approx(10.0)
     assert loss.lost(2.0, float("nan")) == float("inf")
 
 
 def test_the_criterion_is_chosen_by_the_targets() -> None:
     x, y = data(96)
-    assert Criterion(None, read_examples(drawn(), (x, y), None, None)).name == "val_accuracy"
-    assert Criterion(None, read_examples(drawn(), (x, torch.randn(96, 3)), None, None)).name == "val_loss"
-    assert Criterion(None, read_examples(drawn(), x, None, None)).name == ""
+    assert HeldOutCriterion(None, read_examples(drawn(), (x, y), None, None)).name == "val_accuracy"
+    assert HeldOutCriterion(None, read_examples(drawn(), (x, torch.randn(96, 3)), None, None)).name == "val_loss"
+    assert HeldOutCriterion(None, read_examples(drawn(), x, None, None)).name == ""
 
 
 def test_values_are_those_of_all_examples() -> None:
@@ -87,8 +87,8 @@ def test_values_are_those_of_all_examples() -> None:
     with torch.no_grad():
         right = (model(x).argmax(1) == y).float().mean()
         loss = nn.functional.cross_entropy(model(x), y)
-    assert Criterion(("val_accuracy", 1), found).value(model, found.held_out) == pytest.approx(float(right))
-    assert Criterion(("val_loss", 1), found).value(model, found.held_out) == pytest.approx(float(loss), rel=1e-4)
+    assert HeldOutCriterion(("val_accuracy", 1), found).value(model, found.held_out) == pytest.approx(float(right))
+    assert HeldOutCriterion(("val_loss", 1), found).value(model, found.held_out) == pytest.approx(float(loss), rel=1e-4)
 
 
 def test_missing_inputs_and_other_things_are_told() -> None:

@@ -68,7 +68,7 @@ class _Step(NamedTuple):
 
 
 @final
-class Track:
+class RenameTrack:
     """The changes of one document, in order. It is kept beside the document.
 
     Attributes:
@@ -80,7 +80,7 @@ class Track:
         self.graph = weakref.ref(graph)
         self.changes: list[_Change] = []
         self.sources: dict[str, Source] = {}
-        self._ancestors: dict[Track, int] = {}
+        self._ancestors: dict[RenameTrack, int] = {}
         self._steps = graph.steps
         self._shown = {
             (id, name): node.definition
@@ -90,9 +90,9 @@ class Track:
         }
         graph.observe(self.note)
 
-    def for_copy(self, copy: ReadableGraph) -> Track:
+    def for_copy(self, copy: ReadableGraph) -> RenameTrack:
         """Return the track of a copy, which knows what this one knows until now."""
-        track = Track(copy)
+        track = RenameTrack(copy)
         track.changes, track.sources = list(self.changes), dict(self.sources)
         track._ancestors = {**self._ancestors, self: len(self.changes)}
         track.earlier = self.earlier
@@ -186,9 +186,9 @@ class Track:
                 self._shown[graph, new_name] = self._shown.pop((graph, name))
 
 
-_made: weakref.WeakKeyDictionary[nn.Module, weakref.WeakKeyDictionary[Track, tuple[int, Former]]]
+_made: weakref.WeakKeyDictionary[nn.Module, weakref.WeakKeyDictionary[RenameTrack, tuple[int, Former]]]
 _made = weakref.WeakKeyDictionary()
-"""How far documents had been changed when a model was made of them, or they of it; see `Track.since`."""
+"""How far documents had been changed when a model was made of them, or they of it; see `RenameTrack.since`."""
 
 
 def remember(model: nn.Module, graph: NodeGraph, former: Former = NOT_MOVED) -> None:
@@ -299,12 +299,12 @@ def _joined(graph: NodeGraph, later: Former, first: Former) -> Former:
     return found
 
 
-def track_of(graph: NodeGraph) -> Track:
+def track_of(graph: NodeGraph) -> RenameTrack:
     """Return the track of a document, which is observed from now on."""
     with graph.reading():
         track = graph.annex
-        if not isinstance(track, Track):
-            track = graph.annex = Track(graph)
+        if not isinstance(track, RenameTrack):
+            track = graph.annex = RenameTrack(graph)
         return track
 
 

@@ -227,7 +227,7 @@ READ: Final = {"in_features", "in_channels"}
 """Properties that follow others, and whose new columns start at zero."""
 
 
-class Widening(msgspec.Struct, frozen=True):
+class WidenedReuse(msgspec.Struct, frozen=True):
     """How a tensor of a layer that was made wider is fitted.
 
     Attributes:
@@ -264,7 +264,7 @@ class Widening(msgspec.Struct, frozen=True):
         return {name: (old, new) for name, old, new in sizes if new > old}
 
 
-def widenings(source: nn.Module, target: nn.Module, former: Callable[[str], str | None]) -> dict[str, Widening]:
+def widenings(source: nn.Module, target: nn.Module, former: Callable[[str], str | None]) -> dict[str, WidenedReuse]:
     """Return the tensors of `target` that belong to layers of `source` that were narrower.
 
     A layer behind it counts only if it grew by the same factor: before one that was put in between, a layer reads
@@ -291,13 +291,13 @@ def widenings(source: nn.Module, target: nn.Module, former: Callable[[str], str 
         for name in WIDTHS
         if 0 < getattr(old, name, 0) < getattr(new, name, 0)
     }
-    found: dict[str, Widening] = {}
+    found: dict[str, WidenedReuse] = {}
     for path, (before, old, new) in pairs.items():
         for name, axes in AXES[type(new)].items():
             was, now = getattr(old, name, None), getattr(new, name, None)
             if _is_plain(was) and _is_plain(now) and was.shape != now.shape and _has_grown(was, now, axes, ratios):
                 own = f"{before}.{name}" if before else name
-                found[f"{path}.{name}" if path else name] = Widening(own, was.shape, axes)
+                found[f"{path}.{name}" if path else name] = WidenedReuse(own, was.shape, axes)
     return found
 
 

@@ -17,7 +17,7 @@ from pnne_nb.export.formats.base import ExportFormat, FreeSize, NodeTensor, as_a
 from pnne_nb.export.proof.eager_run import Model, Reference, Value
 from pnne_nb.export.proof.fresh_process import Arrays, ProofProcess, Run, run_file
 from pnne_nb.export.proof.parity import Comparison, Difference, NodeParity, Tolerance, compare, histograms
-from pnne_nb.export.subject.example_batches import Maker
+from pnne_nb.export.subject.example_batches import BatchMaker
 from pnne_nb.export.subject.subject import Subject
 
 BATCH_SIZES = (1, 2, 7)
@@ -81,7 +81,7 @@ def prove(
     format: ExportFormat,
     path: Path,
     sizes: Sequence[FreeSize],
-    maker: Maker,
+    maker: BatchMaker,
     example: Mapping[str, int],
     data: Sequence[Tensor] | None,
     tolerance: Tolerance,
@@ -161,7 +161,7 @@ def _refusal(subject: Subject, said: str, node: str | None) -> ExportError:
 
 
 def _other_batches(
-    maker: Maker, subject: Subject, sizes: Sequence[FreeSize], example: Mapping[str, int], notes: list[str]
+    maker: BatchMaker, subject: Subject, sizes: Sequence[FreeSize], example: Mapping[str, int], notes: list[str]
 ) -> list[ProofBatch]:
     """Return batches at other sizes: 1, 2 and 7 samples, and two other values of every other free size."""
     free = {size.name: size for size in sizes if size.how != "fixed"}
@@ -244,7 +244,7 @@ def _wrong_sizes(
     model: Model,
     format: ExportFormat,
     path: Path,
-    maker: Maker,
+    maker: BatchMaker,
     example: Mapping[str, int],
     tensors: Sequence[NodeTensor],
     suspects: Mapping[str, int],

@@ -100,7 +100,7 @@ def _tensor(part: Any) -> Tensor:
     return tensor.float() if tensor.dtype == torch.float64 and not isinstance(part, Tensor) else tensor
 
 
-class Maker:
+class BatchMaker:
     """Makes valid inputs of given sizes for a model.
 
     Args:

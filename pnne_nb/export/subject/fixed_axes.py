@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pnne_nb.errors import Diagnostic
 from pnne_nb.export.formats.base import FixedAxis, TensorInfo, batch_size_of, numbered_axes
-from pnne_nb.export.subject.example_batches import Maker
+from pnne_nb.export.subject.example_batches import BatchMaker
 from pnne_nb.export.subject.subject import Sizes, Subject
 
 TRIED = 8
@@ -49,7 +49,7 @@ def _takes_others(subject: Subject, axes: Sequence[FixedAxis], example: Mapping[
         for info in subject.inputs
     )
     value = axes[0].value
-    maker = Maker(subject.model, inputs, subject.limits, subject.seen)
+    maker = BatchMaker(subject.model, inputs, subject.limits, subject.seen)
     # One larger alone proves nothing: 9 pixels pool to as many as 8 do.
     beside = (value + 1, value - 1 if value > 1 else value + 2)
     return maker.accepts({**example, _OTHER: 2 * value}) or all(

@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 @final
-class Delivery:
+class Notifications:
     """The observers, and the transactions that are still to be delivered.
 
     Args:

@@ -15,7 +15,7 @@ import msgspec
 
 from pnne_nb.errors import GraphError, StaleVersionError, expect, shown, together
 from pnne_nb.graph.edits.apply import apply_op
-from pnne_nb.graph.edits.notify import Delivery
+from pnne_nb.graph.edits.notify import Notifications
 from pnne_nb.graph.edits.provenance import disproved
 from pnne_nb.graph.model import ops
 from pnne_nb.graph.model.content import Content
@@ -66,7 +66,7 @@ class TransactionLog:
         self.done: Final[list[Step]] = []
         self.undone: Final[list[Step]] = []
         self.lock = fork_safe(threading.RLock())
-        self.delivery = Delivery(describe)
+        self.delivery = Notifications(describe)
         self._types = types
         self._staged: list[Step] | None = None  # the changes of the open transaction
         self._owner: int | None = None  # the thread whose transaction is open

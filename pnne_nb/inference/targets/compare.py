@@ -21,7 +21,7 @@ from pnne_nb.errors import ArgumentError, expect, near, shown
 from pnne_nb.export.quantization.quantization_report import QuantizationReport
 from pnne_nb.export.quantization.scheme import INT8
 from pnne_nb.graph.model.annex import OWN
-from pnne_nb.inference.held_out import Budget, Criterion, Examples, joined, read_examples
+from pnne_nb.inference.held_out import Budget, Examples, HeldOutCriterion, joined, read_examples
 from pnne_nb.inference.quantize import quantize
 from pnne_nb.inference.targets.forms import FORMS, GPU, Built, Form, Run, largest_gap, largest_value, why_not, workshop
 from pnne_nb.inference.targets.gpu_forms import ABSENT, GPU_FORMS
@@ -95,7 +95,7 @@ def compare_targets(
     forms = [form for form in forms if form.name not in absent]
     with private_random_state():
         examples = read_examples(graph, data, val_data, reuse)
-        criterion = Criterion(budget, examples)
+        criterion = HeldOutCriterion(budget, examples)
         inputs = _first(examples, batch_size)
         convert = functools.cache(functools.partial(_convert, quantized, examples, budget))
         rows = {
@@ -208,7 +208,7 @@ def _measure(
     rows: dict[str, TargetRow],
     built: Mapping[str, Built],
     examples: Examples,
-    criterion: Criterion,
+    criterion: HeldOutCriterion,
     inputs: tuple[Tensor, ...],
 ) -> None:
     calls = {name: functools.partial(each.run, *inputs) for name, each in built.items()}
@@ -286,7 +286,7 @@ _WIDE = 2.0
 """From the least to the largest time that may be true: no figure of a wider interval can be promised, not even its end."""
 
 
-def _recommend(rows: Mapping[str, TargetRow], criterion: Criterion) -> tuple[str, str]:
+def _recommend(rows: Mapping[str, TargetRow], criterion: HeldOutCriterion) -> tuple[str, str]:
     """Return the form to ship and the reason as a sentence: the fastest that is clearly faster than the model and as good."""
     eager = next(iter(rows.values()))
     good = [row for row in rows.values() if row.latency is not None and _is_good(row, criterion)]
@@ -309,7 +309,7 @@ def _recommend(rows: Mapping[str, TargetRow], criterion: Criterion) -> tuple[str
     return best.name, f"{said}; it needs {best.needs}."
 
 
-def _of_low_precision(rows: Mapping[str, TargetRow], criterion: Criterion) -> list[str]:
+def _of_low_precision(rows: Mapping[str, TargetRow], criterion: HeldOutCriterion) -> list[str]:
     """Return a sentence that compares int8, if it was timed, with the fastest form in float32."""
     timed = [row for row in rows.values() if row.latency is not None]
     low = [row for row in timed if row.precision != "float32"]
@@ -344,7 +344,7 @@ def _ratio(row: TargetRow) -> float:
 _INT8_INSTRUCTIONS = ("avx512_vnni", "avx_vnni", "amx_int8")
 
 
-def _is_good(row: TargetRow, criterion: Criterion) -> bool:
+def _is_good(row: TargetRow, criterion: HeldOutCriterion) -> bool:
     return row.loss is None or (math.isfinite(row.loss) and row.loss <= criterion.budget)
 
 

@@ -23,7 +23,7 @@ _LOOK_EVERY = 0.25
 
 
 @final
-class Spectators:
+class RemoteProbes:
     """Represents the probes of an engine towards the group that runs its steps."""
 
     def __init__(self, observers: Observers) -> None:

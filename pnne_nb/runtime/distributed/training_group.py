@@ -13,9 +13,9 @@ from typing import Any, final
 from pnne_nb.errors import CheckpointError, PnneError, TrainingError
 from pnne_nb.runtime.checkpointing import files
 from pnne_nb.runtime.distributed import failure_cause
-from pnne_nb.runtime.distributed.launch.launcher import Packed
-from pnne_nb.runtime.distributed.launch.torchrun import Agent
-from pnne_nb.runtime.distributed.remote_probes import Spectators
+from pnne_nb.runtime.distributed.launch.launcher import LaunchedRun
+from pnne_nb.runtime.distributed.launch.torchrun import TorchrunAgent
+from pnne_nb.runtime.distributed.remote_probes import RemoteProbes
 from pnne_nb.runtime.distributed.transport.worker_messages import (
     Broke,
     Ended,
@@ -69,7 +69,7 @@ class TrainingGroup:
 
     def __init__(
         self,
-        packed: Packed,
+        packed: LaunchedRun,
         loop: TrainingLoop,
         history: History,
         observers: Observers,
@@ -84,9 +84,9 @@ class TrainingGroup:
         self._luggage = packed.luggage
         self._loop = loop
         self._history = history
-        self._spectators = Spectators(observers)
+        self._spectators = RemoteProbes(observers)
         self._tell = tell
-        self._open: tuple[Switchboard, Agent] | None = None
+        self._open: tuple[Switchboard, TorchrunAgent] | None = None
         self._inbox: deque[tuple[WorkerLine, FromWorker | None]] = deque()
         self._speaker: WorkerLine | None = None
         self._waits = False
@@ -145,7 +145,7 @@ class TrainingGroup:
                 stack.callback(shutil.rmtree, self.directory, ignore_errors=True)
             board = Switchboard(self._luggage)
             stack.callback(board.close)
-            agent = Agent(self._here, board.address, self.directory / "logs")
+            agent = TorchrunAgent(self._here, board.address, self.directory / "logs")
             stack.callback(agent.kill)
             self._open = board, agent
             stack.callback(self._leave)

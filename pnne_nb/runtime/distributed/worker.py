@@ -30,7 +30,7 @@ from pnne_nb.runtime.data.sources import Share
 from pnne_nb.runtime.distributed.launch.strategies import STRATEGIES, strategy
 from pnne_nb.runtime.distributed.remote_probes import Measure, Ordered
 from pnne_nb.runtime.distributed.step.group import JointStep, ProcessGroup
-from pnne_nb.runtime.distributed.step.reduce_metrics import Joined
+from pnne_nb.runtime.distributed.step.reduce_metrics import ReducedMetric
 from pnne_nb.runtime.distributed.step.sharding import sharded
 from pnne_nb.runtime.distributed.step.sync_batch_norm import join_batch_norms
 from pnne_nb.runtime.distributed.transport.dataset_files import unpack
@@ -57,8 +57,8 @@ from pnne_nb.runtime.monitoring.history import History
 from pnne_nb.runtime.setup.config import Config
 from pnne_nb.runtime.setup.models import as_module, input_shapes
 from pnne_nb.runtime.setup.recipe import Recipe, as_every
+from pnne_nb.runtime.thread.determinism import Determinism
 from pnne_nb.runtime.thread.rng import PrivateRandomness, key_of
-from pnne_nb.runtime.thread.torch_switches import Determinism
 from pnne_nb.runtime.training_graph.read import read_training
 
 _SAVE_EVERY = 60.0
@@ -138,7 +138,7 @@ class Worker:
         assert mine[0] is not None
         recipe = config.recipe(model, mine[0], mine[1], expected)
         counting = [
-            {name: Joined(metric, group, first=group.rank == 0) for name, metric in metrics.items()}
+            {name: ReducedMetric(metric, group, first=group.rank == 0) for name, metric in metrics.items()}
             for metrics in (recipe.metrics, recipe.val_metrics)
         ]
         randomness = PrivateRandomness(self._seed, device)

@@ -12,7 +12,6 @@ from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.data.batches import Batch, as_batch, expect_shapes
 from pnne_nb.runtime.data.sources import TensorSource
 from pnne_nb.runtime.faults.error_messages import metric_failed
-from pnne_nb.runtime.loop.loss_weighting import LossReduction
 from pnne_nb.runtime.objective.losses import class_span, target_for_loss
 from pnne_nb.runtime.objective.metrics import Accuracy, Metric, target_for
 from pnne_nb.runtime.objective.objective import comparing_layer
@@ -22,14 +21,10 @@ from pnne_nb.runtime.setup.recipe import Recipe
 
 @final
 class ActiveRecipe:
-    """The current recipe, which `adopt` exchanges; it prepares batches for its model and counts them in its metrics.
-
-    Its `reduction` is how its loss function combines the examples of a batch.
-    """
+    """The current recipe, which `adopt` exchanges; it prepares batches for its model and counts them in its metrics."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
-        self.reduction = LossReduction()
         self._shapes_seen: set[tuple[Any, ...]] = set()
         self._span: tuple[int, int] | None = None
         # Made once: making one takes as long as entering it.
@@ -68,8 +63,6 @@ class ActiveRecipe:
         except TrainingError:
             self.recipe, self._shapes_seen = before, seen
             raise
-        if recipe.loss is not before.loss:
-            self.reduction = LossReduction()
 
     def prepare(self, raw: Any) -> Batch:
         """Move a raw batch to the device, after a comparison with the graph's Input nodes.

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pnne_nb.compiler.analysis.nan_origin import NanOrigin, OriginTrace
-from pnne_nb.diagnosis.fault import Cause, Fault, cause_of, listed
+from pnne_nb.diagnosis.fault import Fault, NanCause, cause_of, listed
 from pnne_nb.errors import Diagnostic, TrainingError
 from pnne_nb.runtime.data.batches import Batch
 from pnne_nb.runtime.data.sources import examples_of
@@ -239,7 +239,7 @@ class FaultReplay:
         )
 
 
-_TRANSIENT = Cause(
+_TRANSIENT = NanCause(
     "transient",
     "The same step, made again with the same numbers, was finite: it did not repeat.",
     "Go on with start(). If it comes back, look for code whose results are not the same each time, for data that "
@@ -247,7 +247,7 @@ _TRANSIENT = Cause(
 )
 
 
-def _of_data(origin: NanOrigin, position: int, first: int) -> Cause:
+def _of_data(origin: NanOrigin, position: int, first: int) -> NanCause:
     name = origin.name
     rows, columns = (*origin.bad, (), ())[:2]
     rows = tuple(first + row for row in rows)
@@ -256,7 +256,7 @@ def _of_data(origin: NanOrigin, position: int, first: int) -> Cause:
     column = f", column {columns[0]}" if len(origin.bad) == 2 and columns else ""
     more = f"; {listed(rows)} in all" if len(rows) > 1 else ""
     role = "target" if name == "target" else "data"
-    return Cause(
+    return NanCause(
         role,
         f"In {name!r}, {row}{column} of batch {position + 1} is {what}{more} ({origin.made.partition(' of ')[0]}).",
         "Drop or fill such examples before the training; engine.skip_batch() leaves this batch out, and start() goes on.",

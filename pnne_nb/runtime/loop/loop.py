@@ -27,7 +27,7 @@ from pnne_nb.runtime.setup.precision import Precision
 from pnne_nb.runtime.setup.recipe import Recipe, require_validation
 from pnne_nb.runtime.thread.mode_guard import Modes
 from pnne_nb.runtime.thread.rng import PrivateRandomness
-from pnne_nb.runtime.thread.step_lock import TrainingTurn
+from pnne_nb.runtime.thread.step_lock import StepLock
 from pnne_nb.telemetry.frames import AnomalyFrame, EpochFrame, StepFrame
 
 _NOTHING: AbstractContextManager[None] = nullcontext()
@@ -54,7 +54,7 @@ class TrainingLoop:
         self.position = 0
         self._doing = "starting"
         self.data_calls = DataCalls()
-        self.turn = TrainingTurn()
+        self.turn = StepLock()
         self._randomness = randomness
         self._active = ActiveRecipe(recipe)
         self._modes = Modes()
@@ -136,7 +136,7 @@ class TrainingLoop:
         self._is_untouched = untouched
 
     def model_changed(self) -> None:
-        """Track the modes of the model's new layers."""
+        """RenameTrack the modes of the model's new layers."""
         self._modes.set(self.recipe.model, training=self.recipe.model.training)
 
     def run(self, last_epoch: int) -> Generator[Event, None, None]:

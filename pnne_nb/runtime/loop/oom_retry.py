@@ -11,6 +11,7 @@ from torch import Tensor
 from pnne_nb.runtime.data.batches import Batch, StandIn, as_batch
 from pnne_nb.runtime.faults.oom_recovery import OthersOutOfMemoryError, batch_norms, is_out_of_memory, pieces
 from pnne_nb.runtime.loop.active_recipe import ActiveRecipe
+from pnne_nb.runtime.loop.loss_weighting import says_reduction
 from pnne_nb.runtime.objective.step_logs import Peers
 from pnne_nb.telemetry.frames import AnomalyFrame
 
@@ -62,7 +63,7 @@ class OutOfMemoryRetry:
         recipe.optimizer.zero_grad(set_to_none=True)
         if recipe.device.type != "cpu":
             torch.accelerator.empty_cache()
-        unless = "" if recipe.compares else ", if the loss is a mean over the examples"
+        unless = "" if says_reduction(recipe) else ", if the loss is a mean over the examples"
         compared = batch_norms(recipe.model)
         if compared:
             listed = f"{', '.join(map(repr, compared[:3]))}{' …' * (len(compared) > 3)}"

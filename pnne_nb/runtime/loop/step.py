@@ -28,7 +28,7 @@ from pnne_nb.runtime.loop.active_recipe import ActiveRecipe
 from pnne_nb.runtime.loop.disturbances import Disturbances
 from pnne_nb.runtime.loop.fault_replay import FaultReplay, NotFiniteError, StepPlace, pieces_of
 from pnne_nb.runtime.loop.finite_check import FiniteCheck, total_norm
-from pnne_nb.runtime.loop.loss_weighting import WeightsChangedError, counts_for_nothing, shares
+from pnne_nb.runtime.loop.loss_weighting import counts_for_nothing, shares
 from pnne_nb.runtime.loop.oom_retry import OutOfMemoryRetry
 from pnne_nb.runtime.loop.step_ring import StepRing
 from pnne_nb.runtime.monitoring.probes import Observers, Watched
@@ -205,7 +205,7 @@ class Stepper:
             except BaseException as error:
                 # It can be made again, or inspected.
                 self._undo(error)
-                if isinstance(error, WeightsChangedError) or self.disturbances.made(error):
+                if self.disturbances.made(error):
                     continue
                 if not isinstance(error, RuntimeError):
                     raise
@@ -229,7 +229,7 @@ class Stepper:
         recipe = active.recipe
         optimizer, precision = recipe.optimizer, recipe.precision
         batches = [active.prepare(raw) for raw in raws]
-        weights, examples = shares(recipe, batches, of, active.reduction.kind)
+        weights, examples = shares(recipe, batches, of)
         rate = float(optimizer.param_groups[0]["lr"])
         stages.ended("data")
         with self._observers.watching(number) as watched, self._looking(recipe, number) as looked:
@@ -309,8 +309,6 @@ class Stepper:
             else:
                 losses.append(loss.detach() * weight)
             stages.ended("forward")
-            if in_parts:
-                self._learn_reduction(output, batch, loss.item())
             if not loss.requires_grad:
                 raise TrainingError(_NO_GRADIENT)
             # What arrives at the parameters is the mean over all processes.
@@ -366,11 +364,6 @@ class Stepper:
 
     def _forward_with_peers(self, raw: Any, batch: Batch) -> tuple[Any, Tensor]:
         return self.memory.forward_with_peers(batch, lambda: forward(self._active.recipe, raw, batch))
-
-    def _learn_reduction(self, output: Any, batch: Batch, value: float) -> None:
-        found = self._active.reduction.learn_in_step(self._active.recipe, output, batch, value, self._place.step)
-        if found is not None:
-            self.notices.append(found)
 
     def _closure(
         self, raws: Sequence[Any], batches: Sequence[Batch], weights: Sequence[float], value: float

@@ -25,7 +25,7 @@ from pnne_nb.runtime.objective.objective import Goal
 from pnne_nb.runtime.objective.step_logs import Logged, Means
 from pnne_nb.runtime.thread.mode_guard import Modes
 from pnne_nb.runtime.thread.rng import PrivateRandomness
-from pnne_nb.runtime.thread.step_lock import TrainingTurn
+from pnne_nb.runtime.thread.step_lock import StepLock
 
 
 @final
@@ -44,7 +44,7 @@ class Validation:
         modes: Modes,
         randomness: PrivateRandomness,
         data_calls: DataCalls,
-        turn: TrainingTurn,
+        turn: StepLock,
     ) -> None:
         self.began_with: dict[str, Any] | None = None
         self.eased: list[tuple[int, int]] = []
@@ -108,16 +108,9 @@ class Validation:
                         break
                     self._modes.restore()
                     judged = self._judged(raw)
-                    parted = len(judged) > 1 or active.recipe.peers.count > 1
-                    if parted:
-                        active.reduction.learn(active.recipe, judged[0][1], judged[0][0], judged[0][2])
-                    whole = self._examples(judged) if active.reduction.kind == "sum" else 0.0
                     for batch, output, loss in judged:
-                        weight = weight_of(active.recipe, batch, active.reduction.kind)
-                        if weight is None and whole:
-                            # As a sum counts where there are no parts.
-                            total, seen = total + loss * whole, seen + batch.examples
-                        elif weight is None:
+                        weight = weight_of(active.recipe, batch)
+                        if weight is None:
                             # Sums over the parts of a batch: their mean is one over batches.
                             total, seen = total + loss, seen + 1 / (len(judged) * active.recipe.peers.count)
                         elif weight:
@@ -142,9 +135,6 @@ class Validation:
             self._modes.set(self._active.recipe.model, training=True)
             self._randomness.load_state_dict(self.began_with)
             self.began_with = None
-
-    def _examples(self, judged: list[tuple[Batch, Any, float]]) -> float:
-        return self._active.recipe.peers.sum([float(sum(batch.examples for batch, _, _ in judged if batch.counts))])[0]
 
     def _judged(self, raw: Any) -> list[tuple[Batch, Any, float]]:
         """Return the batch, or its pieces if memory is too small, with outputs and losses; in eval mode, they say the same."""

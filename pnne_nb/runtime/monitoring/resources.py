@@ -75,7 +75,7 @@ def in_words(found: Mapping[str, float], workers: int | None = 0) -> str:
 
 
 @final
-class Monitor:
+class ResourceMonitor:
     """Samples the memory of a model's devices, and the stages of its training; a sample takes some 20 µs."""
 
     def __init__(self, model: nn.Module, stages: Stages) -> None:

@@ -20,7 +20,7 @@ from pnne_nb.runtime.loop.loop_events import (
 )
 from pnne_nb.runtime.monitoring.progress import Progress
 from pnne_nb.runtime.monitoring.reporter import Reports
-from pnne_nb.runtime.monitoring.resources import Monitor
+from pnne_nb.runtime.monitoring.resources import ResourceMonitor
 from pnne_nb.runtime.session.checkpoint_schedule import CheckpointSchedule
 from pnne_nb.runtime.session.executor import Executor
 from pnne_nb.runtime.session.notices import Notices
@@ -55,7 +55,7 @@ class Announcer:
         self._stepped = stepped
         loop = executor.loop
         self._progress = Progress(loop.recipe.train.size, loop.recipe.accumulate)
-        self._monitor = Monitor(loop.recipe.model, loop.stages)
+        self._monitor = ResourceMonitor(loop.recipe.model, loop.stages)
 
     @property
     def progress(self) -> ProgressFrame:

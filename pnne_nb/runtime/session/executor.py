@@ -13,7 +13,7 @@ from pnne_nb.runtime.faults.watchdog import StallWatch
 from pnne_nb.runtime.loop.loop import TrainingLoop
 from pnne_nb.runtime.loop.loop_events import Event
 from pnne_nb.runtime.thread.control import Control
-from pnne_nb.runtime.thread.torch_switches import Determinism
+from pnne_nb.runtime.thread.determinism import Determinism
 from pnne_nb.runtime.training_process.training_process import TrainingProcess
 from pnne_nb.telemetry.frames import AnomalyFrame
 

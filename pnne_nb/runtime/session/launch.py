@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pnne_nb.errors import TrainingError
-from pnne_nb.runtime.distributed.launch.launcher import Packed, pack
+from pnne_nb.runtime.distributed.launch.launcher import LaunchedRun, pack
 from pnne_nb.runtime.distributed.launch.plan import LaunchPlan
 from pnne_nb.runtime.distributed.training_group import TrainingGroup
 from pnne_nb.runtime.distributed.transport.scratch import sweep
+from pnne_nb.runtime.loop.loss_weighting import require_reduction
 from pnne_nb.runtime.session.session import Session
 from pnne_nb.telemetry.frames import AnomalyFrame
 
@@ -27,16 +28,17 @@ def launched(session: Session, plan: LaunchPlan) -> TrainingGroup:
     return group
 
 
-def packed(session: Session, plan: LaunchPlan, *, listens: bool) -> Packed:
+def packed(session: Session, plan: LaunchPlan, *, listens: bool) -> LaunchedRun:
     """Write everything that processes need to continue `session`, which follows its edited graph first.
 
     `listens` says whether this machine is about to take part.
 
     Raises:
-        TrainingError: An argument cannot be, or something exists in this process only.
+        TrainingError: An argument cannot be, something exists in this process only, or nobody says what the loss is.
         CompileError: The graph was edited and is unfinished or wrong.
     """
     session.follow_edits()
+    require_reduction(session.loop.recipe)
     for left in sweep():
         message = (
             f"A kernel that has ended left the checkpoints of a group in {left}: load_checkpoint({str(left)!r}) "

@@ -15,7 +15,7 @@ from torch import nn
 from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.compiler.codegen.loader import take_place
 from pnne_nb.compiler.weights.rename_log import remember
-from pnne_nb.compiler.weights.reuse import READ, Former, Widening, former_path, typed_in, widenings
+from pnne_nb.compiler.weights.reuse import READ, Former, WidenedReuse, former_path, typed_in, widenings
 from pnne_nb.errors import TrainingError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.runtime.loop.loop import TrainingLoop
@@ -28,7 +28,7 @@ from pnne_nb.runtime.setup.recipe import Recipe
 from pnne_nb.runtime.thread.rng import key_of, seeded_globals
 from pnne_nb.telemetry.frames import AnomalyFrame
 
-Heirs: TypeAlias = Mapping[torch.Tensor, tuple[torch.Tensor, Widening]]
+Heirs: TypeAlias = Mapping[torch.Tensor, tuple[torch.Tensor, WidenedReuse]]
 """The tensors of layers that were made wider, by those that they had."""
 
 MOMENTS = ("exp_avg", "momentum_buffer", "grad_avg")
@@ -97,7 +97,7 @@ def _before(name: str, former: Former) -> str:
     return ".".join(filter(None, (former_path(layer, former), own)))
 
 
-def _widened(wider: Mapping[str, Widening], after: Mapping[str, torch.Tensor]) -> list[str]:
+def _widened(wider: Mapping[str, WidenedReuse], after: Mapping[str, torch.Tensor]) -> list[str]:
     """Return descriptions of widened layers, property by property."""
     found: dict[tuple[str, str], str] = {}
     for name, widening in wider.items():
@@ -234,7 +234,7 @@ def _fit_moments(optimizer: torch.optim.Optimizer, heirs: Heirs) -> None:
             }
 
 
-def _fitted(key: str, moment: torch.Tensor, heir: torch.Tensor, widening: Widening) -> torch.Tensor:
+def _fitted(key: str, moment: torch.Tensor, heir: torch.Tensor, widening: WidenedReuse) -> torch.Tensor:
     fresh = heir.new_full(heir.shape, moment.mean().item() if key in SQUARES else 0.0, dtype=moment.dtype)
     corner = tuple(slice(0, size) for size in widening.shape)
     fresh[corner] = moment

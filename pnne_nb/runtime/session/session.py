@@ -53,10 +53,10 @@ from pnne_nb.runtime.thread.boundary import Boundary, between_steps, without_hoo
 from pnne_nb.runtime.thread.cell_mode import enter_cell, unwatched
 from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.runtime.thread.control import Control, Verdict
+from pnne_nb.runtime.thread.determinism import Determinism, switches
 from pnne_nb.runtime.thread.step_lock import StopWantedError
 from pnne_nb.runtime.thread.thread import start_training_thread, threads_for_training
-from pnne_nb.runtime.thread.torch_switches import Determinism, switches
-from pnne_nb.runtime.training_process.handover import Manner
+from pnne_nb.runtime.training_process.handover import Handover
 from pnne_nb.runtime.training_process.training_process import TrainingProcess
 from pnne_nb.telemetry.frames import ENDED, AnomalyFrame, StateFrame, TrainingState
 
@@ -244,7 +244,7 @@ class Session:
         every = None if checkpoints.directory is None else checkpoints.every
         last_epoch = self.announcer.last_epoch
         memory = self.loop.ring.memory
-        manner = Manner(config.seed, self._threads, config.deterministic, every, last_epoch, switches(), memory)
+        manner = Handover(config.seed, self._threads, config.deterministic, every, last_epoch, switches(), memory)
         return TrainingProcess(self.loop, self.control, self.reports, self.observers, manner)
 
     def follow_edits(self) -> None:

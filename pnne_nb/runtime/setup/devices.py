@@ -22,7 +22,7 @@ from pnne_nb.graph.document import NodeGraph
 from pnne_nb.process.byte_units import format_bytes
 from pnne_nb.runtime.data.open_data import require_count
 from pnne_nb.runtime.setup.precision import choose_device
-from pnne_nb.runtime.thread import torch_switches
+from pnne_nb.runtime.thread import determinism
 from pnne_nb.telemetry.frames import DeviceMemory
 
 T = TypeVar("T")
@@ -123,7 +123,7 @@ class DeviceManager:
     def settings(self) -> dict[str, Any]:
         """The settings that `configure` changes."""
         return {
-            "tf32": torch_switches.tf32(),
+            "tf32": determinism.tf32(),
             "cudnn_benchmark": torch.backends.cudnn.benchmark,
             "deterministic": torch.are_deterministic_algorithms_enabled(),
             "threads": torch.get_num_threads(),
@@ -133,7 +133,7 @@ class DeviceManager:
     def configure(
         self,
         *,
-        tf32: torch_switches.TF32 | None = None,
+        tf32: determinism.TF32 | None = None,
         cudnn_benchmark: bool | None = None,
         deterministic: bool | None = None,
         threads: int | None = None,
@@ -157,7 +157,7 @@ class DeviceManager:
             ArgumentError: One of them is of another type; likewise.
         """
         if isinstance(tf32, str):
-            choose(tf32, torch_switches.TF32_ALONE, "tf32")
+            choose(tf32, determinism.TF32_ALONE, "tf32")
         else:
             expect(
                 tf32,
@@ -183,7 +183,7 @@ class DeviceManager:
         if memory_fraction is not None:
             for index in range(torch.cuda.device_count()):
                 torch.cuda.set_per_process_memory_fraction(memory_fraction, index)
-        torch_switches.configure(tf32, cudnn_benchmark, deterministic)
+        determinism.configure(tf32, cudnn_benchmark, deterministic)
         if threads is not None:
             torch.set_num_threads(int(threads))
 

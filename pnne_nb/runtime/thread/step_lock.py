@@ -96,7 +96,7 @@ class StopWantedError(BaseException):
 
 
 @final
-class TrainingTurn:
+class StepLock:
     """The turn for a training thread, which no interrupt reaches: its wait ends when the training must end.
 
     Attributes:

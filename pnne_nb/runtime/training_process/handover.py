@@ -33,7 +33,7 @@ _DEEP = 4
 """Attributes of attributes that are looked through for what cannot be pickled."""
 
 
-class Manner(NamedTuple):
+class Handover(NamedTuple):
     """The settings of a training process.
 
     Beside the obvious ones, these are when a checkpoint is due, or None if none are kept, the `switches` of torch, and the

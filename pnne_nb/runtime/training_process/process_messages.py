@@ -32,7 +32,7 @@ class KernelContext(_Message, frozen=True):
 
 
 class Handed(_Message, frozen=True):
-    """What to train, or from where to go on: a `Recipe`, the state of a loop, a `Manner`. The process waits for `Go` afterwards.
+    """What to train, or from where to go on: a `Recipe`, the state of a loop, a `Handover`. The process waits for `Go` afterwards.
 
     The sources of a later recipe are those of the one before. If `is_edited`, the steps so far are another training's, so
     that none of them can be taken back.

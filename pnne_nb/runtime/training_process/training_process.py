@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, assert_never, final
 
 from pnne_nb.errors import CheckpointError, TrainingError
-from pnne_nb.runtime.distributed.remote_probes import Spectators
+from pnne_nb.runtime.distributed.remote_probes import RemoteProbes
 from pnne_nb.runtime.distributed.transport.worker_messages import Observed
 from pnne_nb.runtime.faults.error_messages import in_brief
 from pnne_nb.runtime.loop.loop import TrainingLoop
@@ -22,7 +22,7 @@ from pnne_nb.runtime.monitoring.probes import Observers
 from pnne_nb.runtime.monitoring.reporter import Reports
 from pnne_nb.runtime.thread.control import Control
 from pnne_nb.runtime.training_process import handover
-from pnne_nb.runtime.training_process.handover import Manner
+from pnne_nb.runtime.training_process.handover import Handover
 from pnne_nb.runtime.training_process.link import GoneError, ProcessLink
 from pnne_nb.runtime.training_process.process_messages import (
     Alive,
@@ -92,7 +92,7 @@ class TrainingProcess:
     """
 
     def __init__(
-        self, loop: TrainingLoop, control: Control, reports: Reports, observers: Observers, manner: Manner
+        self, loop: TrainingLoop, control: Control, reports: Reports, observers: Observers, manner: Handover
     ) -> None:
         self.steps, self.epoch, self.position = loop.steps, loop.epoch, loop.position
         self.fetching = False
@@ -101,7 +101,7 @@ class TrainingProcess:
         self._loop = loop
         self._control = control
         self._reports = reports
-        self._spectators = Spectators(observers)
+        self._spectators = RemoteProbes(observers)
         self._manner = manner
         for source in handover.sources_of(loop.recipe).values():
             source.close()

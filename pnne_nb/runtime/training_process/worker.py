@@ -21,11 +21,11 @@ from pnne_nb.runtime.distributed.transport.worker_messages import Orders
 from pnne_nb.runtime.faults.fault_location import node_of
 from pnne_nb.runtime.loop.loop import TrainingLoop
 from pnne_nb.runtime.loop.loop_events import EpochEnded, Event, Judged, Stepped
-from pnne_nb.runtime.monitoring.resources import Monitor
+from pnne_nb.runtime.monitoring.resources import ResourceMonitor
 from pnne_nb.runtime.setup.recipe import Recipe
-from pnne_nb.runtime.thread.torch_switches import Determinism, set_switches
+from pnne_nb.runtime.thread.determinism import Determinism, set_switches
 from pnne_nb.runtime.training_process import handover
-from pnne_nb.runtime.training_process.handover import Manner
+from pnne_nb.runtime.training_process.handover import Handover
 from pnne_nb.runtime.training_process.line import ProcessLine
 from pnne_nb.runtime.training_process.process_messages import (
     Alive,
@@ -60,7 +60,7 @@ class ProcessWorker:
     """The training of this process by `recipe`, from the `state` of a loop on; it obeys the kernel at the other end of `line`."""
 
     def __init__(
-        self, recipe: Recipe, state: dict[str, Any], manner: Manner, line: ProcessLine, measure: Measure
+        self, recipe: Recipe, state: dict[str, Any], manner: Handover, line: ProcessLine, measure: Measure
     ) -> None:
         self._line = line
         self._save_every = manner.save_every
@@ -69,7 +69,7 @@ class ProcessWorker:
         self.loop = TrainingLoop.of(recipe, manner.seed, self._ordered.observers)
         self.loop.ring.memory = manner.rewind_memory
         self.loop.load_state_dict(state)
-        self._monitor = Monitor(recipe.model, self.loop.stages)
+        self._monitor = ResourceMonitor(recipe.model, self.loop.stages)
         determinism = Determinism(recipe.device, wanted=manner.deterministic)
         run = self.loop.run(manner.last_epoch)
         self._events = determinism.over(run, self.loop.turn)
@@ -165,7 +165,7 @@ class ProcessWorker:
     def _take_over(self, handed: Handed) -> None:
         recipe = handover.unpacked(handed.recipe, handover.sources_of(self.loop.recipe))
         self.loop.take_over(recipe, handover.unpacked(handed.state), is_edited=handed.is_edited)
-        self._monitor = Monitor(recipe.model, self.loop.stages)
+        self._monitor = ResourceMonitor(recipe.model, self.loop.stages)
         # What is observed is the model before; the kernel orders it again.
         self._follow(Orders([]))
 

@@ -73,7 +73,7 @@ def _renamed(path: str, graph: NodeGraph, renames: Sequence[RenameNode]) -> str:
 
 
 @final
-class LiveModel:
+class EditedModel:
     """The module of a document.
 
     Args:

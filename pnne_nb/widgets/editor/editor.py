@@ -36,7 +36,7 @@ from pnne_nb.protocol.codec import catalog_event, document_text, encode_event, n
 from pnne_nb.protocol.export_messages import ExportCheck, ExportState, StartExport
 from pnne_nb.protocol.train_messages import ControlTraining, GetTrainChoices, StartTraining, TrainRequest
 from pnne_nb.widgets.editor.background_tasks import BackgroundTasks, ExportRequest, lent_model, weights_of
-from pnne_nb.widgets.editor.edited_document import LiveModel, document_of, still_there
+from pnne_nb.widgets.editor.edited_document import EditedModel, document_of, still_there
 from pnne_nb.widgets.editor.live_analysis import LiveAnalysis
 from pnne_nb.widgets.editor.live_proof import BEING_PROVED, LiveProof
 from pnne_nb.widgets.editor.open_views import (
@@ -151,7 +151,7 @@ class GraphEditor(anywidget.AnyWidget):
         self._css = bundled("editor.css")
         self._graph = document
         self._views = Views(self, document, weakly(self._answer))
-        self._model = LiveModel(document, module)
+        self._model = EditedModel(document, module)
         self._overlay: Overlay | None = None
         self._picture: messages.Training | None = None
         self._marks = messages.Marks()

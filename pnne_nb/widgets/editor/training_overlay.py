@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, final, runtime_checkable
 from torch import nn
 
 from pnne_nb.diagnosis.evidence import Evidence
-from pnne_nb.diagnosis.rules import ailments
+from pnne_nb.diagnosis.rules import layer_faults
 from pnne_nb.errors import InspectionError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.inspector.capture.function_probe import FunctionProbe
@@ -156,7 +156,7 @@ class Overlay:
 
     def _layers(self) -> dict[str, LayerState]:
         norms = self._evidence.norms[-1].norms if self._evidence.norms else {}
-        wrong = ailments(self._evidence)
+        wrong = layer_faults(self._evidence)
         found: dict[str, LayerState] = {}
         for layer in self._evidence.kinds:
             output, back = self._latest(layer, "activations"), self._latest(layer, "gradients")
@@ -167,7 +167,7 @@ class Overlay:
                 **{name: _known(output.get(name)) for name in ("mean", "std", "zeros")},
                 weights=_known(norms.get(layer)),
                 flow=_known(back.get("norm")),
-                ailment=wrong.get(layer),
+                fault=wrong.get(layer),
             )
         return found
 

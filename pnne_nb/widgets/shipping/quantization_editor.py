@@ -18,7 +18,7 @@ from pnne_nb.export.quantization.quantization_report import QuantizationReport, 
 from pnne_nb.export.quantization.scheme import INT8, KINDS
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.annex import OWN
-from pnne_nb.inference.held_out import Budget, Criterion, joined, read_examples
+from pnne_nb.inference.held_out import Budget, HeldOutCriterion, joined, read_examples
 from pnne_nb.inference.quantize import PrecisionSearch
 from pnne_nb.inference.targets.compare import compare_targets
 from pnne_nb.inference.targets.target_table import TargetRow
@@ -96,7 +96,7 @@ class QuantizationEditor(ipywidgets.HBox, Kept):
         choose(kind, KINDS, "kind")
         with private_random_state():
             examples = read_examples(graph, data, val_data, reuse)
-            self._search = PrecisionSearch(examples, Criterion(budget, examples), kind, ())
+            self._search = PrecisionSearch(examples, HeldOutCriterion(budget, examples), kind, ())
             self._report = self._fewest = self._search.report()
         self._calibration, self._held_out = joined(examples.calibration), joined(examples.held_out)
         self._setting = False

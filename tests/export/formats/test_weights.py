@@ -14,7 +14,7 @@ import pnne_nb as pn
 from pnne_nb.errors import ExportError
 from pnne_nb.export import formats
 from pnne_nb.export.attempt import prepare, request_of
-from pnne_nb.export.subject.example_batches import Maker
+from pnne_nb.export.subject.example_batches import BatchMaker
 from tests.export.package.nets import chain, pictures, shape, small, tied, trained
 
 KINDS = ("safetensors", "pt")
@@ -23,7 +23,7 @@ KINDS = ("safetensors", "pt")
 def write(model: nn.Module, path: Path, data: Any = None) -> Path:
     """Write a file as `pn.export` does, without its proof, which takes processes of its own."""
     subject, _, example = prepare(model, data, None)
-    tensors = Maker(subject.model, subject.inputs, subject.limits).tensors(example)
+    tensors = BatchMaker(subject.model, subject.inputs, subject.limits).tensors(example)
     formats.find_format("auto", path).write(request_of(subject, tensors), path)
     return path
 

@@ -12,7 +12,7 @@ from torch.utils.data import TensorDataset
 
 import pnne_nb as pn
 from pnne_nb.export.formats.base import TensorInfo
-from pnne_nb.export.subject.example_batches import SAMPLES, Maker, first_batch
+from pnne_nb.export.subject.example_batches import SAMPLES, BatchMaker, first_batch
 
 
 class Any(nn.Module):
@@ -22,7 +22,7 @@ class Any(nn.Module):
 
 @given(st.lists(st.sampled_from(["A", "B", "C", "D", 5, 7]), min_size=1, max_size=5))
 def test_no_size_is_0_or_1_and_no_two_are_equal(shape: list[str | int]) -> None:
-    sizes = Maker(Any(), (TensorInfo("x", "float32", tuple(shape)),), {}).example()
+    sizes = BatchMaker(Any(), (TensorInfo("x", "float32", tuple(shape)),), {}).example()
     assert set(sizes) == {size for size in shape if isinstance(size, str)}
     assert min(sizes.values(), default=2) > 1
     assert len({*sizes.values()}) == len(sizes)
@@ -35,7 +35,7 @@ class Halving(nn.Module):
 
 
 def test_a_model_that_asks_for_multiples_gets_them() -> None:
-    maker = Maker(Halving(), (TensorInfo("x", "float32", ("N", "T")),), {})
+    maker = BatchMaker(Halving(), (TensorInfo("x", "float32", ("N", "T")),), {})
     sizes = maker.example()
     assert sizes["T"] % 8 == 0
     others = maker.other_values("T", sizes, 1, None)
@@ -45,7 +45,7 @@ def test_a_model_that_asks_for_multiples_gets_them() -> None:
 
 def test_limits_are_kept() -> None:
     info = (TensorInfo("x", "float32", ("N", "T")),)
-    maker = Maker(Any(), info, {"T": (30, 33)})
+    maker = BatchMaker(Any(), info, {"T": (30, 33)})
     assert 30 <= maker.example()["T"] <= 33
 
 
@@ -58,12 +58,12 @@ def test_a_model_that_takes_nothing_is_told() -> None:
     with pytest.raises(
         pn.ExportError, match=r"No example was found that the model takes for the free sizes N.*not today"
     ):
-        Maker(Never(), (TensorInfo("x", "float32", ("N", 3)),), {}).example()
+        BatchMaker(Never(), (TensorInfo("x", "float32", ("N", 3)),), {}).example()
 
 
 def test_indices_are_valid_for_the_table() -> None:
     model = nn.Sequential(nn.Embedding(4, 2))
-    (indices,) = Maker(model, (TensorInfo("x", "int64", ("N", "T")),), {}).tensors({"N": 50, "T": 10})
+    (indices,) = BatchMaker(model, (TensorInfo("x", "int64", ("N", "T")),), {}).tensors({"N": 50, "T": 10})
     assert indices.min() == 0
     assert indices.max() == 3
 
@@ -88,11 +88,11 @@ LENGTHS = (TensorInfo("x", "float32", ("N", 6, 2)), TensorInfo("lengths", "int64
 
 
 def test_lengths_are_at_least_one() -> None:
-    maker = Maker(Packing(), LENGTHS, {})
+    maker = BatchMaker(Packing(), LENGTHS, {})
     assert maker.example() == {"N": 3}
     assert maker.tensors({"N": 3})[1].tolist() == [1, 1, 1]
 
 
 def test_whole_numbers_are_taken_from_the_data() -> None:
-    maker = Maker(Packing(), LENGTHS, {}, {"lengths": torch.tensor([6, 4, 2])})
+    maker = BatchMaker(Packing(), LENGTHS, {}, {"lengths": torch.tensor([6, 4, 2])})
     assert {*maker.tensors({"N": 40})[1].tolist()} == {2, 4, 6}

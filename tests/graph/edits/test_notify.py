@@ -1,4 +1,4 @@
-"""Delivery of committed changes: everybody is told all of them, in order, and a failure stops nobody."""
+"""Notifications of committed changes: everybody is told all of them, in order, and a failure stops nobody."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from pnne_nb.graph.edits.notify import Delivery
+from pnne_nb.graph.edits.notify import Notifications
 from pnne_nb.graph.model.node import Transaction
 
 
@@ -15,7 +15,7 @@ def change(version: int) -> Transaction:
 
 
 def test_what_an_observer_adds_is_told_after_what_all_are_being_told() -> None:
-    delivery, told = Delivery(lambda: "net"), list[tuple[str, int]]()
+    delivery, told = Notifications(lambda: "net"), list[tuple[str, int]]()
 
     def first(done: Transaction) -> None:
         told.append(("first", done.version))
@@ -31,7 +31,7 @@ def test_what_an_observer_adds_is_told_after_what_all_are_being_told() -> None:
 
 
 def test_a_failing_observer_is_logged_with_document_and_version(caplog: pytest.LogCaptureFixture) -> None:
-    delivery, told = Delivery(lambda: "net"), list[int]()
+    delivery, told = Notifications(lambda: "net"), list[int]()
 
     def fails(_: Transaction) -> None:
         raise ValueError("no")
@@ -50,7 +50,7 @@ def test_a_failing_observer_is_logged_with_document_and_version(caplog: pytest.L
 
 
 def test_who_has_unsubscribed_is_told_nothing_more() -> None:
-    delivery, told = Delivery(lambda: "net"), list[int]()
+    delivery, told = Notifications(lambda: "net"), list[int]()
     end = delivery.observe(lambda done: told.append(done.version))
     delivery.add(change(1))
     delivery.deliver()

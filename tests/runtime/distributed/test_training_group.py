@@ -284,6 +284,7 @@ def test_objects_of_a_notebook_s_own_classes_are_handed_over(tmp_path: Path, mon
             def weighed(output: Tensor, target: Tensor) -> Tensor:
                 return 2 * nn.functional.cross_entropy(output, target) + model.layer.weight.square().mean()
 
+            weighed.reduction = "mean"  # type: ignore[attr-defined]  # functions take attributes
             return groups.engine(
                 model,
                 train_data=DataLoader(Pictures(1), batch_size=19, shuffle=True),
@@ -297,6 +298,11 @@ def test_objects_of_a_notebook_s_own_classes_are_handed_over(tmp_path: Path, mon
     alone, together = engine(), engine()
     alone.start()
     alone.wait()
+    loss = together._loop.recipe.loss
+    del loss.reduction  # type: ignore[union-attr]  # functions take attributes
+    with pytest.raises(TrainingError, match=r"the loss weighed does not say .* Write loss\.reduction = \"mean\""):
+        together.launch(nproc=2)
+    loss.reduction = "mean"  # type: ignore[union-attr]  # functions take attributes
     together.launch(nproc=2)
     assert together.wait(groups.SECONDS)
     groups.assert_close(alone, together)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from pnne_nb.inspector.capture.live import LiveProbe
-from pnne_nb.runtime.distributed.remote_probes import Ordered, Spectators
+from pnne_nb.runtime.distributed.remote_probes import Ordered, RemoteProbes
 from pnne_nb.runtime.distributed.transport.worker_messages import Observed, Order, Orders
 from pnne_nb.runtime.monitoring.probes import Observers
 from pnne_nb.telemetry.frames import HistogramFrame, NormsFrame
@@ -43,7 +43,7 @@ def test_the_group_is_told_when_something_else_is_wanted(monkeypatch: pytest.Mon
     monkeypatch.setattr("pnne_nb.runtime.distributed.remote_probes._LOOK_EVERY", 0.0)
     model, published = nn.Sequential(nn.Linear(2, 2), nn.ReLU()), list[object]()
     observers = Observers(published.extend)
-    spectators = Spectators(observers)
+    spectators = RemoteProbes(observers)
     assert spectators.news() is None
     probe, cadence = LiveProbe(model), Cadence()
     remove = observers.add(probe, cadence)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from torch import nn
 
-from pnne_nb.runtime.monitoring.resources import Monitor, Stages
+from pnne_nb.runtime.monitoring.resources import ResourceMonitor, Stages
 
 
 def test_a_validation_at_the_end_is_not_all_that_the_time_went_to() -> None:
     stages = Stages()
-    monitor = Monitor(nn.Linear(1, 1), stages)
+    monitor = ResourceMonitor(nn.Linear(1, 1), stages)
     stages.seconds["forward"] += 0.5
     monitor.look(1)
     stages.seconds["validation"] += 0.5
@@ -20,7 +20,7 @@ def test_a_validation_at_the_end_is_not_all_that_the_time_went_to() -> None:
 
 def test_what_is_long_past_counts_no_more() -> None:
     stages = Stages()
-    monitor = Monitor(nn.Linear(1, 1), stages)
+    monitor = ResourceMonitor(nn.Linear(1, 1), stages)
     stages.seconds["data"] += 100.0
     monitor.look(1)
     for step in range(2, 30):
@@ -31,5 +31,5 @@ def test_what_is_long_past_counts_no_more() -> None:
 
 
 def test_looks_are_half_a_second_apart() -> None:
-    monitor = Monitor(nn.Linear(1, 1), Stages())
+    monitor = ResourceMonitor(nn.Linear(1, 1), Stages())
     assert [monitor.due(now) for now in (0.0, 0.4, 0.5, 0.9, 1.1)] == [True, False, True, False, True]

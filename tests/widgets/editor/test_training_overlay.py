@@ -196,14 +196,14 @@ def test_dead_and_exploding_layers_are_named_with_the_reason() -> None:
     editor.training = engine
     engine.step()
     layers = browser.wait_for_layers()["layers"]
-    assert layers["relu1"]["ailment"]["kind"] == "dead"
-    assert "100.0% of its outputs are 0" in layers["relu1"]["ailment"]["reason"]
-    assert layers["fc1"]["ailment"]["kind"] == "vanishing"
+    assert layers["relu1"]["fault"]["kind"] == "dead"
+    assert "100.0% of its outputs are 0" in layers["relu1"]["fault"]["reason"]
+    assert layers["fc1"]["fault"]["kind"] == "vanishing"
     engine.stop()
     editor.close()
 
 
-def test_small_gradients_of_a_converged_training_are_no_ailment() -> None:
+def test_small_gradients_of_a_converged_training_are_no_fault() -> None:
     graph = network()
     engine = train(graph)
     editor = pn.GraphEditor(graph)
@@ -214,9 +214,9 @@ def test_small_gradients_of_a_converged_training_are_no_ailment() -> None:
     small: list[Frame] = [NormsFrame(step, dict.fromkeys(kinds, 1e-8), 1e-8) for step in range(5)]
     losses: list[Frame] = [StepFrame(step, 1, loss, 0.1, 8, 0.0) for step, loss in enumerate([2.0] + [1e-5] * 30, 1)]
     overlay.take(small)
-    assert {state.ailment.kind for state in overlay._layers().values() if state.ailment} == {"vanishing"}
+    assert {state.fault.kind for state in overlay._layers().values() if state.fault} == {"vanishing"}
     overlay.take(losses)
-    assert not any(state.ailment for state in overlay._layers().values())
+    assert not any(state.fault for state in overlay._layers().values())
     editor.close()
 
 
@@ -233,7 +233,7 @@ def test_values_that_are_not_finite_are_named_and_leave_no_number(graph: pn.Node
     editor.training = engine
     engine.step()
     shown = browser.wait_for_layers()["layers"]
-    assert shown["fc1"]["ailment"]["kind"] == "notFinite"
+    assert shown["fc1"]["fault"]["kind"] == "notFinite"
     assert "std" not in shown["fc1"]
     assert shown["mended"]["std"] == 0
     engine.stop()

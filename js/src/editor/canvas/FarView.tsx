@@ -47,7 +47,7 @@ export function FarView({ layers, here, moving, selected }: FarViewProps) {
       }),
     [layers, here, moving, selected],
   );
-  const ailing = useSession((state) => state.training?.ailing ?? HEALTHY);
+  const faulty = useSession((state) => state.training?.faulty ?? HEALTHY);
 
   useLayoutEffect(() => {
     const element = canvas.current;
@@ -84,7 +84,7 @@ export function FarView({ layers, here, moving, selected }: FarViewProps) {
         const seen = { ...view, left: view.left - at[0], top: view.top - at[1] };
         context.save();
         context.translate(...at);
-        paint(context, layer, ailing, seen, getComputedStyle(element), zoom);
+        paint(context, layer, faulty, seen, getComputedStyle(element), zoom);
         context.restore();
       }
       shown.transferFromImageBitmap(drawing.transferToImageBitmap());
@@ -117,7 +117,7 @@ export function FarView({ layers, here, moving, selected }: FarViewProps) {
       end();
       move();
     };
-  }, [drawn, ailing, store]);
+  }, [drawn, faulty, store]);
 
   return <canvas ref={canvas} className="pnne-far" />;
 }
@@ -140,7 +140,7 @@ function routedWires(scene: ShownScene, boxes: readonly NodeBox[]): Path2D | nul
 function paint(
   context: OffscreenCanvasRenderingContext2D,
   { scene, boxes, wires, selected }: Painted,
-  ailing: LiveTraining["ailing"],
+  faulty: LiveTraining["faulty"],
   view: Box,
   style: CSSStyleDeclaration,
   zoom: number,
@@ -181,7 +181,7 @@ function paint(
       context.restore();
     }
     const problem = box.card.diagnostics.some((diagnostic) => diagnostic.severity !== "info");
-    const bad = problem || ailing.has(box.card.path);
+    const bad = problem || faulty.has(box.card.path);
     if (!bad && !selected.has(box.name)) continue;
     context.beginPath();
     context.roundRect(box.left, box.top, box.width, box.height, 9);

@@ -1,11 +1,11 @@
 import type { CSSProperties } from "react";
-import type { Ailment, LayerState } from "../../protocol";
+import type { LayerFault, LayerState } from "../../protocol";
 import { useSession, useView } from "../commands/context";
 import { strength } from "../session/training";
 import { numberText } from "../values/amounts";
 
 /** What a person calls it. */
-export const AILMENTS: Record<Ailment["kind"], string> = {
+export const LAYER_FAULTS: Record<LayerFault["kind"], string> = {
   notFinite: "NaN",
   exploding: "exploding",
   vanishing: "vanishing",
@@ -28,16 +28,16 @@ export function LiveText({ path, kind }: { path: string; kind: string }) {
 
 /** A word on the card of a layer that something is wrong with. */
 export function LiveMark({ path }: { path: string }) {
-  const ailment = useSession((state) => state.training?.layers[path]?.ailment);
-  if (!ailment) return null;
+  const fault = useSession((state) => state.training?.layers[path]?.fault);
+  if (!fault) return null;
   return (
     <span
-      className={`pnne-ailment pnne-ailment-${ailment.kind}`}
+      className={`pnne-layer-fault pnne-layer-fault-${fault.kind}`}
       role="img"
-      aria-label={`${AILMENTS[ailment.kind]}: ${ailment.reason}`}
-      title={ailment.reason}
+      aria-label={`${LAYER_FAULTS[fault.kind]}: ${fault.reason}`}
+      title={fault.reason}
     >
-      {AILMENTS[ailment.kind]}
+      {LAYER_FAULTS[fault.kind]}
     </span>
   );
 }
@@ -65,7 +65,7 @@ export function useFlow(source: string): { text: string; style: CSSProperties; b
   const layer = useSession((state) => (source ? state.training?.layers[source] : undefined));
   const range = useSession((state) => state.training?.range ?? null);
   if (!layer) return null;
-  const kind = layer.ailment?.kind;
+  const kind = layer.fault?.kind;
   const bad = kind === "notFinite" || kind === "exploding";
   if (layer.flow == null) return bad ? { text: "∇ NaN", style: {}, bad } : null;
   const style = { "--pn-flow": strength(layer.flow, range).toFixed(2) } as CSSProperties;

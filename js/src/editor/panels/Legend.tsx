@@ -1,6 +1,6 @@
 import { useEffect, useRef } from "react";
-import type { Ailment } from "../../protocol";
-import { AILMENTS } from "../canvas/Live";
+import type { LayerFault } from "../../protocol";
+import { LAYER_FAULTS } from "../canvas/Live";
 import { useEditor, useSession } from "../commands/context";
 import type { LiveTraining } from "../session/training";
 import { numberText } from "../values/amounts";
@@ -13,13 +13,13 @@ export function Legend() {
 
 function Shown({ training }: { training: LiveTraining }) {
   const editor = useEditor();
-  const { tick, step, range, ailing } = training;
+  const { tick, step, range, faulty } = training;
   useEffect(() => {
     // The next picture is asked for only after this one was painted: this keeps the kernel from flooding the page.
     const frame = requestAnimationFrame(() => setTimeout(() => editor.session.painted(tick)));
     return () => cancelAnimationFrame(frame);
   }, [editor, tick]);
-  useAnnouncement(ailing);
+  useAnnouncement(faulty);
   return (
     <section className="pnne-legend" aria-label="Live training">
       <div>
@@ -37,7 +37,7 @@ function Shown({ training }: { training: LiveTraining }) {
           </span>
         )}
         <span title="Standard deviation of what a node gives, and the share of it that is 0">σ spread of output</span>
-        <Ailing ailing={ailing} />
+        <Faulty faulty={faulty} />
       </div>
       <button
         type="button"
@@ -53,11 +53,11 @@ function Shown({ training }: { training: LiveTraining }) {
 }
 
 /** Each kind of trouble with how many layers have it; a click goes to them one after another. */
-function Ailing({ ailing }: { ailing: LiveTraining["ailing"] }) {
+function Faulty({ faulty }: { faulty: LiveTraining["faulty"] }) {
   const editor = useEditor();
   const last = useRef("");
-  const byKind = new Map<Ailment["kind"], string[]>();
-  for (const [path, kind] of ailing) byKind.set(kind, [...(byKind.get(kind) ?? []), path]);
+  const byKind = new Map<LayerFault["kind"], string[]>();
+  for (const [path, kind] of faulty) byKind.set(kind, [...(byKind.get(kind) ?? []), path]);
   const next = (paths: readonly string[]) => {
     const path = paths[(paths.indexOf(last.current) + 1) % paths.length] ?? "";
     last.current = path;
@@ -69,11 +69,11 @@ function Ailing({ ailing }: { ailing: LiveTraining["ailing"] }) {
         <button
           type="button"
           key={kind}
-          className={`pnne-ailment pnne-ailment-${kind}`}
+          className={`pnne-layer-fault pnne-layer-fault-${kind}`}
           title={`Go to ${paths.join(", ")}`}
           onClick={() => next(paths)}
         >
-          {paths.length} {AILMENTS[kind]}
+          {paths.length} {LAYER_FAULTS[kind]}
         </button>
       ))}
     </>
@@ -81,12 +81,13 @@ function Ailing({ ailing }: { ailing: LiveTraining["ailing"] }) {
 }
 
 /** Tells screen readers of trouble as it comes up, and of nothing else: numbers change all the time. */
-function useAnnouncement(ailing: LiveTraining["ailing"]): void {
+function useAnnouncement(faulty: LiveTraining["faulty"]): void {
   const editor = useEditor();
-  const known = useRef<LiveTraining["ailing"]>(new Map());
+  const known = useRef<LiveTraining["faulty"]>(new Map());
   useEffect(() => {
-    const fresh = [...ailing].filter(([path, kind]) => known.current.get(path) !== kind);
-    known.current = ailing;
-    if (fresh.length > 0) editor.patch({ said: fresh.map(([path, kind]) => `${path}: ${AILMENTS[kind]}`).join(", ") });
-  }, [editor, ailing]);
+    const fresh = [...faulty].filter(([path, kind]) => known.current.get(path) !== kind);
+    known.current = faulty;
+    if (fresh.length > 0)
+      editor.patch({ said: fresh.map(([path, kind]) => `${path}: ${LAYER_FAULTS[kind]}`).join(", ") });
+  }, [editor, faulty]);
 }

@@ -1,4 +1,4 @@
-import type { Ailment, LayerState, Training } from "../../protocol";
+import type { LayerFault, LayerState, Training } from "../../protocol";
 
 export interface LiveTraining {
   readonly tick: number;
@@ -7,24 +7,24 @@ export interface LiveTraining {
   /** Least and largest gradient norm along an edge; null while none is known. */
   readonly range: readonly [number, number] | null;
   /** Faults by node path; the object stays the same while they do. */
-  readonly ailing: ReadonlyMap<string, Ailment["kind"]>;
+  readonly faulty: ReadonlyMap<string, LayerFault["kind"]>;
 }
 
-export const HEALTHY: ReadonlyMap<string, Ailment["kind"]> = new Map();
+export const HEALTHY: ReadonlyMap<string, LayerFault["kind"]> = new Map();
 
 /** Takes over a picture; null where it shows nothing. */
 export function liveTraining(picture: Training, earlier: LiveTraining | null): LiveTraining | null {
   const layers = Object.entries(picture.layers ?? {});
   if (layers.length === 0) return null;
   const flows = layers.flatMap(([, layer]) => (layer.flow ? [layer.flow] : []));
-  const ailing = new Map<string, Ailment["kind"]>();
-  for (const [path, { ailment }] of layers) if (ailment) ailing.set(path, ailment.kind);
+  const faulty = new Map<string, LayerFault["kind"]>();
+  for (const [path, { fault }] of layers) if (fault) faulty.set(path, fault.kind);
   return {
     tick: picture.tick,
     step: picture.step,
     layers: picture.layers,
     range: flows.length > 0 ? [Math.min(...flows), Math.max(...flows)] : null,
-    ailing: sameMap(ailing, earlier?.ailing ?? HEALTHY) ? (earlier?.ailing ?? HEALTHY) : ailing,
+    faulty: sameMap(faulty, earlier?.faulty ?? HEALTHY) ? (earlier?.faulty ?? HEALTHY) : faulty,
   };
 }
 

@@ -31,7 +31,7 @@ from pnne_nb.runtime.setup.recipe import Recipe
 from pnne_nb.runtime.thread.rng import seeded_globals
 
 
-class Packed(NamedTuple):
+class LaunchedRun(NamedTuple):
     """A packed run.
 
     Attributes:
@@ -57,7 +57,7 @@ def pack(
     last_epoch: int,
     *,
     listens: bool,
-) -> Packed:
+) -> LaunchedRun:
     """Check and write everything that a group needs.
 
     Args:
@@ -106,7 +106,9 @@ def pack(
     CheckpointDirectory(directory, state["config"]["max_to_keep"]).save(loop.steps, {**state, "graph": graph})
     worker = plan.worker(directory.resolve(), recipe.device, last_epoch)
     torchrun = plan.torchrun(directory.name)
-    return Packed(plan, directory, started(torchrun, worker, directory / "logs"), printed(torchrun, worker), luggage)
+    return LaunchedRun(
+        plan, directory, started(torchrun, worker, directory / "logs"), printed(torchrun, worker), luggage
+    )
 
 
 def _drawn(recipe: Recipe, batch: Batch, seed: int, *, or_handed_over: bool) -> str | None:

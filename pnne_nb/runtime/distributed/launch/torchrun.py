@@ -23,7 +23,7 @@ _SECONDS_TO_DIE = 5.0
 
 
 @final
-class Agent:
+class TorchrunAgent:
     """Runs torchrun. In a session of its own, because an interrupt of the kernel goes to all of the kernel's.
 
     Workers find the engine at `address`; everybody's output goes to `logs`.

@@ -1,4 +1,4 @@
-"""`Joined`: a metric over the examples of all processes."""
+"""`ReducedMetric`: a metric over the examples of all processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SUMS = 2
 
 
 @final
-class Joined:
+class ReducedMetric:
     """Counts this process's examples in `metric`, and computes the value over those of all processes.
 
     `compute` and `state_dict` are called by every process in the same order. The `first` process goes on from a saved

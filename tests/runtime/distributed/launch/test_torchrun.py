@@ -3,7 +3,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from pnne_nb.runtime.distributed.launch.torchrun import Agent
+from pnne_nb.runtime.distributed.launch.torchrun import TorchrunAgent
 
 LOUD = """
 import sys
@@ -16,7 +16,7 @@ print("the last word")
 
 
 def test_of_a_log_that_is_long_the_end_is_shown(tmp_path: Path) -> None:
-    agent = Agent([sys.executable, "-c", LOUD], "nowhere", tmp_path)
+    agent = TorchrunAgent([sys.executable, "-c", LOUD], "nowhere", tmp_path)
     try:
         assert agent.wait(60)
         assert agent.exit_status == 0

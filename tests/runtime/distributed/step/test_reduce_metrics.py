@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from pnne_nb.runtime.distributed.step.reduce_metrics import Joined
+from pnne_nb.runtime.distributed.step.reduce_metrics import ReducedMetric
 from pnne_nb.runtime.objective.metric_choices import NamedMetric, make_metrics
 from pnne_nb.runtime.objective.metrics import Metric
 
@@ -75,12 +75,12 @@ def test_all_processes_tell_the_value_over_everybodys_examples(name: str) -> Non
     for output in outputs:
         alone.update(output, _target(name, output))
     table = _Table(2)
-    joined = [Joined(_metric(name), _Seat(table, rank), first=rank == 0) for rank in range(2)]
+    joined = [ReducedMetric(_metric(name), _Seat(table, rank), first=rank == 0) for rank in range(2)]
     for index, output in enumerate(outputs[:3]):
         joined[index % 2].update(output, _target(name, output))
     saved = _everywhere([metric.state_dict for metric in joined])[0]
     # Others go on from there, as after a restart: before they have seen a batch, they hold what they were given.
-    again = [Joined(_metric(name), _Seat(table, rank), first=rank == 0) for rank in range(2)]
+    again = [ReducedMetric(_metric(name), _Seat(table, rank), first=rank == 0) for rank in range(2)]
     for metric in again:
         metric.load_state_dict(saved)
     assert _everywhere([metric.state_dict for metric in again])[0] == saved

@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from pnne_nb.runtime.thread import torch_switches
-from pnne_nb.runtime.thread.torch_switches import Determinism
+from pnne_nb.runtime.thread import determinism
+from pnne_nb.runtime.thread.determinism import Determinism
 from tests.runtime.tasks import engine
 
 
@@ -79,7 +79,7 @@ FLAGS = re.compile(r"\b(torch\.backends\.[\w.]+|torch\.default_generator|_random
 
 
 def test_no_other_file_sets_a_switch_of_the_process() -> None:
-    package = Path(torch_switches.__file__).parents[2]
+    package = Path(determinism.__file__).parents[2]
     found = set()
     for path in package.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
@@ -95,21 +95,21 @@ def test_no_other_file_sets_a_switch_of_the_process() -> None:
         "compiler/analysis/own_noise.py",
         "runtime/thread/running_trainings.py",
     }
-    assert found - others == {"runtime/thread/torch_switches.py"}
+    assert found - others == {"runtime/thread/determinism.py"}
 
 
 def test_the_switches_of_one_process_are_taken_over_by_another() -> None:
-    here = torch_switches.switches()
+    here = determinism.switches()
     try:
         torch.set_default_dtype(torch.float64)
         torch.set_float32_matmul_precision("medium")
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.backends.cudnn.benchmark = not torch.backends.cudnn.benchmark
-        there = torch_switches.switches()
+        there = determinism.switches()
         assert there != here
-        torch_switches.set_switches(here)
-        assert torch_switches.switches() == here
-        torch_switches.set_switches(there)
-        assert torch_switches.switches() == there
+        determinism.set_switches(here)
+        assert determinism.switches() == here
+        determinism.set_switches(there)
+        assert determinism.switches() == there
     finally:
-        torch_switches.set_switches(here)
+        determinism.set_switches(here)

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar, final
 import torch
 
 from pnne_nb.process.fork import renewed_after_fork
-from pnne_nb.runtime.thread.step_lock import TrainingTurn, is_of_a_step
+from pnne_nb.runtime.thread.step_lock import StepLock, is_of_a_step
 
 _BACKENDS: dict[str, Any] = {"cudnn": torch.backends.cudnn, "mkldnn": torch.backends.mkldnn}
 _NAMES = (("cudnn", "enabled"), ("cudnn", "benchmark"), ("cudnn", "deterministic"), ("mkldnn", "enabled"))
@@ -122,12 +122,12 @@ class Determinism:
             torch.backends.cudnn.benchmark = benchmark
             self._before = None
 
-    def over(self, events: Generator[E, None, R], turn: TrainingTurn) -> Generator[E, None, R]:
+    def over(self, events: Generator[E, None, R], turn: StepLock) -> Generator[E, None, R]:
         """Yield the events, each run under the switches and in a turn, so that no other training sets them meanwhile."""
         # What is not wanted costs nothing.
         return self._each(events, turn) if self._wanted else events
 
-    def _each(self, events: Generator[E, None, R], turn: TrainingTurn) -> Generator[E, None, R]:
+    def _each(self, events: Generator[E, None, R], turn: StepLock) -> Generator[E, None, R]:
         with closing(events):
             while True:
                 try:
