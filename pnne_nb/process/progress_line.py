@@ -21,11 +21,9 @@ def is_watched(stream: object) -> bool:
 
     ``PNNE_PROGRESS=0`` does so, for notebooks whose outputs are compared.
     """
-    return os.environ.get("PNNE_PROGRESS") != "0" and _is_shown(stream)
-
-
-def _is_shown(stream: object) -> bool:
-    return _is_notebook(stream) or bool(getattr(stream, "isatty", lambda: False)())
+    return os.environ.get("PNNE_PROGRESS") != "0" and (
+        _is_notebook(stream) or bool(getattr(stream, "isatty", lambda: False)())
+    )
 
 
 def _is_notebook(stream: object) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, Literal, final
 
 import msgspec
@@ -298,7 +299,11 @@ class Stepper:
         for raw, batch, weight in zip(raws, batches, weights, strict=True):
             if outputs:
                 stages.ended("backward")
-            output, loss = forward(recipe, raw, batch) if alone else self._forward_with_peers(raw, batch)
+            output, loss = (
+                forward(recipe, raw, batch)
+                if alone
+                else self.memory.forward_with_peers(batch, partial(forward, recipe, raw, batch))
+            )
             if not weight:
                 loss = counts_for_nothing(output, loss)
             if loss.is_cpu or in_parts:
@@ -361,9 +366,6 @@ class Stepper:
         return value, norm, told[len(losses) : len(losses) + len(scaling)]
 
     # Seams
-
-    def _forward_with_peers(self, raw: Any, batch: Batch) -> tuple[Any, Tensor]:
-        return self.memory.forward_with_peers(batch, lambda: forward(self._active.recipe, raw, batch))
 
     def _closure(
         self, raws: Sequence[Any], batches: Sequence[Batch], weights: Sequence[float], value: float

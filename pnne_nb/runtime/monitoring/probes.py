@@ -206,12 +206,9 @@ class Watched:
     def close(self) -> list[Frame]:
         """Detach every probe and return what they measured."""
         self.seconds += sum(probe.hooked for probe in self._open if isinstance(probe, Timed))
-        self._each(self._close)
+        self._each(lambda probe: self._frames.extend(probe.close()))
         self._open = []
         return self._frames
-
-    def _close(self, probe: Probe) -> None:
-        self._frames.extend(probe.close())
 
     def _each(self, call: Callable[[Probe], None]) -> None:
         began = time.thread_time()

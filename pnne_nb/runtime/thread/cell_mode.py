@@ -49,7 +49,7 @@ _DESCRIBES: frozenset[Any] = frozenset(
         torch.is_same_size,
     }
 )
-"""What tells of a tensor, and neither reads nor writes its numbers."""
+"""Functions that describe a tensor and neither read nor write its numbers."""
 
 _DRAWS = frozenset(
     """

@@ -208,7 +208,7 @@ class _Reading:
             wired = [(name, "loss") for name in self._of_type("Loss")]
         if not wired:
             last = [name for name in self._of_category("Loss") if not self._out_of.get((name, "output"))]
-            wired = [(name, self._first_output(name)) for name in last]
+            wired = [(name, registry[self._nodes[name].type].outputs[0].name) for name in last]
         terms = []
         for source in wired:
             node = self._nodes[source[0]]
@@ -220,9 +220,6 @@ class _Reading:
                     (self._into[node.name]["input"], float(weight) if isinstance(weight, (int, float)) else 1.0)
                 )
         return terms
-
-    def _first_output(self, name: str) -> str:
-        return registry[self._nodes[name].type].outputs[0].name
 
     def _optimizer(self, name: str) -> OptimizerChoice:
         node = self._nodes[name]
