@@ -299,11 +299,8 @@ class Stepper:
         for raw, batch, weight in zip(raws, batches, weights, strict=True):
             if outputs:
                 stages.ended("backward")
-            output, loss = (
-                forward(recipe, raw, batch)
-                if alone
-                else self.memory.forward_with_peers(batch, partial(forward, recipe, raw, batch))
-            )
+            made = partial(forward, recipe, raw, batch)
+            output, loss = made() if alone else self.memory.forward_with_peers(batch, made)
             if not weight:
                 loss = counts_for_nothing(output, loss)
             if loss.is_cpu or in_parts:
