@@ -12,8 +12,6 @@ from pnne_nb.compiler.analysis.gradient_checksums import LARGE, collected, param
 from pnne_nb.compiler.analysis.nested_values import difference
 from pnne_nb.compiler.analysis.verify import compare
 
-torch.set_num_threads(1)
-
 SIDE = int(LARGE**0.5) + 1
 X = torch.linspace(-1, 1, 2 * SIDE).reshape(2, SIDE)
 

@@ -14,8 +14,6 @@ import pnne_nb as pn
 from pnne_nb.compiler.analysis.own_noise import FACTOR, OwnNoise, deterministic
 from pnne_nb.compiler.analysis.verify import compare
 
-torch.set_num_threads(1)
-
 X = torch.linspace(-1, 1, 2 * 3 * 8 * 8).reshape(2, 3, 8, 8)
 
 

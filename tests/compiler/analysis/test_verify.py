@@ -14,8 +14,6 @@ import pnne_nb as pn
 from pnne_nb.compiler.analysis.dispatch_modes import FillEmptyTensors
 from pnne_nb.compiler.passes.equivalence import Promise, prove
 
-torch.set_num_threads(1)
-
 
 class Dirty(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not say
     """Memory that holds something else each time, as it does where nobody looks."""

@@ -14,8 +14,6 @@ from torch import Tensor, nn
 import pnne_nb as pn
 from pnne_nb.compiler.analysis.nested_values import difference
 
-torch.set_num_threads(1)
-
 X = torch.linspace(-1, 1, 6).reshape(2, 3)
 
 

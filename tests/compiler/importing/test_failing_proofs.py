@@ -15,8 +15,6 @@ from pnne_nb.compiler.importing.verification import proof
 from pnne_nb.compiler.importing.verification.batch_resize import unlike
 from pnne_nb.compiler.importing.verification.bisect import ImportFault
 
-torch.set_num_threads(1)
-
 X = torch.linspace(-1, 1, 8).reshape(2, 4)
 
 

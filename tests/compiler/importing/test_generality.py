@@ -18,8 +18,6 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 import pnne_nb as pn
 from pnne_nb.compiler.analysis.verify import compare
 
-torch.set_num_threads(1)
-
 
 def rand(*sizes: int) -> Tensor:
     return torch.rand(sizes) * 0.8 + 0.1

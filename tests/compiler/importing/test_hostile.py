@@ -15,8 +15,6 @@ import pnne_nb as pn
 from pnne_nb.compiler.analysis.nested_values import difference
 from tests.compiler.importing import nets
 
-torch.set_num_threads(1)
-
 
 class Watching(nn.Module):
     """Looks from another thread at what an import might replace for a moment."""

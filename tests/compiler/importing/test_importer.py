@@ -17,8 +17,6 @@ from pnne_nb.compiler.analysis.nested_values import difference
 from pnne_nb.process.random_state import private_random_state
 from tests.compiler.importing import nets
 
-torch.set_num_threads(1)
-
 
 def tokens(*shape: int) -> Tensor:
     return torch.randint(7, shape)

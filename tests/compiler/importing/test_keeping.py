@@ -20,8 +20,6 @@ import pnne_nb as pn
 from pnne_nb.compiler.analysis.nested_values import difference
 from tests.compiler.importing.zoo import MODELS, habits, states
 
-torch.set_num_threads(1)
-
 
 def saved(module: nn.Module, *args: Tensor) -> int:
     """Return how many elements a call keeps for its backward pass, parameters left out."""

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from tests.compiler.importing.random_modules import outcome_of, source_of
-
-torch.set_num_threads(1)
 
 FOUND = (
     185,

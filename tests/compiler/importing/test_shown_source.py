@@ -17,8 +17,6 @@ from pnne_nb.compiler.analysis.verify import compare, key_prefix
 from tests.compiler.importing import nets
 from tests.compiler.importing.zoo import MODELS, Entry
 
-torch.set_num_threads(1)
-
 FOREIGN = ("bert", "bert ids", "rotary gpt", "rotary gpt labels")
 """Those that return objects of classes of their own, which the source imports."""
 

@@ -14,8 +14,6 @@ from torch import nn
 import pnne_nb as pn
 from pnne_nb.compiler.analysis.nested_values import difference
 
-torch.set_num_threads(1)
-
 Pair = collections.namedtuple("Pair", "x mask", defaults=(None,))  # noqa: PYI024  # as networks write them
 Swapped = collections.namedtuple("Swapped", "mask x", defaults=(None,))  # noqa: PYI024  # as above
 

@@ -14,8 +14,6 @@ from pnne_nb.compiler.analysis.verify import key_prefix
 from pnne_nb.process.random_state import private_random_state
 from tests.compiler.importing.zoo import MODELS
 
-torch.set_num_threads(1)
-
 
 def run(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     with private_random_state():

@@ -18,8 +18,6 @@ from pnne_nb.graph.model.ops import SetProperty
 from pnne_nb.protocol import messages
 from pnne_nb.protocol.export_messages import StartExport
 
-torch.set_num_threads(1)
-
 X = torch.linspace(-1, 1, 8).reshape(2, 4)
 
 

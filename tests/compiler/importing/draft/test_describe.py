@@ -8,8 +8,6 @@ from torch import Tensor, nn
 
 import pnne_nb as pn
 
-torch.set_num_threads(1)
-
 
 class Layered(nn.Module):
     def __init__(self) -> None:

@@ -14,8 +14,6 @@ import pnne_nb as pn
 from pnne_nb.compiler.importing.draft.source_lines import module_at, with_line, written_at
 from pnne_nb.compiler.importing.translation.emit_ops import UNCALLED
 
-torch.set_num_threads(1)
-
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 
 

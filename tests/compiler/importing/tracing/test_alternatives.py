@@ -12,8 +12,6 @@ from torch import Tensor, nn
 
 import pnne_nb as pn
 
-torch.set_num_threads(1)
-
 X = torch.linspace(-1, 1, 16).reshape(4, 4)
 
 

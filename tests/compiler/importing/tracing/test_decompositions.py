@@ -10,8 +10,6 @@ from torch import Tensor, nn
 
 import pnne_nb as pn
 
-torch.set_num_threads(1)
-
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 
 

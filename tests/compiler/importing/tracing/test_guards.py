@@ -18,8 +18,6 @@ from pnne_nb.compiler.analysis.nested_values import difference
 from pnne_nb.compiler.importing.verification.batch_resize import batch_of
 from pnne_nb.process.random_state import private_random_state
 
-torch.set_num_threads(1)
-
 
 class Asking(nn.Module):
     """Has layers for the functions below, which become the ``forward`` of classes of their own."""

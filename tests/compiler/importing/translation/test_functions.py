@@ -14,8 +14,6 @@ from torch import Tensor, nn
 
 import pnne_nb as pn
 
-torch.set_num_threads(1)
-
 X = torch.linspace(-1, 1, 64).reshape(2, 4, 8)
 
 

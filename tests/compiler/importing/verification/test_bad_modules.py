@@ -21,8 +21,6 @@ from pnne_nb.compiler.analysis.nested_values import difference
 from pnne_nb.compiler.importing.tracing import observed_calls
 from pnne_nb.compiler.importing.verification import bad_modules
 
-torch.set_num_threads(1)
-
 X = torch.linspace(-1, 1, 8).reshape(2, 4)
 
 begun = threading.Event()

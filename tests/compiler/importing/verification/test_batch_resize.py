@@ -14,8 +14,6 @@ from torch.nn.utils import parametrize
 import pnne_nb as pn
 from pnne_nb.compiler.importing.verification.batch_resize import batch_of, resized, with_size
 
-torch.set_num_threads(1)
-
 FLAT, OFFSETS = torch.tensor([1, 2, 4, 5, 4, 3, 2, 0]), torch.tensor([0, 3, 4])
 
 

@@ -17,8 +17,6 @@ from pnne_nb.compiler.analysis.verify import compare
 from pnne_nb.compiler.importing.verification.batch_resize import tried
 from pnne_nb.compiler.importing.verification.element_types import converted
 
-torch.set_num_threads(1)
-
 X = torch.linspace(-1, 1, 6).reshape(2, 3)
 
 
