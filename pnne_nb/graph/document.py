@@ -40,7 +40,7 @@ from pnne_nb.graph.model.ops import (
 )
 from pnne_nb.graph.model.paths import NodeRef, find_node, path_of
 from pnne_nb.graph.model.validate import Types
-from pnne_nb.graph.queries import ReadableGraph
+from pnne_nb.graph.queries import GraphQueries
 from pnne_nb.graph.schema.names import numbered, stem_of
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.storage import json_format
@@ -48,7 +48,7 @@ from pnne_nb.graph.storage.json_format import read_file
 
 
 @final
-class NodeGraph(ReadableGraph):
+class NodeGraph(GraphQueries):
     """A document: nodes and edges, nested graphs, undo, files.
 
     Nodes are named by themselves, their names, or ``"node.port"``::

@@ -46,7 +46,7 @@ from pnne_nb.graph.storage import json_format
 from pnne_nb.graph.storage.json_format import DocumentState, replace_file
 
 
-class ReadableGraph(metaclass=AnswersNames):
+class GraphQueries(metaclass=AnswersNames):
     """The half of a `NodeGraph` that changes nothing.
 
     Attributes:
@@ -213,7 +213,7 @@ class ReadableGraph(metaclass=AnswersNames):
 
     def __eq__(self, other: object) -> bool:
         """Return whether name, graphs, nodes in their order and edges are equal; history and version do not matter."""
-        if not isinstance(other, ReadableGraph):
+        if not isinstance(other, GraphQueries):
             return NotImplemented
         return self is other or self.to_json() == other.to_json()
 

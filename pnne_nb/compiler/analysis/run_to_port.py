@@ -23,7 +23,7 @@ from pnne_nb.graph.storage.json_format import DocumentState, EdgeState, GraphSta
 from pnne_nb.process.random_state import preserved_random_state
 
 
-class Fragment(NamedTuple):
+class RunFragment(NamedTuple):
     """The part of a document that one port depends on.
 
     Attributes:
@@ -37,7 +37,7 @@ class Fragment(NamedTuple):
     fresh: tuple[str, ...]
 
 
-def compile_to_port(graph: NodeGraph, port: str, reuse: nn.Module | None = None) -> Fragment:
+def compile_to_port(graph: NodeGraph, port: str, reuse: nn.Module | None = None) -> RunFragment:
     """Compile what an output port depends on.
 
     Args:
@@ -62,10 +62,10 @@ def compile_to_port(graph: NodeGraph, port: str, reuse: nn.Module | None = None)
         for name, tensor in _tensors(model).items()
         if known.get(former_path(name, cutter.former) or "") != tensor.shape
     )
-    return Fragment(cut, model, fresh)
+    return RunFragment(cut, model, fresh)
 
 
-def run_fragment(fragment: Fragment, args: Sequence[Any]) -> Any:
+def run_fragment(fragment: RunFragment, args: Sequence[Any]) -> Any:
     """Return what the port gives, without gradients, for copies of its inputs."""
     with torch.no_grad(), preserved_random_state():
         return fragment.model(*copied(following(tuple(args), fragment.model)))

@@ -19,7 +19,7 @@ from pnne_nb.compiler.weights.reuse import NOT_MOVED, Former, former_path
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import Node, Transaction, whole_of
 from pnne_nb.graph.model.ops import AddNode, Op, RemoveNode, RenameNode, SetProperty
-from pnne_nb.graph.queries import ReadableGraph
+from pnne_nb.graph.queries import GraphQueries
 
 if TYPE_CHECKING:
     from pnne_nb.compiler.weights.weight_source import Source
@@ -76,7 +76,7 @@ class RenameTrack:
         sources: Where the weights of the document are; see `weight_source`.
     """
 
-    def __init__(self, graph: ReadableGraph) -> None:
+    def __init__(self, graph: GraphQueries) -> None:
         self.graph = weakref.ref(graph)
         self.changes: list[_Change] = []
         self.sources: dict[str, Source] = {}
@@ -90,7 +90,7 @@ class RenameTrack:
         }
         graph.observe(self.note)
 
-    def for_copy(self, copy: ReadableGraph) -> RenameTrack:
+    def for_copy(self, copy: GraphQueries) -> RenameTrack:
         """Return the track of a copy, which knows what this one knows until now."""
         track = RenameTrack(copy)
         track.changes, track.sources = list(self.changes), dict(self.sources)

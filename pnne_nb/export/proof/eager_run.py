@@ -53,7 +53,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class EagerReference:
     """One run of the model.
 
     Attributes:
@@ -82,7 +82,7 @@ class Model:
         self._outputs = outputs
         self._perturbed: list[nn.Module] = []
 
-    def run(self, batch: Sequence[Tensor], *, nodes: bool = False) -> Reference:
+    def run(self, batch: Sequence[Tensor], *, nodes: bool = False) -> EagerReference:
         """Return the model's values for a batch.
 
         Args:
@@ -109,7 +109,7 @@ class Model:
             for node, tensors in steps.items()
         }
         named = dict(zip(self._outputs, values, strict=True))
-        return Reference(named, at_nodes, frozenset(random), frozenset(changed))
+        return EagerReference(named, at_nodes, frozenset(random), frozenset(changed))
 
 
 def _run(

@@ -14,7 +14,7 @@ from torch import Tensor
 from pnne_nb.compiler.analysis.nan_origin import UNWRITTEN
 from pnne_nb.errors import Diagnostic, ExportError
 from pnne_nb.export.formats.base import ExportFormat, FreeSize, NodeTensor, as_array, batch_size_of, free_sizes_in
-from pnne_nb.export.proof.eager_run import Model, Reference, Value
+from pnne_nb.export.proof.eager_run import EagerReference, Model, Value
 from pnne_nb.export.proof.fresh_process import Arrays, ProofProcess, Run, run_file
 from pnne_nb.export.proof.parity import Comparison, Difference, NodeParity, Tolerance, compare, histograms
 from pnne_nb.export.subject.example_batches import BatchMaker
@@ -195,13 +195,13 @@ def _other_batches(
     return made
 
 
-def _arrays(subject: Subject, batch: ProofBatch, reference: Reference, given: Mapping[str, str]) -> Arrays:
+def _arrays(subject: Subject, batch: ProofBatch, reference: EagerReference, given: Mapping[str, str]) -> Arrays:
     arrays = {info.name: as_array(tensor) for info, tensor in zip(subject.inputs, batch.tensors, strict=True)}
     return {**arrays, **{tensor: reference.nodes[node][0].value for tensor, node in given.items()}}
 
 
 def _random_tensors(
-    reference: Reference, tensors: Sequence[NodeTensor], outputs: Sequence[str]
+    reference: EagerReference, tensors: Sequence[NodeTensor], outputs: Sequence[str]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the file's random tensors with their nodes, and the nodes that cannot be compared.
 
@@ -224,7 +224,7 @@ def _random_tensors(
 
 
 def _compare_outputs(
-    what: str, run: Run, reference: Reference, tolerance: Tolerance, *, uncompared: bool
+    what: str, run: Run, reference: EagerReference, tolerance: Tolerance, *, uncompared: bool
 ) -> Comparison:
     if run.error is not None:
         return Comparison(what, {}, run.error)
@@ -277,7 +277,7 @@ def _wrong_sizes(
 
 def compare_nodes(
     subject: Subject,
-    reference: Reference,
+    reference: EagerReference,
     tensors: Sequence[NodeTensor],
     run: Run,
     tolerance: Tolerance,

@@ -22,7 +22,7 @@ Resolved: TypeAlias = Mapping[str, Mapping[str, object]]
 NONE_RESOLVED: Resolved = MappingProxyType({})
 
 
-class Face(NamedTuple):
+class CardFace(NamedTuple):
     """The text below the name of a card, and its geometry.
 
     Attributes:
@@ -46,7 +46,7 @@ def faces(
     *,
     across: bool,
     resolved: Resolved = NONE_RESOLVED,
-) -> dict[str, Face]:
+) -> dict[str, CardFace]:
     """Return the face of each card of a graph, in the order of the nodes.
 
     Args:
@@ -91,7 +91,7 @@ def faces(
             shape = dot(across=across)
         else:
             shape = geometry(inputs, outputs, lines=len(shown), collapsed=node.collapsed, across=across)
-        made[name] = Face(text, tuple(shown), shape, chain)
+        made[name] = CardFace(text, tuple(shown), shape, chain)
     return made
 
 

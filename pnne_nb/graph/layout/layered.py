@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
-from pnne_nb.graph.layout.ranks import Arc, Layering, layer
+from pnne_nb.graph.layout.ranks import Arc, RankLayering, layer
 from pnne_nb.process.idle import breathe
 
 Direction: TypeAlias = Literal["auto", "right", "down", "columns"]
@@ -164,7 +164,7 @@ PORT_WEIGHT = 1e-3
 """Weight of a pixel of port offset, relative to the distance to the next vertex of a rank."""
 
 
-def order_ranks(layering: Layering) -> list[list[int]]:
+def order_ranks(layering: RankLayering) -> list[list[int]]:
     """Return the vertices of each rank, in order along the cross axis."""
     rows = _depth_first(layering)
     best, fewest = [list(row) for row in rows], _crossings(layering, rows)
@@ -180,7 +180,7 @@ def order_ranks(layering: Layering) -> list[list[int]]:
     return best
 
 
-def _depth_first(layering: Layering) -> list[list[int]]:
+def _depth_first(layering: RankLayering) -> list[list[int]]:
     """Return a first order, depth first, so that connected vertices are close together."""
     rows: list[list[int]] = [[] for _ in range(max(layering.ranks, default=-1) + 1)]
     seen = [False] * layering.count
@@ -217,7 +217,7 @@ def _sweep(rows: list[list[int]], arcs: list[list[Arc]], indices: range, *, sour
         row.sort(key=keys.__getitem__)
 
 
-def _crossings(layering: Layering, rows: list[list[int]]) -> int:
+def _crossings(layering: RankLayering, rows: list[list[int]]) -> int:
     """Return the number of pairs of arcs that cross, in O(arcs · log arcs)."""
     total = 0
     for row, following in pairwise(rows):
@@ -246,7 +246,7 @@ CHAIN_WEIGHT = 1e2
 """Weight of the dummies of a long edge: they stay straight if possible, but give way to nodes."""
 
 
-def place(layering: Layering, rows: list[list[int]], sizes: Sequence[float], gap: float) -> list[float]:
+def place(layering: RankLayering, rows: list[list[int]], sizes: Sequence[float], gap: float) -> list[float]:
     """Return the centre of each vertex along the cross axis.
 
     Args:
@@ -273,7 +273,7 @@ def place(layering: Layering, rows: list[list[int]], sizes: Sequence[float], gap
     return centres
 
 
-def _wanted_from_before(layering: Layering, steps: list[float], centres: list[float], vertex: int) -> float:
+def _wanted_from_before(layering: RankLayering, steps: list[float], centres: list[float], vertex: int) -> float:
     arcs = layering.into[vertex]
     spine = layering.spine_before[vertex]
     if spine >= 0:
@@ -283,7 +283,7 @@ def _wanted_from_before(layering: Layering, steps: list[float], centres: list[fl
     return sum(centres[s] + leaves - arrives for s, _, leaves, arrives in arcs) / len(arcs)
 
 
-def _wanted_from_after(layering: Layering, steps: list[float], centres: list[float], vertex: int) -> float:
+def _wanted_from_after(layering: RankLayering, steps: list[float], centres: list[float], vertex: int) -> float:
     arcs = layering.out[vertex]
     spine = layering.spine_after[vertex]
     if spine >= 0:
@@ -293,7 +293,7 @@ def _wanted_from_after(layering: Layering, steps: list[float], centres: list[flo
     return sum(centres[t] + arrives - leaves for _, t, leaves, arrives in arcs) / len(arcs)
 
 
-def _steps(layering: Layering) -> list[float]:
+def _steps(layering: RankLayering) -> list[float]:
     """Return the offset across of each vertex from the one before it on a straight path, with which their ports are level.
 
     It is 0 if several edges arrive, each at a port beside the middle: a net of a hundred sums would lean away.
@@ -304,7 +304,7 @@ def _steps(layering: Layering) -> list[float]:
     ]
 
 
-def _weights(layering: Layering) -> list[float]:
+def _weights(layering: RankLayering) -> list[float]:
     """Return the weight of each vertex among the others of its rank."""
     spines = zip(layering.spine_before, layering.spine_after, strict=True)
     return [

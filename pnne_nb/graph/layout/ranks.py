@@ -13,7 +13,7 @@ MAX_DUMMIES_PER_VERTEX = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Layering:
+class RankLayering:
     """A graph with arcs only between neighbouring ranks.
 
     Attributes:
@@ -35,7 +35,7 @@ class Layering:
     spine_after: list[int]
 
 
-def layer(count: int, arcs: Sequence[Arc]) -> Layering:
+def layer(count: int, arcs: Sequence[Arc]) -> RankLayering:
     """Give `count` vertices ranks, and replace arcs that skip ranks by chains of dummies.
 
     Arcs that close a loop, as in a damaged document, are left out.
@@ -111,7 +111,9 @@ def _spines(
     return before, after
 
 
-def _with_dummies(count: int, ranks: list[int], arcs: list[list[Arc]], before: list[int], after: list[int]) -> Layering:
+def _with_dummies(
+    count: int, ranks: list[int], arcs: list[list[Arc]], before: list[int], after: list[int]
+) -> RankLayering:
     ranks, before, after = list(ranks), list(before), list(after)
     into: list[list[Arc]] = [[] for _ in range(count)]
     out: list[list[Arc]] = [[] for _ in range(count)]
@@ -147,4 +149,4 @@ def _with_dummies(count: int, ranks: list[int], arcs: list[list[Arc]], before: l
                     join((source, dummy, leaves, 0.0))
                 chain.append(dummy)
             join((chain[span - 2], target, 0.0, arrives))
-    return Layering(count, len(ranks), ranks, into, out, before, after)
+    return RankLayering(count, len(ranks), ranks, into, out, before, after)

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeAlias
 
 from pnne_nb.graph.layout.arrange_graph import arrangement, drawn_right
-from pnne_nb.graph.layout.cards import Face, Resolved, closed, faces
+from pnne_nb.graph.layout.cards import CardFace, Resolved, closed, faces
 from pnne_nb.graph.layout.geometry import Geometry
 from pnne_nb.graph.layout.inlining import Inlining, inlining, is_given, variable_of
 from pnne_nb.graph.layout.texts import block_words, row_title, shape_label
@@ -206,7 +206,7 @@ def _card(
     index: GraphIndex,
     name: str,
     types: Mapping[str, NodeSpec],
-    face: Face,
+    face: CardFace,
     centre: tuple[float, float],
     run: Run,
 ) -> Card:
@@ -255,7 +255,7 @@ def _words(content: Content, index: GraphIndex, node: Node, chain: Run) -> tuple
 
 
 def _centres(
-    content: Content, index: GraphIndex, types: Mapping[str, NodeSpec], shown: Mapping[str, Face]
+    content: Content, index: GraphIndex, types: Mapping[str, NodeSpec], shown: Mapping[str, CardFace]
 ) -> dict[str, tuple[float, float]]:
     """Return the centres of cards; those without a place are put below their sources. Without any places, arrange all."""
     sizes = {name: face.geometry for name, face in shown.items()}

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from pnne_nb.compiler.analysis.example_inputs import example_inputs
-from pnne_nb.compiler.analysis.run_to_port import Fragment, compile_to_port, run_fragment
+from pnne_nb.compiler.analysis.run_to_port import RunFragment, compile_to_port, run_fragment
 from pnne_nb.errors import CompileError
 from pnne_nb.export.subject.example_batches import first_batch
 from pnne_nb.graph.document import NodeGraph
@@ -61,7 +61,9 @@ def seen_at(
     )
 
 
-def _inputs(graph: NodeGraph, fragment: Fragment, data: object, example: Example | None) -> tuple[tuple[Any, ...], str]:
+def _inputs(
+    graph: NodeGraph, fragment: RunFragment, data: object, example: Example | None
+) -> tuple[tuple[Any, ...], str]:
     """Return values for the fragment's Inputs, and a sentence about their source."""
     every = [node.name for node in graph.nodes.values() if node.type == "Input"]
     wanted = [node.name for node in fragment.graph.nodes.values() if node.type == "Input"]
@@ -85,7 +87,7 @@ def _inputs(graph: NodeGraph, fragment: Fragment, data: object, example: Example
     return made, "A made-up example of the shapes that the Inputs have, in eval mode."
 
 
-def _fresh_weights(fragment: Fragment, *, has_model: bool) -> list[str]:
+def _fresh_weights(fragment: RunFragment, *, has_model: bool) -> list[str]:
     if not fragment.fresh:
         return []
     if not has_model:

@@ -21,7 +21,7 @@ from pnne_nb.graph.layout.layered import (
     arrange,
     order_ranks,
 )
-from pnne_nb.graph.layout.ranks import Layering, layer
+from pnne_nb.graph.layout.ranks import RankLayering, layer
 
 WIDTH, HEIGHT = 100.0, 40.0
 
@@ -178,11 +178,11 @@ def test_the_work_grows_in_proportion(edges_of: Callable[[int], tuple[dict[str, 
     assert steps(lambda: arrange(*large)) < 6 * steps(lambda: arrange(*small))
 
 
-def layering_of(count: int, pairs: list[tuple[int, int]]) -> Layering:
+def layering_of(count: int, pairs: list[tuple[int, int]]) -> RankLayering:
     return layer(count, [(source, target, 0.0, 0.0) for source, target in pairs])
 
 
-def counted(layering: Layering, rows: list[list[int]]) -> int:
+def counted(layering: RankLayering, rows: list[list[int]]) -> int:
     """Crossings by definition: pairs of arcs between two ranks whose ends are in opposite order."""
     place = {vertex: at for row in rows for at, vertex in enumerate(row)}
     total = 0
@@ -194,14 +194,14 @@ def counted(layering: Layering, rows: list[list[int]]) -> int:
 
 
 @st.composite
-def layerings(draw: st.DrawFn) -> Layering:
+def layerings(draw: st.DrawFn) -> RankLayering:
     count = draw(st.integers(1, 9))
     pairs = list(itertools.combinations(range(count), 2))
     return layering_of(count, draw(st.lists(st.sampled_from(pairs), max_size=14, unique=True)) if pairs else [])
 
 
 @given(layerings())
-def test_every_vertex_stands_once_in_its_rank(layering: Layering) -> None:
+def test_every_vertex_stands_once_in_its_rank(layering: RankLayering) -> None:
     rows = order_ranks(layering)
     assert sorted(itertools.chain(*rows)) == list(range(layering.count))
     for rank, row in enumerate(rows):
@@ -209,7 +209,7 @@ def test_every_vertex_stands_once_in_its_rank(layering: Layering) -> None:
 
 
 @given(layerings())
-def test_crossings_are_counted_as_defined_and_do_not_grow(layering: Layering) -> None:
+def test_crossings_are_counted_as_defined_and_do_not_grow(layering: RankLayering) -> None:
     rows, first = order_ranks(layering), _depth_first(layering)
     assert _crossings(layering, rows) == counted(layering, rows)
     assert counted(layering, rows) <= counted(layering, first)
