@@ -11,10 +11,9 @@ import io
 import pickle  # noqa: TID251  between the kernel and a process that it has started itself, see above
 import traceback
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import cloudpickle  # type: ignore[import-untyped]  # it has no types
-from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
 from pnne_nb.catalog.custom import is_custom
@@ -22,7 +21,7 @@ from pnne_nb.errors import Diagnostic, ExecutionError, TrainingError
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, StreamSource
-from pnne_nb.runtime.distributed.transport.pickled_objects import blank
+from pnne_nb.runtime.distributed.transport.pickled_objects import NamingPickler, NamingUnpickler
 from pnne_nb.runtime.faults.error_messages import in_a_sentence, in_brief
 from pnne_nb.runtime.setup.recipe import Every, Recipe
 from pnne_nb.runtime.training_process.process_messages import Parcel
@@ -56,7 +55,7 @@ def packed(value: Any, shared: Mapping[str, Any] | None = None) -> Parcel:
         Exception: Something in it cannot be pickled.
     """
     file = io.BytesIO()
-    _Pickler(file, shared or {}).dump(value)
+    NamingPickler(file, {id(held): name for name, held in (shared or {}).items()}).dump(value)
     content = file.getbuffer()
     return [bytes(content[start : start + _PART]) for start in range(0, len(content), _PART)]
 
@@ -64,7 +63,7 @@ def packed(value: Any, shared: Mapping[str, Any] | None = None) -> Parcel:
 def unpacked(parcel: Parcel, shared: Mapping[str, Any] | None = None) -> Any:
     """Unpickle a parcel of the other end."""
     content = parcel[0] if len(parcel) == 1 else b"".join(parcel)
-    return _Unpickler(io.BytesIO(content), shared or {}).load()
+    return NamingUnpickler(io.BytesIO(content), (shared or {}).__getitem__).load()
 
 
 def packed_recipe(recipe: Recipe, shared: Mapping[str, Any] | None = None) -> Parcel:
@@ -97,35 +96,6 @@ def register(nodes: list[bytes]) -> None:
     """Register the node types of the kernel in the process."""
     for node in nodes:
         registry.register(pickle.loads(node), replace=True)  # noqa: S301  from the kernel that has started this process
-
-
-@final
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
-    def __init__(self, file: io.BytesIO, shared: Mapping[str, Any]) -> None:
-        super().__init__(file)
-        self._names = {id(value): name for name, value in shared.items()}
-
-    def persistent_id(self, value: Any) -> str | None:
-        """Return the reference for `value`, if the other end has it."""
-        return self._names.get(id(value))
-
-    def reducer_override(self, value: Any) -> Any:
-        """Pickle an optimizer with all its attributes; its own method keeps three, too few for LBFGS."""
-        if isinstance(value, Optimizer):
-            # A scheduler has wrapped its step in order to see whether a warning is due.
-            return blank, (type(value),), {name: held for name, held in vars(value).items() if name != "step"}
-        return super().reducer_override(value)
-
-
-@final
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, shared: Mapping[str, Any]) -> None:
-        super().__init__(file)
-        self._shared = shared
-
-    def persistent_load(self, name: str) -> Any:
-        """Return this end's object of that name."""
-        return self._shared[name]
 
 
 # What cannot be handed over

@@ -14,12 +14,12 @@ from __future__ import annotations
 import io
 import pickle  # noqa: TID251  of what this process itself has started with, see above
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, final
 
 import cloudpickle  # type: ignore[import-untyped]  # it has no types
 import msgspec
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import Dataset
@@ -30,8 +30,6 @@ from pnne_nb.runtime.faults.error_messages import in_a_sentence
 
 _LARGEST = 1 << 31
 """Bytes."""
-_FRESH = ("step", "state")
-"""Attributes of an optimizer that stay here: how a scheduler has wrapped its step, and what the checkpoint holds."""
 
 
 class Loading(msgspec.Struct, frozen=True):
@@ -120,7 +118,7 @@ class Tied:
 
     def __init__(self, objects: Mapping[str, Any], model: nn.Module) -> None:
         file = io.BytesIO()
-        pickler = _Pickler(file, model, objects.get("optimizer"))
+        pickler = _TyingPickler(file, model, objects.get("optimizer"))
         pickler.dump(dict(objects))
         self.packed = file.getvalue()
         self.knows_layers = pickler.knows_layers
@@ -128,27 +126,72 @@ class Tied:
 
 def tie(packed: bytes, model: nn.Module) -> dict[str, Any]:
     """Return the objects of a `Tied`, tied to this `model`, whose layers, parameters and buffers have the same names."""
-    objects: dict[str, Any] = _Unpickler(io.BytesIO(packed), model).load()
+    objects: dict[str, Any] = NamingUnpickler(
+        io.BytesIO(packed), lambda name: getattr(model, f"get_{name[0]}")(name[1])
+    ).load()
     if isinstance(objects.get("scheduler"), LRScheduler):
         # It has wrapped the step of the optimizer there in order to see whether this warning is due.
         warnings.filterwarnings("ignore", r"Seems like `optimizer.step\(\)` has been overridden", UserWarning)
     return objects
 
 
-@final
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
-    def __init__(self, file: io.BytesIO, model: nn.Module, optimizer: Any) -> None:
+class NamingPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
+    """Pickles what the other end has as its name, and an optimizer with all attributes: its own method keeps three.
+
+    Args:
+        file: Takes the pickle.
+        names: Of what the other end has, by identity, which holds for as long as the objects live.
+        keeps_state: Whether an optimizer takes its state along.
+    """
+
+    def __init__(self, file: io.BytesIO, names: Mapping[int, Any], *, keeps_state: bool = True) -> None:
         super().__init__(file)
+        self._names = names
+        self._keeps_state = keeps_state
+
+    def persistent_id(self, value: Any) -> Any:
+        """Return the name of `value`, if the other end has it."""
+        return self._names.get(id(value))
+
+    def reducer_override(self, value: Any) -> Any:
+        """Pickle an optimizer without its step, which a scheduler has wrapped to see whether a warning is due."""
+        if isinstance(value, Optimizer):
+            kept = {name: held for name, held in vars(value).items() if name != "step"}
+            return _blank, (type(value),), kept if self._keeps_state else {**kept, "state": type(value.state)(dict)}
+        return super().reducer_override(value)
+
+
+@final
+class NamingUnpickler(pickle.Unpickler):
+    """Unpickles what a `NamingPickler` wrote; `find` returns this end's object of a name."""
+
+    def __init__(self, file: io.BytesIO, find: Callable[[Any], Any]) -> None:
+        super().__init__(file)
+        self._find = find
+
+    def persistent_load(self, name: Any) -> Any:
+        """Return this end's object of that name."""
+        return self._find(name)
+
+
+def _blank(kind: type[Optimizer]) -> Optimizer:
+    """Return an optimizer without attributes, which a pickle brings."""
+    return kind.__new__(kind)
+
+
+@final
+class _TyingPickler(NamingPickler):
+    def __init__(self, file: io.BytesIO, model: nn.Module, optimizer: Any) -> None:
         self.knows_layers = False
         self._optimizer = optimizer
-        # By identity, which holds for as long as the model lives.
-        self._names: dict[int, tuple[str, str]] = {}
-        for kind, named in (
+        kinds = (
             ("buffer", model.named_buffers()),
             ("parameter", model.named_parameters()),
             ("submodule", model.named_modules()),
-        ):
-            self._names |= {id(part): (kind, name) for name, part in named}
+        )
+        names = {id(part): (kind, name) for kind, named in kinds for name, part in named}
+        # The checkpoint holds the state of optimizers.
+        super().__init__(file, names, keeps_state=False)
 
     def persistent_id(self, value: Any) -> tuple[str, str] | None:
         """Return the reference for `value`, if it is a part of the model."""
@@ -158,35 +201,9 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
                 "each process would make its steps with gradients of its own part of the batch. Give the engine one "
                 "optimizer for everything that is trained, and one model that holds all of it."
             )
-        if not isinstance(value, nn.Module | Tensor):
-            return None
-        known = self._names.get(id(value))
+        known: tuple[str, str] | None = super().persistent_id(value)
         self.knows_layers |= known is not None and known[0] == "submodule"
         return known
-
-    def reducer_override(self, value: Any) -> Any:
-        """Pickle an optimizer with all its attributes; its own method keeps three, too few for LBFGS."""
-        if isinstance(value, Optimizer):
-            kept = {name: held for name, held in vars(value).items() if name not in _FRESH}
-            return blank, (type(value),), {**kept, "state": type(value.state)(dict)}
-        return super().reducer_override(value)
-
-
-def blank(kind: type[Optimizer]) -> Optimizer:
-    """Return an optimizer without attributes, which a pickle brings."""
-    return kind.__new__(kind)
-
-
-@final
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, model: nn.Module) -> None:
-        super().__init__(file)
-        self._model = model
-
-    def persistent_load(self, name: tuple[str, str]) -> Any:
-        """Return the part of this model with that name."""
-        kind, path = name
-        return getattr(self._model, f"get_{kind}")(path)
 
 
 def packed_arguments(objects: Mapping[str, Any], model: nn.Module) -> Tied:
