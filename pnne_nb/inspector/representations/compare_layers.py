@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, final
 
@@ -17,9 +18,13 @@ from torch import Tensor, nn
 from pnne_nb.compiler import load_weights
 from pnne_nb.errors import ArgumentError, InspectionError
 from pnne_nb.inspector.capture.preserve import uncompiled
-from pnne_nb.inspector.representations.outputs import outputs_of
+from pnne_nb.inspector.questions.example import opened
+from pnne_nb.inspector.questions.sites import edited
 from pnne_nb.inspector.statistics.patterns import Patterns, match_layers
 from pnne_nb.telemetry.plot_hook import installed_plots
+
+MOST: Final = 4096
+"""Most numbers of each example that are kept, evenly spread over the output of a layer."""
 
 ROUNDING: Final = 1e-6
 """Relative difference from which outputs differ."""
@@ -137,3 +142,25 @@ def _similarity(one: Mapping[str, Tensor], two: Mapping[str, Tensor]) -> npt.NDA
             grams.append(gram / gram.norm().clamp_min(1e-300))
         flat.append(torch.stack(grams))
     return (flat[0] @ flat[1].T).numpy()
+
+
+def outputs_of(net: nn.Module, data: object, layers: Iterable[str]) -> dict[str, Tensor]:
+    """Return what layers and functions return in their first call, `[n, numbers]` in float64 on the CPU, in order of calls.
+
+    Layers that are not called, and outputs without a real number for each example, are left out.
+    """
+    found: dict[str, Tensor] = {}
+    with opened(net, data, grad=False) as example:
+        sizes = [len(value) for value in example.inputs.values() if value.dim()]
+
+        def kept(layer: str, tensor: Tensor) -> Tensor:
+            if layer not in found and tensor.dim() and len(tensor) in sizes and tensor.is_floating_point():
+                flat = tensor.detach().flatten(1) if tensor.dim() > 1 else tensor.detach()[:, None]
+                found[layer] = flat[:, :: max(1, -(-flat.shape[1] // MOST))].double().cpu()
+            return tensor
+
+        with edited(example.model, {layer: partial(kept, layer) for layer in layers}):
+            example.run()
+    if not found:
+        raise InspectionError("None of the layers is called and returns a real number for each example.")
+    return found

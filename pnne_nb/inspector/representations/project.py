@@ -11,7 +11,7 @@ from torch import nn
 
 from pnne_nb.errors import InspectionError
 from pnne_nb.inspector.capture.preserve import uncompiled
-from pnne_nb.inspector.representations.outputs import outputs_of
+from pnne_nb.inspector.representations.compare_layers import outputs_of
 
 
 @final
