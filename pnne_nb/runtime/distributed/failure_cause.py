@@ -11,7 +11,7 @@ from torch import OutOfMemoryError
 from pnne_nb import errors
 from pnne_nb.errors import PnneError, TrainingError
 from pnne_nb.runtime.distributed.transport.worker_messages import Broke, Dismissed, FromWorker
-from pnne_nb.runtime.distributed.transport.worker_server import Switchboard, WorkerLine
+from pnne_nb.runtime.distributed.transport.worker_server import WorkerLine, WorkerServer
 from pnne_nb.runtime.loop.fault_replay import NotFiniteError
 
 _COMPLAINTS = 10.0
@@ -23,7 +23,7 @@ _CUT_OFF = frozenset({"RuntimeError", "DistBackendError", "DistNetworkError"})
 
 
 def hear(
-    board: Switchboard, inbox: deque[tuple[WorkerLine, FromWorker | None]], silent: set[WorkerLine], first: Broke
+    board: WorkerServer, inbox: deque[tuple[WorkerLine, FromWorker | None]], silent: set[WorkerLine], first: Broke
 ) -> list[Broke] | WorkerLine:
     """Collect the error reports of all processes after the `first` one, from the `inbox` and from those that are still `silent`.
 

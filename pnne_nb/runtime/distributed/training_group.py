@@ -30,7 +30,7 @@ from pnne_nb.runtime.distributed.transport.worker_messages import (
     Refused,
     Verdict,
 )
-from pnne_nb.runtime.distributed.transport.worker_server import Switchboard, WorkerLine
+from pnne_nb.runtime.distributed.transport.worker_server import WorkerLine, WorkerServer
 from pnne_nb.runtime.loop.loop import TrainingLoop
 from pnne_nb.runtime.loop.loop_events import Eased, Event, Restarted, Unsaved, Waiting
 from pnne_nb.runtime.monitoring.history import History
@@ -86,7 +86,7 @@ class TrainingGroup:
         self._history = history
         self._spectators = RemoteProbes(observers)
         self._tell = tell
-        self._open: tuple[Switchboard, TorchrunAgent] | None = None
+        self._open: tuple[WorkerServer, TorchrunAgent] | None = None
         self._inbox: deque[tuple[WorkerLine, FromWorker | None]] = deque()
         self._speaker: WorkerLine | None = None
         self._waits = False
@@ -143,7 +143,7 @@ class TrainingGroup:
         with ExitStack() as stack:
             if self._plan.directory is None:
                 stack.callback(shutil.rmtree, self.directory, ignore_errors=True)
-            board = Switchboard(self._luggage)
+            board = WorkerServer(self._luggage)
             stack.callback(board.close)
             agent = TorchrunAgent(self._here, board.address, self.directory / "logs")
             stack.callback(agent.kill)

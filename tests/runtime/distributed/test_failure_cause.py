@@ -11,7 +11,7 @@ import pytest
 from pnne_nb.errors import CompileError, Diagnostic, TrainingError
 from pnne_nb.runtime.distributed.failure_cause import as_error, cause, hear, is_cut_off
 from pnne_nb.runtime.distributed.transport.worker_messages import Broke, Dismissed, FromWorker
-from pnne_nb.runtime.distributed.transport.worker_server import Switchboard, WorkerLine
+from pnne_nb.runtime.distributed.transport.worker_server import WorkerLine, WorkerServer
 from pnne_nb.runtime.faults.error_messages import in_brief
 from pnne_nb.runtime.loop.fault_replay import NotFiniteError
 
@@ -30,8 +30,8 @@ def broke(
 
 
 @pytest.fixture
-def board() -> Iterator[Switchboard]:
-    board = Switchboard()
+def board() -> Iterator[WorkerServer]:
+    board = WorkerServer()
     yield board
     board.close()
 
@@ -44,7 +44,7 @@ def lines() -> Iterator[list[WorkerLine]]:
         line.wire.close()
 
 
-def test_the_complaint_that_names_a_node_is_the_cause(board: Switchboard, lines: list[WorkerLine]) -> None:
+def test_the_complaint_that_names_a_node_is_the_cause(board: WorkerServer, lines: list[WorkerLine]) -> None:
     first, named, other = broke(0), broke(1, node="fc"), broke(2, "RuntimeError", "Connection closed", "conv")
     inbox: deque[tuple[WorkerLine, FromWorker | None]] = deque([
         (lines[0], Dismissed()), (lines[1], named), (lines[2], other), (lines[2], None)
@@ -61,7 +61,7 @@ def test_the_complaint_of_who_has_found_the_cause_in_its_part_is_the_cause() -> 
     assert cause([broke(0, "ValueError"), broke(1, found=True)]).rank == 0
 
 
-def test_who_has_died_without_a_word_is_the_cause(board: Switchboard, lines: list[WorkerLine]) -> None:
+def test_who_has_died_without_a_word_is_the_cause(board: WorkerServer, lines: list[WorkerLine]) -> None:
     other, dead, _ = lines
     inbox: deque[tuple[WorkerLine, FromWorker | None]] = deque([(other, None), (dead, None)])
     assert hear(board, inbox, {dead}, broke(0, "RuntimeError", "Connection closed")) is dead

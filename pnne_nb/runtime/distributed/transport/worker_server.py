@@ -28,7 +28,7 @@ class WorkerLine:
 
 
 @final
-class Switchboard:
+class WorkerServer:
     """A socket that workers of this machine and this user reach; closing it ends them.
 
     Each of them is handed the `luggage` when it has introduced itself.

@@ -14,7 +14,7 @@ from pnne_nb.runtime.distributed.transport.worker_messages import (
     Hello,
     Verdict,
 )
-from pnne_nb.runtime.distributed.transport.worker_server import Switchboard
+from pnne_nb.runtime.distributed.transport.worker_server import WorkerServer
 from pnne_nb.runtime.loop.loop_events import EpochEnded, Stepped
 from pnne_nb.telemetry.frames import EpochFrame, StepFrame
 
@@ -46,7 +46,7 @@ def test_messages_arrive_whole_in_whatever_pieces_they_come() -> None:
 
 
 def test_a_line_that_ends_is_told_before_what_others_say_about_it() -> None:
-    board = Switchboard(b"what is handed over")
+    board = WorkerServer(b"what is handed over")
     dying, complaining = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
     wires: list[MessageSocket[FromEngine]] = []
     for rank, connection in enumerate((complaining, dying)):
@@ -71,7 +71,7 @@ def test_a_line_that_ends_is_told_before_what_others_say_about_it() -> None:
 
 
 def test_what_stops_in_the_middle_of_a_message_holds_nobody_up() -> None:
-    board = Switchboard()
+    board = WorkerServer()
     with socket.socket(socket.AF_UNIX) as stopped, socket.socket(socket.AF_UNIX) as talking:
         for connection in (stopped, talking):
             connection.connect(board.address)
