@@ -10,6 +10,8 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final
 
+from pnne_nb.process.fork import fork_safe
+
 SYMBOLIC: Final = "torch._dynamo"
 """What shapes with names, compiling and optimizers import when they are first used; it imports sympy."""
 SLOW: Final = (
@@ -27,7 +29,7 @@ _PATIENCE: Final = 60.0
 _HANDOVER: Final = 0.01
 """Seconds between two modules, in which whoever waits takes `_importing`."""
 
-_importing: Final = threading.RLock()
+_importing: Final = fork_safe(threading.RLock())
 """Held for each module: two threads that import parts of a package which need each other may see one half made."""
 _threads: Final[list[threading.Thread]] = []
 _fork: Final = threading.local()
@@ -79,5 +81,6 @@ def _before_fork() -> None:
 
 
 def _after_fork() -> None:
-    if _fork.held:
+    held, _fork.held = getattr(_fork, "held", False), False  # another thread may have begun in the middle of the fork
+    if held:
         _importing.release()
