@@ -125,8 +125,7 @@ def test_data_that_does_not_fit_the_input_is_refused_before_anything_is_done() -
         pn.TrainingEngine(graph, pictures(1, 7, 7))
     assert [found.node for found in caught.value.diagnostics] == ["x"]
     engine = pn.TrainingEngine(graph, pictures(1, 6, 6), epochs=1)
-    engine.start()
-    assert engine.wait()
+    assert engine.start().wait()
     assert graph.to_json() == before
 
 

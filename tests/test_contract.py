@@ -426,8 +426,7 @@ def test_an_imported_graph_trains_on_batches_of_another_size_than_its_example() 
     net = Net()
     graph = pn.from_module(net, args=(torch.randn(2, 8),))
     engine = pn.TrainingEngine(graph, (torch.randn(40, 8), torch.arange(40) % 4), epochs=1, batch_size=16)
-    engine.start()
-    assert engine.wait()
+    assert engine.start().wait()
     with pytest.raises(pn.TrainingError, match=r"Input node 'x': the node expects shape \(N, 8\)"):
         pn.TrainingEngine(graph, (torch.randn(40, 9), torch.arange(40) % 4))
 
@@ -448,8 +447,7 @@ def test_a_drawn_training() -> None:
         graph.connect(source, target)
     graph.group(["flat", "fc"], name="model")
     engine = pn.TrainingEngine.from_graph(graph, {"mine": digits()}, epochs=1, device="cpu")
-    engine.start()
-    assert engine.wait()
+    assert engine.start().wait()
     assert [name for name, _ in engine.model.named_parameters()] == ["fc.weight", "fc.bias"]
 
 
@@ -496,8 +494,7 @@ def test_the_same_watch_list_while_training() -> None:
     inspector = pn.Inspector(engine.module)
     inspector.watch("*.ffn.*")
     inspector.attach(engine)
-    engine.start()
-    assert engine.wait()
+    assert engine.start().wait()
 
 
 def test_structure_and_counts() -> None:

@@ -50,8 +50,7 @@ def graph_and_model() -> tuple[pn.NodeGraph, nn.Module]:
 
 def trained() -> pn.TrainingEngine:
     engine = pn.TrainingEngine(network(), (X, Y), loss="CrossEntropyLoss", epochs=1, batch_size=32, device=NAME)
-    engine.start()
-    assert engine.wait(60)
+    assert engine.start().wait(60)
     return engine
 
 
@@ -222,8 +221,7 @@ def saving(where: str, folder: Path) -> None:
 
 def training(where: str, _folder: Path) -> None:
     engine = pn.TrainingEngine(network(), (X.to(where), Y.to(where)), val_data=(X.to(where), Y), epochs=1, device=NAME)
-    engine.start()
-    assert engine.wait(60)
+    assert engine.start().wait(60)
     require_at_home(engine.model)
 
 

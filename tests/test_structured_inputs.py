@@ -42,8 +42,7 @@ class Words(nn.Module):
 
 def trained(net: nn.Module, data: Any) -> pn.TrainingEngine:
     engine = pn.TrainingEngine(net, data, data, epochs=1, device="cpu")
-    engine.start()
-    assert engine.wait(60)
+    assert engine.start().wait(60)
     assert engine.error is None
     return engine
 

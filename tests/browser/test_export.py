@@ -86,8 +86,7 @@ def test_an_export_is_checked_written_proved_and_kept(open_notebook: OpenNoteboo
 def test_the_dashboard_exports_the_trained_model(open_notebook: OpenNotebook) -> None:
     train = """
 engine = pn.TrainingEngine(graph, (torch.randn(60, 8), torch.arange(60) % 4), epochs=2, device="cpu")
-engine.start()
-engine.wait()
+engine.start().wait()
 pn.TrainingDashboard(engine)
 """
     notebook = open_notebook(GRAPH.replace("\neditor\n", "\n"), train)

@@ -23,8 +23,7 @@ graph = pn.sequential(
     nn.Flatten(), nn.Linear(2048, 10), input=("N", 1, 8, 8),
 )
 engine = pn.TrainingEngine(graph, (x[:1400], y[:1400]), (x[1400:], y[1400:]), metrics=("accuracy",), epochs=2, device="cpu")
-engine.start()
-engine.wait()
+engine.start().wait()
 chosen = pn.QuantizationEditor(engine, budget=("val_accuracy", 0.5))
 chosen
 """

@@ -205,8 +205,7 @@ def test_engine_trains_what_is_not_frozen_and_refuses_a_graph_without() -> None:
     graph.freeze("stem", "bn", eval_mode=True)
     engine = pn.TrainingEngine(graph, (torch.rand(16, 4), torch.randint(0, 2, (16,))), batch_size=8, epochs=1)
     before = {name: tensor.clone() for name, tensor in engine.model.state_dict().items()}
-    engine.start()
-    engine.wait()
+    engine.start().wait()
     after = engine.model.state_dict()
     assert {name for name in before if not torch.equal(before[name], after[name])} == {"head.weight", "head.bias"}
     with pytest.raises(AttributeError, match=r'graph.freeze\("layer1"\) before the engine is made'):
@@ -220,7 +219,6 @@ def test_statistics_of_a_frozen_batch_norm_that_move_are_told_with_the_line() ->
     graph = drawn()
     graph.freeze("stem", "bn")
     engine = pn.TrainingEngine(graph, (torch.rand(64, 4), torch.randint(0, 2, (64,))), batch_size=32, epochs=1)
-    engine.start()
-    engine.wait()
+    engine.start().wait()
     (found,) = [each for each in pn.diagnose(engine) if each.kind == "frozen-norm-moves"]
     assert 'graph.freeze("bn", eval_mode=True)' in found.hint

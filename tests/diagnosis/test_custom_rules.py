@@ -15,8 +15,7 @@ from pnne_nb.diagnosis.finding import KINDS
 def trained() -> pn.TrainingEngine:
     x = torch.randn(64, 2)
     engine = pn.TrainingEngine(nn.Linear(2, 1), (x, x.sum(1, keepdim=True)), epochs=5, batch_size=8, loss="MSELoss")
-    engine.start()
-    engine.wait()
+    engine.start().wait()
     return engine
 
 

@@ -126,8 +126,7 @@ def test_a_sigmoid_in_front_of_a_loss_that_has_one_is_told(last: nn.Module) -> N
     y = (x[:, :1] > 0).float()
     model = nn.Sequential(nn.Linear(4, 1), last)
     trained = TrainingEngine(model, (x, y), loss="BCEWithLogitsLoss", epochs=1, batch_size=16, device="cpu", metrics=())
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     wanted = ["sigmoid-before-loss"] if isinstance(last, nn.Sigmoid) else []
     assert [frame.kind for frame in trained.history.anomalies] == wanted
 
@@ -148,6 +147,5 @@ def test_an_engine_tells_it_once() -> None:
     x = torch.randn(64, 4, generator=torch.Generator().manual_seed(1))
     model = nn.Sequential(nn.Linear(4, 3), nn.Softmax(1))
     trained = TrainingEngine(model, (x, torch.arange(64) % 3), epochs=3, batch_size=16, device="cpu", metrics=())
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     assert [(frame.step, frame.kind) for frame in trained.history.anomalies] == [(1, "softmax-before-loss")]

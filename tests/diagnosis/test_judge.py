@@ -39,8 +39,7 @@ def judged(model: nn.Module, data: Any = (X, Y), **options: Any) -> tuple[list[s
     engine = pn.TrainingEngine(model, data, device="cpu", **options)
     told: list[str] = []
     engine.on("anomaly", lambda frame: told.append(frame.kind))
-    engine.start()
-    assert engine.wait(60)
+    assert engine.start().wait(60)
     return told, [finding.kind for finding in pn.diagnose(engine)], engine
 
 
@@ -109,8 +108,7 @@ def test_a_process_of_its_own_is_judged_by_the_same_looks() -> None:
     model = net()
     nn.init.constant_(model[0].bias, -10.0)  # type: ignore[arg-type]  # a part of a Sequential is typed as any module
     engine = pn.TrainingEngine(model, (X, Y), epochs=1, batch_size=32, device="cpu", metrics=())
-    engine.start(process=True)
-    assert engine.wait(120)
+    assert engine.start(process=True).wait(120)
     assert pn.diagnose(engine)[0].kind == "dead-relu"
 
 
@@ -192,8 +190,7 @@ def test_what_only_the_validation_meets_is_told() -> None:
     model = network()
     model.get_buffer("1.running_mean")[0] = torch.nan
     trained = engine(model, val_data=images(2), epochs=1)
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     (said,) = trained.history.anomalies
     assert "The validation loss after step 6 is nan" in said.message
     assert "running statistics of batch normalisation" in (said.hint or "")
@@ -209,8 +206,7 @@ def test_a_noisy_loss_and_a_negative_one_are_no_explosion() -> None:
 def test_an_explosion_from_the_first_update_on_is_told(rate: float) -> None:
     # Batch norm keeps the loss finite: it leaps to 1e15, and stays at a hundred times what it was.
     trained = engine(optimizer=("SGD", {"lr": rate}), epochs=20)
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     [found] = [frame for frame in trained.history.anomalies if frame.kind == "divergence"]
     assert 11 <= found.step <= 60
     assert "after 1.51 at first" in found.message
@@ -235,8 +231,7 @@ def test_what_scatters_by_chance_is_no_explosion(batch: int) -> None:
 @pytest.mark.parametrize("batch_size", [1, 16])
 def test_a_training_that_learns_with_large_steps_is_no_explosion(optimizer: Any, batch_size: int) -> None:
     trained = engine(optimizer=optimizer, batch_size=batch_size, epochs=3, model=network().eval())
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     assert "divergence" not in {frame.kind for frame in trained.history.anomalies}
 
 
@@ -261,8 +256,7 @@ def test_a_network_that_died_is_told_of() -> None:
     with torch.no_grad():
         cast("nn.Linear", dead[1]).bias.fill_(-100.0)
     trained = engine(model=dead, epochs=5)
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     died, vanished = trained.history.anomalies
     assert (died.kind, died.node, died.step) == ("dead-relu", "2", 10)
     assert (vanished.kind, vanished.step) == ("vanishing-gradients", 10)
@@ -273,8 +267,7 @@ def test_a_network_that_died_is_told_of() -> None:
 def test_a_training_tells_of_it() -> None:
     # The gradient points the wrong way.
     trained = engine(optimizer=("SGD", {"lr": 0.1, "maximize": True}), epochs=8)
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     assert "divergence" in {frame.kind for frame in trained.history.anomalies}
     assert diagnose(trained)[0].kind == "divergence"
 

@@ -90,8 +90,7 @@ def trained(steps: frozenset[int], monkeypatch: pytest.MonkeyPatch) -> tuple[lis
         publish(frames)
 
     monkeypatch.setattr(engine._session.observers, "publish", noted)
-    engine.start()
-    assert engine.wait(60)
+    assert engine.start().wait(60)
     return looks, [each.clone() for each in net.state_dict().values()]
 
 

@@ -538,12 +538,10 @@ def test_one_inspection_finds_dead_units_and_nan() -> None:
 
 def test_an_engine_and_its_history_are_diagnosed_after_the_training() -> None:
     healthy = engine(epochs=4)
-    healthy.start()
-    healthy.wait()
+    healthy.start().wait()
     assert diagnose(healthy) == diagnose(healthy.history) == []
     stuck = engine(epochs=30, optimizer=("SGD", {"lr": 0.0}))
-    stuck.start()
-    stuck.wait()
+    stuck.start().wait()
     assert [finding.kind for finding in diagnose(stuck)] == ["unchanged-weights", "loss-not-decreasing"]
     assert diagnose(copy.deepcopy(stuck.history)) == diagnose(stuck)
 
@@ -564,8 +562,7 @@ def test_what_the_training_told_comes_first_and_once() -> None:
 def test_the_cause_comes_before_what_follows_from_it() -> None:
     x, y = torch.randn(64, 4), torch.zeros(64, dtype=torch.long)
     odd = engine(nn.Linear(4, 3), train_data=(1000 * x, y), epochs=3, optimizer=("SGD", {"lr": 10.0}))
-    odd.start()
-    odd.wait()
+    odd.start().wait()
     kinds = [finding.kind for finding in diagnose(odd)]
     assert kinds[:2] == ["constant-target", "large-input"]
     assert kinds == sorted(kinds, key=rank)

@@ -63,8 +63,7 @@ def test_a_training_that_is_too_short_for_a_look_is_looked_at_in_the_end() -> No
     inspector = pn.Inspector(net)
     inspector.watch("*", what=("activations", "updates"))
     inspector.attach(engine, budget=1.0, hz=1e6)
-    engine.start()
-    assert engine.wait(60)
+    assert engine.start().wait(60)
     assert (6, "dead-relu") in {(frame.step, frame.kind) for frame in engine.history.anomalies}
     assert "dead-relu" in {finding.kind for finding in pn.diagnose(engine)}
 

@@ -29,8 +29,7 @@ def digits() -> tuple[torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize(("name", "kind"), FINDS.items())
 def test_the_first_finding_about_a_network_is_its_cause(name: str, kind: str) -> None:
     engine = cases(*digits())[name].engine
-    engine.start()
-    engine.wait()
+    engine.start().wait()
     assert pn.diagnose(engine)[0].kind == kind
     assert engine.history["train_accuracy"][-1] < 0.7, "a network that does not learn"
 

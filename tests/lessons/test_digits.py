@@ -33,8 +33,7 @@ def engine(model: nn.Module, images: Any = IMAGES, digits: Any = DIGITS, rate: f
     """A training that has ended and has left the model nearly as it was."""
     optimizer = ("SGD", {"lr": rate})
     made = pn.TrainingEngine(model, (images, digits), epochs=1, optimizer=optimizer, device="cpu", seed=0)
-    made.start()
-    made.wait()
+    made.start().wait()
     return made
 
 

@@ -33,8 +33,7 @@ def engine(model: nn.Module, images: Any = IMAGES, *, trained: bool = True) -> p
     """A training that has left the model as it was."""
     made = pn.TrainingEngine(model, (images, DIGITS), epochs=1, optimizer=("SGD", {"lr": 0.0}), device="cpu")
     if trained:
-        made.start()
-        made.wait()
+        made.start().wait()
     return made
 
 

@@ -156,8 +156,7 @@ def test_a_pool_of_forked_processes_beside_a_training(running: TrainingEngine) -
 def test_a_second_training_whose_workers_fork_while_the_first_trains(running: TrainingEngine) -> None:
     loader = DataLoader(Noisy(), 16, shuffle=True, num_workers=2)
     second = engine(train_data=loader, epochs=2)
-    second.start()
-    assert second.wait(60)
+    assert second.start().wait(60)
     assert (second.state, running.state) == ("finished", "running")
 
 
@@ -224,13 +223,11 @@ class Forking(nn.Module):
 def test_a_fork_from_the_training_thread() -> None:
     model = Forking()
     training = engine(model=model, epochs=1)
-    training.start()
-    assert training.wait(60)
+    assert training.start().wait(60)
     expected = torch.rand((), generator=torch.Generator().manual_seed(3)).item()
     assert set(model.answers) == {(True, expected)}
     plain = engine(epochs=1)
-    plain.start()
-    assert plain.wait(60)
+    assert plain.start().wait(60)
     assert plain.history["loss"].tolist() == training.history["loss"].tolist()
 
 
@@ -253,13 +250,11 @@ def test_an_engine_that_was_not_under_way_trains_in_the_child() -> None:
     training = engine(epochs=1)
 
     def trains() -> tuple[str, list[float]]:
-        training.start()
-        assert training.wait(20)
+        assert training.start().wait(20)
         return training.state, training.history["loss"].tolist()
 
     state, losses = in_child(trains)
-    training.start()
-    assert training.wait(60)
+    assert training.start().wait(60)
     assert (state, losses) == ("finished", training.history["loss"].tolist())
 
 

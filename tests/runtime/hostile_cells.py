@@ -451,8 +451,7 @@ for _ in range(20):
 """,
     "another training": """
 e2 = pn.TrainingEngine(nn.Linear(16, 4), (X, Y), epochs=2, device="cpu", seed=3)
-e2.start()
-e2.wait()
+e2.start().wait()
 """,
     "threads of torch": "n = torch.get_num_threads(); torch.set_num_threads(1); torch.set_num_threads(n)",
     "gradients off": "torch.set_grad_enabled(False); net(X[:4]); torch.set_grad_enabled(True)",

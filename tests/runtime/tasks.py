@@ -198,7 +198,6 @@ FORMS: dict[str, Callable[[], dict[str, Any]]] = {
 def trained_losses(form: str, **options: Any) -> list[float]:
     """The losses of a training in that form."""
     training = engine(**FORMS[form](), **options)
-    training.start()
-    assert training.wait(60)
+    assert training.start().wait(60)
     losses: list[float] = training.history["loss"].tolist()
     return losses

@@ -38,8 +38,7 @@ def plain_network() -> nn.Sequential:
 
 def trained(model: nn.Module | None = None, **options: Any) -> TrainingEngine:
     made = engine(model=plain_network() if model is None else model, **options)
-    made.start()
-    assert made.wait(60)
+    assert made.start().wait(60)
     return made
 
 
@@ -132,8 +131,7 @@ def test_memory_that_is_too_small_is_eased() -> None:
 def test_the_memory_of_the_gpu_is_watched() -> None:
     made = engine(device="cuda")
     assert made.memory_needs.fits
-    made.start()
-    assert made.wait(60)
+    assert made.start().wait(60)
     frames = [frame for frame in made.channel.drain() if isinstance(frame, MemoryFrame)]
     assert frames
     used = frames[-1].devices["cuda:0"]
@@ -155,8 +153,7 @@ def test_a_resumed_training_goes_on_as_it_would_have(device: str, tmp_path: Path
     first.save_checkpoint(tmp_path / "middle.ckpt")
     first.stop()
     resumed = TrainingEngine.resume_from(tmp_path / "middle.ckpt", network(), images())
-    resumed.start()
-    assert resumed.wait(60)
+    assert resumed.start().wait(60)
     for name in ("loss", "loss_scale", "train_accuracy", "train_F1Score"):
         np.testing.assert_allclose(resumed.history[name], expected.history[name], rtol=1e-4, err_msg=name)
 
@@ -168,8 +165,7 @@ def test_a_checkpoint_of_a_gpu_goes_on_without_one(tmp_path: Path) -> None:
     first.save_checkpoint(tmp_path / "gpu.ckpt")
     first.stop()
     resumed = TrainingEngine.resume_from(tmp_path / "gpu.ckpt", network(), images(), device="cpu")
-    resumed.start()
-    assert resumed.wait(60)
+    assert resumed.start().wait(60)
     assert {parameter.device.type for parameter in resumed.model.parameters()} == {"cpu"}
 
 
@@ -181,8 +177,7 @@ def test_a_graph_is_placed_on_two_devices(device: str, loss_on: str) -> None:
     graph.set("fc", device="cpu" if loss_on == "device" else device)
     placed = engine(model=graph, device="cpu" if loss_on == "cpu" else device)
     for each in (expected, placed):
-        each.start()
-        assert each.wait(60)
+        assert each.start().wait(60)
     assert_close(placed.history["loss"], expected.history["loss"])
     where = {name: parameter.device.type for name, parameter in placed.model.named_parameters()}
     assert where["conv1.weight"] == device
@@ -224,8 +219,7 @@ def test_results_on_their_way_to_the_cpu_are_waited_for() -> None:
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_a_group_of_one_gpu_trains_with_nccl(strategy: str) -> None:
     alone, group = (engine(model=picture_graph(), device="cuda", val_data=images(2)) for _ in range(2))
-    alone.start()
-    assert alone.wait(60)
+    assert alone.start().wait(60)
     group.launch(nproc=1, strategy=strategy)
     assert group.wait(200)
     for name in ("loss", "val_loss", "val_accuracy"):

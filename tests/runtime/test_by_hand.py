@@ -87,8 +87,7 @@ def in_the_engine(path: Path, optimizer: Any, scheduler: Any = None) -> tuple[li
     first.save_checkpoint(path / "a.ckpt")
     first.stop()
     resumed = TrainingEngine.resume_from(path / "a.ckpt", model(), images(), **options)
-    resumed.start()
-    assert resumed.wait(60)
+    assert resumed.start().wait(60)
     return resumed.history["loss"].tolist(), resumed.history["learning_rate"].tolist()
 
 

@@ -35,8 +35,7 @@ def losses(trained: TrainingEngine) -> list[float]:
 
 def run(**options: Any) -> TrainingEngine:
     made = engine(**options)
-    made.start()
-    assert made.wait(60)
+    assert made.start().wait(60)
     return made
 
 
@@ -226,8 +225,7 @@ def test_a_step_function_draws_private_numbers(tmp_path: Path) -> None:
     whole.resume()
     assert whole.wait(60)
     resumed = TrainingEngine.resume_from(tmp_path / "a.ckpt", network(), images(), step_function=mixing)
-    resumed.start()
-    assert resumed.wait(60)
+    assert resumed.start().wait(60)
     assert resumed.history["loss"].tolist() == whole.history["loss"].tolist()
 
 
@@ -268,8 +266,7 @@ def test_a_second_optimizer_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="cannot hold optimizer, step_function, stateful: give them"):
         TrainingEngine.resume_from(tmp_path / "a.ckpt", Adversaries(), images())
     resumed = TrainingEngine.resume_from(tmp_path / "a.ckpt", train_data=images(), **adversarial())
-    resumed.start()
-    assert resumed.wait(60)
+    assert resumed.start().wait(60)
     for name in ("loss", "judge_loss"):
         assert resumed.history[name].tolist() == whole.history[name].tolist()
 
@@ -290,8 +287,7 @@ def test_what_a_step_function_has_told_goes_on_from_a_checkpoint(tmp_path: Path)
     halted.save_checkpoint(tmp_path / "c.ckpt")
     halted.stop()
     resumed = TrainingEngine.resume_from(tmp_path / "c.ckpt", network(), images(), step_function=step)
-    resumed.start()
-    assert resumed.wait(60)
+    assert resumed.start().wait(60)
     for name in ("size", "train_size"):
         assert resumed.history[name].tolist() == expected.history[name].tolist()
     assert "train_accuracy" not in resumed.history
@@ -341,8 +337,7 @@ def test_a_step_function_takes_what_it_likes_from_a_batch_for_a_graph() -> None:
         step_function=lambda model, batch: nn.functional.cross_entropy(model(batch[0]), batch[1]),
         optimizer=("AdamW", {"lr": 0.01}),
     )
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     assert trained.history["train_loss"][-1] < trained.history["train_loss"][0]
 
 
@@ -401,15 +396,13 @@ def test_a_stopped_training_goes_on_where_it_was(stop_at: int) -> None:
     trained.step(stop_at)
     trained.stop()
     assert (trained.state, trained.progress.step) == ("stopped", stop_at)
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     assert losses(trained) == losses(run(val_data=images(2)))
 
 
 def test_a_finished_training_makes_its_epochs_again() -> None:
     trained = run()
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     assert len(losses(trained)) == 2 * STEPS
     assert losses(trained) == losses(run(epochs=4))
     assert trained.epochs == 4
@@ -546,8 +539,7 @@ def test_an_event_that_does_not_exist() -> None:
 def test_a_listener_may_stop_the_training() -> None:
     trained = engine()
     trained.on("step", lambda frame: trained.stop() if frame.step == 3 else None)
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     assert (trained.state, trained.progress.step) == ("stopped", 3)
 
 
@@ -609,8 +601,7 @@ def test_a_probe_that_fails_does_not_end_the_training() -> None:
 
     trained = engine()
     trained.add_probe(Broken())
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     assert [(a.kind, a.message) for a in trained.history.anomalies] == [
         ("probe-failed", "Broken failed and was removed: ValueError: no gradients here")
     ]
@@ -665,8 +656,7 @@ def test_a_failing_dataset_is_told_with_its_batch_and_can_be_repaired() -> None:
     assert trained.error is not None
     assert trained.error.__notes__ == ["While reading example 40.", "While fetching batch 3 of epoch 1."]
     data.broken = False
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     assert losses(trained) == losses(run(train_data=data, shuffle=False))
 
 
@@ -903,8 +893,7 @@ def test_one_model_is_trained_by_one_engine_at_a_time() -> None:
     with pytest.raises(TrainingError, match="Another engine is training this model: stop it first"):
         second.wait(60)
     first.stop()
-    second.start()
-    assert second.wait(60)
+    assert second.start().wait(60)
 
 
 # Ends
@@ -995,8 +984,7 @@ def test_a_callback_that_raises_when_the_training_starts_leaves_it_as_it_was() -
         trained.start()
     assert (trained.state, seen) == ("idle", ["running", "idle"])
     remove()
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     assert trained.state == "finished"
 
 
@@ -1030,8 +1018,7 @@ def test_a_callback_that_raises_when_it_hears_of_a_failure_does_not_hide_it() ->
 
 def test_a_schedule_that_is_over_says_so_when_training_goes_on() -> None:
     trained = engine(scheduler=("OneCycleLR", {"max_lr": 0.1}), epochs=1)
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     trained.start()
     message = "The scheduler OneCycleLR cannot move: Tried to step .* make a new engine, with more epochs"
     with pytest.raises(TrainingError, match=message):

@@ -87,8 +87,7 @@ def test_looking_leaves_the_training_as_it_was() -> None:
     pn.confusion(looked_at)
     pn.worst(looked_at)
     for engine in (plain, looked_at):
-        engine.start()
-        assert engine.wait(60)
+        assert engine.start().wait(60)
     assert np.array_equal(plain.history["loss"], looked_at.history["loss"])
 
 
@@ -96,8 +95,7 @@ def test_a_refusal_lets_the_training_go_on() -> None:
     engine = pn.TrainingEngine(nn.Linear(6, 1), (X, AMOUNTS), epochs=1, device="cpu")
     with pytest.raises(pn.TrainingError) as kept:
         pn.confusion(engine)
-    engine.start()
-    assert engine.wait(60)
+    assert engine.start().wait(60)
     assert kept.value is not None
 
 

@@ -33,8 +33,7 @@ def graph(width: int = 8) -> pn.NodeGraph:
 
 def trained(model: nn.Module | pn.NodeGraph | None = None, epochs: int = 2, seed: int = 0) -> pn.TrainingEngine:
     engine = pn.TrainingEngine(graph() if model is None else model, data(), data(), epochs=epochs, seed=seed)
-    engine.start()
-    engine.wait()
+    engine.start().wait()
     return engine
 
 
@@ -61,8 +60,7 @@ def test_a_training_that_goes_on_replaces_its_record_and_one_that_was_there_is_k
     engine = pn.TrainingEngine(graph(), data(), epochs=1)
     pn.runs.keep(tmp_path)
     for steps in (1, 2):
-        engine.start()
-        engine.wait()
+        engine.start().wait()
         [run], _ = runs.read_folder(tmp_path)
         assert run.result["steps"] == steps
     assert len(list(tmp_path.iterdir())) == 2

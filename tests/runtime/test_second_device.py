@@ -151,8 +151,7 @@ def losses_are_those_of_the_cpu() -> None:
         found = {}
         for device in ("cpu", NAME):
             made = engine(device=device, **options)
-            made.start()
-            assert made.wait(60)
+            assert made.start().wait(60)
             found[device] = made.history["loss"]
         torch.testing.assert_close(torch.tensor(found[NAME]), torch.tensor(found["cpu"]), rtol=1e-3, atol=1e-4)
 
@@ -168,8 +167,7 @@ def data_that_fit_are_copied_to_the_device_once() -> None:
             assert (f"data live on {NAME}" in repr(made)) == (device == NAME)
             assert {part.device.type for part in next(source.batches(1))} == {device}
             assert {part.device.type for part in source.tensors} == {"cpu"}
-            made.start()
-            assert made.wait(60)
+            assert made.start().wait(60)
             found[device] = made.history["loss"]
         torch.testing.assert_close(torch.tensor(found[NAME]), torch.tensor(found["cpu"]), rtol=1e-3, atol=1e-4)
 
@@ -187,8 +185,7 @@ def data_that_do_not_fit_stay_where_they_are() -> None:
     assert source.lives_on is None
     assert "data live" not in repr(made)
     assert {part.device.type for part in next(source.batches(1))} == {"cpu"}
-    made.start()
-    assert made.wait(60)
+    assert made.start().wait(60)
 
 
 def a_device_that_is_full_meanwhile_gets_batches() -> None:

@@ -18,8 +18,7 @@ from tests.runtime.tasks import engine, images
 
 def test_it_is_recorded_and_changes_nothing_for_the_training() -> None:
     undisturbed = engine(val_data=images(seed=2))
-    undisturbed.start()
-    assert undisturbed.wait(60)
+    assert undisturbed.start().wait(60)
     told: list[EpochFrame] = []
     trained = engine(val_data=images(seed=2))
     trained.step(3)
@@ -70,8 +69,7 @@ def halted_in_a_validation() -> TrainingEngine:
 
 def test_halted_in_the_middle_of_a_validation_it_makes_the_rest() -> None:
     undisturbed = engine_that_does(lambda _: None)
-    undisturbed.start()
-    assert undisturbed.wait(60)
+    assert undisturbed.start().wait(60)
     told: list[EpochFrame] = []
     trained = halted_in_a_validation()
     trained.on("epoch", told.append)

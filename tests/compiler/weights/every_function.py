@@ -172,8 +172,7 @@ def trains_and_stops(given: Any, _x: Tensor, _folder: Path) -> Computes | None:
     if not isinstance(given, pn.NodeGraph):
         return None
     made = pn.TrainingEngine(given, data(), optimizer=("SGD", {"lr": 0.1}), epochs=1, batch_size=8, device="cpu")
-    made.start()
-    made.wait()
+    made.start().wait()
     x = data()[0]
     used, trained = pn.InferenceEngine(given, "cpu").predict(x), pn.InferenceEngine(made.model, "cpu").predict(x)
     assert torch.equal(used, trained), "the graph is used with other weights than those of its training"

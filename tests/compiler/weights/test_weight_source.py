@@ -37,8 +37,7 @@ def data(classes: int = 5) -> tuple[Tensor, Tensor]:
 
 def train(graph: pn.NodeGraph | nn.Module, **options: object) -> pn.TrainingEngine:
     engine = pn.TrainingEngine(graph, data(), epochs=1, batch_size=8, device="cpu", **options)  # type: ignore[arg-type]
-    engine.start()
-    engine.wait()
+    engine.start().wait()
     return engine
 
 

@@ -109,8 +109,7 @@ def test_metrics_and_arguments_of_a_training_are_kept(tmp_path: Path) -> None:
     graph = small()
     data = torch.randn(16, 3), torch.arange(16) % 2
     engine = pn.TrainingEngine(graph, data, data, epochs=2, batch_size=8, device="cpu")
-    engine.start()
-    engine.wait(timeout=60)
+    engine.start().wait(timeout=60)
     path = pn.save(graph, engine.model, tmp_path / "net.pnne", data=data, training=engine)
     metrics = read(path, "metrics.json")
     assert metrics["loss"] == {"steps": [1, 2, 3, 4], "values": engine.history["loss"].tolist()}

@@ -35,8 +35,7 @@ OPTIONS: dict[str, Any] = {
 
 def finish(trained: TrainingEngine) -> tuple[list[float], dict[str, list[float]], dict[str, Tensor]]:
     """Losses, metrics and weights after the rest of the training."""
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     metrics = {name: trained.history[name].tolist() for name in trained.history if name != "memory"}
     return trained.history["loss"].tolist(), metrics, trained.model.state_dict()
 
@@ -136,8 +135,7 @@ def test_a_complete_training_that_is_resumed_has_nothing_left_to_do(tmp_path: Pa
 
 def test_a_directory_keeps_the_latest_and_the_best(tmp_path: Path) -> None:
     trained = engine(epochs=5, checkpoint_dir=tmp_path / "run", val_data=images(2))
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     names = sorted(path.name for path in (tmp_path / "run").iterdir())
     assert names[:3] == ["000003-step-18.ckpt", "000004-step-24.ckpt", "000005-step-30.ckpt"]
     assert set(names[3:]) <= {"best.ckpt", "best.ckpt.previous"}
@@ -152,21 +150,18 @@ def test_checkpoints_come_as_often_as_asked_and_at_the_end(tmp_path: Path) -> No
         trained = engine(checkpoint_dir=tmp_path / name, checkpoint_every=every)
         told: list[CheckpointFrame] = []
         trained.on("checkpoint", told.append)
-        trained.start()
-        assert trained.wait(60)
+        assert trained.start().wait(60)
         assert steps(tmp_path / name) == [frame.step for frame in told] == expected
         assert Path(told[-1].path).exists()
 
 
 def test_what_is_best_is_known_after_resuming(tmp_path: Path) -> None:
     trained = engine(epochs=2, checkpoint_dir=tmp_path)
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     best = (tmp_path / "best.ckpt").read_bytes()
     worse = TrainingEngine.resume_from(tmp_path, network(), images(), epochs=4, checkpoint_dir=tmp_path)
     worse.set_optimizer(lr=10.0)
-    worse.start()
-    assert worse.wait(60)
+    assert worse.start().wait(60)
     assert worse.history["train_loss"][-1] > worse.history["train_loss"][1]
     assert (tmp_path / "best.ckpt").read_bytes() == best
 
@@ -188,8 +183,7 @@ def test_a_later_training_in_the_same_directory_is_the_newest(tmp_path: Path) ->
 
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path) -> None:
     trained = engine(epochs=2, checkpoint_dir=tmp_path)
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     newest = tmp_path / "000002-step-12.ckpt"
     content = bytearray(newest.read_bytes())
     content[len(content) // 2] ^= 1
@@ -272,8 +266,7 @@ def test_where_no_checkpoint_can_be_written_no_training_starts(occupied: str, tm
             start()
     assert trained.state == "idle"
     run.unlink()
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
 
 
 @pytest.mark.parametrize("back_at", [9, None])
@@ -527,8 +520,7 @@ def test_another_order_in_the_middle_of_an_epoch_is_told(options: dict[str, Any]
 
 def test_the_best_is_better_than_none(tmp_path: Path) -> None:
     trained = engine(checkpoint_dir=tmp_path)
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     for path in tmp_path.glob("0*.ckpt"):
         path.write_bytes(path.read_bytes()[:-1])
     with pytest.warns(UserWarning, match=r"is damaged.*Resumed from .*best\.ckpt instead"):
@@ -543,8 +535,7 @@ def test_the_best_is_better_than_none(tmp_path: Path) -> None:
 
 def test_a_damaged_checkpoint_that_an_engine_loads_is_told_as_well(tmp_path: Path) -> None:
     trained = engine(checkpoint_dir=tmp_path)
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     newest = tmp_path / "000002-step-12.ckpt"
     newest.write_bytes(newest.read_bytes()[:-1])
     with pytest.warns(UserWarning, match=r"is damaged.*Resumed from .*000001-step-6\.ckpt instead"):

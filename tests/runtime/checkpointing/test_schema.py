@@ -69,8 +69,7 @@ def losses(run: Path) -> list[float]:
 
 
 def rest(trained: TrainingEngine) -> list[float]:
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     found: list[float] = trained.history["loss"].tolist()
     return found
 

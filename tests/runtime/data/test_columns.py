@@ -111,8 +111,7 @@ class Bag(nn.Module):
 def trained(net: nn.Module, data: Any, **options: Any) -> pn.TrainingEngine:
     adam = ("Adam", {"lr": 0.03})
     engine = pn.TrainingEngine(net, data, epochs=8, batch_size=8, device="cpu", optimizer=adam, **options)
-    engine.start()
-    engine.wait()
+    engine.start().wait()
     assert engine.history["loss"][-1] < engine.history["loss"][0] / 2
     return engine
 
@@ -249,8 +248,7 @@ def test_texts_and_tables_are_trained_as_drawn() -> None:
     table = drawing("frame", "kind", ("Linear", {"out_features": 2}))
     for graph, given in ((texts, {"reviews": data}), (table, {"frame": frame})):
         engine = pn.TrainingEngine.from_graph(graph, given, epochs=12, device="cpu")
-        engine.start()
-        assert engine.wait(60)
+        assert engine.start().wait(60)
         assert engine.history["loss"][-1] < engine.history["loss"][0] / 2
     with pytest.raises(pn.TrainingError, match=r"data: The table 'frame' has no column 'kid'\. Did you mean 'kind'\?"):
         pn.TrainingEngine.from_graph(drawing("frame", "kid", ("Linear", {"out_features": 2})), {"frame": frame})

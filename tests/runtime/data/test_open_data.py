@@ -425,8 +425,7 @@ def test_a_step_function_takes_batches_of_any_kind() -> None:
     )
     frames: list[StepFrame] = []
     trained.on("step", frames.append)
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     assert [frame.examples for frame in frames] == [4, 4, 2]
 
 

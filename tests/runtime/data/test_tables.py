@@ -37,8 +37,7 @@ def houses(count: int = 60) -> pd.DataFrame:
 
 def trained(net: nn.Module, data: Any, **options: Any) -> pn.TrainingEngine:
     engine = pn.TrainingEngine(net, data, epochs=1, batch_size=16, device="cpu", **options)
-    engine.start()
-    engine.wait()
+    engine.start().wait()
     return engine
 
 
@@ -103,8 +102,7 @@ def test_a_resumed_training_reads_its_table_in_the_same_way(tmp_path: Path) -> N
     engine.stop()
     again = pn.TrainingEngine.resume_from(tmp_path, nn.Linear(6, 1), train_data=table, val_data=0.2)
     for one in (engine, again):
-        one.start()
-        one.wait()
+        one.start().wait()
     assert np.array_equal(engine.history["loss"], again.history["loss"])
 
 

@@ -47,8 +47,7 @@ def test_where_a_checkpoint_cannot_be_written_the_group_trains_on_and_nothing_is
     ]
     alone.step(5)
     torch.testing.assert_close(looked[0], alone.model.state_dict()["fc.weight"], rtol=0, atol=groups.TOLERANCE)
-    alone.start()
-    alone.wait()
+    alone.start().wait()
     # The last state came without a file.
     assert together.progress.step == 12
     groups.assert_close(alone, together)

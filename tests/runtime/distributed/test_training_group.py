@@ -59,8 +59,7 @@ def test_two_processes_train_as_one_does_and_are_watched_as_one_is() -> None:
     assert waits_for == "2 processes to start"
     assert together.wait(groups.SECONDS)
     assert together.waiting_for is None
-    alone.start()
-    alone.wait()
+    alone.start().wait()
     assert groups.state_of(together) == "finished"
     assert steps == list(range(1, 13))
     groups.assert_close(alone, together)
@@ -144,8 +143,7 @@ def test_processes_that_each_hold_a_part_of_a_plain_module_train_as_one_does(opt
     # What the group holds in parts is put together for this, and taken apart again.
     groups.at_step(together, 3, look)
     together.launch(nproc=2, strategy="fsdp")
-    alone.start()
-    alone.wait()
+    alone.start().wait()
     assert together.wait(groups.SECONDS)
     groups.assert_close(alone, together)
 
@@ -155,8 +153,7 @@ def test_batch_norm_sees_the_whole_batch_on_request() -> None:
     options: dict[str, Any] = {"optimizer": ("SGD", {"lr": 0.1}), "accumulate": 2, "loss": _WEIGHED}
     alone, together = groups.engine(_normalised(), **options), groups.engine(_normalised(), **options)
     together.launch(nproc=2, sync_batch_norm=True)
-    alone.start()
-    alone.wait()
+    alone.start().wait()
     assert together.wait(groups.SECONDS)
     groups.assert_close(alone, together)
 
@@ -184,12 +181,10 @@ def test_commands_reach_the_group_and_one_process_goes_on_from_where_it_was() ->
     assert groups.state_of(together) == "stopped"
     assert groups.children() == []
     assert together.optimizer.param_groups[0]["lr"] == 0.02
-    together.start()
-    assert together.wait(groups.SECONDS)
+    assert together.start().wait(groups.SECONDS)
     alone.step(4)
     alone.set_optimizer(lr=0.02)
-    alone.start()
-    alone.wait()
+    alone.start().wait()
     groups.assert_close(alone, together)
 
 
@@ -296,8 +291,7 @@ def test_objects_of_a_notebook_s_own_classes_are_handed_over(tmp_path: Path, mon
             )
 
     alone, together = engine(), engine()
-    alone.start()
-    alone.wait()
+    alone.start().wait()
     loss = together._loop.recipe.loss
     del loss.reduction  # type: ignore[union-attr]  # functions take attributes
     with pytest.raises(TrainingError, match=r"the loss weighed does not say .* Write loss\.reduction = \"mean\""):

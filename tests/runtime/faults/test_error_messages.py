@@ -334,8 +334,7 @@ def test_an_output_that_is_no_tensor_needs_a_loss_of_its_own(returned: Callable[
         return nn.functional.cross_entropy(scores, target)
 
     trained = TrainingEngine(Several(returned), (PICTURES, CLASSES), loss=loss, device="cpu", epochs=1)
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     assert "train_accuracy" not in trained.history
 
 
@@ -416,8 +415,7 @@ def test_a_last_batch_of_one_example_that_nobody_compares_is_no_fault(
     make: Callable[[], nn.Module], options: dict[str, Any]
 ) -> None:
     trained = engine(model=make(), **{"train_data": (PICTURES, CLASSES), "batch_size": 95, "epochs": 1} | options)
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
 
 
 def test_of_a_graph_the_node_that_needs_more_examples_is_named_and_what_to_do() -> None:
@@ -448,8 +446,7 @@ def test_a_loss_that_compares_all_outputs_with_all_targets_is_told_once(
     loss: Any, target: Tensor, said_so: str | None
 ) -> None:
     trained = engine(model=nn.Sequential(nn.Flatten(), nn.Linear(36, 1)), train_data=(PICTURES, target), loss=loss)
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     told = [found for found in trained.history.anomalies if found.kind == "spread-targets"]
     assert len(told) == (said_so is not None)
     assert all(found.step <= 1 for found in told), "before the first step, or in it where the targets are whole numbers"

@@ -116,8 +116,7 @@ def test_as_long_as_all_is_finite_nothing_is_looked_at(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(fault_replay, "OriginTrace", looked)
     trained = TrainingEngine(chain(FIRST, LAST), (X, Y), epochs=2, device="cpu")
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
 
 
 class Large(nn.Module):

@@ -40,8 +40,7 @@ class Cramped(nn.Module):
 def test_a_batch_that_is_too_large_is_cut_and_means_the_same() -> None:
     whole, cut = (engine(model=Cramped(room), val_data=images(2)) for room in (99, 5))
     for trained in (whole, cut):
-        trained.start()
-        assert trained.wait(60)
+        assert trained.start().wait(60)
     model = cut.module
     assert isinstance(model, Cramped)
     assert model.largest == 4
@@ -60,8 +59,7 @@ def test_what_is_not_the_same_in_pieces_is_named() -> None:
     said = []
     for model in (nn.Sequential(nn.BatchNorm2d(1), Cramped(8)), Cramped(8)):
         trained = engine(model=model, epochs=1)
-        trained.start()
-        assert trained.wait(60)
+        assert trained.start().wait(60)
         said += [each.message for each in trained.history.anomalies if each.kind == "out-of-memory"][:1]
     assert said[0].endswith("a step stays the same, except to batch norm ('0'), which sees the pieces one by one.")
     assert said[1].endswith("a step stays the same.")
@@ -131,8 +129,7 @@ class Spendthrift(nn.Module):
 @pytest.mark.parametrize("precision", ["32", "16"])
 def test_the_cpu_says_it_in_other_words(precision: str) -> None:
     trained = engine(model=Spendthrift(), precision=precision)
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     assert [frame.kind for frame in trained.history.anomalies] == ["out-of-memory"] * 2
 
 
@@ -147,8 +144,7 @@ def test_a_step_that_is_made_again_scales_its_gradients_again(monkeypatch: pytes
         return torch.ones(())
 
     monkeypatch.setattr(nn.utils, "get_total_norm", total_norm)
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     assert [frame.kind for frame in trained.history.anomalies] == ["out-of-memory"]
 
 

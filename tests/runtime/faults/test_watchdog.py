@@ -44,8 +44,7 @@ def test_data_that_does_not_come_is_told_of_and_training_goes_on_when_it_does(mo
         data.let_go.set()
 
     trained.on("anomaly", note)
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     assert [(frame.kind, frame.step) for frame in told] == [("stalled", 3)]
     assert told[0].message.startswith("The training has stalled: fetching batch 3 of epoch 1 has taken ")
     assert told[0].hint is not None

@@ -118,8 +118,7 @@ def test_a_batch_that_is_cut_for_lack_of_memory_trains_as_a_whole_one(name: str)
         )  # fmt: skip
         if name == "ignored":
             classes[0] = 0
-        engine.start()
-        engine.wait()
+        engine.start().wait()
         return engine
 
     whole, cut = trained(99), trained(5)
@@ -153,8 +152,7 @@ def _of_own(loss: Any, most: int, **options: Any) -> TrainingEngine:
         model, train_data=train, val_data=val, loss=loss, accumulate=2,
         optimizer=("SGD", {"lr": 0.01}), metrics=(), **options,
     )  # fmt: skip
-    engine.start()
-    engine.wait()
+    engine.start().wait()
     return engine
 
 

@@ -58,8 +58,7 @@ def test_every_optimizer_learns_and_resumes_bit_identically(name: str, tmp_path:
     assert whole.wait(60)
     assert whole.history["train_loss"][-1] < whole.history["train_loss"][0]
     resumed = TrainingEngine.resume_from(tmp_path / "a.ckpt", task(name)[0], data)
-    resumed.start()
-    assert resumed.wait(60)
+    assert resumed.start().wait(60)
     assert resumed.history["loss"].tolist() == whole.history["loss"].tolist()
 
 
@@ -67,8 +66,7 @@ def test_lbfgs_makes_the_steps_of_a_loop_by_hand() -> None:
     pictures, classes = images()
     model, by_hand = matrices(), matrices()
     trained = engine(model=model, optimizer=("LBFGS", {"lr": 0.5}), batch_size=96, shuffle=False, epochs=3)
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     optimizer = torch.optim.LBFGS(by_hand.parameters(), lr=0.5)
 
     def closure() -> Tensor:
@@ -108,8 +106,7 @@ def test_the_norm_of_all_gradients_is_in_the_history() -> None:
         norms[frame.step] = float(nn.utils.get_total_norm([grad for grad in gradients if grad is not None]))
 
     trained.on("step", note)
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     steps = trained.history.steps("gradient_norm").tolist()
     assert steps == [*range(1, 33), 48, 64, 80, 96, 112]
     assert trained.history["gradient_norm"].tolist() == [norms[step] for step in steps]
@@ -117,8 +114,7 @@ def test_the_norm_of_all_gradients_is_in_the_history() -> None:
 
 def test_clipping_gives_the_norm_of_every_step() -> None:
     trained = engine(grad_clip=0.5, epochs=8)
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     assert len(trained.history["gradient_norm"]) == 48
     assert trained.history["gradient_norm"].max() > 0.5
 
@@ -139,8 +135,7 @@ def test_skipped_steps_and_the_loss_scale_are_in_the_history() -> None:
     trained = engine(model=Overflows(), precision="16", loss=lambda out, y: nn.functional.cross_entropy(out, y) * 100)
     frames: list[StepFrame] = []
     trained.on("step", frames.append)
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     skipped = [frame.step for frame in frames if frame.skipped]
     assert skipped
     assert trained.history.skipped_steps == len(skipped)

@@ -29,8 +29,7 @@ def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 
 def finished(trained: TrainingEngine) -> dict[str, Tensor]:
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     return weights(trained)
 
 

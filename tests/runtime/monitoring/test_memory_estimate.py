@@ -99,8 +99,7 @@ def test_a_training_that_will_not_fit_says_so_before_its_first_step(monkeypatch:
     trained = engine(epochs=1)
     assert shortage(trained._loop.recipe) is None
     monkeypatch.setattr(needs, "measured", lambda device: Device("cpu", "CPU", 2**20, 10 * 2**10, 0, 0, 0))
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     (found,) = trained.history.anomalies
     assert (found.kind, found.step) == ("memory-short", 0)
     assert found.message.startswith(

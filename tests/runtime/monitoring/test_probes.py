@@ -208,8 +208,7 @@ def trained(*, shown: bool) -> tuple[TrainingEngine, TrainingDashboard | None]:
     model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 1))
     engine = TrainingEngine(model, (x, x.sum(1, keepdim=True)), epochs=4, batch_size=8, loss="MSELoss", seed=1)
     dashboard = TrainingDashboard(engine) if shown else None
-    engine.start()
-    assert engine.wait(60)
+    assert engine.start().wait(60)
     if dashboard is not None:
         dashboard._pump.join(30)
     return engine, dashboard

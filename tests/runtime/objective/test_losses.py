@@ -80,8 +80,7 @@ def test_what_a_loss_learns_and_remembers_is_in_the_checkpoint(tmp_path: Path) -
     whole.resume()
     assert whole.wait(60)
     resumed = TrainingEngine.resume_from(tmp_path / "a.ckpt", network(), images(), **given())
-    resumed.start()
-    assert resumed.wait(60)
+    assert resumed.start().wait(60)
     assert resumed.history["loss"].tolist() == whole.history["loss"].tolist()
 
 
@@ -384,8 +383,7 @@ def test_a_model_of_sequences_trains_on_the_scores_of_each_place(loss: Any) -> N
     with torch.no_grad():
         scores = trained.module(words).flatten(0, 1)
         expected = nn.functional.cross_entropy(scores, words.flatten(), ignore_index=ignored).item()
-    trained.start()
-    trained.wait(60)
+    trained.start().wait(60)
     assert trained.history["loss"][0] == pytest.approx(expected, rel=1e-5)
     assert {"val_loss", "val_accuracy"} <= set(trained.history)
     assert trained.evaluate((words, words))["loss"] == pytest.approx(trained.history["val_loss"][-1], rel=1e-5)

@@ -50,8 +50,7 @@ def test_every_name_serves_the_engine_and_the_node() -> None:
     assert set(NAMES) == set(getattr(node.type, "choices", ()))
     names = [name for name in NAMES if NAMES[name] not in {"mae", "mse", "r2"}]
     engine = pn.TrainingEngine(nn.Linear(3, 3), (SCORES, CLASSES), metrics=names, epochs=1, device="cpu")
-    engine.start()
-    assert engine.wait(60)
+    assert engine.start().wait(60)
     assert {f"train_{name}" for name in names} <= set(engine.history)
     assert engine.history["train_f1"] == engine.history["train_F1Score"]
 

@@ -229,8 +229,7 @@ class Told:
 def test_each_of_several_numbers_has_a_name() -> None:
     each = torchmetrics.wrappers.ClasswiseWrapper(recall_of_each(), labels=["a", "b", "c", "d"], prefix="recall_")
     trained = engine(metrics=(each,), epochs=2, val_data=images(2), monitor=("val_recall_b", "max"))
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     recalls = [trained.history[f"val_recall_{name}"] for name in "abcd"]
     assert [len(values) for values in recalls] == [2] * 4
     output, target = trained.model.eval()(images(2)[0]), images(2)[1]
@@ -280,6 +279,5 @@ def test_a_metric_that_needs_more_finds_it_in_the_target() -> None:
         optimizer=("SGD", {"lr": 0.0}),
         epochs=1,
     )
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     assert 0 < trained.history["train_map"][0] <= 1

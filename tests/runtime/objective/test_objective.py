@@ -64,8 +64,7 @@ def test_of_what_a_step_function_tells_an_unknown_name_is_told_after_the_first_s
         made.wait(60)
     assert len(told) == 1
     fine = engine(step_function=with_psnr, monitor=("train_psnr", "max"), epochs=1)
-    fine.start()
-    assert fine.wait(60)
+    assert fine.start().wait(60)
     assert not fine.history.anomalies
 
 
@@ -81,8 +80,7 @@ def test_of_a_validation_in_the_middle_of_an_epoch_an_unknown_name_is_told() -> 
 
 def trained(**options: Any) -> TrainingEngine:
     made = engine(val_data=images(2), **options)
-    made.start()
-    assert made.wait(60)
+    assert made.start().wait(60)
     return made
 
 
@@ -136,12 +134,10 @@ def test_a_training_that_has_stopped_early_goes_on_if_somebody_wants_that(tmp_pa
     still = trained(epochs=9, early_stopping=2, optimizer=("SGD", {"lr": 0.0}), checkpoint_dir=tmp_path)
     steps = still.progress.step
     again = TrainingEngine.resume_from(tmp_path, network(), images(), images(2))
-    again.start()
-    assert again.wait(60)
+    assert again.start().wait(60)
     assert again.progress.step == steps
     for resumed in (still, again):
-        resumed.start()
-        assert resumed.wait(60)
+        assert resumed.start().wait(60)
         assert resumed.progress.step > steps
 
 

@@ -16,8 +16,7 @@ from tests.runtime.tasks import engine, network
 
 
 def told(trained: TrainingEngine) -> list[str]:
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     return [found.message for found in trained.history.anomalies if found.kind == "not-trained"]
 
 

@@ -124,8 +124,7 @@ def losses(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[dict[str
         made = before if name == "module" else make()
         if name == "module":
             pn.to_script(made, folder / f"script{index}.py")
-        made.start()
-        made.wait(timeout=60)
+        made.start().wait(timeout=60)
         if name != "module":
             pn.to_script(made, folder / f"script{index}.py")
         measured[name] = {key: made.history[key].tolist() for key in ("loss", "train_loss")}
@@ -282,8 +281,7 @@ def test_a_drawn_training_gives_the_same_losses(source: str, tmp_path: Path) -> 
     script = tmp_path / "train.py"
     text = pn.to_script(engine, script)
     assert "pnne_nb" not in text.replace("written by pnne_nb", "")[text.index("import") :]
-    engine.start()
-    engine.wait(120)
+    engine.start().wait(120)
     space: dict[str, Any] = {"__file__": str(script), "__name__": "training"}
     exec(compile(text, str(script), "exec"), space)  # our own text
     history = space["train"]()

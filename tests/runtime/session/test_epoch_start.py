@@ -31,8 +31,7 @@ def test_it_comes_once_before_the_first_batch_of_each_epoch() -> None:
     trained = engine(epochs=2)
     told = told_by(trained, "epoch_start", "step", "epoch")
     trained.step(3)  # a halt in the middle of an epoch begins none
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     assert told == [
         ("epoch_start", 1, 0), ("step", 1, 1), ("step", 1, 2), ("epoch", 1, 2),
         ("epoch_start", 2, 2), ("step", 2, 3), ("step", 2, 4), ("epoch", 2, 4),
@@ -42,6 +41,5 @@ def test_it_comes_once_before_the_first_batch_of_each_epoch() -> None:
 def test_an_epoch_that_early_stopping_leaves_out_does_not_begin() -> None:
     stopped = engine(epochs=9, early_stopping=1, optimizer=("SGD", {"lr": 0.0}))
     told = told_by(stopped, "epoch_start")
-    stopped.start()
-    assert stopped.wait(60)
+    assert stopped.start().wait(60)
     assert [epoch for _, epoch, _ in told] == [1, 2]

@@ -23,8 +23,7 @@ def classes(count: int = 40) -> tuple[Tensor, Tensor]:
 
 def trained(outputs: int, data: tuple[Tensor, Tensor], **options: object) -> pn.TrainingEngine:
     engine = pn.TrainingEngine(net(outputs), data, epochs=2, batch_size=16, device="cpu", **options)  # type: ignore[arg-type]  # of its own
-    engine.start()
-    engine.wait()
+    engine.start().wait()
     return engine
 
 
@@ -114,8 +113,7 @@ def test_what_only_the_model_compares_is_refused() -> None:
 def test_next_steps_are_lines_that_run() -> None:
     engine = pn.TrainingEngine(net(), classes(), epochs=1, device="cpu")
     assert list(engine.next_steps().lines) == ["Train", "Prepare", "Change"]
-    engine.start()
-    engine.wait()
+    engine.start().wait()
     steps = engine.next_steps()
     assert list(steps.lines) == ["Look", "Try", "Go on", "Shrink", "Ship"]
     assert 'pn.export(engine, "net.onnx")' in repr(steps)
@@ -142,7 +140,6 @@ def test_a_decorator_listens() -> None:
     def note(frame: object) -> None:
         seen.append(frame)
 
-    engine.start()
-    engine.wait()
+    engine.start().wait()
     assert callable(note)
     assert len(seen) == 2

@@ -241,16 +241,14 @@ def test_lbfgs_needs_the_parameters_that_it_knows() -> None:
         trained.start()
     graph.undo()
     graph.rename("conv1", "stem")
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
 
 
 def test_an_edit_before_the_start_counts() -> None:
     graph = picture_graph()
     trained = engine(model=graph)
     deepen(graph)
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     assert "hidden.weight" in trained.module.state_dict()
 
 

@@ -232,8 +232,7 @@ def test_a_batch_that_is_to_blame_is_left_out() -> None:
     engine.skip_batch()
     assert engine.fault is None
     assert engine.state == "stopped"
-    engine.start()
-    assert engine.wait(60)
+    assert engine.start().wait(60)
     assert engine.progress.step == 5
     with pytest.raises(TrainingError, match="There is no batch to leave out"):
         engine.skip_batch()
@@ -264,8 +263,7 @@ def test_of_a_batch_in_pieces_the_rows_are_those_of_the_batch() -> None:
     assert (fault.examples, fault.indices, fault.first) == ((5,), (37,), 4)
     assert fault.show_batch().startswith("Batch 3 of epoch 1 (37 of the training data):\ninput[5]: ")
     engine.skip_batch()
-    engine.start()
-    assert engine.wait(60)
+    assert engine.start().wait(60)
     assert engine.progress.step == 5
 
 

@@ -215,8 +215,7 @@ def test_a_model_on_several_devices_trains_as_on_one() -> None:
     spread = Elsewhere()
     trained = engine(model=spread, optimizer=torch.optim.SGD(spread.net.parameters(), lr=0.1), val_data=images(2))
     for each in (plain, trained):
-        each.start()
-        assert each.wait(60)
+        assert each.start().wait(60)
     assert trained.history["loss"].tolist() == plain.history["loss"].tolist()
     assert trained._loop.recipe.scattered
     assert spread.spare.weight.is_meta
@@ -225,14 +224,12 @@ def test_a_model_on_several_devices_trains_as_on_one() -> None:
 def test_a_graph_whose_nodes_have_devices_trains_the_same() -> None:
     graph = picture_graph()
     expected = engine(model=graph)
-    expected.start()
-    assert expected.wait(60)
+    assert expected.start().wait(60)
     placed = picture_graph()
     placed.set("conv1", device="cpu")
     placed.set("fc", device="cpu")
     trained = engine(model=placed)
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     assert trained.history["loss"].tolist() == expected.history["loss"].tolist()
 
 
@@ -249,7 +246,6 @@ def test_a_model_that_was_placed_by_memory_trains_the_same_on_its_two_devices() 
     losses = []
     for each in (model, placed.model):
         trained = engine(model=each)
-        trained.start()
-        assert trained.wait(60)
+        assert trained.start().wait(60)
         losses.append(trained.history["loss"].tolist())
     assert losses[0] == losses[1]

@@ -42,8 +42,7 @@ def test_the_target_decides(outputs: int, target: Tensor, loss: str) -> None:
     engine = trained(outputs, target)
     assert engine.loss_choice.name == loss
     assert f"loss={loss} (chosen: {engine.loss_choice.reason})" in repr(engine)
-    engine.start()
-    assert engine.wait(60)
+    assert engine.start().wait(60)
     # The same as if it had been given.
     same = trained(outputs, target, loss=loss)
     given = TrainingEngine(nn.Linear(5, outputs), (X, target), loss=loss, device="cpu")
@@ -122,8 +121,7 @@ def test_whole_zeros_and_ones_of_one_output_are_yes_and_no(make: Callable[[], nn
     losses, weights = by_hand(copy.deepcopy(model))
     engine = TrainingEngine(model, (X, target), (X, target), epochs=2, batch_size=5, shuffle=False, device="cpu")
     assert "loss=BCEWithLogitsLoss (chosen: the targets are 0 or 1)" in repr(engine)
-    engine.start()
-    assert engine.wait(60)
+    assert engine.start().wait(60)
     assert engine.history["loss"].tolist() == losses
     assert all(map(torch.equal, model.parameters(), weights))
     right = (model(X).reshape(-1) > 0) == BITS.bool()
@@ -143,8 +141,7 @@ def test_whole_zeros_and_ones_of_datasets_and_after_a_checkpoint(tmp_path: Path)
         engine.save_checkpoint(tmp_path / "middle.ckpt")
         resumed = TrainingEngine.resume_from(tmp_path / "middle.ckpt", copy.deepcopy(model), given)
         for each in (engine, resumed):
-            each.start()
-            assert each.wait(60)
+            assert each.start().wait(60)
             assert each.history["loss"].tolist() == losses
 
 

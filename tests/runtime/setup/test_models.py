@@ -31,8 +31,7 @@ def test_the_first_example_makes_the_weights_and_changes_nothing_else(loaded: bo
     assert model.get_buffer("1.num_batches_tracked").item() == 0
     assert all(module.training for module in model.modules())
     for trained in several:
-        trained.start()
-        assert trained.wait(60)
+        assert trained.start().wait(60)
     assert several[0].history["loss"].tolist() == several[1].history["loss"].tolist()
 
 
@@ -75,8 +74,7 @@ def losses(data: Any, model: nn.Module, **options: Any) -> list[float]:
     for parameter in model.parameters():
         nn.init.uniform_(parameter)
     made = TrainingEngine(model, data, epochs=2, batch_size=4, device="cpu", **options)
-    made.start()
-    made.wait(60)
+    made.start().wait(60)
     found: list[float] = made.history["loss"].tolist()
     return found
 
@@ -88,8 +86,7 @@ def test_inputs_in_a_tuple_or_by_name_go_where_the_model_takes_them(inputs: Any)
     net = Sum()
     graph = pn.from_module(net, (A[:2], B[:2]))
     made = TrainingEngine(graph, (inputs, CLASSES), (inputs, CLASSES), epochs=1, device="cpu")
-    made.start()
-    made.wait(60)
+    made.start().wait(60)
     assert made.evaluate((inputs, CLASSES))["loss"] == pytest.approx(made.history["val_loss"][-1])
 
 

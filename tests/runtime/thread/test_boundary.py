@@ -322,8 +322,7 @@ def test_a_cell_waits_for_a_training_whose_own_code_changes_modes(own: str) -> N
     if own == "listener":
         trained.on("step", lambda _: model.eval())
     with cell():
-        trained.start()
-        assert trained.wait(60)
+        assert trained.start().wait(60)
     with cell():
         trained.step(2)
         trained.stop()
@@ -573,8 +572,7 @@ def test_one_name_of_another_module_is_replaced_while_a_training_runs_and_none_a
 
 def test_after_the_training_the_model_is_nobody_s() -> None:
     trained = engine(epochs=1)
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     with cell():
         assert trained.model is not None
         assert waiting_for(trained) is None

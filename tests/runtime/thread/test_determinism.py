@@ -41,8 +41,7 @@ def test_steps_and_validations_are_deterministic_and_nothing_else() -> None:
     trained = engine(model=model, deterministic=True, val_data=(torch.zeros(4, 1, 6, 6), torch.zeros(4).long()))
     found = []
     trained.on("step", lambda _: found.append(switches()))
-    trained.start()
-    assert trained.wait(60)
+    assert trained.start().wait(60)
     trained.validate()
     assert model.found == {(True, False)}
     assert set(found) == {before}

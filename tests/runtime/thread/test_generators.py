@@ -148,8 +148,7 @@ def test_a_training_that_draws_is_seeded_and_leaves_others_their_numbers(form: s
     for _ in range(8):
         training.step()
         found.append(draw())
-    training.start()
-    assert training.wait(60)
+    assert training.start().wait(60)
     assert training.history["loss"].tolist() == alone
     assert found == drawn
     assert trained_losses(form, seed=6) != alone
@@ -173,8 +172,7 @@ def test_a_training_that_draws_resumes_exactly(form: str, steps: int, tmp_path: 
     arguments = FORMS[form]()
     model, data = arguments.pop("model", network()), arguments.pop("train_data", images())
     second = TrainingEngine.resume_from(saved, model, data, arguments.pop("val_data", None), **arguments)
-    second.start()
-    assert second.wait(60)
+    assert second.start().wait(60)
     assert second.history["loss"].tolist() == whole
 
 
@@ -197,7 +195,6 @@ def test_what_a_loss_draws_is_drawn_again_when_the_step_is_made_again() -> None:
         return nn.functional.cross_entropy(output, target)
 
     training = engine(loss=loss, optimizer=("LBFGS", {"max_iter": 3, "lr": 0.1}), epochs=1, batch_size=96)
-    training.start()
-    assert training.wait(60)
+    assert training.start().wait(60)
     assert len(seen) > 1
     assert len(set(seen)) == 1

@@ -30,8 +30,7 @@ def runs() -> list[TrainingEngine]:
 def test_trainings_at_once_are_what_they_are_alone() -> None:
     alone = runs()
     for one in alone:
-        one.start()
-        assert one.wait(60)
+        assert one.start().wait(60)
     together = runs()
     for one in together:
         one.start()
@@ -98,8 +97,7 @@ def test_a_step_may_use_and_command_another_training() -> None:
 
     student = engine(epochs=2, step_function=step, train_data=images())
     other.start()
-    student.start()
-    assert student.wait(60)
+    assert student.start().wait(60)
     other.stop()
     assert refused
     assert all("wait() would never return: this is inside a step" in each for each in refused)
@@ -107,8 +105,7 @@ def test_a_step_may_use_and_command_another_training() -> None:
 
 def test_what_is_made_beside_a_training_is_made_between_its_steps() -> None:
     alone, beside = engine(epochs=EPOCHS), engine(epochs=EPOCHS)
-    alone.start()
-    assert alone.wait(60)
+    assert alone.start().wait(60)
     first = engine(model=picture_graph()).module.state_dict()
     beside.start()
     while not beside.wait(0):

@@ -57,8 +57,7 @@ def drawn(*, grouped: bool = True, **loader: Any) -> pn.NodeGraph:
 def train(graph: pn.NodeGraph, data: Any = None, **options: Any) -> pn.TrainingEngine:
     """Train to the end."""
     engine = pn.TrainingEngine.from_graph(graph, {"pictures": data or tasks.images()}, **{**OPTIONS, **options})
-    engine.start()
-    assert engine.wait(60)
+    assert engine.start().wait(60)
     return engine
 
 
@@ -66,8 +65,7 @@ def test_it_trains_as_the_same_training_in_words() -> None:
     engine = train(drawn(), epochs=3)
 
     spoken = tasks.engine(_model(), optimizer=("AdamW", {"lr": 0.01}), epochs=3)
-    spoken.start()
-    spoken.wait()
+    spoken.start().wait()
     assert engine.state == "finished"
     assert engine.history["loss"].tolist() == spoken.history["loss"].tolist()
     assert list(engine.model.state_dict()) == ["conv.weight", "conv.bias", "fc.weight", "fc.bias"]
@@ -602,8 +600,7 @@ def test_a_drawn_training_resumes_from_its_checkpoint_alone(*, grouped: bool, tm
     first.save_checkpoint(tmp_path / "a.safetensors")
     first.stop()
     second = pn.TrainingEngine.resume_from(tmp_path / "a.safetensors", data={"pictures": tasks.images()})
-    second.start()
-    assert second.wait(60)
+    assert second.start().wait(60)
     assert second.history["loss"].tolist() == undisturbed.history["loss"].tolist()
     assert all(map(torch.equal, second.model.state_dict().values(), undisturbed.model.state_dict().values()))
 
@@ -615,11 +612,9 @@ def test_packaged_data_needs_nothing_but_the_path_to_resume(tmp_path: Path) -> N
     graph.add("Linear", "fc", out_features=3)
     block(graph, {}, "loader fc loss")
     first = pn.TrainingEngine.from_graph(graph, device="cpu", epochs=1, checkpoint_dir=tmp_path)
-    first.start()
-    assert first.wait(60)
+    assert first.start().wait(60)
     second = pn.TrainingEngine.resume_from(tmp_path, epochs=2)
-    second.start()
-    assert second.wait(60)
+    assert second.start().wait(60)
     assert second.progress.epoch == 2
     with pytest.raises(pn.TrainingError, match="from_graph takes no argument 'loss': it is drawn"):
         pn.TrainingEngine.resume_from(tmp_path, loss="MSELoss")

@@ -110,8 +110,7 @@ def cell() -> Iterator[None]:
 def run(**options: Any) -> TrainingEngine:
     """The task, trained in a thread by nobody else's leave."""
     engine = tasks.engine(**options)
-    engine.start()
-    assert engine.wait(groups.SECONDS)
+    assert engine.start().wait(groups.SECONDS)
     return engine
 
 

@@ -122,9 +122,7 @@ TRAININGS: dict[str, Callable[[], TrainingEngine]] = {
 @pytest.mark.parametrize("name", TRAININGS)
 def test_a_process_makes_the_same_numbers_as_a_thread(name: str) -> None:
     thread, process = TRAININGS[name](), TRAININGS[name]()
-    thread.start()
-    thread.wait()
-    process.start(process=True)
-    assert process.wait(groups.SECONDS)
+    thread.start().wait()
+    assert process.start(process=True).wait(groups.SECONDS)
     assert groups.state_of(process) == "finished"
     assert_same(thread, process)

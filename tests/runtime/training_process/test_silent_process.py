@@ -54,8 +54,7 @@ def suspended(pid: int | None) -> Iterator[psutil.Process]:
 def warm_server() -> int | None:
     """Number of a server that has forked a process."""
     engine = tasks.engine(epochs=1)
-    engine.start(process=True)
-    assert engine.wait(groups.SECONDS)
+    assert engine.start(process=True).wait(groups.SECONDS)
     return server.pid
 
 
@@ -69,8 +68,7 @@ def test_a_stop_while_the_process_starts_waits_for_nothing() -> None:
         assert time.monotonic() - began < AT_ONCE
         assert (state_of(engine), engine.progress.step) == ("stopped", 0)
     for each, process in ((thread, False), (engine, True)):
-        each.start(process=process)
-        assert each.wait(groups.SECONDS)
+        assert each.start(process=process).wait(groups.SECONDS)
     assert_same(thread, engine)
 
 
@@ -82,8 +80,7 @@ def test_a_warm_server_that_does_not_answer_is_killed(monkeypatch: pytest.Monkey
         with pytest.raises(TrainingError, match=r"server that starts .* not answered for 0\.1 seconds\. It was killed"):
             engine.wait(groups.SECONDS)
         psutil.wait_procs([process], groups.SECONDS)
-    engine.start(process=True)
-    assert engine.wait(groups.SECONDS)
+    assert engine.start(process=True).wait(groups.SECONDS)
 
 
 def test_a_server_that_has_not_imported_torch_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,8 +93,7 @@ def test_a_server_that_has_not_imported_torch_yet_is_asked_again(monkeypatch: py
         with pytest.raises(TrainingError, match=r"has not imported torch yet: start\(process=True\) asks it again"):
             engine.wait(groups.SECONDS)
     before = server.pid
-    engine.start(process=True)
-    assert engine.wait(groups.SECONDS)
+    assert engine.start(process=True).wait(groups.SECONDS)
     assert server.pid == before
 
 

@@ -70,8 +70,7 @@ def cell() -> Iterator[None]:
 def run(**options: Any) -> TrainingEngine:
     """The task, trained in a thread."""
     engine = tasks.engine(**options)
-    engine.start()
-    engine.wait()
+    engine.start().wait()
     return engine
 
 
@@ -123,15 +122,12 @@ def test_a_training_goes_from_thread_to_process_and_back() -> None:
     engine.step(5)
     engine.stop()
     at_step(engine, 10, lambda: engine.stop(wait=False))
-    engine.start(process=True)
-    assert engine.wait(groups.SECONDS)
+    assert engine.start(process=True).wait(groups.SECONDS)
     assert state_of(engine) == "stopped"
     assert engine.progress.step == 10
     at_step(engine, 13, lambda: engine.stop(wait=False))
-    engine.start()
-    assert engine.wait(groups.SECONDS)
-    engine.start(process=True)
-    assert engine.wait(groups.SECONDS)
+    assert engine.start().wait(groups.SECONDS)
+    assert engine.start(process=True).wait(groups.SECONDS)
     assert_same(whole, engine)
 
 
@@ -151,8 +147,7 @@ def test_a_model_has_one_training_at_a_time(first: bool) -> None:
     with pytest.raises(TrainingError, match="Another engine is training this model, or a part of it: stop it first"):
         other.start(process=not first)
     engine.stop()
-    other.start(process=not first)
-    assert other.wait(groups.SECONDS)
+    assert other.start(process=not first).wait(groups.SECONDS)
 
 
 def test_every_start_but_the_first_takes_its_process_from_the_server_that_is_warm() -> None:
@@ -283,8 +278,7 @@ def test_whoever_is_told_of_a_step_or_an_epoch_finds_the_model_there() -> None:
         engine.on("epoch", look)
         for step in (2, 9):
             at_step(engine, step, partial(look, StepFrame(step, 0, 0.0, 0.0, 0, 0.0)))
-        engine.start(process=process)
-        assert engine.wait(groups.SECONDS)
+        assert engine.start(process=process).wait(groups.SECONDS)
     assert [step for step, _ in seen[True]] == [2, 6, 9, 12]
     assert_equal(seen[False], seen[True])
 
@@ -307,8 +301,7 @@ def test_checkpoints_are_those_of_a_thread(tmp_path: Path) -> None:
         engine = tasks.engine(
             val_data=tasks.images(2), checkpoint_dir=directory, checkpoint_every=(5, "steps"), max_to_keep=None
         )
-        engine.start(process=process)
-        assert engine.wait(groups.SECONDS)
+        assert engine.start(process=process).wait(groups.SECONDS)
         engine.save_checkpoint(tmp_path / f"{process}.ckpt")
         paths.append(sorted(path.name for path in directory.iterdir()))
     assert paths[0] == paths[1]
@@ -367,8 +360,7 @@ def test_of_a_layer_that_a_cell_exchanges_meanwhile_nobody_tells_that_it_is_not_
         sequence[5] = own if frame.epoch == 1 else kept
 
     engine.on("step", exchange, waits=False)
-    engine.start(process=True)
-    assert engine.wait(groups.SECONDS)
+    assert engine.start(process=True).wait(groups.SECONDS)
     assert [found.kind for found in engine.history.anomalies] == []
     assert_same(thread, engine)
 
@@ -480,8 +472,7 @@ def test_a_process_that_is_killed_costs_the_steps_since_its_last_state(tmp_path:
     assert "Another program ended it, or the machine ran out of memory." in message
     assert "Step 30 was the last that it reported. The engine is at step 28" in message
     assert engine.history.steps("loss")[-1] == engine._loop.steps == 28
-    engine.start(process=True)
-    assert engine.wait(groups.SECONDS)
+    assert engine.start(process=True).wait(groups.SECONDS)
     assert_same(whole, engine)
 
 
@@ -493,8 +484,7 @@ def test_a_process_that_is_killed_while_it_halts_is_told_of_by_whoever_wants_som
     os.kill(pid_of(engine), signal.SIGKILL)
     engine.resume()
     assert "The engine is at step 5," in str(ended(engine))
-    engine.start()
-    engine.wait()
+    engine.start().wait()
     assert_same(whole, engine)
 
 
@@ -536,8 +526,7 @@ def test_data_that_hangs_is_left_behind_with_everything_that_was_trained(
     assert engine._loop.steps == engine.progress.step == len(engine.history["loss"]) == 7
     assert engine.error is None
     assert not engine.history.anomalies
-    engine.start()
-    assert engine.wait(groups.SECONDS)
+    assert engine.start().wait(groups.SECONDS)
     assert_same(whole, engine)
 
 
@@ -557,16 +546,14 @@ def test_what_a_listener_looks_at_ahead_of_what_was_told_leaves_no_hole_in_the_h
     assert "killed by SIGKILL" in str(ended(engine))
     assert engine.history.steps("loss").tolist() == list(range(1, looked[-1] + 1))
     assert engine._loop.steps == engine.progress.step == looked[-1]
-    engine.start()
-    assert engine.wait(groups.SECONDS)
+    assert engine.start().wait(groups.SECONDS)
     assert_same(whole, engine)
 
 
 def test_a_listener_that_looks_at_the_model_at_the_end_is_told_of_the_last_steps() -> None:
     whole, engine = run(), tasks.engine()
     engine.on("step", lambda _: engine.model, waits=False)
-    engine.start(process=True)
-    assert engine.wait(groups.SECONDS)
+    assert engine.start(process=True).wait(groups.SECONDS)
     assert_same(whole, engine)
 
 
@@ -668,8 +655,7 @@ def test_what_belongs_to_the_kernel_is_named_before_anything_starts(
     with pytest.raises(TrainingError, match=match):
         engine.start(process=True)
     assert state_of(engine) == "idle"
-    engine.start()
-    assert engine.wait(groups.SECONDS)
+    assert engine.start().wait(groups.SECONDS)
 
 
 def test_a_server_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -682,8 +668,7 @@ def test_a_server_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch, 
         message = str(ended(engine))
     assert "The server that starts the processes of trainings has ended (exit status 1)." in message
     assert "ImportError: this one is broken" in message
-    engine.start(process=True)
-    assert engine.wait(groups.SECONDS)
+    assert engine.start(process=True).wait(groups.SECONDS)
 
 
 def test_a_python_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

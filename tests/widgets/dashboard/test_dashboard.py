@@ -149,8 +149,7 @@ def test_what_a_button_asks_for_is_shown_when_nothing_trains(
     dashboard: TrainingDashboard, engine: TrainingEngine, tmp_path: Path, trained: bool
 ) -> None:
     if trained:
-        engine.start()
-        engine.wait()
+        engine.start().wait()
         assert dashboard._pump.join(PATIENCE)
     awaited = Awaited(bar_of(dashboard))
     engine.save_checkpoint(tmp_path / "now.ckpt", wait=False)
@@ -268,15 +267,13 @@ def test_a_failure_shows_what_and_where() -> None:
 
 
 def test_a_dashboard_made_after_training_shows_all_of_it(engine: TrainingEngine) -> None:
-    engine.start()
-    assert engine.wait(PATIENCE)
+    assert engine.start().wait(PATIENCE)
     dashboard = TrainingDashboard(engine)
     assert loss_points(dashboard) == 9
     assert bar_of(dashboard).status["state"] == "finished"
     assert bar_of(dashboard).status["step"] == 9
     assert not dashboard._pump.running
-    engine.start()
-    assert engine.wait(PATIENCE)
+    assert engine.start().wait(PATIENCE)
     assert dashboard._pump.join(PATIENCE)
     assert loss_points(dashboard) == 18, "frames of before are not counted twice"
     dashboard.close()
@@ -313,8 +310,7 @@ def test_fifty_dashboards_come_and_go_without_a_trace() -> None:
     for _ in range(50):
         engine = make_engine(epochs=1)
         dashboard = TrainingDashboard(engine)
-        engine.start()
-        assert engine.wait(PATIENCE)
+        assert engine.start().wait(PATIENCE)
         models.append(weakref.ref(engine.module))
         dashboard.close()
         dashboard.close()
@@ -389,8 +385,7 @@ def test_counts_are_shown_logarithmically_also_when_nothing_runs(
 def test_the_loss_is_switched_to_a_logarithmic_axis_also_when_nothing_runs(
     dashboard: TrainingDashboard, engine: TrainingEngine
 ) -> None:
-    engine.start()
-    assert engine.wait(PATIENCE)
+    assert engine.start().wait(PATIENCE)
     assert dashboard._pump.join(PATIENCE)
     linear, _, _, log, _ = dashboard._loss.figure.marks
     for wanted in (True, False):
@@ -509,8 +504,7 @@ def trained(*, graph: bool = True) -> pn.TrainingEngine:
         ("Linear", {"out_features": 8}), "ReLU", ("Linear", {"out_features": 3}), input=("N", 4), name="tiny"
     )
     engine = pn.TrainingEngine(model if graph else nn.Linear(4, 3), data, data, epochs=1, device="cpu")
-    engine.start()
-    engine.wait()
+    engine.start().wait()
     return engine
 
 

@@ -117,8 +117,7 @@ def test_it_moves_while_the_model_trains_and_ends_with_the_last_step() -> None:
     surface = DecisionSurface(engine, (X, Y))
     before = surface.marks[0].image.value
     assert surface.title == "Answers after 0 steps"
-    engine.start()
-    engine.wait()
+    engine.start().wait()
     assert surface._pump.join(PATIENCE)
     assert surface.title == "Answers after 8 steps"
     assert surface.marks[0].image.value != before
@@ -132,8 +131,7 @@ def test_watching_changes_no_number_of_the_training() -> None:
         engine = training(net, epochs=3, seed=0)
         net.load_state_dict({name: torch.ones_like(value) for name, value in net.state_dict().items()})
         surface = DecisionSurface(engine, (X, Y)) if watched else None
-        engine.start()
-        engine.wait()
+        engine.start().wait()
         losses.append(engine.history["loss"].tolist())
         if surface is not None:
             surface.close()
@@ -145,8 +143,7 @@ def test_its_picture_is_kept_and_drawn_again_at_the_end(monkeypatch: pytest.Monk
     engine = training(nn.Linear(2, 2), epochs=1)
     surface = DecisionSurface(engine, (X, Y))
     surface._ipython_display_()
-    engine.start()
-    engine.wait()
+    engine.start().wait()
     assert cells.bundles[-1]["text/plain"] == "Picture of the decision surface"
     assert "Answers after 4 steps" in cells.updates[-1]["text/html"]
     surface.close()

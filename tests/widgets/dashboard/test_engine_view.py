@@ -38,8 +38,7 @@ def test_the_picture_of_a_training_has_its_last_numbers_and_what_failed(shown: S
     widget = pn.TrainingDashboard(engine)
     widget._ipython_display_()
     assert "Training idle: epoch 1 of 2" in shown.bundles[1]["text/html"]
-    engine.start()
-    engine.wait()
+    engine.start().wait()
     [*_, last] = shown.updates
     loss = engine.history.summary()["loss"]
     assert "Training finished: epoch 2 of 2" in last["text/html"]
@@ -82,8 +81,7 @@ def test_a_picture_that_cannot_be_drawn_does_not_fail_the_training(
     widget = pn.TrainingDashboard(engine)
     widget._ipython_display_()
     monkeypatch.setattr(KeptPicture, "redraw", lambda _: 1 / 0)
-    engine.start()
-    engine.wait()
+    engine.start().wait()
     assert engine.state == "finished"
     assert "The picture of the training was not drawn." in caplog.text
     widget.close()

@@ -125,8 +125,7 @@ def test_several_trainings_are_laid_over_each_other_while_they_run() -> None:
 
         overlay._curves.observe(look, "value")
         train(monitor, Net(), 1)
-        engine.start()
-        engine.wait()
+        engine.start().wait()
         assert drawn.wait(PATIENCE)
         assert "the engine: 9 steps" in overlay.to_html()
         assert repr(overlay) == "TrainingDashboard(2 trainings)"

@@ -334,8 +334,7 @@ def test_a_training_of_the_module_waits_between_two_steps_while_it_is_run() -> N
 def test_a_training_brings_its_model_its_data_and_its_classes() -> None:
     x, names = torch.randn(24, 4), np.array(["cat", "dog", "owl"])[np.arange(24) % 3]
     engine = TrainingEngine(nn.Linear(4, 3), (x, names), (x[:9], names[:9]), epochs=1, device="cpu")
-    engine.start()
-    assert engine.wait(60)
+    assert engine.start().wait(60)
     with closing(ModuleExplorer(engine)) as explorer:
         said = explorer.describe()
         assert "Example 0 of 9" in said

@@ -141,8 +141,7 @@ def _idle_dashboard() -> ipywidgets.Widget:
 def _used_dashboard() -> ipywidgets.Widget:
     engine = _training(2)
     dashboard = pn.TrainingDashboard(engine, loss_scale="log")
-    engine.start()
-    engine.wait()
+    engine.start().wait()
     dashboard._pump.join()
     dashboard._chooser._handle_custom_msg({"kind": "scale", "id": 1, "log": True}, [])
     dashboard._chooser._handle_custom_msg({"kind": "choose", "id": 2, "layer": "0 (gradients)"}, [])

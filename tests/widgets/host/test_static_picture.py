@@ -33,8 +33,7 @@ def net() -> nn.Sequential:
 
 def dashboard() -> Pictured:
     engine = pn.TrainingEngine(net(), data(), data(), epochs=2, loss="CrossEntropyLoss")
-    engine.start()
-    engine.wait()
+    engine.start().wait()
     return pn.TrainingDashboard(engine)
 
 

@@ -51,8 +51,7 @@ def test_a_dashboard_that_comes_late_shows_what_was_recorded() -> None:
         return {"loss": loss, "half": loss / 2}
 
     engine = TrainingEngine(nn.Linear(3, 1), (torch.ones(8, 3),), step_function=record, batch_size=2, device="cpu")
-    engine.start()
-    assert engine.wait(60)
+    assert engine.start().wait(60)
     dashboard = TrainingDashboard(engine)
     (plot,) = [plot for plot in dashboard._plots if isinstance(plot, RecordedPlot)]
     (line,) = plot.figure.marks

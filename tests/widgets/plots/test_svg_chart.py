@@ -90,8 +90,7 @@ def test_a_theme_is_fixed_or_follows_the_reader() -> None:
 def test_engine_and_history_stay_in_a_saved_notebook() -> None:
     engine: Any = pn.TrainingEngine(nn.Linear(3, 1), (torch.ones(8, 3), torch.ones(8, 1)), epochs=2, device="cpu")
     assert "<img" not in engine._repr_html_() + engine.history._repr_html_()
-    engine.start()
-    assert engine.wait(60)
+    assert engine.start().wait(60)
     assert "Epoch 2 of 2, 2 steps" in engine._repr_html_()
     assert "MSELoss (chosen: the targets are floats)" in engine._repr_html_()
     assert "<img alt=" in engine._repr_html_()

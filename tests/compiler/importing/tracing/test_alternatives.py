@@ -219,8 +219,7 @@ def test_a_training_in_bfloat16_is_that_of_the_module() -> None:
     losses = []
     for what in (net, model):
         engine = pn.TrainingEngine(what, (X, torch.tensor([0, 1, 0, 1])), precision="bf16", epochs=2, batch_size=2)
-        engine.start()
-        engine.wait()
+        engine.start().wait()
         losses.append(list(engine.history["loss"]))
     assert losses[0] == losses[1]
 
