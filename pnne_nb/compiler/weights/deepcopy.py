@@ -42,13 +42,24 @@ def duplicate(module: nn.Module, tensor: Callable[[torch.Tensor], Any] | None = 
             if (value := tensor(each)) is not None:
                 is_parameter = isinstance(each, nn.Parameter)
                 made[id(each)] = nn.Parameter(value, requires_grad=each.requires_grad) if is_parameter else value
-    plain = [part for part in module.modules() if _is_plain(part)]
+    plain = [part for part in _inside_out(module, set()) if _is_plain(part)]  # some read what they hold
     made.update((id(part), type(part).__new__(type(part))) for part in plain)
     with without_collections():
-        for part in sorted(plain, key=lambda part: sum(1 for _ in part.modules())):  # some read what they hold
+        for part in plain:
             state = part.__getstate__()  # type: ignore[no-untyped-call]  # torch does not say
-            made[id(part)].__setstate__({name: _copied(value, made) for name, value in state.items()})
+            made[id(part)].__setstate__(
+                {name: value if type(value) in _ATOMS else _copied(value, made) for name, value in state.items()}
+            )
         return copy.deepcopy(module, made)
+
+
+def _inside_out(module: nn.Module, seen: set[int]) -> Iterator[nn.Module]:
+    """Yield a module after those inside it, each once."""
+    seen.add(id(module))
+    for part in module._modules.values():
+        if part is not None and id(part) not in seen:
+            yield from _inside_out(part, seen)
+    yield module
 
 
 def _is_plain(module: nn.Module) -> bool:
