@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from pnne_nb.compiler import load_weights
+from pnne_nb.compiler.weights.deepcopy import duplicate
 from pnne_nb.errors import ArgumentError, InspectionError
 from pnne_nb.inspector.capture.preserve import uncompiled
 from pnne_nb.inspector.questions.example import opened
@@ -99,16 +99,16 @@ def compare_layers(
     Raises:
         ArgumentError: If there is neither another model nor another example.
         LayerNotFoundError: If no layer matches.
-        InspectionError: If both have no layer in common, other numbers of examples, or an example does not fit.
+        InspectionError: If both have no layer in common, other numbers of examples, or an example or the file does not fit.
     """
     if other is None and other_data is None:
         raise ArgumentError("There is nothing to compare with: give another model, other=net2, or other_data=x2.")
     first = uncompiled(net)
-    if isinstance(other, str | Path):
-        second = copy.deepcopy(first)
-        load_weights(second, other)
-    else:
-        second = first if other is None else uncompiled(other)
+    match other:
+        case str() | Path():
+            second = with_weights(first, other)
+        case _:
+            second = first if other is None else uncompiled(other)
     one = outputs_of(first, data, match_layers(first, at))
     two = outputs_of(second, data if other_data is None else other_data, match_layers(second, at))
     both = [layer for layer in one if layer in two]
@@ -127,6 +127,23 @@ def compare_layers(
         for layer in both
     }
     return LayerComparison(differences, (tuple(one), tuple(two)), _similarity(one, two))
+
+
+def with_weights(net: nn.Module, path: str | Path) -> nn.Module:
+    """Return a copy of a network with the weights of a checkpoint or of a file of weights.
+
+    Raises:
+        ArgumentError: If there are no weights in it.
+        InspectionError: If it lacks a weight of the network, or has it in another shape.
+    """
+    other = duplicate(net)
+    report = load_weights(other, path)
+    if lacking := [*report.reshaped, *report.new]:
+        raise InspectionError(
+            f"{Path(path).name} was written by another network: it has no {', '.join(lacking[:5])} of the same shape. Compare"
+            " with a model that has these weights."
+        )
+    return other
 
 
 def _similarity(one: Mapping[str, Tensor], two: Mapping[str, Tensor]) -> npt.NDArray[np.float64]:

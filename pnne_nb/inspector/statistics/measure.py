@@ -186,12 +186,16 @@ def _measure(tensor: Tensor) -> Tensor:
 def _percentiles(flat: Tensor) -> Tensor:
     values = sample(flat, EXACT_PERCENTILES).double()
     finite = values.isfinite()
-    ordered = torch.where(finite, values, math.inf).sort().values
     last = (finite.sum() - 1).clamp(min=0)
     place = torch.tensor(PERCENTILES, dtype=torch.float64, device=flat.device) / 100 * last
     below = place.floor().long()
-    lower, upper = ordered[below], ordered[torch.minimum(below + 1, last)]
-    between = torch.lerp(lower, upper, place - below)
+    above = torch.minimum(below + 1, last)
+    known = torch.where(finite, values, math.inf)
+    if flat.is_cpu:  # to select a few takes a fifth of the time of sorting all
+        ordered = torch.from_numpy(np.partition(known.numpy(), [*below.tolist(), *above.tolist()]))
+    else:
+        ordered = known.sort().values
+    between = torch.lerp(ordered[below], ordered[above], place - below)
     return torch.where(finite.any(), between, math.nan)
 
 

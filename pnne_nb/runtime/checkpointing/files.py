@@ -223,13 +223,14 @@ def read_newest_good(path: str | Path) -> Found:
 def _candidates(path: Path) -> list[Path]:
     if path.is_dir():
         best = path / _BEST
-        return [*_series(path), *(each for each in (best, _previous(best)) if each.exists())]
+        return [*series(path), *(each for each in (best, _previous(best)) if each.exists())]
     previous = _previous(path)
-    earlier = [other for other in _series(path.parent) if _number(other) < _number(path)]
+    earlier = [other for other in series(path.parent) if _number(other) < _number(path)]
     return [path, *([previous] if previous.exists() else []), *earlier]
 
 
-def _series(directory: Path) -> list[Path]:
+def series(directory: Path) -> list[Path]:
+    """Return the numbered checkpoints of a directory, the last one written first."""
     return sorted(filter(_number, directory.glob(f"[0-9]*-step-*{SUFFIX}")), key=_number, reverse=True)
 
 
@@ -263,7 +264,7 @@ class CheckpointDirectory:
     @property
     def newest(self) -> Path | None:
         """The checkpoint from which a training would resume first."""
-        return next(iter(_series(self.directory)), None)
+        return next(iter(series(self.directory)), None)
 
     def require_writable(self) -> None:
         """Check before the training that its first checkpoint can be written.
@@ -286,8 +287,7 @@ class CheckpointDirectory:
         Raises:
             CheckpointError: It cannot be written.
         """
-        series = _series(self.directory)
-        newest = _number(series[0]) if series else 0
+        newest = _number(found) if (found := self.newest) else 0
         self.shared |= 0 < self._last < newest
         # Also where somebody has removed them all meanwhile.
         number = max(newest, self._last) + 1
@@ -297,7 +297,7 @@ class CheckpointDirectory:
         # At the same moment, somebody else had counted to the same number.
         self.shared |= _previous(path).exists()
         remove_unfinished(self.directory, f"*{SUFFIX}")
-        for old in [] if self._max_to_keep is None else _series(self.directory)[self._max_to_keep :]:
+        for old in [] if self._max_to_keep is None else series(self.directory)[self._max_to_keep :]:
             for each in (old, _previous(old)):
                 # What cannot be removed is no reason to take the new one for lost.
                 with contextlib.suppress(OSError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -130,6 +131,12 @@ class Asked:
         self.labels = None if labels is None else [str(name) for name in labels]
         self.tokenizer = tokenizer
         self.texts = None if tokenizer is None else partial(texts_of, tokenizer)
+
+    def of(self, net: nn.Module) -> Asked:
+        """Return the same questions to another network."""
+        other = copy.copy(self)
+        other.net = net
+        return other
 
     def compares(self, target: object) -> Callable[..., Tensor] | None:
         """Return the loss that compares with `target`: the one given, or the usual one; None where there is none."""

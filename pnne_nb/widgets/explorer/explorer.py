@@ -36,7 +36,7 @@ from pnne_nb.widgets.explorer.examples import Examples, of_training, require_pla
 from pnne_nb.widgets.explorer.page import ExplorerPage
 from pnne_nb.widgets.explorer.panel import CSS, facts, overview_html, widgets_of
 from pnne_nb.widgets.explorer.questions import Questions, refused
-from pnne_nb.widgets.explorer.runs import ModelInUseError, Runs
+from pnne_nb.widgets.explorer.runs import ModelInUseError, Runs, Weights
 from pnne_nb.widgets.explorer.static_graph import graph_svg
 from pnne_nb.widgets.explorer.strip import Strip
 from pnne_nb.widgets.explorer.style import style
@@ -89,6 +89,9 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
     instead = "Choose a layer with explorer.select(path), and run this cell again."
     _runs: Runs | None = None
     """None before the constructor ends, and after `close`."""
+    _drawn: NodeGraph | None = None
+    _questions: Questions | None = None
+    _graph: Canvas | None = None
 
     def __init__(
         self,
@@ -103,11 +106,11 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
         args: object = None,
         loss_fn: Callable[..., Tensor] | None = None,
     ) -> None:
-        self._drawn: NodeGraph | None = None
+        engine: TrainingEngine | None = None
         if isinstance(net, NodeGraph):
             self._drawn, net = net, compile_graph(net)
         elif isinstance(net, TrainingEngine):
-            net, data, labels, loss = of_training(net, data, labels, loss)
+            engine, (net, data, labels, loss) = net, of_training(net, data, labels, loss)
         if isinstance(data, Inspector):  # an earlier order: net, inspector, args
             inspector, data, args, target = data, *((target, None, None) if args is None else (args, None, target))
         expect(inspector, Inspector | None, "inspector", "an Inspector, or None", "It was made by pn.Inspector(net).")
@@ -130,10 +133,9 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
         self._page = ExplorerPage(self._move, self._ask)
         self._page.observe(self._mark, "theme")
         self._identities: dict[str, str] = {}
-        self._questions: Questions | None = None
         self._picture = ExplorerPicture((), {})
-        self._graph: Canvas | None = None
         wide, searched = ipywidgets.Layout(width="auto", flex="1 1 auto"), len(self._flow.layers) - 1
+        self._weights = Weights(engine, self._turn)
         self._search = ipywidgets.Text(placeholder=f"Search {searched} layers by name or type", layout=wide)
         self._hits = ipywidgets.Select(options=[], rows=6, layout=ipywidgets.Layout(width="auto", display="none"))
         self._colour = ipywidgets.ToggleButtons(
@@ -159,7 +161,7 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
         self._tab = ipywidgets.ToggleButtons(options=TABS, style={"button_width": "auto"})
         self._tab.add_class("pnne-colours")
         beside = ipywidgets.VBox([self._tab, self._panel], layout=inset)
-        controls = self._search, self._colour, *buttons
+        controls = self._search, self._colour, self._weights, *buttons
         bar = ipywidgets.HBox(controls, layout=ipywidgets.Layout(flex_flow="row wrap"))
         body = ipywidgets.HBox([self._place, beside], layout=ipywidgets.Layout(width="100%"))
         self._runs = runs
@@ -195,6 +197,7 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
             runs, picture, marks, chosen = self._alive(), self._picture, self._marks(), self._chosen
             net = type(runs.net).__name__
             said = [f"{net}: {self._flow.layers[''].parameters:,} parameters"]
+            said += [f"Weights: {self._weights.label}"] if self.checkpoint else []
             said += [*self._strip.lines(), *(facts(self._flow, chosen) if chosen else [])]
             said += [f"{found.layer}: {found.kind.replace('-', ' ')}: {found.reason}" for found in runs.findings()]
         layers = [", ".join(box.label.splitlines()) for box in picture.boxes if box.key in self._flow.layers]
@@ -224,9 +227,10 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
             CompileError: If the module cannot be imported.
         """
         if self._drawn is None:
-            examples = self._alive().asked.examples
-            args, kwargs = call_arguments(examples.cut(range(min(2, examples.count))).inputs, self._alive().net)
-            self._drawn = from_module(self._alive().net, args, kwargs)
+            now = self._alive().now
+            net, examples = now.net, now.asked.examples
+            args, kwargs = call_arguments(examples.cut(range(min(2, examples.count))).inputs, net)
+            self._drawn = from_module(net, args, kwargs)
         return self._drawn
 
     @property
@@ -241,6 +245,24 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
     @example.setter
     def example(self, place: int) -> None:
         self._strip.choose(require_place(place, self._alive().asked.examples.count))
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """The checkpoint whose weights are asked, or None for those of now; it can be set to a path.
+
+        Raises:
+            ArgumentError: When set to a file without weights.
+            InspectionError: When set to one of another network.
+        """
+        return self._alive().path
+
+    @checkpoint.setter
+    def checkpoint(self, path: str | Path | None) -> None:
+        with self._lock:
+            now = self._alive().now
+            self._runs = now.at(Path(path)) if path else now
+            self._strip.forget()
+            self._show()
 
     def bring(self, inputs: object) -> None:
         """Show an example of your own, as the model takes it: a batch of one. None goes back to the data."""
@@ -324,7 +346,7 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
     def show_input(self, args: object, target: object = None) -> None:
         """Use other data; see the class for the arguments."""
         with self._lock:
-            before = self._alive()
+            before = self._alive().now
             runs = Runs(self._asked(before.net, args, target), before.inspector)
             self._flow = runs.flow()
             self._runs = runs
@@ -433,6 +455,15 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
             self._rebuild()
             self._show_buttons()
 
+    def _turn(self) -> None:
+        """Ask the checkpoint that was chosen by the slider, or stay where the explorer is."""
+        try:
+            self.checkpoint = self._weights.value or None
+            self._say("")
+        except Exception as error:  # noqa: BLE001  shown where it was provoked
+            self._weights.look(self.checkpoint)
+            self._say(f"{type(error).__name__}: {error}")
+
     def _follow(self, path: str) -> None:
         """Select the layer that was selected in a drawing, if there is one."""
         if self._runs is not None and path in self._flow.layers and path != self._chosen:
@@ -452,6 +483,7 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
         if self._runs is None:
             return
         self._show_buttons()
+        self._weights.look(self.checkpoint)
         self._access.work.stop()
         self._empty(self._panel)
         self._questions = None

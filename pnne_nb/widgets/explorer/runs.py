@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import final
 
+import ipywidgets
 from torch import Tensor, nn
 
 from pnne_nb.diagnosis.finding import Finding
@@ -15,15 +17,19 @@ from pnne_nb.inspector.capture.capture import Capture
 from pnne_nb.inspector.capture.run import run_once
 from pnne_nb.inspector.inspector import Inspector
 from pnne_nb.inspector.questions.sites import functions, place_of
+from pnne_nb.inspector.representations.compare_layers import with_weights
 from pnne_nb.inspector.tools.attention import attention_maps
 from pnne_nb.inspector.tools.dataflow import Flow, FlowLayer, follow
 from pnne_nb.process.subscribers import weakly
+from pnne_nb.runtime.checkpointing.files import series
+from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.session.training_registry import trainings_of
 from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.telemetry.frames import Quantity
 from pnne_nb.widgets.explorer.answers import Asked
 from pnne_nb.widgets.explorer.examples import MAX_BATCH, OWN
 from pnne_nb.widgets.explorer.panel import Details
+from pnne_nb.widgets.host.displays import answer_while_busy
 
 _LOOKED_AT: tuple[Quantity, ...] = ("activations", "gradients", "parameters", "parameter_gradients")
 
@@ -39,16 +45,35 @@ class Runs:
     Args:
         asked: The module with its examples.
         inspector: An inspector whose last run is shown if there is no input.
+        path: The checkpoint whose weights a copy of the module has, or None for the module itself.
+        source: For the copy, the runs of the module itself.
     """
 
-    def __init__(self, asked: Asked, inspector: Inspector) -> None:
+    def __init__(
+        self, asked: Asked, inspector: Inspector, path: Path | None = None, source: Runs | None = None
+    ) -> None:
+        self.path, self.now = path, self if source is None else source
         self.net, self.asked, self.inspector = asked.net, asked, inspector
         self._captured: dict[tuple[str, tuple[object, ...]], list[Capture]] = {}
         self._attention: dict[str, Tensor] | None = None
+        self._trained = 0
 
     def forget(self) -> None:
         """Drop the results, so that the module runs again when they are needed."""
         self._captured, self._attention = {}, None
+
+    def _follow(self) -> None:
+        """Drop the results if the parameters have changed meanwhile, by a training say."""
+        trained = sum(0 if parameter.is_inference() else parameter._version for parameter in self.net.parameters())
+        if trained != self._trained:
+            self._trained = trained
+            self.forget()
+
+    def at(self, path: Path) -> Runs:
+        """Return the same for a copy of the module with the weights of a checkpoint; see `with_weights` for errors."""
+        with self.alone():
+            net = with_weights(self.net, path)
+        return Runs(self.asked.of(net), Inspector(net), path, self)
 
     def flow(self) -> Flow:
         """Return the layers and the data flow between them; functions of a compiled graph are layers without a box."""
@@ -73,6 +98,7 @@ class Runs:
         examples = self.asked.examples
         if not examples.given:
             return [capture for capture in self.inspector.last_captures if capture.layer == path], 0
+        self._follow()
         # Only the results of the selected layer are kept.
         key = path, ((place,) if place == OWN or place >= MAX_BATCH else ())
         cut = examples.around(place)
@@ -112,6 +138,7 @@ class Runs:
         plain = module is None or (type(module).__module__.startswith("torch.nn.") and not any(module.children()))
         if plain and not isinstance(module, nn.Softmax):
             return None  # it computes none, and the model need not run to see that
+        self._follow()
         if self._attention is None and self.asked.examples.given:
             with self.alone():
                 self._attention = attention_maps(self.net, self.asked.examples.around(0).inputs)
@@ -134,3 +161,47 @@ class Runs:
             for engine in trainings_of(self.net):
                 stack.enter_context(engine.paused())
             yield
+
+
+@final
+class Weights(ipywidgets.SelectionSlider):
+    """Chooses a checkpoint of a training, or its weights of now.
+
+    Args:
+        engine: The training, or None where there is nothing to choose.
+        chosen: Called when another one was chosen.
+    """
+
+    def __init__(self, engine: TrainingEngine | None, chosen: Callable[[], None]) -> None:
+        self._directory = None if engine is None else engine.checkpoint_dir
+        self._history = None if engine is None else engine.history
+        self._filling = False
+        super().__init__(
+            options=[("now", "")], description="Weights", continuous_update=False, style={"description_width": "auto"},
+            layout=ipywidgets.Layout(width="330px"),
+        )  # fmt: skip
+        self.look(None)
+        self.observe(lambda _change: None if self._filling else chosen(), "value")
+        answer_while_busy(self)
+
+    def __repr__(self) -> str:
+        return f"Weights({self.label})"
+
+    def look(self, chosen: Path | None) -> None:
+        """List the checkpoints that are there by now, and show which one is chosen."""
+        found = [] if self._directory is None else series(self._directory)[::-1]
+        epochs = {frame.step: frame.epoch for frame in self._history.epoch_frames()} if self._history and found else {}
+        if chosen and chosen not in found:
+            found.insert(0, chosen)  # only the last ones are kept in the directory, and it was given by a path
+        options: list[tuple[str, Path | str]] = [*((_called(path, epochs), path) for path in found), ("now", "")]
+        self._filling = True
+        self.options = options
+        self.value, self._filling = chosen or "", False
+        self.layout.display = "" if found else "none"
+
+
+def _called(path: Path, epochs: Mapping[int, int]) -> str:
+    """Return what a checkpoint is called: by its step, and by its epoch if it was written at its end."""
+    step = path.stem.partition("-step-")[2]
+    epoch = epochs.get(int(step)) if step.isdecimal() else None
+    return path.name if not step else f"step {step}" if epoch is None else f"epoch {epoch}, step {step}"
