@@ -1147,6 +1147,12 @@ export interface AskMessage {
   readonly ask: string;
 }
 
+/** A file was dropped on the example. Its content is the message's buffer; there is none if it is too large. Not answered. */
+export interface DropMessage {
+  readonly kind: "drop";
+  readonly name: string;
+}
+
 /** The status of a training in the control bar. */
 export interface TrainingStatus {
   readonly state: TrainingState;

@@ -91,6 +91,12 @@ class AskMessage(_Message, frozen=True, tag="ask"):
     ask: str
 
 
+class DropMessage(_Message, frozen=True, tag="drop"):
+    """A file was dropped on the example. Its content is the message's buffer; there is none if it is too large. Not answered."""
+
+    name: str
+
+
 ControlRequest: TypeAlias = (
     CommandMessage | ChooseMessage | ScaleMessage | RateMessage | ShowMessage | ExportMessage | DismissMessage | AckMessage
 )  # fmt: skip

@@ -49,7 +49,12 @@ _UNIONS: dict[str, Any] = {
     "ControlRequest": control_messages.ControlRequest,
     "ControlEvent": control_messages.ControlEvent,
 }
-_SINGLE = (control_messages.MoveMessage, control_messages.AskMessage, control_messages.TrainingStatus)
+_SINGLE = (
+    control_messages.MoveMessage,
+    control_messages.AskMessage,
+    control_messages.DropMessage,
+    control_messages.TrainingStatus,
+)
 _LITERALS: dict[str, Any] = {
     "PortKind": PortKind,
     "NodeKind": NodeKind,

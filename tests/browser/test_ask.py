@@ -97,6 +97,20 @@ def test_what_is_selected_in_the_drawing_is_selected_in_the_tree(notebook: Noteb
     expect(editor).to_have_count(0)
 
 
+def test_a_file_that_is_dropped_on_the_strip_is_the_example(notebook: Notebook, root: Locator) -> None:
+    strip = root.locator(".pnne-strip")
+    for name, said in (("row.csv", "row.csv has the shape"), ("zeros.csv", "Your own example")):
+        text = "1,2" if name == "row.csv" else "0,0,0,0,0,0,0,0\\n" * 8
+        files = strip.evaluate_handle(
+            f"""() => {{ const data = new DataTransfer(); data.items.add(new File(["{text}"], "{name}")); return data; }}"""
+        )
+        for kind in ("dragover", "drop"):
+            strip.dispatch_event(kind, {"dataTransfer": files})
+        expect(strip.get_by_text(said)).to_be_visible()
+    assert notebook.evaluate("explorer.example") == -1
+    assert notebook.evaluate("float(explorer._alive().asked.examples.own.abs().sum())") == 0
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_picture(notebook: Notebook, root: Locator, theme: Theme, baseline_errors: frozenset[str]) -> None:
     notebook.set_theme(theme)

@@ -1,6 +1,7 @@
 // The explorer's part in the page: keys and a screen reader for a graph that is painted on a canvas, the page's theme,
 // and a graph that fits its place.
-import type { AskMessage, MoveMessage, PageTheme } from "../protocol";
+import type { AskMessage, DropMessage, MoveMessage, PageTheme } from "../protocol";
+import { listenToDrops } from "./drop";
 import { fitGraph } from "./fit";
 import { listenToKeys } from "./keys";
 import { pageTheme } from "./theme";
@@ -12,7 +13,7 @@ interface Model {
   save_changes(): void;
   on(event: "change:told" | "msg:custom", listener: () => void): void;
   off(event: "change:told" | "msg:custom", listener: () => void): void;
-  send(message: AskMessage | MoveMessage): void;
+  send(message: AskMessage | DropMessage | MoveMessage, callbacks?: undefined, buffers?: ArrayBuffer[]): void;
 }
 
 function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
@@ -44,6 +45,9 @@ function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
     tell();
     if (!root || !place) return;
     root.dataset.testid = "pnne-explorer";
+    const strip = root.querySelector<HTMLElement>(".pnne-strip");
+    if (strip)
+      listenToDrops(strip, (name, content) => model.send({ kind: "drop", name }, undefined, content), ended.signal);
     fitGraph(place, ended.signal);
     const search = () => root.querySelector<HTMLElement>("input[type=text]")?.focus();
     // Numbers of the panel, and cells of tables that are outputs of other cells.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import html
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -256,6 +257,11 @@ class Access:
     graph: Callable[[], NodeGraph]
     settings: dict[str, Any] = field(default_factory=dict)
     work: Piecework = field(default_factory=Piecework)
+
+
+def refused(error: Exception) -> str:
+    """Return an error as HTML."""
+    return f'<div class="pnne-finding" role="alert">{html.escape(f"{type(error).__name__}: {error}")}</div>'
 
 
 def shares(scores: Tensor) -> Tensor:

@@ -54,6 +54,7 @@ class Examples:
     Attributes:
         count: Number of examples.
         columns: Names of the columns of a table.
+        names: Names of the model's arguments, or None if it takes any number.
         own: An example that a person has brought, as the model takes it; `OWN` is its number.
 
     Raises:
@@ -64,7 +65,7 @@ class Examples:
     def __init__(self, net: nn.Module, data: object, target: object = None, *, free: bool = False) -> None:
         if isinstance(data, DataLoader):
             data = data.dataset
-        self._names = argument_names(net)
+        self.names = argument_names(net)
         self.columns: tuple[str, ...] = tuple(map(str, getattr(data, "columns", ())))
         if isinstance(data, TensorDataset):
             data = tuple(data.tensors)
@@ -107,7 +108,7 @@ class Examples:
             batch = default_collate([self._dataset[index] for index in places])
             inputs = tuple(batch) if isinstance(batch, list) else batch
             if self._target is None and isinstance(inputs, tuple) and isinstance(inputs[0], list):
-                inputs = spread_inputs((tuple(inputs[0]), *inputs[1:]), self._names)
+                inputs = spread_inputs((tuple(inputs[0]), *inputs[1:]), self.names)
             if self._target is None and isinstance(inputs, tuple) and len(inputs) > 1:
                 return Cut(inputs[:-1], inputs[-1], place)
             return Cut(inputs, self._some(self._target, places), place)

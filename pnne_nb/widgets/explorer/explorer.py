@@ -29,13 +29,13 @@ from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.objective.losses import Loss
 from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.widgets.editor.editor import GraphEditor
-from pnne_nb.widgets.explorer.answers import Access, Asked
+from pnne_nb.widgets.explorer.answers import Access, Asked, refused
 from pnne_nb.widgets.explorer.canvas import Canvas, identities, paint
 from pnne_nb.widgets.explorer.drawing import Drawing
 from pnne_nb.widgets.explorer.examples import Examples, of_training, require_place
 from pnne_nb.widgets.explorer.page import ExplorerPage
 from pnne_nb.widgets.explorer.panel import CSS, facts, overview_html, widgets_of
-from pnne_nb.widgets.explorer.questions import Questions, refused
+from pnne_nb.widgets.explorer.questions import Questions
 from pnne_nb.widgets.explorer.runs import ModelInUseError, Runs, Weights
 from pnne_nb.widgets.explorer.static_graph import graph_svg
 from pnne_nb.widgets.explorer.strip import Strip
@@ -43,7 +43,7 @@ from pnne_nb.widgets.explorer.style import style
 from pnne_nb.widgets.explorer.view import MAX_ELEMENTS, Colouring, ExplorerPicture, draw, first_open
 from pnne_nb.widgets.explorer.wide_questions import projection, sequence
 from pnne_nb.widgets.host.cell_events import watch_cells
-from pnne_nb.widgets.host.displays import answer_while_busy, close_parts
+from pnne_nb.widgets.host.displays import answer_while_busy, button, close_parts, close_whole
 from pnne_nb.widgets.host.static_picture import Kept, KeptPicture, Pictured, Still
 
 TABS = "Layer", "Units", "Why", "Number", "Projection", "Sequence"
@@ -130,7 +130,7 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
             runs.asked.check()
         self._opened = first_open(self._flow)
         self._chosen = ""
-        self._page = ExplorerPage(self._move, self._ask)
+        self._page = ExplorerPage(self._move, self._ask, self._drop)
         self._page.observe(self._mark, "theme")
         self._identities: dict[str, str] = {}
         self._picture = ExplorerPicture((), {})
@@ -144,12 +144,14 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
             layout=ipywidgets.Layout(width="auto", margin="0 8px", flex="0 0 auto", flex_flow="row nowrap"),
         )  # fmt: skip
         self._colour.add_class("pnne-colours")
-        buttons = self._open_button, _, again, _ = tuple(
-            ipywidgets.Button(description=text, layout=ipywidgets.Layout(width="auto"))
-            for text in ("Open", "Close all", "Refresh", "Show in the drawing")
+        buttons = (
+            button("Open", "", lambda: self.toggle(self._chosen)),
+            button("Close all", "", self._close_all),
+            button("Refresh", "Read weights and run the input again", self.refresh),
+            button("Show in the drawing", "", self._draw),
         )
+        self._open_button = buttons[0]
         self._drawing, self._differences = Drawing(lambda: self.graph, self._follow), dict[str, float]()
-        again.tooltip = "Read weights and run the input again"
         self._said = ipywidgets.HTML("", layout=ipywidgets.Layout(margin="0"))
         self._place = ipywidgets.Box(layout=ipywidgets.Layout(flex="1 1 55%", height="600px", min_width="0"))
         self._place.add_class("pnne-explorer-graph")
@@ -175,11 +177,8 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
         self._search.observe(lambda change: self._list_hits(change["new"]), "value")
         self._hits.observe(lambda change: self._choose(change["new"]), "value")
         self._colour.observe(lambda _change: self._rebuild(), "value")
-        acts = (lambda: self.toggle(self._chosen)), self._close_all, self.refresh, self._draw
-        for button, act in zip(buttons, acts, strict=True):
-            button.on_click(lambda _button, act=act: act())
         self._tab.observe(lambda _change: self._show(), "value")
-        for control in (*controls, self._hits, self._tab):
+        for control in (self._search, self._colour, self._hits, self._tab):
             answer_while_busy(control)
         self._rebuild()
         self._show()
@@ -530,6 +529,11 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
                 case _:
                     pass
 
+    def _drop(self, name: str, content: bytes | None) -> None:
+        with self._lock:
+            if self._runs is not None:
+                self._strip.own.drop(name, content)
+
     def _show_buttons(self) -> None:
         layer = self._flow.layers[self._chosen]
         self._open_button.disabled = not self._chosen or not layer.children
@@ -588,8 +592,7 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
         children = box.children
         box.children = ()
         for child in children:
-            close_parts(child)
-            child.close()
+            close_whole(child)
 
 
 def _colourings(flow: Flow) -> list[tuple[str, Colouring]]:

@@ -1,21 +1,26 @@
-"""An example of a person's own: a text that is typed, a row that is edited in place, a file that is chosen."""
+"""An example of a person's own: a text that is typed, a row that is edited in place, a file that is chosen or dropped."""
 
 from __future__ import annotations
 
-import html
 import io
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, final
+from zipfile import BadZipFile
 
 import ipywidgets
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
 from pnne_nb.errors import InspectionError
-from pnne_nb.widgets.explorer.answers import Access, Asked
+from pnne_nb.widgets.explorer.answers import Access, Asked, refused
 from pnne_nb.widgets.host.displays import answer_while_busy
+
+ENDS: Final = ".png,.jpg,.jpeg,.bmp,.gif,.webp,.npy,.npz,.csv,.txt"
+"""Files that can be examples."""
 
 ROW: Final = 32
 """Most numbers of a row that can be edited."""
@@ -38,13 +43,15 @@ class OwnExample(ipywidgets.VBox):
             continuous_update=False, style={"description_width": "auto"}, layout=ipywidgets.Layout(width="520px")
         )
         self._file = ipywidgets.FileUpload(
-            description="Your own file", accept=".npy,.png,.jpg,.jpeg,.bmp", layout=ipywidgets.Layout(width="auto"),
-            tooltip="A picture, or an array (.npy) of the shape of an example",
+            description="Your own file", accept=ENDS, layout=ipywidgets.Layout(width="auto"),
+            tooltip="A picture, an array (.npy, .npz), a row of a table (.csv) or a text (.txt); or drop it here",
         )  # fmt: skip
         self._said = ipywidgets.HTML()
         super().__init__([ipywidgets.HBox([self._text, self._file]), self._said])
-        self._text.observe(lambda change: self._try(lambda: typed(self._asked(), change["new"])), "value")
-        self._file.observe(lambda change: self._try(lambda: self._read(change["new"])), "value")
+        self._text.observe(lambda change: self._try(lambda: typed(self._asked(), change["new"])[None]), "value")
+        self._file.observe(
+            lambda change: self.drop(change["new"][0]["name"], bytes(change["new"][0]["content"])), "value"
+        )
         for control in (self._text, self._file):
             answer_while_busy(control)
 
@@ -57,10 +64,8 @@ class OwnExample(ipywidgets.VBox):
         self._filling = True
         row = given is not None and given.is_floating_point() and given.dim() == 1 and len(given) <= ROW
         words = given is not None and not given.is_floating_point() and given.dim() == 1
-        picture = given is not None and given.is_floating_point() and given.dim() in (2, 3)
         self._text.description = "Your own text" if words else "Edit the row"
         self._text.layout.display = "" if row or words else "none"
-        self._file.layout.display = "" if picture else "none"
         if given is not None and row:
             self._text.value = ", ".join(f"{number:.6g}" for number in given.tolist())
         elif given is not None and words:
@@ -76,20 +81,18 @@ class OwnExample(ipywidgets.VBox):
         are_words = isinstance(asked.tokenizer, list | tuple) and any(len(word) > 1 for word in asked.tokenizer)
         return (" " if are_words else "").join(asked.texts(ids))
 
-    def _read(self, files: Any) -> Tensor:
-        given = alone(self._asked(), self._place())
-        assert given is not None  # or there would be no button
-        return as_example(files[0]["name"], bytes(files[0]["content"]), tuple(given.shape)).to(given.dtype)
+    def drop(self, name: str, content: bytes | None) -> None:
+        """Show a file as the example, or why it is none; see `read`."""
+        self._try(lambda: read(self._asked(), self._place(), name, content))
 
-    def _try(self, make: Callable[[], Tensor]) -> None:
+    def _try(self, make: Callable[[], object]) -> None:
         if self._filling:
             return
         try:
             self._said.value = ""
-            self._bring(make()[None])
+            self._bring(make())
         except Exception as error:  # noqa: BLE001  a tokenizer's own errors too
-            said = html.escape(f"{type(error).__name__}: {error}")
-            self._said.value = f'<div class="pnne-finding" role="alert">{said}</div>'
+            self._said.value = refused(error)
 
 
 def alone(asked: Asked, place: int) -> Tensor | None:
@@ -125,24 +128,89 @@ def typed(asked: Asked, text: str) -> Tensor:
         raise InspectionError(f"An example is numbers such as 5.1, 3.5, not {text!r}.") from None
 
 
-def as_example(name: str, content: bytes, shape: tuple[int, ...]) -> Tensor:
-    """Return a file as an example: an array as it is, a picture in the size of the data, from 0 to 1.
+def read(asked: Asked, place: int, name: str, content: bytes | None) -> object:
+    """Return a file as an example, a batch of one: a picture, an array, a row of a table, or a text.
+
+    Args:
+        asked: The model with its examples.
+        place: The example whose shape and type it gets.
+        name: Name of the file, whose end says what it is.
+        content: None if it was too large to be sent.
 
     Raises:
-        InspectionError: If the array has another shape, or Pillow is not installed.
+        InspectionError: If it has another shape, is damaged or of another kind, or Pillow is not installed.
     """
-    if name.lower().endswith(".npy"):
-        found = torch.from_numpy(np.load(io.BytesIO(content), allow_pickle=False)).float()
-    else:
-        try:
-            from PIL import Image  # noqa: PLC0415  # an extra
-        except ImportError:
-            raise InspectionError("Pictures are read by Pillow: pip install pillow, or choose a file .npy.") from None
-        mode, (high, wide) = ("RGB" if len(shape) == 3 and shape[0] == 3 else "L"), shape[-2:]
-        with Image.open(io.BytesIO(content)) as image:
-            pixels = np.asarray(image.convert(mode).resize((wide, high)), np.float32) / 255
-        found = torch.from_numpy(pixels.transpose(2, 0, 1) if pixels.ndim == 3 else pixels)
-        found = found.reshape(shape) if found.numel() == torch.Size(shape).numel() else found
-    if tuple(found.shape) != shape:
-        raise InspectionError(f"{name} has the shape {list(found.shape)}, and an example {list(shape)}.")
-    return found
+    if content is None:
+        raise InspectionError(
+            f"{name} cannot be read here, or has more than 8 MB: explorer.bring(x) takes any example."
+        )
+    inputs, end = asked.examples.cut([place]).inputs, name.rpartition(".")[2].lower()
+    given, array = alone(asked, place), None
+    try:
+        match end:
+            case "txt":
+                return typed(asked, content.decode().rstrip("\n"))[None]
+            case "npz":
+                with np.load(io.BytesIO(content), allow_pickle=False) as file:
+                    return _inputs(name, dict(file), inputs, asked.examples.names)
+            case _ if given is None:
+                raise InspectionError("The model takes several inputs: an .npz with an array for each has them all.")
+            case "npy":
+                array = np.load(io.BytesIO(content), allow_pickle=False)
+            case "csv":
+                array = _table(content, asked.examples.columns)
+                array = array[0] if given.dim() == 1 else array
+            case _ if f".{end}" in ENDS.split(","):
+                array = _pixels(content, tuple(given.shape))
+            case _:
+                raise InspectionError(f"{name} is no picture, array (.npy, .npz), table (.csv) or text (.txt).")
+    except (ValueError, OSError, IndexError, BadZipFile) as error:
+        raise InspectionError(f"{name} cannot be read as .{end}: {error}") from error
+    return _like(name, array, given[None])
+
+
+def _like(name: str, array: Any, given: Tensor) -> Tensor:
+    """Return an array in the type of the examples, a batch of one."""
+    found = torch.from_numpy(np.asarray(array))
+    if found.shape != given.shape and found[None].shape != given.shape:
+        raise InspectionError(f"{name} has the shape {list(found.shape)}, and an example {list(given.shape[1:])}.")
+    return found.reshape(given.shape).to(given.dtype)
+
+
+def _inputs(name: str, arrays: dict[str, Any], inputs: Any, names: Sequence[str] | None) -> object:
+    """Return arrays as the inputs of the same names; one alone may have any name."""
+    if isinstance(inputs, Tensor):
+        if len(arrays) != 1:
+            raise InspectionError(f"{name} has {len(arrays)} arrays, and the model takes one.")
+        return _like(name, next(iter(arrays.values())), inputs)
+    named = names or [f"arr_{place}" for place in range(len(inputs))]  # as np.savez calls them
+    wanted = dict(inputs) if isinstance(inputs, Mapping) else dict(zip(named, inputs, strict=False))
+    if lacking := [one for one in wanted if one not in arrays]:
+        raise InspectionError(f"{name} has no array {', '.join(lacking)}: it has {', '.join(arrays) or 'none'}.")
+    found = {one: _like(f"{one} in {name}", arrays[one], value) for one, value in wanted.items()}
+    return found if isinstance(inputs, Mapping) else tuple(found.values())
+
+
+def _table(content: bytes, columns: Sequence[str]) -> Any:
+    """Return the numbers of a table `[rows, columns]`; if it has names of columns, those of the data."""
+    frame = pd.read_csv(io.BytesIO(content), header=None, dtype=str, skipinitialspace=True)
+    names = frame.iloc[0].tolist()
+    if pd.to_numeric(frame.iloc[0], errors="coerce").isna().any():
+        frame = frame.iloc[1:].set_axis(names, axis=1)
+        frame = frame[list(columns)] if columns and set(columns) <= set(names) else frame
+    return frame.to_numpy(np.float64)
+
+
+def _pixels(content: bytes, shape: tuple[int, ...]) -> Any:
+    """Return a picture in the size of the data, from 0 to 1."""
+    try:
+        from PIL import Image  # noqa: PLC0415  # an extra
+    except ImportError:
+        raise InspectionError("Pictures are read by Pillow: pip install pillow, or choose a file .npy.") from None
+    if len(shape) < 2:
+        raise ValueError(f"an example has the shape {list(shape)}, and no pixels")
+    mode, (high, wide) = ("RGB" if len(shape) == 3 and shape[0] == 3 else "L"), shape[-2:]
+    with Image.open(io.BytesIO(content)) as image:
+        pixels = np.asarray(image.convert(mode).resize((wide, high)), np.float32) / 255
+    pixels = pixels.transpose(2, 0, 1) if pixels.ndim == 3 else pixels
+    return pixels.reshape(shape) if pixels.size == math.prod(shape) else pixels

@@ -66,6 +66,7 @@ CSS: Final = """<style>
 .pnne-explorer .pnne-picture figcaption { font-size: 12px; margin-bottom: 3px; }
 .pnne-explorer .pnne-strip { border: 1px solid var(--jp-border-color2, #8884); border-radius: 4px; padding: 2px 8px;
   margin-bottom: 6px; }
+.pnne-explorer .pnne-strip.pnne-over { outline: 2px dashed var(--jp-brand-color1, #1976d2); }
 .pnne-explorer .pnne-strip .widget-label { width: auto !important; }
 .pnne-explorer .pnne-example { display: flex; flex-flow: row wrap; gap: 4px 28px; align-items: flex-start; min-height: 128px; }
 .pnne-explorer .pnne-example .pnne-picture { margin: 4px 0; }

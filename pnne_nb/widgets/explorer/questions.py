@@ -19,8 +19,8 @@ from pnne_nb.inspector.questions.explain_value import explain_value
 from pnne_nb.inspector.questions.receptive_field import receptive_field
 from pnne_nb.inspector.questions.sites import place_of
 from pnne_nb.inspector.questions.units import Peak, UnitReport, layer_output, look_at_units, peaks
-from pnne_nb.widgets.explorer.answers import Access, Answer
-from pnne_nb.widgets.host.displays import answer_while_busy, close_parts
+from pnne_nb.widgets.explorer.answers import Access, Answer, refused
+from pnne_nb.widgets.host.displays import answer_while_busy, button, chooser, close_whole
 from pnne_nb.widgets.host.images import picture, tiles_of
 
 ROWS: Final = 8
@@ -82,11 +82,10 @@ class Questions:
             )
             + f" Units are counted in dimension {report.axis} of the output.</div>"
         )
-        whole = self._button("Switch off the layer", f"Set the output of {self._path} to zero")
-        whole.on_click(lambda _button: switch_off(self._path, ""))
+        off = partial(switch_off, self._path, "")
+        whole = button("Switch off the layer", f"Set the output of {self._path} to zero", off)
         rows, order = ipywidgets.VBox(), report.order().tolist()
         waiting: dict[int, ipywidgets.HTML] = {}
-        more = self._button(f"{ROWS} more units", "Show more units")
 
         def grow() -> None:
             at = len(rows.children)
@@ -96,7 +95,7 @@ class Questions:
             waiting.update((unit, row.children[0]) for unit, row in zip(order[at:], added, strict=False))
             self._work.start(self._without(waiting))
 
-        more.on_click(lambda _button: grow())
+        more = button(f"{ROWS} more units", "Show more units", grow)
         grow()
         return [head, ipywidgets.HBox([whole]), rows, ipywidgets.HBox([more])]
 
@@ -110,19 +109,15 @@ class Questions:
         text = ipywidgets.HTML(
             f"<strong>Unit {unit}</strong>{state} <span class='pnne-quiet'>{', '.join(said)}</span>{_bars(report, unit)}"
         )
-        off = self._button("Switch off", f"Switch unit {unit} off")
-        off.on_click(lambda _button: switch_off(self._path, str(unit)))
         below = ipywidgets.VBox()
-        buttons = [off]
+        buttons = [button("Switch off", f"Switch unit {unit} off", partial(switch_off, self._path, str(unit)))]
         for words, places in (("Strongest", report.strongest), ("Weakest", report.weakest)):
-            button = self._button(words, f"Examples with the {words.lower()} output of unit {unit}")
-            button.on_click(lambda _button, places=places: self._examples(below, unit, places[unit].tolist(), show))
-            buttons.append(button)
-        why = self._button("Why", f"The values of the input that count for unit {unit}")
-        why.on_click(
-            lambda _button: self._fill(below, lambda: [ipywidgets.HTML(self._because(unit, self._method, self._path))])
-        )
-        return ipywidgets.VBox([text, ipywidgets.HBox([*buttons, why]), below])
+            make = partial(self._read, unit, places[unit].tolist(), show)
+            more = f"Examples with the {words.lower()} output of unit {unit}"
+            buttons.append(button(words, more, partial(self._fill, below, make)))
+        because = partial(self._fill, below, lambda: [ipywidgets.HTML(self._because(unit, self._method, self._path))])
+        buttons.append(button("Why", f"The values of the input that count for unit {unit}", because))
+        return ipywidgets.VBox([text, ipywidgets.HBox(buttons), below])
 
     def _without(self, waiting: dict[int, ipywidgets.HTML]) -> Generator[object, None, None]:
         """Write at each unit that waits for it what the answer is without it."""
@@ -145,17 +140,12 @@ class Questions:
         """Show something below a unit, or hide what is there."""
         before, below.children = below.children, ()
         for child in before:
-            close_parts(child)
-            child.close()
+            close_whole(child)
         if not before:
             try:
                 below.children = tuple(self._alone(make))
             except Exception as error:  # noqa: BLE001  shown where it was provoked
                 below.children = (ipywidgets.HTML(refused(error)),)
-
-    def _examples(self, below: ipywidgets.VBox, unit: int, places: list[int], show: Callable[[int], None]) -> None:
-        """Show examples with what a unit reads of them where it is largest, and its weights; or hide them."""
-        self._fill(below, lambda: [*self._weights(unit), self._read(unit, places, show)])
 
     def _weights(self, unit: int) -> list[ipywidgets.Widget]:
         weight = getattr(place_of(self._asked.net, self._path), "weight", None)
@@ -167,7 +157,8 @@ class Questions:
         )
         return [ipywidgets.HTML(drawn)]
 
-    def _read(self, unit: int, places: list[int], show: Callable[[int], None]) -> ipywidgets.Widget:
+    def _read(self, unit: int, places: list[int], show: Callable[[int], None]) -> list[ipywidgets.Widget]:
+        """Return examples with what a unit reads of them where it is largest, below its weights."""
         inputs = self._asked.examples.cut(places).inputs
         args, kwargs = call_arguments(inputs, self._asked.net)
         first = next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)
@@ -177,10 +168,9 @@ class Questions:
             found = [None] * len(places)
         cells = []
         for at, (place, peak) in enumerate(zip(places, found, strict=True)):
-            button = self._button(str(place), f"Show example {place}", "44px")
-            button.on_click(lambda _button, place=place: show(place))
-            cells.append(ipywidgets.VBox([ipywidgets.HTML(self._patch(first, at, place, peak)), button]))
-        return ipywidgets.HBox(cells, layout=ipywidgets.Layout(flex_flow="row wrap"))
+            opens = button(str(place), f"Show example {place}", partial(show, place))
+            cells.append(ipywidgets.VBox([ipywidgets.HTML(self._patch(first, at, place, peak)), opens]))
+        return [*self._weights(unit), ipywidgets.HBox(cells, layout=ipywidgets.Layout(flex_flow="row wrap"))]
 
     def _patch(self, given: Tensor | None, at: int, place: int, peak: Peak | None) -> str:
         """Return the part of an example that counts, as HTML: a piece of the picture, or the last of the tokens."""
@@ -211,27 +201,18 @@ class Questions:
             return [
                 ipywidgets.HTML("The model gives no classes for this example: pn.attribute asks about other numbers.")
             ]
-        slim = ipywidgets.Layout(width="auto")
         answers = [(f"{one.name} ({one.share:.1%})", one.place) for one in self._answer.likely]
-        answer = ipywidgets.Dropdown(
-            options=answers, description="Why", layout=slim, style={"description_width": "auto"}
-        )
-        method = ipywidgets.Dropdown(
-            options=[*METHODS, *captum_names()], value=self._method, description="by", layout=slim,
-            style={"description_width": "auto"},
-        )  # fmt: skip
         shown = ipywidgets.HTML()
 
-        def ask(_change: object = None) -> None:
+        def ask() -> None:
             self._settings["method"] = method.value
             try:
                 shown.value = self._alone(partial(self._because, answer.value, method.value))
             except Exception as error:  # noqa: BLE001  shown where it was provoked
                 shown.value = refused(error)
 
-        for control in (answer, method):
-            control.observe(ask, "value")
-            answer_while_busy(control)
+        answer = chooser(answers, "Why", ask)
+        method = chooser([*METHODS, *captum_names()], "by", ask, value=self._method)
         ask()
         return [ipywidgets.HBox([answer, method], layout=ipywidgets.Layout(flex_flow="row wrap")), shown]
 
@@ -343,11 +324,6 @@ class Questions:
         assert self._answer is not None
         return (*self._answer.target, place)
 
-    def _button(self, words: str, more: str, width: str = "auto") -> ipywidgets.Button:
-        button = ipywidgets.Button(description=words, tooltip=more, layout=ipywidgets.Layout(width=width))
-        answer_while_busy(button)
-        return button
-
 
 def _mean(kind: type, unit: int, output: Tensor) -> Tensor:
     return output.movedim(channel_axis(kind, output.dim()), 1)[:, unit].reshape(len(output), -1).mean(1)
@@ -366,11 +342,6 @@ def _bars(report: UnitReport, unit: int) -> str:
         f'<svg class="pnne-bars" role="img" aria-label="{words}" width="{5 * len(counts)}" height="18"><title>{words}</title>'
         f"{bars}</svg>"
     )
-
-
-def refused(error: Exception) -> str:
-    """Return an error as HTML."""
-    return f'<div class="pnne-finding" role="alert">{html.escape(f"{type(error).__name__}: {error}")}</div>'
 
 
 def _number(place: tuple[int, ...], value: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, final
 
 import ipywidgets
@@ -13,11 +14,11 @@ from torch import Tensor
 
 from pnne_nb.inspector.capture.hooks import tensors_in
 from pnne_nb.runtime.evaluation import fingerprint
-from pnne_nb.widgets.explorer.answers import MAX_ASKED, Access, Answer, Answers, Likely
+from pnne_nb.widgets.explorer.answers import MAX_ASKED, Access, Answer, Answers, Likely, refused
 from pnne_nb.widgets.explorer.examples import OWN
 from pnne_nb.widgets.explorer.own_example import OwnExample
 from pnne_nb.widgets.explorer.what_if import WhatIf
-from pnne_nb.widgets.host.displays import answer_while_busy
+from pnne_nb.widgets.host.displays import answer_while_busy, button, chooser
 from pnne_nb.widgets.host.images import coloured, data_url, picture, tiles_of
 
 ORDERS: Final = ("index", "loss", "confidence", "mistakes")
@@ -49,15 +50,15 @@ class Strip(ipywidgets.VBox):
         self._refused = ""
         self.answer: Answer | None = None
         self.after: Answer | None = None
-        slim = ipywidgets.Layout(width="auto")
         self.number = ipywidgets.BoundedIntText(description="Example", layout=ipywidgets.Layout(width="150px"))
         self._back, self._forward = (
-            ipywidgets.Button(icon=f"chevron-{way}", tooltip=f"{word} example", layout=ipywidgets.Layout(width="34px"))
-            for way, word in (("left", "Previous"), ("right", "Next"))
+            button("", f"{word} example", partial(self.step, by), icon=f"chevron-{way}")
+            for way, word, by in (("left", "Previous", -1), ("right", "Next", 1))
         )
-        self._order = ipywidgets.Dropdown(options=ORDERS, description="Order by", layout=slim)
-        self._true = ipywidgets.Dropdown(options=[("any", _ANY)], description="True", layout=slim)
-        self._predicted = ipywidgets.Dropdown(options=[("any", _ANY)], description="Predicted", layout=slim)
+        self._order, self._true, self._predicted = (
+            chooser(options, words, lambda: None if self._filling else self._arrange())
+            for options, words in ((ORDERS, "Order by"), ([("any", _ANY)], "True"), ([("any", _ANY)], "Predicted"))
+        )
         self._said = ipywidgets.HTML()
         self._shown = ipywidgets.HTML()
         self._browse = self._order, self._true, self._predicted
@@ -67,13 +68,7 @@ class Strip(ipywidgets.VBox):
         super().__init__([bar, self._shown, self.own, self.what_if])
         self.add_class("pnne-strip")
         self.number.observe(lambda _change: None if self._filling else self.bring(None), "value")
-        self._back.on_click(lambda _button: self.step(-1))
-        self._forward.on_click(lambda _button: self.step(1))
-        for control in self._browse:
-            control.observe(lambda _change: None if self._filling else self._arrange(), "value")
-            control.style.description_width = "auto"
-        for control in controls:
-            answer_while_busy(control)
+        answer_while_busy(self.number)
         self.use()
 
     def __repr__(self) -> str:
@@ -96,13 +91,12 @@ class Strip(ipywidgets.VBox):
         self._places = range(asked.examples.count)
         self.number.max, self.number.value = asked.examples.count - 1, 0
         names = [(name, place) for place, name in enumerate(asked.labels or ())]
-        for chooser in (self._true, self._predicted):
-            chooser.options = [("any", _ANY), *names]
-            chooser.value = _ANY
+        for one in (self._true, self._predicted):
+            one.options = [("any", _ANY), *names]
+            one.value = _ANY
         self._order.value, self._filling, self._refused = "index", False, ""
-        one = "none" if asked.examples.count < 2 else ""
         for control in (self.number, self._back, self._forward, *self._browse, self._said):
-            control.layout.display = one
+            control.layout.display = "none" if asked.examples.count < 2 else ""
         self.layout.display = "" if asked.examples.given else "none"
         self.refresh()
 
@@ -195,20 +189,15 @@ class Strip(ipywidgets.VBox):
             return
         self._name_classes()
         places = np.arange(len(found.chosen))
-        for classes, chooser in ((found.true, self._true), (found.chosen, self._predicted)):
-            if chooser.value != _ANY:
-                places = places[classes[places] == chooser.value]
-        match order:
-            case "loss":
-                places = places[np.argsort(-np.nan_to_num(found.loss[places], nan=-np.inf), kind="stable")]
-            case "confidence":
-                places = places[np.argsort(np.nan_to_num(found.confidence[places], nan=np.inf), kind="stable")]
-            case "mistakes":
-                wrong = (found.true[places] >= 0) & (found.true[places] != found.chosen[places])
-                places = places[wrong]
-                places = places[np.argsort(-np.nan_to_num(found.loss[places], nan=-np.inf), kind="stable")]
-            case _:
-                pass
+        for classes, one in ((found.true, self._true), (found.chosen, self._predicted)):
+            if one.value != _ANY:
+                places = places[classes[places] == one.value]
+        if order == "mistakes":
+            places = places[(found.true[places] >= 0) & (found.true[places] != found.chosen[places])]
+        if order == "confidence":
+            places = places[np.argsort(np.nan_to_num(found.confidence[places], nan=np.inf), kind="stable")]
+        elif order != "index":
+            places = places[np.argsort(-np.nan_to_num(found.loss[places], nan=-np.inf), kind="stable")]
         self._places = places.tolist()
         if self._places and self._places[0] != self.example:
             self.number.value = self._places[0]
@@ -221,10 +210,10 @@ class Strip(ipywidgets.VBox):
         if found is not None and (found.chosen >= 0).any():
             most = int(max(found.chosen.max(), found.true.max()))
             filling, self._filling = self._filling, True
-            for chooser in (self._true, self._predicted):
-                before = chooser.value
-                chooser.options = [("any", _ANY), *((self._asked().name(place), place) for place in range(most + 1))]
-                chooser.value = before
+            for one in (self._true, self._predicted):
+                before = one.value
+                one.options = [("any", _ANY), *((self._asked().name(place), place) for place in range(most + 1))]
+                one.value = before
             self._filling = filling
 
     def _tell(self) -> None:
@@ -272,7 +261,7 @@ class Strip(ipywidgets.VBox):
         try:
             return [self._drawn(value) for _, value in tensors_in(cut.inputs)]
         except Exception as error:  # noqa: BLE001  a tokenizer's own errors too
-            return [f'<div class="pnne-finding" role="alert">{html.escape(f"{type(error).__name__}: {error}")}</div>']
+            return [refused(error)]
 
     def _drawn(self, tensor: Tensor) -> str:
         """Return an input as HTML: tokens, a row of a table, a picture, or a heat map."""

@@ -13,8 +13,8 @@ import numpy as np
 from pnne_nb.errors import InspectionError
 from pnne_nb.inspector.questions.changes import Change, clamp, mean, scale, zero
 from pnne_nb.inspector.questions.intervene import keep
-from pnne_nb.widgets.explorer.answers import Access, Answers, joined
-from pnne_nb.widgets.host.displays import answer_while_busy, close_parts
+from pnne_nb.widgets.explorer.answers import Access, Answers, joined, refused
+from pnne_nb.widgets.host.displays import answer_while_busy, button, chooser, close_whole
 from pnne_nb.widgets.host.piecework import Piecework
 
 KINDS: Final = ("zero", "scale", "clamp", "mean")
@@ -47,7 +47,7 @@ class ChangeRow(ipywidgets.HBox):
         self.on = ipywidgets.Checkbox(
             value=True, description=layer, indent=False, layout=ipywidgets.Layout(width="auto")
         )
-        self.kind = ipywidgets.Dropdown(options=KINDS, layout=slim, tooltip=f"What is done to {layer}")
+        self.kind = chooser(KINDS, "", self._fill, layout=slim, tooltip=f"What is done to {layer}")
         self.channels = ipywidgets.Text(
             value=channels, placeholder="all", description="channels", continuous_update=False,
             layout=ipywidgets.Layout(width="170px"), style={"description_width": "auto"},
@@ -56,17 +56,12 @@ class ChangeRow(ipywidgets.HBox):
             ipywidgets.FloatText(layout=ipywidgets.Layout(width="110px"), style={"description_width": "auto"})
             for _ in range(2)
         ]
-        remove = ipywidgets.Button(
-            icon="times", tooltip=f"Remove the change of {layer}", layout=ipywidgets.Layout(width="34px")
-        )
+        remove = button("", f"Remove the change of {layer}", lambda: removed(self), icon="times")
         super().__init__([self.on, self.kind, self.channels, *self.numbers, remove])
         self._fill()
-        remove.on_click(lambda _button: removed(self))
-        self.kind.observe(lambda _change: self._fill(), "value")
         for control in (self.on, self.kind, self.channels, *self.numbers):
             control.observe(lambda _change: changed(), "value")
             answer_while_busy(control)
-        answer_while_busy(remove)
 
     def __repr__(self) -> str:
         return f"ChangeRow({self.layer}: {self.kind.value}, {self.channels.value or 'all'})"
@@ -116,11 +111,15 @@ class WhatIf(ipywidgets.VBox):
         self.rows: list[ChangeRow] = []
         self._lines = ipywidgets.VBox()
         self._data, self._keep, self._clear = (
-            ipywidgets.Button(description=words, tooltip=more, layout=ipywidgets.Layout(width="auto"))
-            for words, more in (
-                ("Over the data", "Accuracy and loss before and after"),
-                ("Keep in the graph", "Write the changes into explorer.graph as one edit, which can be undone"),
-                ("Remove all", "Remove all changes"),
+            button(words, more, act)
+            for words, more, act in (
+                ("Over the data", "Accuracy and loss before and after", self.over_the_data),
+                (
+                    "Keep in the graph",
+                    "Write the changes into explorer.graph as one edit, which can be undone",
+                    self.keep,
+                ),
+                ("Remove all", "Remove all changes", self.clear),
             )
         )
         self._said = ipywidgets.HTML()
@@ -130,9 +129,6 @@ class WhatIf(ipywidgets.VBox):
         )
         self.add_class("pnne-what-if")
         self.layout.display = "none"
-        for button, act in zip(buttons, (self.over_the_data, self.keep, self.clear), strict=True):
-            button.on_click(lambda _button, act=act: act())
-            answer_while_busy(button)
 
     def __repr__(self) -> str:
         return f"WhatIf({len(self.rows)} changes)"
@@ -186,7 +182,7 @@ class WhatIf(ipywidgets.VBox):
                         answers.append(self._access.alone(partial(asked.batch, batch, change)))
                 self._say(_compared(*map(joined, found)))
             except Exception as error:  # noqa: BLE001  shown where it was provoked
-                self._say(f"{type(error).__name__}: {html.escape(str(error))}", refused=True)
+                self._said.value = refused(error)
             self._data.description = "Over the data"
 
         self._data.description = "Cancel"
@@ -202,11 +198,10 @@ class WhatIf(ipywidgets.VBox):
                 " pn.compile(explorer.graph) is the changed model, and explorer.graph.undo() takes it back."
             )
         except Exception as error:  # noqa: BLE001  shown where it was provoked
-            self._say(f"{type(error).__name__}: {html.escape(str(error))}", refused=True)
+            self._said.value = refused(error)
 
-    def _say(self, text: str, *, refused: bool = False) -> None:
-        role = 'class="pnne-finding" role="alert"' if refused else 'role="status"'
-        self._said.value = f"<div {role}>{text}</div>" if text else ""
+    def _say(self, text: str) -> None:
+        self._said.value = f'<div role="status">{text}</div>' if text else ""
 
     def _edited(self) -> None:
         self._lines.children = tuple(self.rows)
@@ -221,8 +216,7 @@ class WhatIf(ipywidgets.VBox):
     def _drop(self, row: ChangeRow) -> None:
         self.rows.remove(row)
         self._lines.children = tuple(self.rows)
-        close_parts(row)
-        row.close()
+        close_whole(row)
 
 
 def _compared(before: Answers, after: Answers) -> str:

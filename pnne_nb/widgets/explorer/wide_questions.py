@@ -16,8 +16,8 @@ from pnne_nb.inspector.capture.call_arguments import call_arguments
 from pnne_nb.inspector.representations.logit_lens import logit_lens
 from pnne_nb.inspector.representations.project import project
 from pnne_nb.inspector.tools.attention import attention_maps
-from pnne_nb.widgets.explorer.answers import Access
-from pnne_nb.widgets.host.displays import answer_while_busy
+from pnne_nb.widgets.explorer.answers import Access, refused
+from pnne_nb.widgets.host.displays import answer_while_busy, button, chooser
 from pnne_nb.widgets.host.images import picture, tiles_of
 from pnne_nb.widgets.plots.figures import Figure, NumberAxis
 from pnne_nb.widgets.plots.svg_chart import PALETTE
@@ -56,10 +56,9 @@ def projection(access: Access, path: str, place: int, show: Callable[[int], None
     dots.on_element_click(lambda _mark, click: show(places[click["data"]["index"]]))
     kinds = {"true class": true, "predicted class": chosen, "right or wrong": np.where(true < 0, -1, true != chosen)}
     known = {words: classes for words, classes in kinds.items() if (classes >= 0).any()}
-    colour = ipywidgets.Dropdown(options=list(known), description="Colour by", layout=ipywidgets.Layout(width="auto"))
     key = ipywidgets.HTML()
 
-    def paint(_change: object = None) -> None:
+    def paint() -> None:
         classes = known[colour.value] if known else np.zeros(len(places), np.int64)
         dots.colors = [COLOURS[int(one) % len(COLOURS)] for one in classes]
         names = ("right", "wrong") if colour.value == "right or wrong" else None
@@ -70,8 +69,7 @@ def projection(access: Access, path: str, place: int, show: Callable[[int], None
             if known
         )
 
-    colour.observe(paint, "value")
-    answer_while_busy(colour)
+    colour = chooser(list(known), "Colour by", paint)
     answer_while_busy(dots)
     paint()
     words = ipywidgets.HTML(
@@ -112,15 +110,13 @@ def _heads(maps: dict[str, Tensor], texts: Sequence[str]) -> list[ipywidgets.Wid
         for layer, map in maps.items()
     )
     options = [(f"{layer}, head {head}", (layer, head)) for layer, map in maps.items() for head in range(len(map))]
-    which = ipywidgets.Dropdown(options=options, description="Large", layout=ipywidgets.Layout(width="auto"))
     large = ipywidgets.HTML()
 
-    def draw(_change: object = None) -> None:
+    def draw() -> None:
         layer, head = which.value
         large.value = _large(maps[layer][head], texts, f"{layer}, head {head}")
 
-    which.observe(draw, "value")
-    answer_while_busy(which)
+    which = chooser(options, "Large", draw)
     draw()
     return [ipywidgets.HTML(f"<strong>Heads</strong> (rows look at columns){small}"), which, large]
 
@@ -154,9 +150,6 @@ def _goes_on(access: Access, tokens: Sequence[int]) -> list[ipywidgets.Widget]:
     steps = ipywidgets.BoundedIntText(value=8, min=1, max=200, description="Tokens", **slim)
     warmth = ipywidgets.BoundedFloatText(value=1.0, min=0.0, max=10.0, step=0.1, description="Temperature", **slim)
     most = ipywidgets.BoundedIntText(value=0, min=0, max=1000, description="Top k (0: all)", **slim)
-    go = ipywidgets.Button(
-        description="Go on", tooltip="Let the model write, token by token", layout=ipywidgets.Layout(width="auto")
-    )
     said = ipywidgets.HTML()
     reads = (
         asked.tokenizer
@@ -164,7 +157,7 @@ def _goes_on(access: Access, tokens: Sequence[int]) -> list[ipywidgets.Widget]:
         else None
     )
 
-    def write(_button: object) -> None:
+    def write() -> None:
         try:
             found = access.alone(lambda: generate(
                 asked.net, list(tokens), steps.value, tokenizer=reads, temperature=warmth.value, top_k=most.value or None,
@@ -177,12 +170,10 @@ def _goes_on(access: Access, tokens: Sequence[int]) -> list[ipywidgets.Widget]:
             )
             said.value = f'{found._repr_html_()}<table class="pnne-facts"><caption>Step by step</caption>{rows}</table>'
         except Exception as error:  # noqa: BLE001  shown where it was provoked
-            said.value = (
-                f'<div class="pnne-finding" role="alert">{html.escape(f"{type(error).__name__}: {error}")}</div>'
-            )
+            said.value = refused(error)
 
-    go.on_click(write)
-    for control in (steps, warmth, most, go):
+    go = button("Go on", "Let the model write, token by token", write)
+    for control in (steps, warmth, most):
         answer_while_busy(control)
     row = ipywidgets.HBox([steps, warmth, most, go], layout=ipywidgets.Layout(flex_flow="row wrap"))
     return [ipywidgets.HTML("<strong>Go on from here</strong>"), row, said]

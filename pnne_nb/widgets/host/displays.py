@@ -116,6 +116,29 @@ def close_parts(root: ipywidgets.Widget) -> None:
         part.close()
 
 
+def close_whole(widget: ipywidgets.Widget) -> None:
+    """Close a widget with everything below it."""
+    close_parts(widget)
+    widget.close()
+
+
+def button(words: str, more: str, act: Callable[[], object], **traits: Any) -> ipywidgets.Button:
+    """Return a button as wide as its words that does `act`, also while a cell runs; `more` is its tooltip."""
+    made = ipywidgets.Button(description=words, tooltip=more, **{"layout": ipywidgets.Layout(width="auto"), **traits})
+    made.on_click(lambda _button: act())
+    answer_while_busy(made)
+    return made
+
+
+def chooser(options: Any, words: str, act: Callable[[], object], **traits: Any) -> ipywidgets.Dropdown:
+    """Return a list of choices named `words` that does `act` after each choice, also while a cell runs."""
+    slim: Any = {"layout": ipywidgets.Layout(width="auto"), "style": {"description_width": "auto"}}
+    made = ipywidgets.Dropdown(options=options, description=words, **{**slim, **traits})
+    made.observe(lambda _change: act(), "value")
+    answer_while_busy(made)
+    return made
+
+
 def answer_while_busy(widget: ipywidgets.Widget, overhear: Callable[[object], None] | None = None) -> bool:
     """Let `widget` receive messages while a cell keeps the kernel's main thread busy.
 
