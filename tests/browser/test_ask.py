@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 
+from tests.axe import violations
 from tests.browser.jupyter import LabServer, Notebook, Theme, write_notebook
 from tests.browser.test_explorer import click
 
@@ -23,11 +24,19 @@ explorer = pn.ModuleExplorer(net, x, y)
 explorer
 """
 
+TRAIN = """
+import copy
+engine = pn.TrainingEngine(copy.deepcopy(net), (x, y), epochs=2, checkpoint_dir="asked", device="cpu").start()
+engine.wait()
+live = pn.ModuleExplorer(engine)
+live
+"""
+
 
 @pytest.fixture(scope="module")
 def notebook(lab_server: LabServer, browser: Browser) -> Iterator[Notebook]:
     """One notebook for all of these tests: its cells are run again for each."""
-    write_notebook(lab_server.directory / "ask.ipynb", [SETUP, TABLE, SHOW])
+    write_notebook(lab_server.directory / "ask.ipynb", [SETUP, TABLE, SHOW, TRAIN])
     with Notebook(lab_server, browser, "ask.ipynb") as notebook:
         notebook.collapse_sidebar()
         yield notebook
@@ -109,6 +118,106 @@ def test_a_file_that_is_dropped_on_the_strip_is_the_example(notebook: Notebook, 
         expect(strip.get_by_text(said)).to_be_visible()
     assert notebook.evaluate("explorer.example") == -1
     assert notebook.evaluate("float(explorer._alive().asked.examples.own.abs().sum())") == 0
+
+
+CONTROLS = """root => {
+    const found = [...root.querySelectorAll('button, input, select, [tabindex="0"]')]
+        .filter(one => one.checkVisibility({visibilityProperty: true}) && !one.disabled);
+    found.forEach((one, place) => { one.dataset.trial = place; });
+    return found.map(one => one.outerHTML.slice(0, 120));
+}"""
+"""All that can be operated, which is numbered."""
+
+FOCUSED = """root => {
+    const one = document.activeElement, style = getComputedStyle(one);
+    const seen = parseFloat(style.outlineWidth) > 0 && style.outlineStyle !== 'none' || style.boxShadow !== 'none';
+    return [root.contains(one), Number(one.dataset.trial ?? -1), seen];
+}"""
+
+SIGNS = {"Layer": "zeros", "Units": "without it", "Why": "Red counts", "Number": "its formula", "Projection": "two directions",
+         "Sequence": "no row of blocks"}  # fmt: skip
+
+
+def walk(root: Locator) -> None:
+    """Go by the tabulator from the first control to the last: all are reached, and each is seen to have the focus."""
+    controls = root.evaluate(CONTROLS)
+    root.locator("[data-trial='0']").focus()
+    reached, unseen = set[int](), list[str]()
+    for _ in range(len(controls) + 20):
+        inside, place, seen = root.evaluate(FOCUSED)
+        if not inside:
+            break
+        if place >= 0:
+            reached.add(place)
+            unseen += [] if seen or place == 0 else [controls[place]]  # a script has focused the first one
+        root.page.keyboard.press("Tab")
+    assert [controls[place] for place in range(len(controls)) if place not in reached] == []
+    assert unseen == []
+
+
+def test_every_control_of_all_tabs_is_reached_and_operated_by_keys(notebook: Notebook, root: Locator) -> None:
+    keys = notebook.page.keyboard
+    notebook.evaluate("explorer.select('1')")
+    for tab, sign in SIGNS.items():
+        root.get_by_role("button", name=tab, exact=True).focus()
+        keys.press("Space")
+        expect(panel(root).get_by_text(sign).first).to_be_visible()
+        walk(root)
+        assert violations(notebook.page, ".jp-OutputArea:has(.pnne-explorer)") == ""
+        match tab:
+            case "Units":
+                panel(root).get_by_role("button", name="Switch off", exact=True).first.focus()
+                keys.press("Enter")
+                after = root.get_by_text("Answer with the changes")
+                expect(after).to_be_visible()
+                walk(root)
+                root.locator(".pnne-what-if input[type=checkbox]").focus()
+                keys.press("Space")
+                expect(after).to_have_count(0)
+                root.get_by_role("button", name="Remove all").focus()
+                keys.press("Enter")
+                notebook.wait_for("explorer._strip.what_if.rows == []")
+            case "Why":
+                panel(root).get_by_label("by", exact=True).focus()
+                keys.press("ArrowDown")
+                notebook.wait_for("explorer._access.settings['method'] == 'integrated-gradients'")
+            case "Number":
+                panel(root).locator("table button").nth(2).focus()
+                keys.press("Enter")
+                expect(panel(root).locator("pre")).to_contain_text("[0, 0, 0, 2]")
+            case "Projection":
+                panel(root).get_by_label("Colour by").focus()
+                keys.press("ArrowDown")
+                expect(panel(root).get_by_label("Colour by")).to_have_value("predicted class")
+            case _:
+                pass
+    root.get_by_label("Example", exact=True).focus()
+    keys.press("ArrowUp")
+    notebook.wait_for("explorer.example == 1")
+    root.get_by_label("Order by").focus()
+    keys.press("ArrowDown")
+    notebook.wait_for("explorer._strip._order.value == 'loss'")
+    root.get_by_role("button", name="Keep", exact=True).focus()
+    keys.press("Enter")
+    card = notebook.output_area(2).locator(".pnne-card")
+    expect(card).to_contain_text("explorer.ask('1', 'Sequence', example=")
+    expect(card.locator("img").first).to_be_visible()
+    assert violations(notebook.page, ".pnne-card") == ""
+
+
+def test_a_slider_goes_back_through_the_checkpoints_by_keys(notebook: Notebook) -> None:
+    for cell in (0, 3):
+        notebook.run_cell(cell)
+    live = notebook.output_area(3).locator("[data-testid='pnne-explorer']")
+    slider = live.get_by_role("slider", name="Weights")
+    for steps in (1, 2):
+        slider.focus()
+        notebook.page.keyboard.press("ArrowLeft")
+        notebook.wait_for(f"live.checkpoint == sorted(engine.checkpoint_dir.glob('0*'))[-{steps}]")
+    expect(live.locator(".widget-readout", has_text="epoch 1, step ")).to_be_visible()
+    assert violations(notebook.page, ".jp-OutputArea:has(.noUi-handle) .pnne-explorer") == ""
+    notebook.page.keyboard.press("End")
+    notebook.wait_for("live.checkpoint is None")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -25,7 +25,7 @@ from pnne_nb.widgets.host.images import Pixels, data_url, png
 from pnne_nb.widgets.host.pump import Pacer, Pump
 from pnne_nb.widgets.host.static_picture import Kept, KeptPicture, Pictured, Still
 from pnne_nb.widgets.plots.figures import Figure, NumberAxis
-from pnne_nb.widgets.plots.svg_chart import PALETTE, Chart, ChartLine, Ground, Panel, linear_ticks
+from pnne_nb.widgets.plots.svg_chart import PALETTE, Chart, Ground, Panel, linear_ticks, scattered
 
 WIDE, HIGH = 72, 48
 """Places of the plane at which the model is asked."""
@@ -159,11 +159,9 @@ class DecisionSurface(Figure, Kept, Pictured):
         lines = []
         for colour in dict.fromkeys(map(tuple, colours.tolist())):
             x, y = self._plane.points[(colours == colour).all(1)].T
-            # A gap behind each point: a point between gaps is drawn as a dot.
-            apart = np.stack([y, np.full_like(y, np.nan)], 1).ravel()
             number = self._palette().tolist().index(list(colour)) if self._are_classes else -1
             label = f"class {names[number]}" if number >= 0 and self._columns <= len(PALETTE) else ""
-            lines.append(ChartLine(label, x.repeat(2), apart, _hex(np.array(colour))))
+            lines.append(scattered(label, x, y, _hex(np.array(colour))))
         ground = Ground(data_url(pixels), (float(low[0]), float(high[0])), (float(low[1]), float(high[1])))
         panel = Panel(self._plane.labels[1], self._plane.labels[0], lines, counts=False, ground=ground)
         return Chart(_title(engine), [panel], [f"{len(self._plane.points)} examples."]).still()

@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Final, final
 
 import ipywidgets
 from torch import Tensor, nn
 
 from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.compiler import from_module
-from pnne_nb.errors import InspectionError, LayerNotFoundError, expect, near
+from pnne_nb.errors import ArgumentError, InspectionError, LayerNotFoundError, expect, near, shown
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.inspector.capture.call_arguments import call_arguments
 from pnne_nb.inspector.capture.preserve import uncompiled
@@ -32,9 +32,9 @@ from pnne_nb.widgets.editor.editor import GraphEditor
 from pnne_nb.widgets.explorer.answers import Access, Asked, refused
 from pnne_nb.widgets.explorer.canvas import Canvas, identities, paint
 from pnne_nb.widgets.explorer.drawing import Drawing
-from pnne_nb.widgets.explorer.examples import Examples, of_training, require_place
+from pnne_nb.widgets.explorer.examples import OWN, Examples, of_training, require_place
 from pnne_nb.widgets.explorer.page import ExplorerPage
-from pnne_nb.widgets.explorer.panel import CSS, facts, overview_html, widgets_of
+from pnne_nb.widgets.explorer.panel import CSS, facts, kept_html, overview_html, widgets_of
 from pnne_nb.widgets.explorer.questions import Questions
 from pnne_nb.widgets.explorer.runs import ModelInUseError, Runs, Weights
 from pnne_nb.widgets.explorer.static_graph import graph_svg
@@ -44,9 +44,12 @@ from pnne_nb.widgets.explorer.view import MAX_ELEMENTS, Colouring, ExplorerPictu
 from pnne_nb.widgets.explorer.wide_questions import projection, sequence
 from pnne_nb.widgets.host.cell_events import watch_cells
 from pnne_nb.widgets.host.displays import answer_while_busy, button, close_parts, close_whole
-from pnne_nb.widgets.host.static_picture import Kept, KeptPicture, Pictured, Still
+from pnne_nb.widgets.host.static_picture import Card, Kept, KeptPicture, Pictured, Still
 
 TABS = "Layer", "Units", "Why", "Number", "Projection", "Sequence"
+
+_CHOICES: Final = {"Why": {"method", "answer"}, "Number": {"number"}}
+"""What can be chosen with a question."""
 
 MAX_HITS = 50
 """Most layers that a search lists."""
@@ -149,6 +152,7 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
             button("Close all", "", self._close_all),
             button("Refresh", "Read weights and run the input again", self.refresh),
             button("Show in the drawing", "", self._draw),
+            button("Keep", "Keep the answer as a card under this cell", lambda: self._kept.add_card(self._card())),
         )
         self._open_button = buttons[0]
         self._drawing, self._differences = Drawing(lambda: self.graph, self._follow), dict[str, float]()
@@ -312,6 +316,66 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
             self._mark()
             self._show()
             self._drawing.point_out(path)
+
+    def ask(
+        self,
+        path: str,
+        question: str = TABS[0],
+        *,
+        example: int | None = None,
+        changes: Sequence[tuple[Any, ...]] | None = None,
+        **chosen: Any,
+    ) -> Card:
+        """Ask a layer, show the answer, and return it as a card, which stays in the notebook.
+
+        Args:
+            path: The layer.
+            question: ``"Layer"``, ``"Units"``, ``"Why"``, ``"Number"``, ``"Projection"`` or ``"Sequence"``.
+            example: As `example`; None for the one that is shown.
+            changes: Rows of what if, such as ``("1", "scale", "0, 3", 0.5)``: layer, kind, channels and numbers. None for those
+                that are there.
+            **chosen: ``method=`` and ``answer=`` (a class) for ``"Why"``, ``number=`` (an index) for ``"Number"``.
+
+        Raises:
+            ArgumentError: If there is no such question, choice or example.
+            LayerNotFoundError: If there is no such layer.
+        """
+        wrong = {*chosen} - _CHOICES.get(question, set())
+        if question not in TABS or wrong:
+            raise ArgumentError(
+                f"ask takes one of {', '.join(TABS)}, with method= and answer= for Why and number= for Number, not"
+                f" {shown(question)}{f' with {min(wrong)}=' if wrong else ''}."
+            )
+        self._require(path)
+        with self._lock:
+            if example is not None:
+                self.example = example
+            if changes is not None:
+                self._strip.what_if.values = changes
+            self._access.settings.update(chosen)
+            self._tab.value = question
+            self.select(path)
+            if self._questions is not None and "number" in chosen:
+                self._questions.explain(tuple(chosen["number"]))
+            self._access.work.finish()
+            return self._card()
+
+    def _card(self) -> Card:
+        with self._lock:
+            path, question = self._chosen, self._tab.value if self._tab.layout.display == "" else TABS[0]
+            own, asked = self.example == OWN, {} if self._questions is None else self._questions.chosen
+            given: dict[str, Any] = {} if own or not self._alive().asked.examples.given else {"example": self.example}
+            given |= {"changes": changes} if (changes := self._strip.what_if.values) else {}
+            code = [f"explorer.checkpoint = {str(self.checkpoint)!r}"] if self.checkpoint else []
+            code += ["explorer.bring(x)  # an example of your own"] if own else []
+            code += [
+                f"explorer.ask({path!r}, {question!r}{''.join(f', {k}={v!r}' for k, v in (given | asked).items())})"
+            ]
+            said = [f"Weights: {self._weights.label}"] if self.checkpoint else []
+            said += self._strip.what_if.lines()
+            words = "".join(f"<div>{html.escape(line)}</div>" for line in said)
+            answer = f"{CSS.replace('.pnne-explorer', '.pnne-card')}{words}{self._strip._shown.value}"
+            return Card(f"{question}: {path or 'the model'}", "\n".join(code), answer + kept_html(self._panel.children))
 
     def toggle(self, path: str) -> None:
         """Open a closed layer or close an open one; a leaf layer does not change.

@@ -172,7 +172,7 @@ def read(asked: Asked, place: int, name: str, content: bytes | None) -> object:
 def _like(name: str, array: Any, given: Tensor) -> Tensor:
     """Return an array in the type of the examples, a batch of one."""
     found = torch.from_numpy(np.asarray(array))
-    if found.shape != given.shape and found[None].shape != given.shape:
+    if [size for size in found.shape if size != 1] != [size for size in given.shape if size != 1]:
         raise InspectionError(f"{name} has the shape {list(found.shape)}, and an example {list(given.shape[1:])}.")
     return found.reshape(given.shape).to(given.dtype)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar, final
@@ -19,6 +20,7 @@ from pnne_nb.inspector.tools.dataflow import Flow, FlowLayer
 from pnne_nb.process.random_state import preserved_random_state
 from pnne_nb.widgets.explorer.view import cost_of
 from pnne_nb.widgets.host.images import Array, picture, tiles_of
+from pnne_nb.widgets.host.static_picture import Pictured
 from pnne_nb.widgets.plots.inspector_plot import draw_layer
 
 MAX_HISTOGRAMS: Final = 6
@@ -79,7 +81,7 @@ CSS: Final = """<style>
 .pnne-explorer .pnne-what-if .widget-checkbox { min-width: 90px; }
 .pnne-explorer .pnne-state { border: 1px solid currentcolor; border-radius: 3px; padding: 0 4px; font-size: 11px; }
 .pnne-explorer .pnne-moved { font-weight: 600; border-left: 3px solid #d07000; padding-left: 6px; }
-.pnne-explorer .pnne-bars { fill: #2a78c2; vertical-align: middle; margin-left: 8px; }
+.pnne-explorer .pnne-bars { vertical-align: middle; margin-left: 8px; }
 .pnne-explorer .pnne-wide { overflow: auto; max-width: 100%; }
 .pnne-explorer table.pnne-head { border-collapse: collapse; font: 11px/1.3 monospace; }
 .pnne-explorer table.pnne-head th { font-weight: 400; padding: 0 4px; text-align: right; white-space: pre; }
@@ -90,7 +92,8 @@ CSS: Final = """<style>
 .pnne-explorer table.pnne-numbers { border-collapse: collapse; }
 .pnne-explorer table.pnne-numbers button { font: 11px/1.5 monospace; border: 1px solid var(--jp-border-color2, #8884);
   background: transparent; color: inherit; padding: 1px 3px; min-width: 40px; text-align: right; cursor: pointer; }
-.pnne-explorer table.pnne-numbers button:focus-visible { outline: 2px solid var(--jp-brand-color1, #1976d2); }
+.pnne-explorer :is(button, input, select, .noUi-handle, .pnne-wide):focus-visible {
+  outline: 2px solid var(--jp-brand-color1, #1976d2) !important; outline-offset: -1px; }
 .pnne-explorer .pnne-answer .pnne-bar { min-width: 96px; text-align: left; }
 </style>"""
 
@@ -142,6 +145,26 @@ def widgets_of(details: Details) -> list[ipywidgets.Widget]:
         figure.fig_margin = {**figure.fig_margin, "top": 8}
         shown += [ipywidgets.HTML(f"<strong>{html.escape(words[:1].upper() + words[1:])}</strong>"), figure]
     return shown
+
+
+def kept_html(widgets: Iterable[ipywidgets.Widget]) -> str:
+    """Return what widgets show as HTML that needs no kernel: texts, pictures, and what is chosen in controls."""
+    kept = ""
+    for widget in widgets:
+        match widget:
+            case ipywidgets.Widget() if widget.layout.display == "none":
+                pass
+            case ipywidgets.HTML():
+                kept += f"<div>{re.sub('</?button[^>]*>', '', widget.value)}</div>"
+            case ipywidgets.Dropdown() | ipywidgets.BoundedIntText():
+                kept += f"<div>{widget.description}: {html.escape(getattr(widget, 'label', None) or str(widget.value))}</div>"
+            case Pictured():
+                kept += widget.to_html()
+            case ipywidgets.Box():
+                kept += kept_html(widget.children)
+            case _:
+                pass  # a button
+    return kept
 
 
 def facts_html(details: Details) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import Final, final
+from typing import Any, Final, final
 
 import ipywidgets
 import numpy as np
@@ -21,7 +21,7 @@ from pnne_nb.inspector.questions.sites import place_of
 from pnne_nb.inspector.questions.units import Peak, UnitReport, layer_output, look_at_units, peaks
 from pnne_nb.widgets.explorer.answers import Access, Answer, refused
 from pnne_nb.widgets.host.displays import answer_while_busy, button, chooser, close_whole
-from pnne_nb.widgets.host.images import picture, tiles_of
+from pnne_nb.widgets.host.images import inline_svg, picture, tiles_of
 
 ROWS: Final = 8
 """Units that are shown at first; the button shows as many more."""
@@ -50,6 +50,7 @@ class Questions:
         self._path, self._place, self._answer = path, place, answer
         self._inputs = self._asked.examples.cut([place]).inputs
         self._explained: ipywidgets.HTML | None = None
+        self.chosen: dict[str, Any] = {}
 
     def __repr__(self) -> str:
         return f"Questions({self._path!r}, example {self._place})"
@@ -206,12 +207,15 @@ class Questions:
 
         def ask() -> None:
             self._settings["method"] = method.value
+            self.chosen = {"method": method.value, "answer": answer.value}
             try:
                 shown.value = self._alone(partial(self._because, answer.value, method.value))
             except Exception as error:  # noqa: BLE001  shown where it was provoked
                 shown.value = refused(error)
 
-        answer = chooser(answers, "Why", ask)
+        known = {place for _, place in answers}
+        first = self._settings.pop("answer", None)
+        answer = chooser(answers, "Why", ask, value=first if first in known else answers[0][1])
         method = chooser([*METHODS, *captum_names()], "by", ask, value=self._method)
         ask()
         return [ipywidgets.HBox([answer, method], layout=ipywidgets.Layout(flex_flow="row wrap")), shown]
@@ -293,6 +297,7 @@ class Questions:
             except InspectionError as error:
                 read = str(error)
             said = html.escape(f"{found!r}\n  {read}")
+            self.chosen = {"number": index}
             self._explained.value = f'<pre class="pnne-formula" role="status">{said}</pre>'
         except Exception as error:  # noqa: BLE001  shown where it was provoked
             self._explained.value = refused(error)
@@ -338,10 +343,7 @@ def _bars(report: UnitReport, unit: int) -> str:
         for at, height in enumerate(heights) if height
     )  # fmt: skip
     words = f"Histogram of unit {unit}, from {low:.3g} to {high:.3g}"
-    return (
-        f'<svg class="pnne-bars" role="img" aria-label="{words}" width="{5 * len(counts)}" height="18"><title>{words}</title>'
-        f"{bars}</svg>"
-    )
+    return inline_svg(f'<g fill="#2a78c2">{bars}</g>', 5 * len(counts), 18, words)
 
 
 def _number(place: tuple[int, ...], value: float) -> str:

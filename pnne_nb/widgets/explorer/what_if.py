@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, Final, final
 
@@ -43,11 +43,10 @@ class ChangeRow(ipywidgets.HBox):
         self, layer: str, channels: str, changed: Callable[[], None], removed: Callable[[ChangeRow], None]
     ) -> None:
         self.layer = layer
-        slim = ipywidgets.Layout(width="92px")
         self.on = ipywidgets.Checkbox(
             value=True, description=layer, indent=False, layout=ipywidgets.Layout(width="auto")
         )
-        self.kind = chooser(KINDS, "", self._fill, layout=slim, tooltip=f"What is done to {layer}")
+        self.kind = chooser(KINDS, "", self._fill, tooltip=f"What is done to {layer}")
         self.channels = ipywidgets.Text(
             value=channels, placeholder="all", description="channels", continuous_update=False,
             layout=ipywidgets.Layout(width="170px"), style={"description_width": "auto"},
@@ -143,6 +142,29 @@ class WhatIf(ipywidgets.VBox):
         self.rows.append(ChangeRow(layer, channels, self._edited, self._remove))
         self._edited()
 
+    @property
+    def values(self) -> list[tuple[Any, ...]]:
+        """Layer, kind, channels and numbers of each row that is switched on; it can be set."""
+        return [
+            (
+                row.layer,
+                row.kind.value,
+                row.channels.value,
+                *(n.value for n in row.numbers[: len(_WIDTH[row.kind.value])]),
+            )
+            for row in self.rows
+            if row.on.value
+        ]
+
+    @values.setter
+    def values(self, values: Sequence[tuple[Any, ...]]) -> None:
+        self.clear()
+        for layer, kind, channels, *numbers in values:
+            self.add(layer, channels)
+            self.rows[-1].kind.value = kind
+            for number, value in zip(self.rows[-1].numbers, numbers, strict=False):
+                number.value = value
+
     def clear(self) -> None:
         """Remove all changes."""
         for row in tuple(self.rows):
@@ -159,9 +181,7 @@ class WhatIf(ipywidgets.VBox):
 
     def lines(self) -> list[str]:
         """Return what is shown as lines of plain text."""
-        return [
-            f"What if: {row.layer}, {row.kind.value} {row.channels.value or 'all'}" for row in self.rows if row.on.value
-        ]
+        return [f"What if: {layer}, {kind} {channels or 'all'}" for layer, kind, channels, *_ in self.values]
 
     def over_the_data(self) -> None:
         """Show accuracy and loss before and after."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, final
 
 import bqplot
 import ipywidgets
@@ -19,14 +19,28 @@ from pnne_nb.inspector.tools.attention import attention_maps
 from pnne_nb.widgets.explorer.answers import Access, refused
 from pnne_nb.widgets.host.displays import answer_while_busy, button, chooser
 from pnne_nb.widgets.host.images import picture, tiles_of
+from pnne_nb.widgets.host.static_picture import Pictured, Still
 from pnne_nb.widgets.plots.figures import Figure, NumberAxis
-from pnne_nb.widgets.plots.svg_chart import PALETTE
+from pnne_nb.widgets.plots.svg_chart import PALETTE, Chart, Panel, scattered
 
 COLOURS: Final = (*PALETTE, "#6f5fd8", "#9a6240")
 """Of classes; ten have one each."""
 
 WORDS: Final = 24
 """Most tokens on the axes of a large head; of a longer text, the last ones."""
+
+
+@final
+class Points(Figure, Pictured):
+    """A figure of points that can be drawn without a browser."""
+
+    def still(self) -> Still:
+        """Return the points in their colours."""
+        [dots], (across, up) = self.marks, self.axes
+        colours = np.array(dots.colors)
+        lines = [scattered("", dots.x[colours == one], dots.y[colours == one], one) for one in np.unique(colours)]
+        panel = Panel(up.label, across.label, lines, counts=False)
+        return Chart("Projection", [panel], [f"{len(dots.x)} examples."]).still()
 
 
 def projection(access: Access, path: str, place: int, show: Callable[[int], None]) -> list[ipywidgets.Widget]:
@@ -76,7 +90,7 @@ def projection(access: Access, path: str, place: int, show: Callable[[int], None
         f'<div class="pnne-quiet">{len(places):,} examples by the two directions in which the outputs of this layer differ'
         " most. A click on a point opens its example.</div>"
     )
-    return [*([colour] if known else []), key, Figure([dots], [x.axis, y.axis], height=340), words]
+    return [*([colour] if known else []), key, Points([dots], [x.axis, y.axis], height=340), words]
 
 
 def sequence(access: Access, place: int) -> list[ipywidgets.Widget]:

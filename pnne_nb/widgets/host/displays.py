@@ -124,7 +124,7 @@ def close_whole(widget: ipywidgets.Widget) -> None:
 
 def button(words: str, more: str, act: Callable[[], object], **traits: Any) -> ipywidgets.Button:
     """Return a button as wide as its words that does `act`, also while a cell runs; `more` is its tooltip."""
-    made = ipywidgets.Button(description=words, tooltip=more, **{"layout": ipywidgets.Layout(width="auto"), **traits})
+    made = ipywidgets.Button(description=words, tooltip=more, layout=ipywidgets.Layout(width="auto"), **traits)
     made.on_click(lambda _button: act())
     answer_while_busy(made)
     return made
@@ -132,8 +132,10 @@ def button(words: str, more: str, act: Callable[[], object], **traits: Any) -> i
 
 def chooser(options: Any, words: str, act: Callable[[], object], **traits: Any) -> ipywidgets.Dropdown:
     """Return a list of choices named `words` that does `act` after each choice, also while a cell runs."""
-    slim: Any = {"layout": ipywidgets.Layout(width="auto"), "style": {"description_width": "auto"}}
-    made = ipywidgets.Dropdown(options=options, description=words, **{**slim, **traits})
+    made = ipywidgets.Dropdown(
+        options=options, description=words, layout=ipywidgets.Layout(width="auto"),
+        style={"description_width": "auto"}, **traits,
+    )  # fmt: skip
     made.observe(lambda _change: act(), "value")
     answer_while_busy(made)
     return made

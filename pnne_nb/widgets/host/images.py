@@ -97,6 +97,13 @@ def data_url(pixels: Pixels) -> str:
     return f"data:image/png;base64,{base64.b64encode(png(pixels)).decode()}"
 
 
+def inline_svg(drawn: str, width: int, height: int, words: str) -> str:
+    """Return a small drawing as an image in HTML, which notebooks keep."""
+    svg = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}">{drawn}</svg>'
+    address = base64.b64encode(svg.encode()).decode()
+    return f'<img class="pnne-bars" alt="{html.escape(words)}" src="data:image/svg+xml;base64,{address}">'
+
+
 def picture(tiles: Array, caption: str, *, signed: bool, width: int = 400) -> str:
     """Return `tiles` as a figure in HTML, about `width` pixels wide, each element a sharp square."""
     if tiles.size == 0:

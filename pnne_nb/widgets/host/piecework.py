@@ -33,6 +33,12 @@ class Piecework:
         work, self._work = self._work, None
         return work is not None
 
+    def finish(self) -> None:
+        """Do all that is left of the work now."""
+        work, self._work = self._work, None
+        for _ in work or ():
+            pass
+
     def _go_on(self, work: Generator[object, None, None]) -> None:
         if self._work is work:
             if next(work, self) is self:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, NoReturn, final
 
@@ -170,6 +171,32 @@ class Kept:
 
 
 @final
+@dataclass(frozen=True)
+class Card:
+    """An answer that stays in a notebook: its pictures and its text, and the code that makes it again.
+
+    Attributes:
+        title: What was asked.
+        code: Lines of Python.
+        html: The answer, without a script.
+    """
+
+    title: str
+    code: str
+    html: str
+
+    def __repr__(self) -> str:
+        return f"Card({self.title!r})"
+
+    def _repr_html_(self) -> str:
+        title, code = escape(self.title), escape(self.code)
+        return (
+            f'<div class="pnne-card" style="border-top:1px solid #8886;padding:6px 0" role="group" aria-label="{title}">'
+            f"<strong>{title}</strong>{self.html}<pre><code>{code}</code></pre></div>"
+        )
+
+
+@final
 class KeptPicture:
     """A widget's static picture in a second output of its cell; Jupyter cannot put it into the widget's own output.
 
@@ -192,6 +219,7 @@ class KeptPicture:
         self._pause = QUIET
         self._report = ""
         self._instead: Any = None
+        self._cards: list[Card] = []
 
     def add_report(self, html: str) -> None:
         """Show a report under the picture, in place of the last one."""
@@ -201,6 +229,11 @@ class KeptPicture:
     def show_instead(self, widget: Any) -> None:
         """Show another widget in the place of the picture, which a saved notebook still has; it closes with this one."""
         self._instead = widget
+        self.redraw()
+
+    def add_card(self, card: Card) -> None:
+        """Show a card under the widget and its picture, from now on."""
+        self._cards.append(card)
         self.redraw()
 
     def show_under(self, widget: Any, in_view: Callable[[Any], bool] | None = None) -> None:
@@ -269,9 +302,9 @@ class KeptPicture:
         self._pause = max(QUIET, (time.thread_time() - started) / _SHARE)
 
     def _bundle(self, body: str | None = None) -> dict[str, str]:
-        shown = self._draw() if body is None else body
+        shown, cards = self._draw() if body is None else body, "".join(card._repr_html_() for card in self._cards)
+        kept = f'<style>{_STYLE}</style><div class="pnne-kept">{shown}{self._report}{_NOTE}</div>'
+        if cards:  # they are shown while the widget is live, too, so that only the picture is hidden and not the output
+            kept = kept.replace(".jp-OutputArea-child:has(.pnne-kept)", ".pnne-kept").replace("pnne-kept", "pnne-above")
         instead = {} if self._instead is None else self._instead._repr_mimebundle_()
-        return instead | {
-            "text/plain": f"Picture of {self._title()}",
-            "text/html": f'<style>{_STYLE}</style><div class="pnne-kept">{shown}{self._report}{_NOTE}</div>',
-        }
+        return instead | {"text/plain": f"Picture of {self._title()}", "text/html": f"{kept}{cards}"}

@@ -111,6 +111,11 @@ class ChartLine(NamedTuple):
     filled: bool = False
 
 
+def scattered(label: str, x: NDArray[np.floating], y: NDArray[np.floating], colour: str) -> ChartLine:
+    """Return points `[n]` without a line: there is a gap behind each, and a point between gaps is drawn as a dot."""
+    return ChartLine(label, x.repeat(2), np.stack([y, np.full_like(y, np.nan)], 1).ravel(), colour)
+
+
 class Ground(NamedTuple):
     """A picture that fills a part of a panel, behind its lines.
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import io
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import ipywidgets
@@ -17,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 import pnne_nb as pn
-from pnne_nb.widgets.explorer.explorer import ModuleExplorer
+from pnne_nb.widgets.explorer.explorer import TABS, ModuleExplorer
 from tests.inspector.models import hooks_on
 from tests.widgets.explorer.digits import digits
 
@@ -249,7 +251,7 @@ def test_a_table_opens_the_examples_of_a_data_set() -> None:
 def test_a_unit_shows_its_histogram_its_weights_and_what_it_reads(explorer: ModuleExplorer) -> None:
     explorer.select("0")
     explorer._tab.value = "Units"
-    assert panel(explorer).count('aria-label="Histogram of unit') == 8
+    assert panel(explorer).count('alt="Histogram of unit') == 8
     press(explorer._panel, "Weakest")
     assert "Weights of unit" in panel(explorer)
     first = next(part.value for part in parts(explorer._panel) if "<strong>Unit " in getattr(part, "value", ""))
@@ -436,3 +438,62 @@ def test_what_if_over_the_data_can_be_cancelled(explorer: ModuleExplorer) -> Non
 
     asyncio.run(pressed())
     assert what_if._data.description == "Over the data"
+
+
+CHOICES: dict[str, dict[str, Any]] = {
+    "Layer": {}, "Units": {"changes": [("0", "scale", "1, 2", 0.5)]}, "Why": {"method": "occlusion", "answer": 4},
+    "Number": {"number": (0, 3, 1, 2)}, "Projection": {}, "Sequence": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("question", TABS)
+def test_a_card_keeps_an_answer_with_the_code_that_makes_it_again(explorer: ModuleExplorer, question: str) -> None:
+    explorer.ask("1", "Why", example=WRONG)
+    place = explorer._strip.answer.likely[1].place if explorer._strip.answer is not None else 0
+    chosen = CHOICES[question] | ({"answer": place} if question == "Why" else {})
+    card = explorer.ask("1", question, example=WRONG, **chosen)
+    page = card._repr_html_()
+    assert f"<strong>{question}: 1</strong>" in page
+    assert html.escape(card.code) in page
+    assert all(word not in page for word in ("<button", "<script", "<svg", "pnne-explorer"))
+    assert all(" alt=" in image for image in re.findall("<img[^>]*>", page))
+    assert len(re.findall("<img", page)) >= {"Layer": 4, "Units": 9, "Why": 2, "Projection": 2}.get(question, 1)
+    explorer.example = 0
+    explorer._strip.what_if.clear()
+    explorer.select("0")
+    again = eval(card.code, {"explorer": explorer})
+    assert again == card
+
+
+def test_the_button_keeps_a_card_under_the_cell(explorer: ModuleExplorer, tmp_path: Path) -> None:
+    before = explorer._kept._bundle()["text/html"]
+    explorer._tab.value = "Why"
+    press(explorer, "Keep")
+    kept = explorer._kept._bundle()["text/html"]
+    assert 'class="pnne-kept"' in before
+    assert 'class="pnne-kept"' not in kept, "the output is not hidden while the widget is live"
+    assert kept.count('class="pnne-card"') == 1
+    assert kept.endswith(explorer.ask("1", "Why", example=WRONG)._repr_html_())
+    torch.save(NET.state_dict(), tmp_path / "net.pt")
+    explorer.checkpoint = tmp_path / "net.pt"
+    explorer.bring(X[:1])
+    code = explorer.ask("", "Layer").code
+    assert code.startswith(
+        f"explorer.checkpoint = {str(tmp_path / 'net.pt')!r}\nexplorer.bring(x)  # an example of your own\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("question", "chosen", "message"),
+    [
+        ("Whi", {}, "ask takes one of Layer, Units, Why, Number, Projection, Sequence, with method= and .* not 'Whi'"),
+        ("Why", {"number": 3}, "not 'Why' with number="),
+    ],
+)
+def test_a_question_that_does_not_exist(
+    explorer: ModuleExplorer, question: str, chosen: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(pn.ArgumentError, match=message):
+        explorer.ask("1", question, **chosen)
+    with pytest.raises(pn.LayerNotFoundError, match="no layer '12'"):
+        explorer.ask("12")
