@@ -26,8 +26,8 @@ explorer
 
 TRAIN = """
 import copy
-engine = pn.TrainingEngine(copy.deepcopy(net), (x, y), epochs=2, checkpoint_dir="asked", device="cpu").start()
-engine.wait()
+engine = pn.TrainingEngine(copy.deepcopy(net), (x, y), epochs=2, checkpoint_dir="asked", device="cpu")
+engine.start(); engine.wait()
 live = pn.ModuleExplorer(engine)
 live
 """

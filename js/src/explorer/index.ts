@@ -49,7 +49,12 @@ function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
     if (strip)
       listenToDrops(strip, (name, content) => model.send({ kind: "drop", name }, undefined, content), ended.signal);
     fitGraph(place, ended.signal);
-    for (const handle of root.querySelectorAll(".noUi-handle")) handle.setAttribute("aria-label", "Weights");
+    // What ipywidgets cannot name: a panel that scrolls, and the handle of the slider.
+    const panel = root.querySelector<HTMLElement>(".pnne-explorer-panel");
+    panel?.setAttribute("role", "region");
+    panel?.setAttribute("aria-label", "Answer");
+    panel?.setAttribute("tabindex", "0");
+    root.querySelector(".noUi-handle")?.setAttribute("aria-label", "Weights");
     const search = () => root.querySelector<HTMLElement>("input[type=text]")?.focus();
     // Numbers of the panel, and cells of tables that are outputs of other cells.
     const ask = (event: Event) => {

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.compiler import from_module
-from pnne_nb.errors import ArgumentError, InspectionError, LayerNotFoundError, expect, near, shown
+from pnne_nb.errors import ArgumentError, InspectionError, LayerNotFoundError, expect, near
+from pnne_nb.errors import shown as written
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.inspector.capture.call_arguments import call_arguments
 from pnne_nb.inspector.capture.preserve import uncompiled
@@ -34,7 +35,7 @@ from pnne_nb.widgets.explorer.canvas import Canvas, identities, paint
 from pnne_nb.widgets.explorer.drawing import Drawing
 from pnne_nb.widgets.explorer.examples import OWN, Examples, of_training, require_place
 from pnne_nb.widgets.explorer.page import ExplorerPage
-from pnne_nb.widgets.explorer.panel import CSS, facts, kept_html, overview_html, widgets_of
+from pnne_nb.widgets.explorer.panel import CSS, facts, kept_html, overview_html, text_of, widgets_of
 from pnne_nb.widgets.explorer.questions import Questions
 from pnne_nb.widgets.explorer.runs import ModelInUseError, Runs, Weights
 from pnne_nb.widgets.explorer.static_graph import graph_svg
@@ -202,10 +203,12 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
             said = [f"{net}: {self._flow.layers[''].parameters:,} parameters"]
             said += [f"Weights: {self._weights.label}"] if self.checkpoint else []
             said += [*self._strip.lines(), *(facts(self._flow, chosen) if chosen else [])]
+            tab = self._tab.value if self._questions is not None else TABS[0]
+            shown = [f"{tab}:", *text_of(kept_html(self._panel.children))] if tab != TABS[0] else []
             said += [f"{found.layer}: {found.kind.replace('-', ' ')}: {found.reason}" for found in runs.findings()]
         layers = [", ".join(box.label.splitlines()) for box in picture.boxes if box.key in self._flow.layers]
         alternative = f"Structure of {net}: {len(layers)} layers are shown. {' '.join(said[1:])}".strip()
-        return Still(said[0], alternative, [*said, *layers], partial(graph_svg, picture, marks, chosen, said))
+        return Still(said[0], alternative, [*said, *shown, *layers], partial(graph_svg, picture, marks, chosen, said))
 
     @property
     def flow(self) -> Flow:
@@ -344,7 +347,7 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
         if question not in TABS or wrong:
             raise ArgumentError(
                 f"ask takes one of {', '.join(TABS)}, with method= and answer= for Why and number= for Number, not"
-                f" {shown(question)}{f' with {min(wrong)}=' if wrong else ''}."
+                f" {written(question)}{f' with {min(wrong)}=' if wrong else ''}."
             )
         self._require(path)
         with self._lock:

@@ -92,7 +92,7 @@ CSS: Final = """<style>
 .pnne-explorer table.pnne-numbers { border-collapse: collapse; }
 .pnne-explorer table.pnne-numbers button { font: 11px/1.5 monospace; border: 1px solid var(--jp-border-color2, #8884);
   background: transparent; color: inherit; padding: 1px 3px; min-width: 40px; text-align: right; cursor: pointer; }
-.pnne-explorer :is(button, input, select, .noUi-handle, .pnne-wide):focus-visible {
+.pnne-explorer :is(button, input, select, .noUi-handle, .pnne-wide, .pnne-explorer-panel):focus-visible {
   outline: 2px solid var(--jp-brand-color1, #1976d2) !important; outline-offset: -1px; }
 .pnne-explorer .pnne-answer .pnne-bar { min-width: 96px; text-align: left; }
 </style>"""
@@ -165,6 +165,15 @@ def kept_html(widgets: Iterable[ipywidgets.Widget]) -> str:
             case _:
                 pass  # a button
     return kept
+
+
+def text_of(kept: str) -> list[str]:
+    """Return HTML of `kept_html` as lines of plain text."""
+    parts = re.split(
+        "</?(?:div|tr|table|p|pre|li|caption|details)[^>]*>|\n", re.sub("<summary>.*?</summary>", "", kept)
+    )
+    lines = (html.unescape(" ".join(re.sub("<[^>]*>", " ", part).split())) for part in parts)
+    return [line for line in lines if line]
 
 
 def facts_html(details: Details) -> str:

@@ -293,7 +293,7 @@ class Questions:
             try:
                 read = repr(
                     self._alone(lambda: receptive_field(self._asked.net, self._inputs, self._path, index, draws=0))
-                ).partition(" ")[2]
+                ).partition("] ")[2]
             except InspectionError as error:
                 read = str(error)
             said = html.escape(f"{found!r}\n  {read}")

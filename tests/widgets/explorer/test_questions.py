@@ -465,6 +465,18 @@ def test_a_card_keeps_an_answer_with_the_code_that_makes_it_again(explorer: Modu
     assert again == card
 
 
+def test_a_description_says_what_the_tab_shows(explorer: ModuleExplorer) -> None:
+    explorer.ask("0", "Number", example=WRONG, number=(0, 3, 1, 2))
+    said = explorer.describe()
+    assert "\nNumber:\nClick a number, and its formula is shown.\nChannel: 0\n" in said
+    assert "\n0[0, 3, 1, 2] (Conv2d) = Σ input · weight + bias = " in said
+    assert "\ndepends on input: 9 of 64 values, [0, 0, 1–3, 2–4]\n" in said
+    explorer.ask("1", "Units")
+    assert "\nUnits:\n8 units , none dead or saturated\n" in explorer.describe()
+    assert explorer.describe().count("without it: ") == 8
+    assert "Units:" not in explorer.ask("1").html
+
+
 def test_the_button_keeps_a_card_under_the_cell(explorer: ModuleExplorer, tmp_path: Path) -> None:
     before = explorer._kept._bundle()["text/html"]
     explorer._tab.value = "Why"
