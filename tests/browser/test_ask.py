@@ -159,7 +159,7 @@ def test_every_control_of_all_tabs_is_reached_and_operated_by_keys(notebook: Not
     keys = notebook.page.keyboard
     notebook.evaluate("explorer.select('1')")
     for tab, sign in SIGNS.items():
-        root.get_by_role("button", name=tab, exact=True).focus()
+        root.get_by_role("button", name=tab, exact=True).first.focus()
         keys.press("Space")
         expect(panel(root).get_by_text(sign).first).to_be_visible()
         walk(root)
