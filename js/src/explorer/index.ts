@@ -45,6 +45,9 @@ function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
     tell();
     if (!root || !place) return;
     root.dataset.testid = "pnne-explorer";
+    // JupyterLab would take the keys of a list for its own: an arrow goes to the next cell.
+    const keep = (event: Event) => event.target instanceof HTMLSelectElement && event.stopPropagation();
+    root.addEventListener("keydown", keep, { signal: ended.signal });
     const strip = root.querySelector<HTMLElement>(".pnne-strip");
     if (strip)
       listenToDrops(strip, (name, content) => model.send({ kind: "drop", name }, undefined, content), ended.signal);
