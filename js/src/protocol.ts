@@ -1018,12 +1018,15 @@ export interface ExportCheck {
   readonly client: string | null;
 }
 
-/** Answer to `GetTrainChoices`. */
+/** Answer to `GetTrainChoices`: what the notebook has for the editor. */
 export interface TrainChoices extends Answer {
   readonly message: "trainChoices";
   readonly data: readonly DataChoice[];
   readonly losses: readonly string[];
   readonly optimizers: readonly string[];
+  readonly modules: readonly ModuleChoice[];
+  /** The editor's id in the outputs of the notebook. */
+  readonly widget: string;
 }
 
 /** Data that the graph can be trained on. */
@@ -1032,6 +1035,15 @@ export interface DataChoice {
   readonly name: string;
   /** What it is, in words. */
   readonly text: string;
+}
+
+/** A module of the notebook, which an empty editor offers to begin with. */
+export interface ModuleChoice {
+  readonly name: string;
+  /** Its class. */
+  readonly text: string;
+  /** The code that opens it, on an example or a size that its first layer takes. */
+  readonly line: string;
 }
 
 /** Answer to `StartTraining` and `ControlTraining`: how far the training is; without a state, there is none. */

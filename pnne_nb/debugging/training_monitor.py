@@ -70,12 +70,7 @@ class TrainingMonitor:
     """
 
     def __init__(
-        self,
-        *,
-        budget: str | float = "2%",
-        hz: float = 10.0,
-        rules: Iterable[Rule] = RULES,
-        epochs: int | None = None,
+        self, *, budget: str | float = "2%", hz: float = 10.0, rules: Iterable[Rule] = RULES, epochs: int | None = None
     ) -> None:
         if epochs is not None:
             require_count("epochs", epochs)

@@ -12,14 +12,7 @@ from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import final
 
-from pnne_nb.diagnosis.evidence import (
-    RECENT,
-    Evidence,
-    beginning,
-    earliest_frame,
-    ends,
-    median,
-)
+from pnne_nb.diagnosis.evidence import RECENT, Evidence, beginning, earliest_frame, ends, median
 from pnne_nb.diagnosis.finding import Finding
 from pnne_nb.telemetry.frames import Evidence as Numbers
 

@@ -54,12 +54,31 @@ class DataChoice(msgspec.Struct, frozen=True, rename="camel"):
     text: str
 
 
+class ModuleChoice(msgspec.Struct, frozen=True, rename="camel"):
+    """A module of the notebook, which an empty editor offers to begin with.
+
+    Attributes:
+        text: Its class.
+        line: The code that opens it, on an example or a size that its first layer takes.
+    """
+
+    name: str
+    text: str
+    line: str
+
+
 class TrainChoices(Answer, frozen=True, tag="trainChoices"):
-    """Answer to `GetTrainChoices`."""
+    """Answer to `GetTrainChoices`: what the notebook has for the editor.
+
+    Attributes:
+        widget: The editor's id in the outputs of the notebook.
+    """
 
     data: tuple[DataChoice, ...]
     losses: tuple[str, ...]
     optimizers: tuple[str, ...]
+    modules: tuple[ModuleChoice, ...] = ()
+    widget: str = ""
 
 
 class TrainState(Answer, frozen=True, tag="trainState"):

@@ -216,6 +216,10 @@ class Notebook:
             {"index": index, "code": code},
         )
 
+    def delete_cell(self, index: int) -> None:
+        """Take the cell at `index` away."""
+        self._evaluate("notebook.model.sharedModel.deleteCell(argument); return true;", index)
+
     def run_cell(self, index: int, *, wait: bool = True) -> None:
         """Run the cell at `index`; fail the test if it raises."""
         self._evaluate(

@@ -42,9 +42,7 @@ def test_a_lenet_is_drawn_and_trained_by_mouse_alone(workbench: Workbench) -> No
     assert cell == workbench.notebook.find_cell("display(editor)") + 1
     assert workbench.value("_.engine is editor.engine")
     workbench.notebook.screenshot("train-dashboard", workbench.notebook.output_area(cell))
-    workbench.page.evaluate(
-        "cell => window.jupyterapp.shell.currentWidget.content.model.sharedModel.deleteCell(cell)", cell
-    )
+    workbench.notebook.delete_cell(cell)
 
 
 def test_an_editor_without_a_name_shows_the_dashboard_in_the_place_of_its_picture(workbench: Workbench) -> None:
@@ -56,3 +54,18 @@ def test_an_editor_without_a_name_shows_the_dashboard_in_the_place_of_its_pictur
     expect(editor.root.get_by_role("status", name="Training")).to_contain_text("if editor = pn.GraphEditor(…)")
     editor.root.get_by_role("button", name="Open dashboard").click()
     expect(workbench.notebook.output_area(1).locator(".pnne-dashboard")).to_have_count(1)
+
+
+def test_an_empty_canvas_opens_a_module_of_the_kernel_in_the_next_cell(workbench: Workbench) -> None:
+    workbench.execute(
+        SETUP + "net = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.ReLU())\ngone = torch.nn.Linear(3, 2)"
+    )
+    editor = workbench.open("pn.NodeGraph('new')")
+    editor.root.get_by_role("button", name="net (Sequential)").click()
+    expect(workbench.page.get_by_test_id("pnne-editor")).to_have_count(2)
+    cell = workbench.notebook.find_cell("pn.GraphEditor(net, args=(images[:2],))")
+    expect(workbench.notebook.output_area(cell).locator("[data-node]")).to_have_count(4)
+    workbench.notebook.delete_cell(cell)
+    workbench.execute("del gone")
+    editor.root.get_by_role("button", name="gone (Linear)").click()
+    expect(editor.toast).to_contain_text("The kernel has no module gone any more")

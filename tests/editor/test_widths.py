@@ -9,6 +9,8 @@ from playwright.sync_api import expect
 
 from pnne_nb.graph.document import NodeGraph
 from tests.editor.conftest import OpenEditor
+from tests.editor.page import EditorPage
+from tests.graph.render.test_model_pictures import MODELS
 
 NARROW = (532, 760)
 
@@ -101,6 +103,36 @@ def test_a_view_opens_where_a_large_graph_begins(open_editor: OpenEditor, dx: fl
     expect(editor.node("x")).to_be_in_viewport(ratio=1)
     editor.button("Fit view").click()
     expect(editor.root.locator(".pnne-far")).to_be_visible()
+
+
+def zoom_of(editor: EditorPage) -> int:
+    return int(editor.root.locator(".pnne-zoom").inner_text().removesuffix(" %"))
+
+
+def test_ten_nodes_open_as_whole_cards_in_columns_and_sixty_with_all_their_names(open_editor: OpenEditor) -> None:
+    graph = NodeGraph("digits")
+    graph.chain(("Input", {"shape": ("N", 1, 8, 8)}), *["Conv2d", "ReLU"] * 3, "AdaptiveAvgPool2d", "Linear", "Output")
+    editor = open_editor(graph, size=(1320, 760))
+    editor.settle()
+    assert zoom_of(editor) >= 90
+    assert len({round(node.position[0]) for node in graph.nodes.values() if node.position}) > 1
+    for name in graph.nodes:
+        expect(editor.node(name)).to_be_in_viewport(ratio=0.99)
+    editor = open_editor(MODELS["gpt2"](), size=(1320, 760))
+    editor.settle()
+    assert 30 <= zoom_of(editor) < 50
+    for name in editor.graph.nodes:
+        expect(editor.node(name)).to_be_in_viewport(ratio=0.99)
+
+
+def test_a_template_fills_the_cell_in_columns_as_one_edit(open_editor: OpenEditor) -> None:
+    editor = open_editor(NodeGraph("mine"), size=(1320, 760))
+    editor.root.locator(".pnne-starts").get_by_role("button", name="LeNet").click()
+    expect(editor.node("fc3")).to_be_in_viewport(ratio=1)
+    editor.settle()
+    editor.page.wait_for_function("() => parseInt(document.querySelector('.pnne-zoom').textContent) > 80")
+    editor.graph.undo()
+    assert len(editor.graph) == 0
 
 
 def test_a_screen_that_shows_many_hundred_cards_shows_them_as_one_picture(open_editor: OpenEditor) -> None:

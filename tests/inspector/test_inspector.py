@@ -307,11 +307,7 @@ def test_tuples_and_dicts_have_labels() -> None:
     inspector.run_inspection(x)
     data: Any = inspector.captured_data["0"]["activations"]
     out, (h, c) = net(x)
-    assert {label: tensor.shape for label, tensor in data.items()} == {
-        "0": out.shape,
-        "1.0": h.shape,
-        "1.1": c.shape,
-    }
+    assert {label: tensor.shape for label, tensor in data.items()} == {"0": out.shape, "1.0": h.shape, "1.1": c.shape}
     assert torch.equal(data["1.1"], c)
 
 

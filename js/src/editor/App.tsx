@@ -6,16 +6,15 @@ import { selectBlock } from "./commands/blocks";
 import { useCanvasEvents } from "./commands/canvasEvents";
 import { EditorContext, useEditor, useScene, useSession, useView } from "./commands/context";
 import type { Editor } from "./commands/editor";
-import { openFile } from "./commands/files";
 import { onKeyDown } from "./commands/keys";
 import { pressedOn } from "./commands/opened";
-import { shownType, templateTypes } from "./document/blocks";
 import { ExportDialog } from "./exporting/ExportDialog";
 import { ContextMenu } from "./overlays/ContextMenu";
 import { History } from "./overlays/History";
 import { KeySheet } from "./overlays/KeySheet";
 import { KeysNote } from "./overlays/KeysNote";
 import { SeenTensor } from "./overlays/SeenTensor";
+import { Starts } from "./overlays/Starts";
 import { Stroke } from "./overlays/Stroke";
 import { BoxNote } from "./panels/Box";
 import { Failure } from "./panels/Failure";
@@ -50,8 +49,6 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
   const exporting = useView((view) => view.exporting);
   const active = useView((view) => view.active);
   const cutting = useView((view) => view.stroke !== null);
-  const library = useSession((state) => state.catalog?.templates);
-  const templates = library ? templateTypes(library) : [];
   const searchBox = useRef<HTMLInputElement>(null);
   const canvas = useRef<HTMLElement>(null);
 
@@ -110,18 +107,7 @@ function Layout({ editor, root }: { editor: Editor; root: HTMLElement }) {
             <div className="pnne-empty">
               <p>Empty graph</p>
               <p>Press Space or double-click: each node goes on from the last. Or begin with what there is:</p>
-              {!readOnly && scene.graphId === "" && (
-                <p className="pnne-starts">
-                  {templates.map(({ type, doc }) => (
-                    <button key={type} type="button" className="pnne-fix" title={doc} onClick={() => editor.add(type)}>
-                      {shownType(type)}
-                    </button>
-                  ))}
-                  <button type="button" className="pnne-fix" onClick={() => openFile(editor)}>
-                    A graph file… (or drop it here)
-                  </button>
-                </p>
-              )}
+              {!readOnly && scene.graphId === "" && <Starts />}
             </div>
           )}
           {scene && <BoxNote scene={scene} />}

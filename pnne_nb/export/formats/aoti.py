@@ -52,9 +52,7 @@ class AotiFormat(ExportFormat):
         try:
             with quiet(), torch.no_grad(), in_memory(path) as buffer:
                 torch._inductor.aoti_compile_and_package(
-                    traced.program,
-                    package_path=buffer,
-                    inductor_configs={"aot_inductor.metadata": {CONTENT: content}},
+                    traced.program, package_path=buffer, inductor_configs={"aot_inductor.metadata": {CONTENT: content}}
                 )
         except OSError:
             raise

@@ -103,11 +103,7 @@ def open_source(
         case Dataset():
             count_examples(data, name)
             template = DataLoader(
-                data,
-                batch_size,
-                num_workers=num_workers,
-                persistent_workers=num_workers > 0,
-                pin_memory=pin_memory,
+                data, batch_size, num_workers=num_workers, persistent_workers=num_workers > 0, pin_memory=pin_memory
             )
             return DatasetSource(template, shuffle=shuffle, seed=seed)
         case tuple() | list():

@@ -36,12 +36,7 @@ class Rewind:
     """Goes back in a training that does not run; `threads` returns how many threads torch uses for it."""
 
     def __init__(
-        self,
-        control: Control,
-        executor: Executor,
-        reports: Reports,
-        observers: Observers,
-        threads: Callable[[], int],
+        self, control: Control, executor: Executor, reports: Reports, observers: Observers, threads: Callable[[], int]
     ) -> None:
         self._control = control
         self._executor = executor

@@ -20,12 +20,7 @@ from pnne_nb.runtime.objective.metric_choices import MetricChoice, make_metrics,
 from pnne_nb.runtime.objective.metrics import Stateful
 from pnne_nb.runtime.objective.objective import MonitorChoice, as_goal
 from pnne_nb.runtime.objective.step_logs import StepFunction
-from pnne_nb.runtime.optim.optimizers import (
-    OptimizerChoice,
-    is_all_moved,
-    make_optimizer,
-    needs_closure,
-)
+from pnne_nb.runtime.optim.optimizers import OptimizerChoice, is_all_moved, make_optimizer, needs_closure
 from pnne_nb.runtime.optim.resolve import Options
 from pnne_nb.runtime.optim.schedules import SchedulerChoice, make_schedule
 from pnne_nb.runtime.setup.devices import measured, settle

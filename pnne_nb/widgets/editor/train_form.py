@@ -10,6 +10,8 @@ from typing import Any, Final, assert_never, final
 
 from IPython import get_ipython
 from ipywidgets import Widget
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
 from torch.utils.data import DataLoader, Dataset
 
 from pnne_nb.errors import TrainingError, near
@@ -20,6 +22,7 @@ from pnne_nb.protocol.train_messages import (
     ControlTraining,
     DataChoice,
     GetTrainChoices,
+    ModuleChoice,
     StartTraining,
     TrainChoices,
     TrainEvent,
@@ -29,6 +32,9 @@ from pnne_nb.protocol.train_messages import (
 from pnne_nb.runtime.data.packaged_data import NAMES, datasets
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.telemetry.frames import ALIVE
+
+_READERS: Final = (nn.Linear, _ConvNd)
+"""Layers that say what a model takes."""
 
 POINTS: Final = 60
 """Most losses in the small picture."""
@@ -59,7 +65,8 @@ class TrainForm:
         match request:
             case GetTrainChoices(id=id, client=client):
                 losses, optimizers = _types("Loss"), _types("Optimizer")
-                return TrainChoices(id, client, tuple(self._choices()), losses, optimizers)
+                shown = str(editor.model_id)
+                return TrainChoices(id, client, tuple(self._choices()), losses, optimizers, tuple(_modules()), shown)
             case StartTraining():
                 self._start(request)
             case ControlTraining(action=action):
@@ -144,14 +151,44 @@ def _variables() -> Mapping[str, Any]:
     return {} if shell is None else dict(shell.user_ns)
 
 
+def _package(known: Mapping[str, Any]) -> str:
+    """Return how code of the notebook begins that names something of this package."""
+    package = next((name for name, value in known.items() if value is sys.modules["pnne_nb"]), None)
+    return f"{package}." if package else "import pnne_nb as pn\npn."
+
+
 def _dashboard_line(editor: object) -> str:
     """Return the code that shows the dashboard of an editor's training; empty if no variable of the notebook is the editor."""
     known = _variables()
     names = [name for name, value in known.items() if value is editor and re.fullmatch(r"[^_]\w*|_\d+", name)]
-    package = next((name for name, value in known.items() if value is sys.modules["pnne_nb"]), None)
-    begin = f"{package}." if package else "import pnne_nb as pn\npn."
     # Jupyter's own name of an output, `_3`, only where there is no other.
-    return f"{begin}TrainingDashboard({min(names, key=lambda name: name[0] == '_')}.engine)" if names else ""
+    chosen = min(names, key=lambda name: name[0] == "_", default="")
+    return f"{_package(known)}TrainingDashboard({chosen}.engine)" if chosen else ""
+
+
+def _modules() -> Iterator[ModuleChoice]:
+    """Yield the modules of the notebook, each with the line that opens it."""
+    known = _variables()
+    for name, value in sorted(known.items()):
+        if isinstance(value, nn.Module) and not name.startswith("_"):
+            line = f"{_package(known)}GraphEditor({name}, {_example_of(value, known)})"
+            yield ModuleChoice(name, type(value).__name__, line)
+
+
+def _example_of(module: nn.Module, known: Mapping[str, Any]) -> str:
+    """Return an argument that gives an example for the import: a variable that its first layer takes, or else a size."""
+    first = next((each for each in module.modules() if isinstance(each, _READERS)), None)
+    wanted: tuple[int | None, ...] = ()
+    if isinstance(first, nn.Linear):
+        wanted = (None, first.in_features)
+    elif isinstance(first, _ConvNd):
+        wanted = (None, first.in_channels, *[None] * len(first.kernel_size))
+    for name, value in known.items():
+        part, text = (value[0], f"{name}[0]") if isinstance(value, (tuple, list)) and value else (value, name)
+        if not name.startswith("_") and isinstance(part, Tensor) and first is not None and _fits(part.shape, wanted):
+            return f"args=({text}[:2],)"
+    sizes = [2, *(size or 32 for size in wanted[1:])]
+    return f"input_size=({', '.join(map(str, sizes))})" if wanted else "args=(x,)"
 
 
 def _described(value: object, inputs: Sequence[object]) -> str:

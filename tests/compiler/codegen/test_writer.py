@@ -12,17 +12,7 @@ from torch.nn import functional as F
 
 import pnne_nb as pn
 from pnne_nb.compiler.codegen.writer import generate
-from pnne_nb.compiler.ir.program import (
-    Call,
-    Constant,
-    Construction,
-    Entry,
-    Layer,
-    Program,
-    Ref,
-    Result,
-    Unit,
-)
+from pnne_nb.compiler.ir.program import Call, Constant, Construction, Entry, Layer, Program, Ref, Result, Unit
 from pnne_nb.compiler.ir.variables import camel, check_target, parameter_name
 from pnne_nb.graph.schema.spec import Returns
 from tests.compiler import graphs

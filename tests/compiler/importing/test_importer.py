@@ -36,15 +36,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[Any, ...], tuple[Any, ...
         (torch.randn(1, 2, 8), torch.zeros(2, 2)),
     ),
     "shared": (nets.Shared, (torch.randn(3, 4),), (torch.randn(1, 4),)),
-    "tied": (
-        nets.Tied,
-        (tokens(2, 3),),
-        (
-            tokens(
-                4,
-            ),
-        ),
-    ),
+    "tied": (nets.Tied, (tokens(2, 3),), (tokens(4),)),
     "tensors": (nets.Tensors, (torch.randn(2, 3),), (torch.randn(5, 3),)),
     "arithmetic": (nets.Arithmetic, (torch.randn(2, 4, 4),), (torch.randn(3, 6, 4),)),
     "one layer": (lambda: nn.Linear(3, 2), (torch.randn(2, 3),), (torch.randn(4, 3),)),

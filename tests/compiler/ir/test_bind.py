@@ -5,14 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pnne_nb.compiler.ir.bind import constant
-from pnne_nb.graph.schema.property_types import (
-    DtypeType,
-    EnumType,
-    ListType,
-    OptionalType,
-    TupleType,
-    UnionType,
-)
+from pnne_nb.graph.schema.property_types import DtypeType, EnumType, ListType, OptionalType, TupleType, UnionType
 from pnne_nb.graph.schema.values import MEMORY_FORMATS, TorchConstant
 
 

@@ -173,14 +173,7 @@ def test_the_activation_behind_works_in_place() -> None:
     assert torch.equal(given, x)
 
 
-@pytest.mark.parametrize(
-    "graph",
-    [
-        activated(twice=True),
-        activated(checkpoint=True),
-        activated(inplace=True),
-    ],
-)
+@pytest.mark.parametrize("graph", [activated(twice=True), activated(checkpoint=True), activated(inplace=True)])
 def test_an_activation_stays_as_it_is_where_others_need_its_input(graph: pn.NodeGraph) -> None:
     x = torch.randn(2, 3, 6, 6)
     done = fuse(graph, trained(graph, x), x)

@@ -21,8 +21,7 @@ def costs_of(graph: pn.NodeGraph) -> dict[str, NodeCost]:
 
 
 @pytest.mark.parametrize(
-    ("make", "example"),
-    [(graphs.lenet, (1, 1, 28, 28)), (graphs.mlp, (1, 8)), (graphs.nested, (1, 6))],
+    ("make", "example"), [(graphs.lenet, (1, 1, 28, 28)), (graphs.mlp, (1, 8)), (graphs.nested, (1, 6))]
 )
 def test_costs_of_one_example_are_those_that_a_run_shows(make: object, example: tuple[int, ...]) -> None:
     assert callable(make)

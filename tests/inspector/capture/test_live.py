@@ -330,8 +330,7 @@ def test_nothing_is_kept_after_close() -> None:
 
 
 @pytest.mark.parametrize(
-    "build",
-    [lambda: LiveProbe(mlp(), {"conv*": ALL}), lambda: LiveProbe(mlp(), histograms_of=("conv",))],
+    "build", [lambda: LiveProbe(mlp(), {"conv*": ALL}), lambda: LiveProbe(mlp(), histograms_of=("conv",))]
 )
 def test_unknown_layers_are_refused(build: Callable[[], LiveProbe]) -> None:
     with pytest.raises(LayerNotFoundError, match=r"No layer matches 'conv\*?'\. The layers are '0', '1', '2'"):

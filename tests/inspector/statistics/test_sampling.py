@@ -11,14 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pnne_nb.inspector.statistics.sampling import (
-    Sampler,
-    measurable,
-    sample,
-    sample_stride,
-    to_host,
-    values_of,
-)
+from pnne_nb.inspector.statistics.sampling import Sampler, measurable, sample, sample_stride, to_host, values_of
 
 
 @given(st.integers(0, 200_000), st.integers(1, 5000))

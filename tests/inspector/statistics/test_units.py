@@ -8,14 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from pnne_nb.inspector.inspector import Inspector
-from pnne_nb.inspector.statistics.units import (
-    Layouts,
-    UnitCounts,
-    bounds_of,
-    count_units,
-    launch_units,
-    saturation,
-)
+from pnne_nb.inspector.statistics.units import Layouts, UnitCounts, bounds_of, count_units, launch_units, saturation
 
 
 def counted(activation: Tensor, module: nn.Module) -> UnitCounts | None:

@@ -55,6 +55,29 @@ def test_variables_that_fit_and_built_in_sets_are_offered(editor: pn.GraphEditor
     assert variables.keys() >= {"fits"}
 
 
+def test_modules_are_offered_with_an_example_that_their_first_layer_takes(
+    editor: pn.GraphEditor, variables: dict[str, Any]
+) -> None:
+    Conv, Linear = torch.nn.Conv1d, torch.nn.Linear
+    variables |= {
+        "a": Linear(4, 2),
+        "b": torch.nn.Sequential(Conv(3, 2, 1)),
+        "c": Linear(7, 2),
+        "d": torch.nn.ReLU(),
+        "_e": Conv,
+    }
+    offered = {
+        each["name"]: each["line"].partition("GraphEditor")[2]
+        for each in View(editor).ask("getTrainChoices")["modules"]
+    }
+    assert offered == {
+        "a": "(a, args=(fits[0][:2],))",
+        "b": "(b, input_size=(2, 3, 32))",
+        "c": "(c, input_size=(2, 7))",
+        "d": "(d, args=(x,))",
+    }
+
+
 def test_a_training_is_started_looked_at_and_is_the_engine_of_python(
     editor: pn.GraphEditor, variables: dict[str, Any]
 ) -> None:

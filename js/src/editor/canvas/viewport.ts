@@ -14,6 +14,9 @@ export const SMALLEST_ZOOM = 0.005;
 export const LARGEST_ZOOM = 2;
 /** A view opens no further away than this: it shows the top of a large graph rather than all of it, unreadable. */
 const OPENING_ZOOM = 0.5;
+/** The same for more cards than these, whose names are still read: they say what repeats. */
+const NAMED_ZOOM = 0.3;
+const MANY_CARDS = 30;
 const GLIDE = 200;
 
 /** How long the view takes to go elsewhere, in milliseconds: no time for who asked the system for less motion. */
@@ -228,7 +231,8 @@ function useSemanticZoom(): void {
 /** Where a view opens: on all of the graph if it can be read so, else on where it begins, above or at the left. */
 function openingView(box: Box, nodes: readonly Box[], width: number, height: number) {
   const fitting = fittingZoom(box, width, height);
-  const zoom = fitting >= OPENING_ZOOM ? fitting : READABLE_ZOOM;
+  const least = nodes.length > MANY_CARDS ? NAMED_ZOOM : OPENING_ZOOM;
+  const zoom = fitting >= least ? fitting : READABLE_ZOOM;
   const view = centred(box, width, height, zoom);
   if (box.height * zoom + 2 * MARGIN > height) {
     // The upper end of a large graph may stand far from the middle of the whole.

@@ -520,6 +520,9 @@ export class Editor {
     const drawn = library && templateOps(template, library, scene.document, scene.graphId);
     if (!drawn || !this.edit(drawn.ops, `Add ${template}`)) return null;
     requestAnimationFrame(() => this.viewport?.fit());
+    // In columns that fill the cell.
+    this.arrange("auto", this.scene());
+    this.refits = true;
     return drawn.names[0] ?? null;
   }
 

@@ -97,9 +97,7 @@ def pack(
         require_known(graph, plan.imports)
     packing = Packing(recipe.train, recipe.val, drawing, hands_over=hands_over)
     luggage = Luggage(
-        model=recipe.model if graph is None else None,
-        arguments=None if tied is None else tied.packed,
-        **packing.handed,
+        model=recipe.model if graph is None else None, arguments=None if tied is None else tied.packed, **packing.handed
     ).packed()
     directory = temporary_directory() if plan.directory is None else Path(plan.directory)
     packing.write(directory)

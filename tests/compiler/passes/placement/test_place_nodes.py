@@ -194,8 +194,7 @@ def test_the_plan_says_on_each_card_where_its_node_runs_and_what_is_moved_for_it
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize(
-    ("make", "sizes", "optimizer"),
-    [(narrow, (1, 64), None), (functools.partial(convnet, 2), (8, 3, 8, 8), "AdamW")],
+    ("make", "sizes", "optimizer"), [(narrow, (1, 64), None), (functools.partial(convnet, 2), (8, 3, 8, 8), "AdamW")]
 )
 def test_the_memory_plan_of_a_placed_model_keeps_the_limits(
     make: Callable[[], pn.NodeGraph], sizes: tuple[int, ...], optimizer: str | None, nested: bool, training: bool
