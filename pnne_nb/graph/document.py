@@ -225,6 +225,7 @@ class NodeGraph(GraphQueries):
                         self._ledger.apply(ops)
                 self._ledger.apply(values)
 
+    @answers_misuse('graph.reset("a", "bias"), or graph.undo()')
     def reset(self, node: NodeRef, /, *properties: str) -> None:
         """Reset properties to their defaults; those without one are then missing.
 
@@ -446,6 +447,7 @@ class NodeGraph(GraphQueries):
                 self._ledger.apply(freezing.replace_head(self._content, path, classes))
             return self[path]
 
+    @answers_misuse('graph.group(["a", "b"], name="block")')
     def group(self, nodes: Iterable[NodeRef], name: str | None = None, *, graph: str = "") -> Node:
         """Move nodes of one graph into a new nested graph, shown by one node of type ``"Subgraph"``.
 

@@ -126,10 +126,18 @@ class GraphQueries(metaclass=AnswersNames):
             pattern: A path in which ``*`` stands for any letters and dots, and ``?`` for one letter.
             type: The type of the nodes, as in the catalogue; None for any.
             inside: Whether nodes inside blocks count.
+
+        Raises:
+            ArgumentError: `pattern` is no path, but a type of nodes that are there.
         """
         expect(pattern, str, "pattern", "a path in which * stands for any letters", 'Write graph.find("layer*.relu").')
         with self._ledger.lock:
-            return matching(self._content, pattern, type, inside=inside)
+            found = matching(self._content, pattern, type, inside=inside)
+            if not found and type is None and matching(self._content, "*", pattern, inside=True):
+                raise ArgumentError(
+                    f"{pattern!r} is no path of a node, but a type. Write graph.find(type={pattern!r})."
+                )
+            return found
 
     def step_labels(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the labels of the changes that `undo` and `redo` can reach, each in the order of the changes."""
@@ -421,4 +429,7 @@ def _arranged(state: DocumentState, content: Content, types: Types) -> DocumentS
 
 def _instead(name: str) -> str:
     """Return what to write instead of ``graph.fc``."""
-    return f'graph["{name}"], .properties["out_features"] of it, graph.set("{name}", out_features=10), and graph.freeze("{name}")'
+    return (
+        f'graph["{name}"], .properties["out_features"] of it, graph.set("{name}", out_features=10), graph.freeze("{name}"), '
+        f"pn.compile(graph).{name} for its weights"
+    )

@@ -16,6 +16,7 @@ from pnne_nb.compiler.weights.weight_source import Reuse
 from pnne_nb.errors import answers_misuse, expect
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.annex import OWN
+from pnne_nb.habits import ARGUMENTS
 from pnne_nb.process.progress_line import is_watched
 from pnne_nb.runtime.checkpointing import files
 from pnne_nb.runtime.checkpointing.files import read_resumption
@@ -38,7 +39,6 @@ from pnne_nb.runtime.session.launch import launched, packed
 from pnne_nb.runtime.session.live_source import EditedTraining
 from pnne_nb.runtime.session.session import Session
 from pnne_nb.runtime.session.waiting import Started, WaitInterrupted
-from pnne_nb.runtime.setup.argument_names import ARGUMENTS
 from pnne_nb.runtime.setup.config import Config
 from pnne_nb.runtime.setup.recipe import EveryChoice
 from pnne_nb.telemetry.frames import ENDED
@@ -241,6 +241,7 @@ class TrainingEngine(EngineState):
             ("epochs", "max_epochs", "max_iter", "n_epochs", "num_epochs"),
             "epochs=3 when the engine is made; start() makes as many again",
         ),
+        max_steps="engine.step(100)",
         ckpt_path="pn.TrainingEngine.resume_from(path, net, (X, y)), then engine.start()",
     )
     def start(self, *, process: bool = False) -> Started:
@@ -288,6 +289,7 @@ class TrainingEngine(EngineState):
         self._session.require_alive()
         self._session.go_on()
 
+    @answers_misuse("engine.step(10)")
     def step(self, n: int = 1, *, wait: bool = True) -> None:
         """Make `n` optimizer steps, at least 1, then halt; starts a training that is not under way.
 

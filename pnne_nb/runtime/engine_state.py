@@ -12,6 +12,7 @@ from torch import nn
 from pnne_nb.diagnosis.fault import Fault
 from pnne_nb.diagnosis.judge import Judge
 from pnne_nb.errors import AnswersNames, answers_misuse, no_attribute, require_settable
+from pnne_nb.habits import Habits
 from pnne_nb.runtime.data.sources import DatasetSource, TensorSource
 from pnne_nb.runtime.data.tables import Given
 from pnne_nb.runtime.faults.error_messages import in_brief
@@ -21,7 +22,6 @@ from pnne_nb.runtime.objective.losses import LossChoice
 from pnne_nb.runtime.session.evaluate import Evaluation, evaluate, predict
 from pnne_nb.runtime.session.next_steps import NextSteps
 from pnne_nb.runtime.session.session import Session
-from pnne_nb.runtime.setup.argument_names import METHODS, SETTINGS
 from pnne_nb.runtime.setup.config import Config
 from pnne_nb.runtime.setup.recipe import Recipe
 from pnne_nb.telemetry.channel import Channel
@@ -39,6 +39,8 @@ _DATA: Final = {
 }
 """What to write instead of arguments that evaluation has in other libraries."""
 
+_SETTINGS: Final = Habits("engine", "engine-settings")
+
 
 class EngineState(metaclass=AnswersNames):
     """The half of a `TrainingEngine` that gives no commands."""
@@ -47,7 +49,7 @@ class EngineState(metaclass=AnswersNames):
     channel: Channel
     history: History
 
-    _elsewhere = METHODS
+    _elsewhere = Habits("engine")
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -60,7 +62,7 @@ class EngineState(metaclass=AnswersNames):
     if not TYPE_CHECKING:  # for a type checker, the class would then have any attribute
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise no_attribute(self, name, METHODS)
+            raise no_attribute(self, name, self._elsewhere)
 
         def __enter__(self) -> NoReturn:
             raise TypeError(
@@ -80,7 +82,7 @@ class EngineState(metaclass=AnswersNames):
         )
 
     def __setattr__(self, name: str, value: object) -> None:
-        require_settable(self, name, SETTINGS)
+        require_settable(self, name, _SETTINGS)
         super().__setattr__(name, value)
 
     def __repr__(self) -> str:

@@ -205,7 +205,7 @@ def _read(given: RunRef, name: str) -> tuple[Run, History]:
         (Run, str, Path),
         name,
         "a run of a RunTable, its name, or an engine",
-        "Write pn.compare(table[0], table[1]).",
+        "Write pn.compare(table[0], table[1]); pn.diff(graph, other) compares graphs.",
     )
     if isinstance(given, str | Path):
         path = Path(given)

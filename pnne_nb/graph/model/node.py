@@ -103,7 +103,8 @@ class Node(msgspec.Struct, frozen=True):
         if not name.startswith("_") and name in self.properties:
             raise AttributeError(f'A property is read by node.properties["{name}"].')
         raise AttributeError(
-            f"A node has no attribute {name!r}; its values are in node.properties, its defaults in node.spec."
+            f"A node has no attribute {name!r}; its values are in node.properties, its defaults in node.spec, its weights in "
+            "pn.compile(graph)."
             f"{'' if name.startswith('_') else meant(name, (), _instead(self.path))}"
         )
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from pnne_nb.errors import meant, near
 from pnne_nb.graph.schema.spec import NodeSpec
+from pnne_nb.habits import Habits
 
 _ELSEWHERE: Final = {
     "*": ("mul",),
@@ -83,70 +84,8 @@ _GRAPH_ARGUMENTS: Final = {
 }
 """What to write instead of properties that no node has, and other libraries have in the same place."""
 
-METHODS: Final = {
-    **dict.fromkeys(
-        ("add_block", "add_layer", "add_module", "add_node", "register_module"), 'graph.add("Linear", out_features=10)'
-    ),
-    **dict.fromkeys(
-        ("append", "extend"),
-        'graph.chain("ReLU", ("Linear", {"out_features": 10})), or graph.add("Linear", out_features=10)',
-    ),
-    **dict.fromkeys(("clone", "copy"), "copy.deepcopy(graph)"),
-    **dict.fromkeys(("add_edge", "edge", "link", "wire"), 'graph.connect("a", "b")'),
-    **dict.fromkeys(("delete", "discard", "drop", "erase", "pop", "remove_node"), 'graph.remove("a")'),
-    **dict.fromkeys(("call", "forward", "predict", "transform"), "pn.compile(graph)(x)"),
-    **dict.fromkeys(
-        """
-        build children configure_model cpu cuda eval load_state_dict model modules named_children named_modules
-        named_parameters parameters state_dict to to_model to_module to_torch
-        """.split(),
-        "model = pn.compile(graph), which is an nn.Module; graph.nodes are the nodes, pn.load_weights(graph, state_dict) "
-        "gives weights",
-    ),
-    **dict.fromkeys(
-        ("display", "draw", "plot", "render", "show", "view", "visualize"),
-        "pn.GraphEditor(graph); graph.to_svg() is a picture",
-    ),
-    **dict.fromkeys(("fit", "train"), "pn.TrainingEngine(graph, (X, y)).start()"),
-    **dict.fromkeys(
-        ("get_layer", "get_node", "node"),
-        'graph["name"], its .properties["out_features"], graph.set("name", out_features=10) and graph.freeze("name")',
-    ),
-    **dict.fromkeys(
-        ("items", "keys", "named_steps", "values"), "graph.nodes.items(): a graph is a mapping of its nodes by name"
-    ),
-    **dict.fromkeys(
-        ("replace", "replace_layer", "set_submodule", "substitute", "swap"),
-        'graph.set("fc", type="Identity"), which keeps the edges',
-    ),
-    **dict.fromkeys(
-        ("change", "configure", "edit", "modify", "set_params", "update"),
-        'graph.set("fc", out_features=10), or graph.set("fc", type="Identity")',
-    ),
-    **dict.fromkeys(("relabel", "set_name"), 'graph.rename("fc", "head")'),
-    **dict.fromkeys(("requires_grad", "trainable"), 'graph.freeze("fc"), or graph.unfreeze("fc")'),
-    **dict.fromkeys(("config", "get_config", "get_params", "hparams", "to_dict"), "graph.to_json()"),
-    **dict.fromkeys(("dump", "save_model", "write"), 'graph.save("net.pnne.json")'),
-    **dict.fromkeys(("count_params", "describe", "info", "summarize"), "graph.summary()"),
-    "load_weights": "pn.load_weights(graph, path)",
-    **dict.fromkeys(("from_file", "load_from_checkpoint", "open", "read"), "pn.NodeGraph.load(path)"),
-    **dict.fromkeys(("from_model", "from_module", "from_torch"), "pn.from_module(net, args=(x,))"),
-    **dict.fromkeys(("code", "source", "to_code", "to_source"), "pn.to_source(graph)"),
-    **dict.fromkeys(("export", "to_onnx"), 'pn.export(graph, "net.onnx"); graph.save("net.pnne.json") keeps the graph'),
-    "compile": "pn.compile(graph); loss and optimizer belong to pn.TrainingEngine(graph, (X, y), loss=..., optimizer=...)",
-    **dict.fromkeys(
-        ("add_after", "insert", "insert_before"),
-        'graph.insert_after("a", "ReLU"); or graph.add, graph.disconnect("a", "b") and graph.connect("a", "act", "b")',
-    ),
-    "layers": "graph.nodes",
-    "output_shape": "pn.infer_shapes(graph)",
-    "shapes": "pn.infer_shapes(graph)",
-    "to_png": "pn.GraphEditor(graph).to_png(); graph.to_svg() needs no further package",
-}
-"""Replacements of methods that models and graphs of other libraries have."""
-
-SETTINGS: Final = METHODS | dict.fromkeys(("nodes", "edges", "graphs"), "graph.add, graph.remove or graph.connect")
-"""What to write instead of setting an attribute of a graph."""
+METHODS: Final = Habits("graph")
+SETTINGS: Final = Habits("graph", "graph-settings")
 
 _CONTAINERS: Final = {
     "sequential": (

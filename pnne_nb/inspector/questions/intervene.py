@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from pnne_nb.compiler.shapes.infer import infer_shapes
-from pnne_nb.errors import ArgumentError, InspectionError, LayerNotFoundError, expect, shown
+from pnne_nb.errors import ArgumentError, InspectionError, LayerNotFoundError, answers_misuse, expect, shown
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import Node
 from pnne_nb.inspector.capture.hooks import in_backward
@@ -223,6 +223,7 @@ def _kept(outputs: list[Tensor], tensor: Tensor) -> Tensor:
     return tensor
 
 
+@answers_misuse('pn.intervene(net, {"fc": pn.zero()})')
 def intervene(net: nn.Module, changes: Mapping[str, Changes | Sequence[Changes]]) -> Intervention:
     """Change what layers return, for the calls of a ``with`` block.
 

@@ -103,7 +103,8 @@ def as_batch(raw: Any, *, wants_target: bool, model: nn.Module | None = None) ->
                 else "give pairs such as (X, y)"
             )
             raise TrainingError(
-                f"The data has no target for the loss: {given}, or loss=None if the model returns its own loss."
+                f"The data has no target for the loss: {given}, or loss=None if the model returns its own loss; "
+                'pn.columns(data, {"a": "x"}, target="b") names columns.'
             )
     if named and model is not None and is_one_argument(named, model):
         inputs, named = (named,), {}

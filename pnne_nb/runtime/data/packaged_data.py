@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, NoReturn, TypeAlias, final
 
 import torch
 from torch import Tensor
 
-from pnne_nb.errors import TrainingError
+from pnne_nb.errors import TrainingError, no_attribute
+from pnne_nb.habits import Habits
 
 Examples: TypeAlias = tuple[Tensor, Tensor]
 """Inputs and targets."""
@@ -54,6 +55,9 @@ class PackagedData:
         """
         inputs, targets = _sklearn().make_moons(count, noise=noise, random_state=seed)
         return torch.tensor(inputs, dtype=torch.float32), torch.tensor(targets)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise no_attribute(self, name, Habits("datasets"))
 
     def __repr__(self) -> str:
         listed = (f"pn.datasets.{name}(): {(getattr(self, name).__doc__ or '').splitlines()[0]}" for name in NAMES)

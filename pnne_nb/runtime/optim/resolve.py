@@ -15,7 +15,7 @@ _ELSEWHERE: Final = {
     "bce": "BCEWithLogitsLoss",
     "binary_crossentropy": "BCEWithLogitsLoss",
     "categorical_crossentropy": "CrossEntropyLoss",
-    "cosine": "CosineAnnealingLR",
+    **dict.fromkeys(("cosine", "cosinedecay", "cosine_decay"), "CosineAnnealingLR"),
     "huber": "HuberLoss",
     "cross_entropy": "CrossEntropyLoss",
     "kl_divergence": "KLDivLoss",

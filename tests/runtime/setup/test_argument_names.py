@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import pnne_nb as pn
-from pnne_nb.runtime.setup.argument_names import ARGUMENTS
+from pnne_nb.habits import ARGUMENTS
 
 
 @pytest.mark.parametrize(
