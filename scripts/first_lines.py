@@ -1114,7 +1114,7 @@ FURTHER: Final = (
     Intent(
         "several steps",
         "engine = pn.TrainingEngine(net, (X, y), epochs=9); engine.step(2)",
-        "engine.step(",
+        "engine.step(|Did you mean 'n'",
         "engine.progress.step == 2",
         torch="engine = pn.TrainingEngine(net, (X, y), epochs=9); engine.step(2)\nengine = pn.TrainingEngine(net, (X, y), epochs=9); engine.steps(2)\nengine = pn.TrainingEngine(net, (X, y), epochs=9); engine.run(max_steps=2)",
         keras="engine = pn.TrainingEngine(net, (X, y), epochs=9); engine.fit(steps_per_epoch=2)",
@@ -1315,7 +1315,7 @@ FURTHER: Final = (
     ),
     Intent(
         "what is worth shipping",
-        'table = pn.compare_targets(net, (X, y), targets=["eager", "inference_mode"], seconds=0.05)',
+        'table = pn.compare_targets(net, (X, y), targets=["eager", "inference_mode, channels_last"], seconds=0.5)',
         "pn.compare_targets(",
         "table is not None",
         torch="table = pn.compare_backends(net, X)\ntable = pn.compare_formats(net, X)",

@@ -88,6 +88,29 @@ def test_a_sample_of_first_lines_works_or_is_answered_with_the_line_that_works()
     assert len(good) >= 0.95 * len(trials), [trial for trial in trials if trial not in good]
 
 
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        ('graph.find("Linear")', r"'Linear' is no path of a node, but a type. Write graph.find\(type='Linear'\)"),
+        ('graph.group("fc", "y", name="b")', r'Write graph.group\(\["a", "b"\], name="block"\)'),
+        ("graph.reset()", r"graph.undo\(\)"),
+        ('graph["fc"].weight', r"its weights in pn.compile\(graph\)"),
+        ("graph.fc.weight", r"pn.compile\(graph\).fc for its weights"),
+        ("pn.compare(graph, graph)", r"pn.diff\(graph, other\) compares graphs"),
+        ("pn.datasets.load_digits()", "Did you mean 'digits'"),
+        ("pn.datasets.MNIST()", r"arrays \(X, y\) of any other library"),
+        ('pn.intervene(nn.ReLU(), "0", pn.zero())', r'Write pn.intervene\(net, {"fc": pn.zero\(\)}\)'),
+        ("engine.step(n_steps=2)", "engine.step has no argument 'n_steps'. Did you mean 'n'"),
+        ("engine.start(max_steps=2)", r"Write engine.step\(100\)"),
+    ],
+)
+def test_what_is_written_in_another_form_is_answered_with_the_line(line: str, answer: str, engine: Any) -> None:
+    graph = pn.sequential(nn.Linear(4, 3), input=("N", 4))
+    graph.rename("linear1" if "linear1" in graph else "linear", "fc")
+    with pytest.raises((pn.PnneError, AttributeError, TypeError), match=answer):
+        eval(line, {"pn": pn, "nn": nn, "graph": graph, "engine": engine})
+
+
 def test_an_engine_is_no_context_no_function_and_no_value_to_copy(engine: Any) -> None:
     with pytest.raises(TypeError, match=r"Write engine.start\(\); engine.wait\(\)"), engine:
         pass
