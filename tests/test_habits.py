@@ -97,7 +97,7 @@ def test_a_sample_of_first_lines_works_or_is_answered_with_the_line_that_works()
         ('graph["fc"].weight', r"its weights in pn.compile\(graph\)"),
         ("graph.fc.weight", r"pn.compile\(graph\).fc for its weights"),
         ("pn.compare(graph, graph)", r"pn.diff\(graph, other\) compares graphs"),
-        ("pn.datasets.load_digits()", "Did you mean 'digits'"),
+        ("pn.datasets.load_digits()", r"Write pn.datasets.digits\(\)"),
         ("pn.datasets.MNIST()", r"arrays \(X, y\) of any other library"),
         ('pn.intervene(nn.ReLU(), "0", pn.zero())', r'Write pn.intervene\(net, {"fc": pn.zero\(\)}\)'),
         ("engine.step(n_steps=2)", "engine.step has no argument 'n_steps'. Did you mean 'n'"),
