@@ -303,8 +303,7 @@ def _values(
         if node.type == "Constant":
             values[Ref(name, "output")] = Constant(node.properties["value"])
         elif node.type in ("Parameter", "Buffer"):
-            held = node.properties.get("of")
-            values[Ref(name, "output")] = Attribute(held if isinstance(held, str) else tensor_name(paths[name], name))
+            values[Ref(name, "output")] = Attribute(node.of or tensor_name(paths[name], name))
         if (node.type == REROUTE or ABLATE.name in node.properties) and ablated(node) == "bypass":
             bypassed.add(name)
     for name in snapshot.order if bypassed else ():

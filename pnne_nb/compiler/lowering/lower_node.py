@@ -91,7 +91,7 @@ def _held(
         # One without ports is kept for its tensors only.
         call = _call(node, context, inputs, outputs, wires) if inputs or outputs else None
         return _opaque(context.path, node), call
-    return None if isinstance(node.properties.get("of"), str) else _weight(spec, node, context.path), None
+    return None if node.of else _weight(spec, node, context.path), None
 
 
 def _call(

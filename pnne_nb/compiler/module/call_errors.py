@@ -235,9 +235,16 @@ def describe(value: object) -> str:
 
 
 def guard(loaded: loader.Loaded) -> None:
-    """Wrap the calls of a class, so that errors name the node."""
+    """Wrap the calls of a class, so that errors name the node, and have ``print(model)`` say what it takes."""
     loaded.cls.__call__ = _call  # type: ignore[method-assign]  # calls the one it replaces
     loaded.cls.load_state_dict = _load_state_dict  # type: ignore[method-assign]  # likewise
+    loaded.cls.extra_repr = _inputs  # type: ignore[method-assign]
+
+
+def _inputs(self: nn.Module) -> str:
+    document = loader.document_of(self)
+    takes = [str(each) for each in document.expected] if document is not None else []
+    return f"inputs: {', '.join(takes)}" if takes else ""
 
 
 def _load_state_dict(self: nn.Module, *args: Any, **kwargs: Any) -> Any:

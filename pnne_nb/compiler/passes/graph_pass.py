@@ -199,7 +199,6 @@ def borrowed(subject: PassSubject, graph: str) -> set[str]:
     for node in subject.snapshots[graph].nodes.values():
         if node.shares is not None:
             found.add(node.shares)
-        of = node.properties.get("of")
-        if isinstance(of, str):
-            found.add(of.partition(".")[0])
+        if node.of:
+            found.add(node.of.partition(".")[0])
     return found

@@ -106,7 +106,7 @@ def transformed(
         reports.append(Report(each.name, tuple(rewrite.changes), rewrite.skipped, tuple(gains), proof))
         graph, model = subject.graph, after
     if whose:
-        keep_given(graph, model, whose, strongly=True)
+        keep_given(graph, model, whose)
     else:
         keep_latest(graph, "shown", "the model after the passes", lambda: nullcontext(model))
     return Transformed(graph, model, tuple(reports))

@@ -237,7 +237,7 @@ def load_weights(graph_or_model: NodeGraph | nn.Module, source: object) -> Weigh
     with own_weights(graph_or_model, "look") as own:
         model = _made(graph_or_model, own, "look").model
     report = _placed(graph_or_model, model, tensors, source)
-    keep_given(graph_or_model, model, said_of(source), strongly=True)
+    keep_given(graph_or_model, model, said_of(source))
     return report
 
 
@@ -400,7 +400,8 @@ def require_finished(
 def affected_nodes(snapshots: Mapping[str, GraphSnapshot], before: Mapping[str, GraphSnapshot]) -> list[str]:
     """Return the paths of the nodes whose diagnostics an edit may have changed.
 
-    These are edited and rewired nodes, their consumers, nodes that share their modules, and uses of an edited graph.
+    These are edited and rewired nodes, their consumers, nodes that share their modules or stand for tensors of any, and
+    uses of an edited graph.
     """
     paths = paths_of(snapshots)
     altered: set[str] = set()
@@ -427,7 +428,10 @@ def _touched(snapshot: GraphSnapshot, old: GraphSnapshot | None) -> set[str]:
         if old.nodes.get(name) is not node or old.wires.get(name, NO_WIRES) != snapshot.wires.get(name, NO_WIRES)
     }
     gone = old.nodes.keys() - snapshot.nodes.keys()
-    return touched | {name for name, node in snapshot.nodes.items() if node.shares in touched or node.shares in gone}
+    leaning = (
+        name for name, node in snapshot.nodes.items() if node.of or node.shares in touched or node.shares in gone
+    )
+    return touched.union(leaning)
 
 
 def _errors(found: list[Diagnostic]) -> list[Diagnostic]:

@@ -101,7 +101,8 @@ class Scope:
         self.snapshot = snapshot
         if old.order is not snapshot.order:
             self._rank = {name: index for index, name in enumerate(snapshot.order)}
-        for name in old.nodes.keys() - snapshot.nodes.keys():
+        gone = old.nodes.keys() - snapshot.nodes.keys()
+        for name in gone:
             self.outcomes.pop(name, None)
             self.children.pop(name, None)
             self.touched.add(name)
@@ -113,7 +114,8 @@ class Scope:
             renewed = [(name, own) for name, own in snapshot.wires.items() if wires.get(name) is not own]
             dirty |= {name for name, own in renewed if (wires.get(name) or NO_WIRES) != own}
             dirty |= {name for name in wires.keys() - snapshot.wires.keys() if wires[name] and name in snapshot.nodes}
-        dirty |= {name for name, node in snapshot.nodes.items() if node.shares in dirty} if dirty else set()
+        if dirty or gone:
+            dirty |= {name for name, node in snapshot.nodes.items() if node.shares in dirty or node.of}
         self.edited |= dirty
         for name in dirty:
             self.edited.update(snapshot.followers.get(name, ()))
@@ -332,7 +334,7 @@ def _weight(node: Node) -> Outcome:
     if not isinstance(shape, tuple) or dtype is None:
         return NOTHING
     sizes = tuple(size for size in shape if isinstance(size, int))
-    count = math.prod(sizes)
+    count = math.prod(sizes) if not node.of else 0  # it is counted where it belongs
     cost = Cost(count if node.type == "Parameter" else 0, count * dtype.itemsize)
     outputs = {"output": Abstract((Meta(sizes, dtype),), tuple(map(number, sizes)))}
     return Outcome(outputs, cost=cost)

@@ -1,8 +1,9 @@
 """Where the weights of a document are, for every function that takes a graph.
 
 A graph file holds no weights. A document that was imported, loaded from a package, given weights (`pn.load_weights`) or
-trained knows beside its content which module has them: weakly, unless nobody else keeps it. Who uses a model takes the
-`latest` of these, who trains one what the document was `given`, so that two trainings with one seed are equal.
+trained knows beside its content which module has them. It keeps the module that it came with, since often nobody else does, and
+those of trainings and editors weakly. Who uses a model takes the latest of these, who trains one what the document was
+`given`, so that two trainings with one seed are equal.
 """
 
 from __future__ import annotations
@@ -74,18 +75,16 @@ class Weights(NamedTuple):
     later: str = ""
 
 
-def keep_given(graph: NodeGraph, model: nn.Module, said: str, *, strongly: bool = False) -> None:
-    """Remember that a document came with the weights of a module; what was trained before is no longer the latest.
+def keep_given(graph: NodeGraph, model: nn.Module, said: str) -> None:
+    """Keep the module that a document came with, for its weights; what was trained before is no longer the latest.
 
     Args:
         graph: The document.
         model: Has the weights under the names of the nodes.
         said: Whose they are, to follow "those of".
-        strongly: Whether nobody else keeps the module.
     """
     remember(model, graph)
-    hold = (lambda: nullcontext(model)) if strongly else weakly(model)
-    track_of(graph).sources = {"given": Source(said, hold)}
+    track_of(graph).sources = {"given": Source(said, lambda: nullcontext(model))}
 
 
 def keep_latest(graph: NodeGraph, role: Role, said: str, hold: Hold) -> None:

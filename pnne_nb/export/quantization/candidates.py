@@ -146,7 +146,7 @@ def rewrite(
             for name, value in converted[each.module].tensors.items():
                 tensors[f"{each.module}.{name}"].copy_(value)
     model.eval().requires_grad_(False)
-    keep_given(graph, model, "the quantised model", strongly=True)
+    keep_given(graph, model, "the quantised model")
     return graph, model
 
 

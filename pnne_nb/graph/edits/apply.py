@@ -213,6 +213,8 @@ def _rename_node(content: Content, op: ops.RenameNode) -> list[Op]:
     # References to the new name from a time without such a node must not follow when this is reverted.
     dangling = list(graph.sharers.get(name, ()))
     followers = list(graph.sharers.get(old.name, ()))
+    awaiting = content.references(graph.id, name)
+    referring = [] if old.held else content.references(graph.id, old.name)
     for user, user_node in content.blocks_of(graph.id) if old.type in ("Input", "Output") else ():
         user.rename_port(user_node, old.name, name)
     content.unuse(graph.id, old)
@@ -222,8 +224,12 @@ def _rename_node(content: Content, op: ops.RenameNode) -> list[Op]:
         # A node that shares with itself (only in a damaged file) already has its new name.
         current = graph.nodes[name if follower == old.name else follower]
         graph.replace_node(_with_property(current, "shares", name))
+    for around, other, path in referring:
+        of = f"{path.removesuffix(old.name)}{name}{other.of.removeprefix(path)}"
+        around.replace_node(_with_property(around.nodes[other.name], "of", of))
     undo: list[Op] = [ops.RenameNode(name, old.name, graph.id)]
-    return undo + [ops.SetProperty(other, "shares", name, graph.id) for other in dangling]
+    undo += [ops.SetProperty(other, "shares", name, graph.id) for other in dangling]
+    return undo + [ops.SetProperty(other.name, "of", other.of, around.id) for around, other, _ in awaiting]
 
 
 def _change_property(content: Content, op: ops.SetProperty | ops.ResetProperty) -> list[Op]:

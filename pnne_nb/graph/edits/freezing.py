@@ -208,6 +208,6 @@ def _above(path: str) -> list[str]:
 def _has_weights(content: Content, path: str, types: Types) -> bool:
     _, node, _ = find_node(content, path)
     if node.type == "Parameter":
-        return node.properties.get("of") is None
+        return not node.of
     spec = types.get(node.type)
     return spec is not None and TRAINABLE in spec.properties

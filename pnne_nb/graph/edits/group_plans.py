@@ -13,7 +13,17 @@ from pnne_nb.graph.layout.arrange_graph import drawn_right
 from pnne_nb.graph.model.annotation import Frame, held
 from pnne_nb.graph.model.content import Content, GraphIndex, detour, output_ports
 from pnne_nb.graph.model.node import Edge, Node, adding, split_port
-from pnne_nb.graph.model.ops import AddFrame, AddGraph, AddNode, Connect, Op, RemoveFrame, RemoveGraph, RemoveNode
+from pnne_nb.graph.model.ops import (
+    AddFrame,
+    AddGraph,
+    AddNode,
+    Connect,
+    Op,
+    RemoveFrame,
+    RemoveGraph,
+    RemoveNode,
+    SetProperty,
+)
 from pnne_nb.graph.model.paths import NodeRef, find_node
 from pnne_nb.graph.model.validate import Types
 from pnne_nb.graph.schema.names import check_name, free_name, numbered
@@ -77,6 +87,11 @@ def plan_group(
     ops += moves
     ops += [Connect(source, f"{block}.{port}", graph.id) for source, port in border.inputs.items()]
     ops += [Connect(f"{block}.{border.outputs[edge.source]}", edge.target, graph.id) for edge in border.leaving]
+    for node in nodes:
+        for around, other, path in content.references(graph.id, node.member):
+            if around is not graph or other.name not in inside:
+                of = f"{path.removesuffix(node.member)}{block}.{node.member}{other.of.removeprefix(path)}"
+                ops.append(SetProperty(other.name, "of", of, around.id))
     return GroupPlan(tuple(ops), block, (prefix + block,))
 
 
@@ -115,6 +130,8 @@ def plan_ungroup(content: Content, ref: NodeRef, within: str = "", types: Types 
         added = adding(node, graph.id, index + place)
         if node.shares in names:
             added.properties["shares"] = names[node.shares]
+        if node.of:
+            added.properties["of"] = _outer_path(inner, node.of, names)
         if isinstance(around, tuple) and (spec := types.get(node.type)) is not None and INSIDE in spec.properties:
             own = node.properties.get(INSIDE.name)
             added.properties[INSIDE.name] = (*around, *own) if isinstance(own, tuple) else around
@@ -128,10 +145,21 @@ def plan_ungroup(content: Content, ref: NodeRef, within: str = "", types: Types 
         )
         ops.append(AddFrame(**asdict(frame), graph=graph.id))
     ops += [Connect(edge.source, edge.target, graph.id) for edge in _rejoined(graph, block.name, inner, names)]
+    for around_it, standing, path in content.references(graph.id, block.member):
+        rest = _outer_path(inner, standing.of.removeprefix(f"{path}."), names)
+        ops.append(SetProperty(standing.name, "of", f"{path.removesuffix(block.member)}{rest}", around_it.id))
     if len(content.users_of(inner.id)) == 1:
         # `discarding` reads the document before these ops: this block is its one user.
         ops += discarding(content, inner.id, users=1, emptied=True)
     return GroupPlan(tuple(ops), block.name, tuple(prefix + names[node.name] for node in nodes))
+
+
+def _outer_path(inner: GraphIndex, path: str, names: Mapping[str, str]) -> str:
+    """Return the path that a tensor inside an ungrouped block has outside."""
+    for node in inner.nodes.values():
+        if f"{path}.".startswith(f"{node.member}."):
+            return f"{node.held or names[node.name]}{path.removeprefix(node.member)}"
+    return path
 
 
 def discarding(content: Content, definition: str, users: int = 0, *, emptied: bool = False) -> list[Op]:
@@ -245,6 +273,9 @@ def _refuse_border_crossers(graph: GraphIndex, nodes: Iterable[Node], inside: se
     for node in nodes:
         if node.type in ("Input", "Output"):
             raise GraphError(f"{node.name} is an {node.type} of its graph and cannot be moved into a group.")
+        referred = next((each.name for each in graph.nodes.values() if f"{node.of}.".startswith(f"{each.member}.")), "")
+        if node.of and referred not in inside:
+            raise GraphError(f"{node.name} stands for {node.of}: group both or neither.")
         pairs = [(node.name, node.shares)] if node.shares in graph.nodes else []
         pairs += [(sharer, node.name) for sharer in graph.sharers.get(node.name, ())]
         for sharer, owner in pairs:

@@ -253,6 +253,16 @@ class Content:
         """Return the Subgraph nodes among them: their ports are the definition's Input and Output nodes."""
         return [(graph, name) for graph, name in self.users_of(definition) if graph.nodes[name].type == "Subgraph"]
 
+    def references(self, id: str, path: str) -> list[tuple[GraphIndex, Node, str]]:
+        """Return the nodes that stand for tensors of a member of a graph, each with the member's path as it sees it."""
+        graph = self.graphs[id]
+        found = [
+            (graph, node, path) for node in graph.nodes.values() if node.of and f"{node.of}.".startswith(f"{path}.")
+        ]
+        for outer, block in self.blocks_of(id):
+            found += self.references(outer.id, f"{outer.nodes[block].member}.{path}")
+        return found
+
     def is_box(self, definition: str) -> bool:
         """Return whether a graph is the inside of a Module node, whose own code runs it."""
         graph, name = next(iter(self.users.get(definition, {})), ("", ""))  # lint reports users of another kind

@@ -74,6 +74,17 @@ class Node(msgspec.Struct, frozen=True):
         return value if isinstance(value, str) else None
 
     @property
+    def of(self) -> str:
+        """Path of the tensor of another node that it stands for, from its own graph; empty if it stands for itself."""
+        value = self.properties.get("of")
+        return value if isinstance(value, str) else ""
+
+    @property
+    def member(self) -> str:
+        """The path of its module from its own graph: ``layers.0``."""
+        return self.held or self.name
+
+    @property
     def held(self) -> str | None:
         """The path of its module in the original, if it is not its name: ``layers.0``; empty for the whole model."""
         return self.origin.held if self.origin is not None else None

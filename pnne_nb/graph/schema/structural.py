@@ -137,6 +137,12 @@ CALL_PROPERTIES = (INSIDE, ABLATE, PROMOTED)
 
 _DTYPE = _property("dtype", DtypeType(), "Element type.", "float32")
 _STORED_SHAPE = _property("shape", TupleType(IntType(minimum=0)), "Sizes of the tensor.")
+_OF = _property(
+    "of",
+    OptionalType(StringType()),
+    "Path of the tensor of another node that this one stands for, such as 'embed.weight'; it then has none of its own.",
+    None,
+)
 _NAMES = TupleType(StringType())
 _VALUE = (Port(name="output", kind="value"),)
 _TENSOR = (Port(name="output"),)
@@ -196,13 +202,7 @@ STRUCTURAL: tuple[NodeSpec, ...] = (
             None,
         ),
         _property("requires_grad", BoolType(), "Whether training changes it.", True),
-        _property(
-            "of",
-            OptionalType(StringType()),
-            "Path of the parameter of another node that this one stands for, such as 'embed.weight'; "
-            "it then has none of its own.",
-            None,
-        ),
+        _OF,
         outputs=_TENSOR,
     ),
     _spec(
@@ -220,6 +220,7 @@ STRUCTURAL: tuple[NodeSpec, ...] = (
             "values", OptionalType(ConstantType()), "The elements themselves as nested tuples, instead of init.", None
         ),
         _property("persistent", BoolType(), "Whether it is part of the state_dict.", True),
+        _OF,
         outputs=_TENSOR,
     ),
     _spec(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import collections
 import copy
 import enum
+import functools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -262,3 +264,174 @@ def test_what_nobody_reads_refuses_what_it_does_not_take() -> None:
     for module in (net, model):
         with pytest.raises((RuntimeError, pn.ExecutionError), match="same dtype"):
             module.bfloat16()(X.bfloat16())
+
+
+def filled(x: Tensor, dtype: torch.dtype) -> Tensor:
+    return torch.where(x > 0, torch.zeros((), dtype=dtype), torch.finfo(dtype).min)
+
+
+def masked(x: Tensor) -> Tensor:
+    return filled(x, x.dtype) / len(x)
+
+
+class Registered(collections.UserDict[str, Callable[[Tensor], Tensor]]):
+    """A table with a method of its own, as libraries keep their kinds of attention."""
+
+    def of(self, name: str) -> Callable[[Tensor], Tensor]:
+        found: Callable[[Tensor], Tensor] = self.get(name, torch.relu)
+        return found
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return super().get(name, default)
+
+
+TABLE = {"masked": masked}
+LIST = [masked]
+REGISTERED = Registered(TABLE)
+PARTIAL = functools.partial(masked)
+
+
+class CallingFrom(Layered):
+    """Calls a function that it finds elsewhere than under its name."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__()
+        self.place = place
+        self.function, self.own, self.anonymous = masked, {"masked": masked}, lambda x: masked(x)  # noqa: PLW0108
+
+    def forward(self, x: Tensor, usual: Callable[[Tensor], Tensor] = masked) -> Tensor:
+        found: dict[str, Callable[[], Callable[[Tensor], Tensor]]] = {
+            "a table": lambda: TABLE["masked"],
+            "a list": lambda: LIST[0],
+            "a registry": lambda: REGISTERED["masked"],
+            "its method": lambda: REGISTERED.of("masked"),
+            "a partial": lambda: PARTIAL,
+            "an attribute": lambda: self.function,
+            "a table of its own": lambda: self.own["masked"],
+            "a lambda": lambda: self.anonymous,
+            "a default": lambda: usual,
+        }
+        function = found[self.place]()
+        return function(self.fc(x))
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "a table", "a list", "a registry", "its method", "a partial", "an attribute", "a table of its own", "a lambda",
+        "a default",
+    ],
+)  # fmt: skip
+def test_a_function_is_followed_wherever_the_code_finds_it(place: str) -> None:
+    net = CallingFrom(place)
+    own = dict(vars(net))
+    graph = pn.from_module(net, args=(X,))
+    assert not closed(graph)
+    assert torch.equal(pn.compile(graph)(X), net(X))
+    assert vars(net) == own, "the net has what it had"
+
+
+class Telling(Layered):
+    """Tells of values, and computes the same."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if 0 in x[:, [-1, 0]]:
+            said = "zero"
+            if self.training:
+                said += " in training"
+            warnings.warn(said, stacklevel=2)
+        y: Tensor = self.fc(x)
+        return y
+
+
+class Turning(Layered):
+    """Two branches of which each turns something and both together do not."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        turned = False
+        if x[0, 0] > 0:
+            turned = not turned
+        if x[0, 1] > 0:
+            turned = not turned
+        y: Tensor = self.fc(-x if turned else x)
+        return y
+
+
+@pytest.mark.filterwarnings("ignore:zero")
+def test_a_branch_on_values_that_changes_no_result_is_left_out() -> None:
+    net = Telling()
+    graph = pn.from_module(net, args=(X,))
+    assert [node.type for node in graph.nodes.values()] == ["Input", "Linear", "Output"]
+    assert "depends on the values of its inputs" in closed(pn.from_module(Turning(), args=(X,)))[0]
+
+
+class Placed(nn.Module):
+    places: Tensor
+    scale: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(9, 4)
+        self.register_buffer("places", torch.arange(16)[None], persistent=False)
+        self.register_buffer("scale", torch.linspace(1, 2, 4))
+
+    def forward(self, x: Tensor, places: Tensor) -> Tensor:
+        y: Tensor = (self.tokens(x) + self.tokens(places)) * self.scale
+        return y
+
+
+class ReadingInside(nn.Module):
+    """Reads buffers and a weight of layers that it also calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = Placed()
+        self.norm = nn.BatchNorm1d(5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.norm(self.embed(x, self.embed.places[:, : x.shape[1]]))
+        y: Tensor = (
+            h @ self.embed.tokens.weight.T
+            + self.embed.scale.sum()
+            + (self.norm.running_mean if self.norm.running_mean is not None else x).sum()
+        )
+        return y
+
+
+def test_tensors_of_called_layers_are_read_there_after_every_edit() -> None:
+    x, net = torch.arange(15).reshape(3, 5) % 9, ReadingInside()
+    graph = pn.from_module(net, args=(x,))
+    assert not closed(graph)
+    compiled = pn.compile(graph)
+    assert [*compiled.state_dict()] == [*net.state_dict()]
+    assert torch.equal(compiled(x), copy.deepcopy(net)(x)), "in training mode: what the norm has just measured"
+    expected = net.eval()(x)
+
+    def standing() -> list[str]:
+        assert torch.equal(pn.compile(graph).eval()(x), expected)
+        return sorted(node.of for inner in graph.graphs.values() for node in inner.nodes.values() if node.of)
+
+    assert standing() == ["embed.places", "embed.scale", "embed.tokens.weight", "norm.running_mean"]
+    graph.rename("embed.tokens", "words")
+    graph.rename("embed", "inputs")
+    assert standing() == ["inputs.places", "inputs.scale", "inputs.words.weight", "norm.running_mean"]
+    graph.group(["inputs", "norm"], name="body")
+    assert standing() == [
+        "body.inputs.places",
+        "body.inputs.scale",
+        "body.inputs.words.weight",
+        "body.norm.running_mean",
+    ]
+    graph.ungroup("body")
+    graph.ungroup("inputs")
+    assert standing() == ["norm.running_mean", "places", "scale", "words.weight"]
+    with pytest.raises(pn.GraphError, match=r"stands for norm\.running_mean: group both or neither"):
+        graph.group([node for node in graph.nodes.values() if node.of == "norm.running_mean"])
+    graph.group([node for node in graph.nodes.values() if node.type not in ("Input", "Output")], name="all")
+    assert standing() == ["norm.running_mean", "places", "scale", "words.weight"]
+    for _ in range(6):
+        graph.undo()
+    assert standing() == ["embed.places", "embed.scale", "embed.tokens.weight", "norm.running_mean"]
+    graph.remove("norm", reconnect=True)
+    with pytest.raises(pn.CompileError, match=r"of cannot be 'norm\.running_mean': there is no such node"):
+        pn.compile(graph)

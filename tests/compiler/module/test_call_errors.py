@@ -234,6 +234,7 @@ def test_documents_with_the_same_text_speak_of_their_own_inputs() -> None:
     for model, size in zip(models, (28, 32), strict=True):
         with pytest.raises(pn.ExecutionError, match=rf"expects x \(N, 1, {size}, {size}\)"):
             model(torch.zeros(1, 2, 28, 28))
+        assert f"\n  inputs: x (N, 1, {size}, {size}) float32\n" in repr(model), "which sizes are fixed"
     copied = copy.deepcopy(models[0])
     with pytest.raises(pn.ExecutionError, match="Node 'conv' failed"):
         copied(torch.zeros(1, 2, 28, 28))

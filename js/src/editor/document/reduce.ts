@@ -255,6 +255,21 @@ class Draft {
       return target === edge.target && source === edge.source ? edge : { source, target };
     });
     graph.replaceEdges(edges);
+    if (!node.origin?.held) this.renameMember(id, name, newName);
+  }
+
+  /** Let what stands for a tensor of a renamed node go on standing for it, here and in the graphs around. */
+  private renameMember(id: string, old: string, path: string): void {
+    const graph = this.edit(id);
+    for (const [name, node] of graph.nodes) {
+      const of = node.properties?.of;
+      if (typeof of !== "string" || !`${of}.`.startsWith(`${old}.`)) continue;
+      graph.nodes.set(name, { ...node, properties: { ...node.properties, of: path + of.slice(old.length) } });
+    }
+    for (const { graph: around, node: block } of blocksOf(this.graphs, id)) {
+      const member = this.graphs.get(around)?.nodes.get(block)?.origin?.held || block;
+      this.renameMember(around, `${member}.${old}`, `${member}.${path}`);
+    }
   }
 
   private changeNode({ name, graph: id }: { name: string; graph?: string }, change: () => Partial<NodeState>): void {

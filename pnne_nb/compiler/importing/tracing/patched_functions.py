@@ -7,10 +7,13 @@ not affected.
 
 from __future__ import annotations
 
+import copy
+import functools
 import inspect
 import math
 import random
 import types
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, final
@@ -111,10 +114,19 @@ class Rebound:
             made = type(original.__name__, (made,), {**methods, "__module__": original.__module__})
         self._made.add(made)
         module.__class__ = made
+        own = dict(vars(module))
+        package = original.__module__.partition(".")[0]
+        given = {
+            name: self._view.within(value, package)
+            for name, value in own.items()
+            if name[:1] != "_" and name != "forward"
+        }
+        vars(module).update(given)
         try:
             yield
         finally:
             module.__class__ = original
+            vars(module).update({name: own[name] for name, value in given.items() if vars(module).get(name) is value})
 
     def _copied(self, cls: type[nn.Module]) -> type[nn.Module]:
         own: dict[str, Any] = {}
@@ -231,6 +243,8 @@ class _View:
             return self.copied(value) if _package(value.__globals__) == package else value
         if isinstance(value, types.ModuleType):
             return _Namespace(value, self, package)
+        if (found := self.within(value, package)) is not value:
+            return found
         if isinstance(getattr(value, "__self__", None), (random.Random, np.random.RandomState, np.random.Generator)):
             return _refuse_draw
         if _is_autograd(value):
@@ -242,6 +256,44 @@ class _View:
             return _Applied(owner, self._recorder).apply
         return value
 
+    def within(self, value: Any, package: str) -> Any:
+        """Return a function, or what holds functions as a ``partial`` or a table does, as traced code sees it."""
+        if isinstance(value, types.FunctionType):
+            return self.seen(value, package)
+        if isinstance(value, functools.partial) and isinstance(value.func, types.FunctionType):
+            return functools.partial(self.seen(value.func, package), *value.args, **value.keywords)
+        if type(value) in (dict, list, tuple, OrderedDict) or isinstance(value, Mapping):
+            values = value.values() if isinstance(value, Mapping) else value
+            if any(isinstance(each, (types.FunctionType, functools.partial)) for each in values):
+                if id(value) not in self._copies:
+                    self._copies[id(value)] = self._table(value, package)
+                return self._copies[id(value)]
+        return value
+
+    def _table(self, value: Any, package: str) -> Any:
+        if not isinstance(value, Mapping):
+            return type(value)(self.within(each, package) for each in value)
+        if type(value) in (dict, OrderedDict):
+            return type(value)((key, self.within(each, package)) for key, each in value.items())  # type: ignore[call-arg]  # one of Python's
+        return self._registry(value, package)
+
+    def _registry(self, table: Any, package: str) -> Any:
+        """Return a copy of a mapping of a class of its own; its methods see what traced code sees."""
+        cls = type(table)
+        usual = {"get": lambda made, key, default=None: made[key] if key in made else default}  # noqa: SIM401
+        own = {
+            name: self.copied(value)
+            for name, value in vars(cls).items()
+            if isinstance(value, types.FunctionType) and not name.startswith("__")
+        }
+        item = {"__getitem__": lambda made, key: self.within(cls.__getitem__(made, key), package)}
+        made = copy.copy(table)
+        try:
+            made.__class__ = type(cls.__name__, (cls,), {**usual, **own, **item, "__module__": cls.__module__})
+        except TypeError:
+            return table  # of compiled code, such as a MappingProxyType
+        return made
+
     def copied(self, function: Any) -> Any:
         """Return a copy of a function that sees patched names."""
         if not isinstance(function, types.FunctionType):
@@ -251,14 +303,17 @@ class _View:
         space = self._spaces.setdefault(id(function.__globals__), Names(function.__globals__, self))
         # A decorator keeps the function that it wraps in a cell of its closure.
         cells = tuple(types.CellType() if self._wraps(cell) else cell for cell in function.__closure__ or ())
+        package = _package(function.__globals__)
+        usual = function.__defaults__ and tuple(self.within(each, package) for each in function.__defaults__)
         copied = types.FunctionType(
-            function.__code__, space, function.__name__, function.__defaults__, cells if function.__closure__ else None
+            function.__code__, space, function.__name__, usual, cells if function.__closure__ else None
         )
         self._copies[id(function)] = copied
         for new, old in zip(cells, function.__closure__ or (), strict=True):
             if new is not old:
-                new.cell_contents = self.seen(old.cell_contents, _package(function.__globals__))
-        copied.__kwdefaults__ = function.__kwdefaults__
+                new.cell_contents = self.seen(old.cell_contents, package)
+        named = function.__kwdefaults__
+        copied.__kwdefaults__ = named and {name: self.within(each, package) for name, each in named.items()}
         copied.__dict__.update(function.__dict__)
         return copied
 

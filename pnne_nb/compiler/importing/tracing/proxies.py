@@ -103,6 +103,8 @@ class Traced(fx.Proxy):
         return float(self.tracer.settle(self))
 
     def __contains__(self, item: object) -> bool:
+        if type(self) is TracedTensor:
+            return bool((self == item).any())  # type: ignore[attr-defined]  # as torch does
         return any(bool(each == item) for each in self)
 
     def __round__(self, digits: int | None = None) -> Any:

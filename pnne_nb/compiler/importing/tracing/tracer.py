@@ -99,6 +99,9 @@ FRAMES, AGAIN, WITHIN, VARIABLE, SPOT = "frames", "again", "within", "variable",
 """Keys of a recorded call's ``meta``: what was observed of a submodule's call, whether training computes the call again for
 the backward pass, the contexts around it, the variable that holds its result, and its line of code."""
 
+MAX_ANSWERS = 3
+"""Branches on values of the inputs of which one recording tries both ways, at most."""
+
 MAX_LEAVES = 8
 """Functions of one ``forward`` that are recorded as a whole, at most."""
 
@@ -164,8 +167,17 @@ class Recording(NamedTuple):
     typed: bool = False
 
 
-def trace(call: ForwardCall, *, training: bool) -> Recording:
+class UndecidedError(UntranslatableError):
+    """A ``forward`` branches on the values of its inputs."""
+
+
+def trace(call: ForwardCall, *, training: bool, answers: tuple[bool, ...] = ()) -> Recording:
     """Record a call in one mode.
+
+    Args:
+        call: The call.
+        training: The mode.
+        answers: Of the first branches on values of the inputs.
 
     Raises:
         UntranslatableError: If it cannot be recorded.
@@ -173,7 +185,7 @@ def trace(call: ForwardCall, *, training: bool) -> Recording:
     leaves: list[Any] = []
     watched: set[str] = set()
     while True:
-        recorder = ForwardTracer(call, training=training)
+        recorder = ForwardTracer(call, training=training, answers=answers)
         try:
             return recorder.run(leaves, watched)
         except AssignedError as error:
@@ -181,6 +193,10 @@ def trace(call: ForwardCall, *, training: bool) -> Recording:
                 raise
             watched |= error.paths
         except Exception as error:
+            if isinstance(error, UndecidedError):
+                either = _either(call, training=training, answers=answers)
+                if either is not None:
+                    return either
             # A function that cannot be followed may still be called as a whole.
             found = outside(error)
             if found is None or found in leaves or len(leaves) >= MAX_LEAVES:
@@ -190,15 +206,45 @@ def trace(call: ForwardCall, *, training: bool) -> Recording:
             leaves.append(found)
 
 
+def _either(call: ForwardCall, *, training: bool, answers: tuple[bool, ...]) -> Recording | None:
+    """Return the recording that is the same for both answers to the next branch, such as one that warns; None if they differ."""
+    if len(answers) == MAX_ANSWERS:
+        return None
+    try:
+        one, other = (trace(call, training=training, answers=(*answers, each)) for each in (False, True))
+    except UntranslatableError:
+        return None
+    if _content(one) != _content(other):
+        return None
+    return one._replace(branches=one.branches or other.branches)
+
+
+def _content(recording: Recording) -> tuple[Any, ...]:
+    """Return what a recording does, without names: what was swept took some."""
+    place = {node: ("node", index) for index, node in enumerate(recording.graph.nodes)}
+    calls = [
+        (
+            node.op,
+            node.target,
+            fx.node.map_arg((node.args, node.kwargs), lambda each: place[each]),
+            node.meta.get(WITHIN),
+        )
+        for node in recording.graph.nodes
+    ]
+    told = [(asked, each.answer) for asked, each in recording.decisions.items()]
+    return calls, told, recording.assumed, recording.batches, recording.ranked
+
+
 @final
 class ForwardTracer(recording.TraceRecorder):
     """Records the calls of one ``forward`` with the shapes of their results."""
 
-    def __init__(self, call: ForwardCall, *, training: bool) -> None:
+    def __init__(self, call: ForwardCall, *, training: bool, answers: tuple[bool, ...] = ()) -> None:
         super().__init__()
         self.graph = fx.Graph(tracer_cls=type(self))
         self._module, self._arguments, self._frames, self._followed, self._literals, self.types = call
         self._training = training
+        self._answers = iter(answers)
         module, self._frame = call.module, self._seen(call.frames)
         self.fails = self._frame is not None and self._frame.failed
         self._prefix = f"{self._frame.path}." if self._frame is not None and self._frame.path else ""
@@ -534,7 +580,11 @@ class ForwardTracer(recording.TraceRecorder):
             if answer is None:
                 found = without_inputs(value.node)
                 if found is UNKNOWN:
-                    raise self.unknown(value)
+                    answer = next(self._answers, None)
+                    if answer is None:
+                        raise UndecidedError(self.unknown(value))
+                    self._checked.add(value.node)
+                    return answer
                 self.assumptions.computed(value.node, bool(found))
                 return bool(found)
             self._checked.add(value.node)

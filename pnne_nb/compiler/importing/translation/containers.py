@@ -59,18 +59,19 @@ def _stands_together(level: Level, name: str) -> bool:
 
 
 def _refer_to_called(level: Level) -> None:
-    """Replace parameters of called members by references to these: ``self.cells[0].conv.weight.device``."""
+    """Replace tensors of called members by references to these: ``self.cells[0].conv.weight.device``."""
     members = {item.member for item in level.items if item.inner is not None or item.type == "Module"}
     for item in level.items:
-        if item.type == "Parameter" and any(item.member[:n] in members for n in range(2, len(item.member))):
+        if item.type in ("Parameter", "Buffer") and any(item.member[:n] in members for n in range(2, len(item.member))):
             _refer(item)
 
 
 def _refer(item: Item) -> None:
     """Turn an item into a reference to a tensor of a called submodule: ``self.embed.weight``."""
-    if item.type != "Parameter":
-        does = f"uses the buffer {'.'.join(item.member)}" if item.type == "Buffer" else f"calls {'.'.join(item.member)}"
-        raise UntranslatableError(f"it {does} itself, and also calls {item.member[0]} or a part of it")
+    if item.type not in ("Parameter", "Buffer"):
+        raise UntranslatableError(
+            f"it calls {'.'.join(item.member)} itself, and also calls {item.member[0]} or a part of it"
+        )
     item.name = "_".join(item.member)
     item.properties = {**item.properties, "of": ".".join(item.member)}
     item.member = ()

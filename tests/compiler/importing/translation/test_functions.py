@@ -19,7 +19,7 @@ X = torch.linspace(-1, 1, 64).reshape(2, 4, 8)
 
 def scaled(x: Any, **factors: Any) -> Any:
     if x.sum() > 1e9:
-        return x
+        return x * 0
     for factor in factors.values():
         x = x * factor
     return x
