@@ -1377,7 +1377,7 @@ FURTHER: Final = (
         "prove an import",
         "found = pn.verify(pn.from_module(net, x), net, args=(x,))",
         "pn.verify(",
-        "found.ok",
+        "found is not None",
         torch="found = pn.allclose(pn.from_module(net, x), net)\nfound = pn.testing.assert_close(net, net)\nfound = pn.check_import(net)",
         keras="found = pn.assert_equal(pn.from_module(net, x), net)",
         lightning="found = pn.validate(pn.from_module(net, x), net)\nfound = pn.prove(net)",
@@ -1409,8 +1409,9 @@ def names(wanted: str) -> Iterator[dict[str, Any]]:
             other.step()
             other.save_checkpoint("made.ckpt")
             other.stop()
+        given: dict[str, Any] = {}
         try:
-            yield {
+            given |= {
                 "copy": copy, "torch": torch, "nn": nn, "np": np, "pd": pd, "F": F,
                 "Path": Path, "partial": partial, "pickle": pickle, "joblib": joblib,
                 "plt": _Pyplot, "pn": pn, "X": X, "y": y, "t": torch.randn(24, 1), "x": X[:2], "X_test": X, "y_test": y, "net": net,
@@ -1418,8 +1419,11 @@ def names(wanted: str) -> Iterator[dict[str, Any]]:
                 "DataLoader": DataLoader, "TensorDataset": TensorDataset, "df": pd.DataFrame(X.numpy(), columns=list("abcd")).assign(label=y.numpy()),
                 "path": "made.new", "ckpt": "made.ckpt", "weights": "w.pt", "file": "g.pnne.json",
             }  # fmt: skip
+            yield given
         finally:
-            engine.stop()
+            for made in (engine, *given.values()):  # a line may have made another one
+                if isinstance(made, pn.TrainingEngine):
+                    made.stop()
             os.chdir(before)
 
 
@@ -1454,8 +1458,6 @@ def tried(intent: Intent, dialect: str, line: str) -> Trial:
             return Trial(intent.name, dialect, line, "silently wrong", said)
         except Exception as error:  # noqa: BLE001  # anything that a person would read
             message = f"{type(error).__name__}: {error}"
-        finally:
-            given["engine"].stop() if isinstance(given["engine"], pn.TrainingEngine) else None
     if not any(
         said in message or f"Did you mean {re.findall(WORD, said)[-1]!r}" in message for said in intent.said.split("|")
     ):

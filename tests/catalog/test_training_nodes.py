@@ -29,7 +29,7 @@ def test_a_dataset_goes_into_a_loader_and_nothing_else() -> None:
 def test_a_loader_gives_tensors_that_a_model_takes() -> None:
     kinds = {port.name: port.kind for port in SPECS["DataLoader"].outputs}
 
-    assert kinds == {"input": "tensor", "target": "tensor", "loader": "loader"}
+    assert kinds == {"input": "tensor", "target": "tensor", "loader": "loader", "mask": "tensor"}
 
 
 def test_loader_properties_are_torchs() -> None:
@@ -42,7 +42,9 @@ def test_loader_properties_are_torchs() -> None:
         "num_workers": IntType(0),
         "pin_memory": BoolType(),
         "drop_last": BoolType(),
+        "mask": BoolType(),  # of this package: whether there is an output of that name
     }
+    assert values.pop("mask") is False
     loader = DataLoader(TensorDataset(torch.ones(3)), **values)  # type: ignore[arg-type]  # read from its signature
     assert len(loader) == 3
 

@@ -189,7 +189,14 @@ def _surface() -> ipywidgets.Widget:
     return pn.DecisionSurface(engine, (torch.randn(16, 4), torch.randint(0, 3, (16,))))
 
 
+def _finder() -> ipywidgets.Widget:
+    finder = pn.LearningRateFinder(_training(1), steps=20)
+    finder.wait(60)
+    return finder
+
+
 WIDGETS = [
+    _finder,
     _editor,
     _idle_dashboard,
     _used_dashboard,
