@@ -244,4 +244,6 @@ def test_picture(notebook: Notebook, root: Locator, theme: Theme, baseline_error
             && parseFloat(getComputedStyle(element).fontSize) < 11).map(element => element.outerHTML.slice(0, 90))"""
     )
     assert small == []
-    assert set(notebook.console_errors) <= baseline_errors
+    # bqplot draws a figure once before the page has given it a size, where the machine is slow.
+    told = {error for error in notebook.console_errors if "A negative value is not valid" not in error}
+    assert told <= baseline_errors
