@@ -1424,6 +1424,7 @@ def names(wanted: str) -> Iterator[dict[str, Any]]:
             for made in (engine, *given.values()):  # a line may have made another one
                 if isinstance(made, pn.TrainingEngine):
                     made.stop()
+            pn.runs.keep(None)
             os.chdir(before)
 
 
