@@ -21,6 +21,7 @@ import pytest
 
 from pnne_nb.graph.block_library import blocks
 from pnne_nb.graph.schema.registry import registry
+from pnne_nb.graph.schema.structural import STRUCTURAL
 from tests import leaks
 
 if TYPE_CHECKING:
@@ -231,7 +232,10 @@ def _registrations_undone() -> Iterator[None]:
     for table, before in kept:
         table.clear()
         table.extend(before) if isinstance(table, list) else table.update(before)
-    if listed and registry._specs != types:  # else the test has loaded them
+    if not listed and not registry._providers:  # the test has loaded the catalogue
+        types |= {spec.type: spec for spec in (*STRUCTURAL, *sys.modules["pnne_nb.catalog"].specs())}
+        listed = True
+    if listed and registry._specs != types:
         registry._specs.clear()
         registry._specs.update(types)
         registry._revision += 1  # what was derived from the types is out of date
