@@ -156,10 +156,8 @@ def plan_ungroup(content: Content, ref: NodeRef, within: str = "", types: Types 
 
 def _outer_path(inner: GraphIndex, path: str, names: Mapping[str, str]) -> str:
     """Return the path that a tensor inside an ungrouped block has outside."""
-    for node in inner.nodes.values():
-        if f"{path}.".startswith(f"{node.member}."):
-            return f"{node.held or names[node.name]}{path.removeprefix(node.member)}"
-    return path
+    node = inner.holder(path)
+    return path if node is None else f"{node.held or names[node.name]}{path.removeprefix(node.member)}"
 
 
 def discarding(content: Content, definition: str, users: int = 0, *, emptied: bool = False) -> list[Op]:
@@ -273,8 +271,8 @@ def _refuse_border_crossers(graph: GraphIndex, nodes: Iterable[Node], inside: se
     for node in nodes:
         if node.type in ("Input", "Output"):
             raise GraphError(f"{node.name} is an {node.type} of its graph and cannot be moved into a group.")
-        referred = next((each.name for each in graph.nodes.values() if f"{node.of}.".startswith(f"{each.member}.")), "")
-        if node.of and referred not in inside:
+        holder = graph.holder(node.of) if node.of else None
+        if node.of and (holder is None or holder.name not in inside):
             raise GraphError(f"{node.name} stands for {node.of}: group both or neither.")
         pairs = [(node.name, node.shares)] if node.shares in graph.nodes else []
         pairs += [(sharer, node.name) for sharer in graph.sharers.get(node.name, ())]

@@ -197,6 +197,10 @@ class GraphIndex:
                     backward.append(node)
         return False
 
+    def holder(self, path: str) -> Node | None:
+        """Return the node whose module has the tensor at a path, or None."""
+        return next((node for node in self.nodes.values() if f"{path}.".startswith(f"{node.member}.")), None)
+
     def _refer(self, node: Node, *, add: bool) -> None:
         target = node.shares
         if target is None:

@@ -197,7 +197,7 @@ class _Linter:
             else:
                 if type(value) is int:
                     approved.numbers.add((name, value))
-        if node.of and not any(f"{node.of}.".startswith(f"{each.member}.") for each in graph.nodes.values()):
+        if node.of and graph.holder(node.of) is None:
             message = f"of cannot be {shown(node.of)}: there is no such node."
             self._report("bad-sharing", message, path, "Name a tensor of another node of this graph, or reset of.")
         if SHARES.name in node.properties and node.shares is not None:
