@@ -24,7 +24,7 @@ from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.layout.cards import NONE_RESOLVED
 from pnne_nb.graph.render.scene import NO_SHAPES, scene
 from pnne_nb.graph.schema.registry import registry
-from pnne_nb.graph.storage.json_format import read
+from pnne_nb.graph.storage import read
 from tests.browser.jupyter import CHROMIUM_FLAGS, chromium_path
 from tests.editor.page import EditorPage, HostPage
 

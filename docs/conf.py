@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pnne_nb.process.version import __version__
+from pnne_nb.process import __version__
 
 project = "pnne_nb"
 author = "pnne_nb contributors"

@@ -50,8 +50,8 @@ from pnne_nb.graph.schema.analysis_hook import GraphAnalysis, install_analysis
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.habits import FUNCTIONS
+from pnne_nb.process import __version__ as __version__
 from pnne_nb.process.background_import import import_in_background, imported_late
-from pnne_nb.process.version import __version__ as __version__
 from pnne_nb.telemetry.plot_hook import install_plots
 
 if TYPE_CHECKING:

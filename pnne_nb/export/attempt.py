@@ -39,7 +39,7 @@ from pnne_nb.export.subject.fixed_axes import axis_findings, fixed_axes, freed
 from pnne_nb.export.subject.subject import HasExamples, Sizes, Subject, input_names, plain_result, subject_of
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.annex import OWN
-from pnne_nb.process.version import __version__
+from pnne_nb.process import __version__
 
 
 def attempt(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import final
 
 from pnne_nb.errors import GraphError, UnknownNodeError, near, shown
+from pnne_nb.graph import storage
 from pnne_nb.graph.document import NodeGraph, expect_graph
 from pnne_nb.graph.edits.definitions import graft
 from pnne_nb.graph.model.content import Content
@@ -18,8 +19,7 @@ from pnne_nb.graph.model.node import Node
 from pnne_nb.graph.model.ops import AddNode
 from pnne_nb.graph.model.paths import enter
 from pnne_nb.graph.schema.names import numbered, split_path, stem_of
-from pnne_nb.graph.storage import json_format
-from pnne_nb.graph.storage.json_format import read_file
+from pnne_nb.graph.storage import read_file
 
 
 @final
@@ -65,7 +65,7 @@ class BlockLibrary(Mapping[str, Node]):
         found = graph[node]
         if found.definition is None or found.is_box:
             raise GraphError(f"{node} is a {found.type}: only a Subgraph node can become a block. Group nodes first.")
-        return self._take(json_format.read(graph.to_json()), found.definition, name or found.definition)
+        return self._take(storage.read(graph.to_json()), found.definition, name or found.definition)
 
     def remove(self, name: str) -> None:
         """Remove a block; graphs that use it do not change.
@@ -94,7 +94,7 @@ class BlockLibrary(Mapping[str, Node]):
         definition = self._require(name).definition
         if definition is None:
             raise GraphError(f"{name} in the library shows no graph: blocks.remove({name!r}), and publish it again.")
-        source, target = (json_format.read(each.to_json()) for each in (self.graph, graph))
+        source, target = (storage.read(each.to_json()) for each in (self.graph, graph))
         within = enter(target, split_path(node)[0] if node is not None else "")
         ops, id = graft(source, definition, target, within.id)
         with graph.transaction(f"Add {name}"):
@@ -120,7 +120,7 @@ class BlockLibrary(Mapping[str, Node]):
 
     def load_text(self, text: str | bytes) -> tuple[str, ...]:
         """Add the blocks in the text of a graph file; see `load`."""
-        content = json_format.read(text)
+        content = storage.read(text)
         shown_by = {node.name: node.definition for node in content.graphs[""].nodes.values()}
         names = [(name, definition) for name, definition in shown_by.items() if definition is not None]
         if not names:
@@ -134,7 +134,7 @@ class BlockLibrary(Mapping[str, Node]):
         with self.graph.transaction(f"Publish {name}"):
             if name in self.graph.nodes:
                 self.graph.remove(name)
-            ops, id = graft(source, definition, json_format.read(self.graph.to_json()), "", name)
+            ops, id = graft(source, definition, storage.read(self.graph.to_json()), "", name)
             self.graph.apply([*ops, AddNode(name, "Subgraph", {"definition": id})])
             return self.graph[name]
 

@@ -15,7 +15,7 @@ import msgspec
 from pnne_nb.errors import ArgumentError, GraphChangedError, UnknownTypeError, expect, shown
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import Edge, Node, split_port
-from pnne_nb.graph.storage.json_format import replace_file
+from pnne_nb.graph.storage import replace_file
 
 Kind: TypeAlias = Literal["added", "removed", "renamed", "changed"]
 GraphRef: TypeAlias = "NodeGraph | str | Path"

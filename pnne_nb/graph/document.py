@@ -14,6 +14,7 @@ from typing import Self, final, get_args
 from msgspec.structs import replace
 
 from pnne_nb.errors import ArgumentError, GraphError, answers_misuse, choose, expect, shown
+from pnne_nb.graph import storage
 from pnne_nb.graph.annotations import Frames
 from pnne_nb.graph.edits import bulk, freezing, group_plans
 from pnne_nb.graph.edits.add_node import addition, connection, edges_between, loose_end, parts_of, place
@@ -43,8 +44,7 @@ from pnne_nb.graph.model.validate import Types
 from pnne_nb.graph.queries import GraphQueries
 from pnne_nb.graph.schema.names import numbered, stem_of
 from pnne_nb.graph.schema.registry import registry
-from pnne_nb.graph.storage import json_format
-from pnne_nb.graph.storage.json_format import read_file
+from pnne_nb.graph.storage import read_file
 
 
 @final
@@ -661,7 +661,7 @@ class NodeGraph(GraphQueries):
         Raises:
             GraphFileError: If it is damaged, hostile, or from a newer version; the message names the place.
         """
-        content = json_format.read(text)
+        content = storage.read(text)
         graph = cls(types=types)
         graph._ledger.content = content
         return graph
@@ -681,7 +681,7 @@ class NodeGraph(GraphQueries):
             GraphFileNotFoundError, GraphFileAccessError: If it cannot be opened; both are ``OSError`` too.
         """
         graph = cls.from_json(read_file(path), types=types)
-        graph.tables = json_format.tables_beside(path)
+        graph.tables = storage.tables_beside(path)
         return graph
 
 

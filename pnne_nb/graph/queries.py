@@ -21,6 +21,7 @@ from pnne_nb.errors import (
     require_settable,
     shown,
 )
+from pnne_nb.graph import storage
 from pnne_nb.graph.edits.bulk import matching
 from pnne_nb.graph.edits.notify import Observer
 from pnne_nb.graph.edits.transactions import Step, TransactionLog
@@ -42,8 +43,7 @@ from pnne_nb.graph.render.svg import ThemeName, describe, svg
 from pnne_nb.graph.schema.analysis_hook import installed
 from pnne_nb.graph.schema.habits import METHODS, SETTINGS
 from pnne_nb.graph.sizes import Sizes
-from pnne_nb.graph.storage import json_format
-from pnne_nb.graph.storage.json_format import DocumentState, replace_file
+from pnne_nb.graph.storage import DocumentState, replace_file
 
 
 class GraphQueries(metaclass=AnswersNames):
@@ -345,12 +345,12 @@ class GraphQueries(metaclass=AnswersNames):
     def frozen(self) -> Callable[[], DocumentState]:
         """Return a function that returns the present `state` at any later time."""
         with self._ledger.lock:
-            return partial(json_format.state, self._content.name, self._content.parts(), self._content.sizes.copy())
+            return partial(storage.state, self._content.name, self._content.parts(), self._content.sizes.copy())
 
     @answers_misuse('graph.to_json(), or graph.save("net.pnne.json")')
     def to_json(self) -> str:
         """Return the text of a graph file: the same for equal documents, a line for each node and edge."""
-        return json_format.write(self.state())
+        return storage.write(self.state())
 
     def save(self, path: str | Path) -> None:
         """Write a graph file, by custom named ``….pnne.json``; an existing one is replaced at once, or not at all.
@@ -367,7 +367,7 @@ class GraphQueries(metaclass=AnswersNames):
         nodes = (node for graph in self.graphs.values() for node in graph.nodes.values())
         has_tables = any(node.origin is not None and node.origin.initial for node in nodes)
         if has_tables and (values := installed().tables(self)) is not None:
-            beside = json_format.tables_beside(path)
+            beside = storage.tables_beside(path)
             replace_file(beside, values)
             self.tables = beside
         replace_file(path, self.to_json())

@@ -14,7 +14,7 @@ import msgspec
 
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.sequential import sequential
-from pnne_nb.graph.storage.json_format import DocumentState, GraphState, NodeState
+from pnne_nb.graph.storage import DocumentState, GraphState, NodeState
 
 
 def lenet() -> NodeGraph:

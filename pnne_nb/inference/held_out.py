@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pnne_nb.compiler.analysis.device_rule import CPU, to_device
-from pnne_nb.compiler.analysis.given_inputs import TARGET_KEYS, spread_inputs
+from pnne_nb.compiler.analysis.example_inputs import TARGET_KEYS, spread_inputs
 from pnne_nb.compiler.weights.weight_source import Reuse
 from pnne_nb.errors import ArgumentError, ExportError, shown
 from pnne_nb.export.attempt import prepare

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from pnne_nb.compiler.analysis.device_rule import CPU, to_device
-from pnne_nb.compiler.analysis.given_inputs import TARGET_KEYS, is_one_argument
+from pnne_nb.compiler.analysis.example_inputs import TARGET_KEYS, is_one_argument
 from pnne_nb.compiler.weights.weight_source import Reuse
 from pnne_nb.errors import ArgumentError, TrainingError, expect, no_attribute
 from pnne_nb.export.formats import FORMATS

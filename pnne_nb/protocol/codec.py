@@ -19,7 +19,7 @@ from pnne_nb.graph.model.ops import AddNode, Op, SetProperty, SetSize
 from pnne_nb.graph.schema.categories import category_named
 from pnne_nb.graph.schema.spec import NodeSpec, Property, Required
 from pnne_nb.graph.schema.values import Calculated, from_json, to_json
-from pnne_nb.graph.storage.json_format import DocumentState
+from pnne_nb.graph.storage import DocumentState
 from pnne_nb.graph.templates import template_library
 from pnne_nb.protocol.messages import (
     Arrange,

@@ -18,7 +18,7 @@ from pnne_nb.graph.model.ops import Op
 from pnne_nb.graph.schema.categories import Category
 from pnne_nb.graph.schema.property_types import PropertyType
 from pnne_nb.graph.schema.spec import NodeKind, Port
-from pnne_nb.graph.storage.json_format import DocumentState
+from pnne_nb.graph.storage import DocumentState
 from pnne_nb.protocol.base_message import Answer as _Answer
 from pnne_nb.protocol.base_message import Message as _Message
 from pnne_nb.protocol.base_message import ViewRequest as _Request

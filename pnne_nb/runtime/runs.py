@@ -23,8 +23,8 @@ from torch import nn
 
 from pnne_nb.compiler.module.pickled_model import graph_of
 from pnne_nb.errors import ArgumentError, CheckpointError, TrainingError, expect, shown
+from pnne_nb.process import __version__
 from pnne_nb.process.atomic_file import replace_file
-from pnne_nb.process.version import __version__
 from pnne_nb.runtime.checkpointing import files
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.faults.error_messages import in_brief

@@ -38,7 +38,7 @@ from pnne_nb.graph.model.ops import (
     SetSize,
 )
 from pnne_nb.graph.model.origin import Origin
-from pnne_nb.graph.storage.json_format import state_of, write
+from pnne_nb.graph.storage import state_of, write
 from tests.graph.types import TYPES
 
 NAMES = ("a", "b", "c", "d", "e", "f", "g", "0", "train", "x y")

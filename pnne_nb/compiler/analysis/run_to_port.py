@@ -15,11 +15,11 @@ from pnne_nb.compiler.ir.variables import unique
 from pnne_nb.compiler.pipeline.compile import compile as compile_graph
 from pnne_nb.compiler.weights.reuse import carry_over, former_path
 from pnne_nb.errors import UnknownNodeError
+from pnne_nb.graph import storage
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import split_port
 from pnne_nb.graph.schema.values import to_json
-from pnne_nb.graph.storage import json_format
-from pnne_nb.graph.storage.json_format import DocumentState, EdgeState, GraphState, NodeState
+from pnne_nb.graph.storage import DocumentState, EdgeState, GraphState, NodeState
 from pnne_nb.process.random_state import preserved_random_state
 
 
@@ -50,7 +50,7 @@ def compile_to_port(graph: NodeGraph, port: str, reuse: nn.Module | None = None)
         CompileError: If what the port depends on cannot be compiled, or the node has no such output.
     """
     cutter = _Cutter(graph.state())
-    cut = NodeGraph.from_json(json_format.write(cutter.cut(port)))
+    cut = NodeGraph.from_json(storage.write(cutter.cut(port)))
     with preserved_random_state():
         model = compile_graph(cut, reuse=reuse).eval()
     if reuse is not None and cutter.former:

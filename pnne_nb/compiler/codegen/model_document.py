@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, final
 
 import torch
 
+from pnne_nb.graph import storage
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import Node
-from pnne_nb.graph.storage import json_format
-from pnne_nb.graph.storage.json_format import DocumentState
+from pnne_nb.graph.storage import DocumentState
 
 AGAIN = "import again with such a call"
 """Words of the advice for a call that differs from that of the imported module in what it gives."""
@@ -145,7 +145,7 @@ class ModelDocument:
     @functools.cached_property
     def text(self) -> str:
         """Its graph file."""
-        return json_format.write(self.state)
+        return storage.write(self.state)
 
     @functools.cached_property
     def expected(self) -> tuple[Expected, ...]:

@@ -11,7 +11,7 @@ from torch import nn
 
 from pnne_nb.compiler.codegen import loader
 from pnne_nb.errors import ArgumentError, Diagnostic, PnneError, meanings, near, shown
-from pnne_nb.graph.storage.json_format import GraphState
+from pnne_nb.graph.storage import GraphState
 
 
 class Explanation(msgspec.Struct, frozen=True):

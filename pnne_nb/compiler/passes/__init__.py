@@ -21,9 +21,9 @@ from pnne_nb.compiler.passes.graph_pass import Rewrite as Rewrite
 from pnne_nb.compiler.passes.optimize import RemoveIdentities as RemoveIdentities
 from pnne_nb.compiler.passes.pass_manager import Transformed as Transformed
 from pnne_nb.compiler.passes.pass_manager import transform as transform
-from pnne_nb.compiler.passes.placement.place_nodes import PlaceByMemory as PlaceByMemory
-from pnne_nb.compiler.passes.placement.place_nodes import PlaceNodes as PlaceNodes
-from pnne_nb.compiler.passes.placement.placement_plan import Placement as Placement
+from pnne_nb.compiler.passes.place_nodes import PlaceByMemory as PlaceByMemory
+from pnne_nb.compiler.passes.place_nodes import PlaceNodes as PlaceNodes
+from pnne_nb.compiler.passes.placement_plan import Placement as Placement
 from pnne_nb.compiler.passes.report import Change as Change
 from pnne_nb.compiler.passes.report import Gain as Gain
 from pnne_nb.compiler.passes.report import Report as Report

@@ -32,8 +32,8 @@ from pnne_nb.export.package.manifest import FORMAT, FORMAT_VERSION, Manifest, Re
 from pnne_nb.export.package.recorded_batches import RecordedBatch, RecordedRun, record, run
 from pnne_nb.graph.document import NodeGraph, expect_graph
 from pnne_nb.graph.schema.registry import registry
+from pnne_nb.process import __version__
 from pnne_nb.process.atomic_file import file_at
-from pnne_nb.process.version import __version__
 from pnne_nb.telemetry.series import Curves
 
 _ADVICE = "Give the model that pn.compile(graph) made, or pn.compile(graph, reuse=model) after an edit."

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from pnne_nb.compiler import blame
 from pnne_nb.compiler.analysis.buffers import kept_buffers
-from pnne_nb.compiler.analysis.given_inputs import spread_inputs
+from pnne_nb.compiler.analysis.example_inputs import spread_inputs
 from pnne_nb.errors import Diagnostic, ExportError, shown
 from pnne_nb.export.formats.base import TensorInfo, batch_size_of, free_sizes
 

@@ -1,6 +1,6 @@
 """The document's content, indexed so that an op costs only what it changes, and the ports of its nodes.
 
-Mutable and private to ``graph``: only ``edits.apply`` (ops) and ``storage.json_format`` (loading) write to it.
+Mutable and private to ``graph``: only ``edits.apply`` (ops) and ``storage`` (loading) write to it.
 
 Invariants: names are unique in a graph; edges join existing nodes, one per input port, without a loop; a
 Subgraph node's definition exists, never contains itself, and has a port for each edge at that node.

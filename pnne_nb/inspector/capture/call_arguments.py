@@ -10,8 +10,7 @@ from typing import Any, final
 import numpy as np
 from torch import Tensor, nn
 
-from pnne_nb.compiler.analysis.example_inputs import sizes_among
-from pnne_nb.compiler.analysis.given_inputs import is_one_argument
+from pnne_nb.compiler.analysis.example_inputs import is_one_argument, sizes_among
 from pnne_nb.errors import InspectionError, expect
 from pnne_nb.inspector.capture.hooks import HookOwner, in_backward, tensors_in
 

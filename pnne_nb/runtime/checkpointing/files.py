@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from pnne_nb.compiler.weights import tensor_file
 from pnne_nb.errors import ArgumentError, CheckpointError, PnneError, expect, near, shown
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.process import __version__
 from pnne_nb.process.atomic_file import remove_unfinished, replace_file
-from pnne_nb.process.version import __version__
 from pnne_nb.runtime.checkpointing.schema import FORMAT, up_to_date
 from pnne_nb.runtime.faults.error_messages import in_a_sentence
 from pnne_nb.runtime.setup.config import UNDRAWN, Config

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from pnne_nb.compiler.analysis.given_inputs import TARGET_KEYS, argument_names, is_one_argument, spread_inputs
+from pnne_nb.compiler.analysis.example_inputs import TARGET_KEYS, argument_names, is_one_argument, spread_inputs
 from pnne_nb.errors import Diagnostic, TrainingError
 
 InputShapes: TypeAlias = tuple[tuple[str, tuple[int | str, ...] | None], ...]

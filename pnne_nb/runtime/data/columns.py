@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pnne_nb.compiler.analysis.given_inputs import TARGET_KEYS
+from pnne_nb.compiler.analysis.example_inputs import TARGET_KEYS
 from pnne_nb.errors import ArgumentError, TrainingError, expect, near, shown
 from pnne_nb.runtime.data.image_folder import MODES, WHITE
 from pnne_nb.runtime.data.open_data import DescribedDataset, from_numpy

@@ -16,7 +16,7 @@ from torch.utils.data import (
     default_collate,
 )
 
-from pnne_nb.compiler.analysis.given_inputs import TARGET_KEYS
+from pnne_nb.compiler.analysis.example_inputs import TARGET_KEYS
 from pnne_nb.runtime.data.open_data import Arrays
 from pnne_nb.runtime.data.sources import DatasetSource, TensorSource
 

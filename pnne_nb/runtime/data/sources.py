@@ -24,7 +24,7 @@ from torch.utils.data import (
     get_worker_info,
 )
 
-from pnne_nb.compiler.analysis.given_inputs import TARGET_KEYS
+from pnne_nb.compiler.analysis.example_inputs import TARGET_KEYS
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.data.batches import StandIn, said
 from pnne_nb.runtime.data.workers import WorkerStart, dismiss_workers, end_workers, explained

@@ -12,7 +12,6 @@ from typing import Any, final
 
 from pnne_nb.errors import CheckpointError, PnneError, TrainingError
 from pnne_nb.runtime.checkpointing import files
-from pnne_nb.runtime.distributed import failure_cause
 from pnne_nb.runtime.distributed.launch.launcher import LaunchedRun
 from pnne_nb.runtime.distributed.launch.torchrun import TorchrunAgent
 from pnne_nb.runtime.distributed.remote_probes import RemoteProbes
@@ -30,7 +29,14 @@ from pnne_nb.runtime.distributed.transport.worker_messages import (
     Refused,
     Verdict,
 )
-from pnne_nb.runtime.distributed.transport.worker_server import WorkerLine, WorkerServer
+from pnne_nb.runtime.distributed.transport.worker_server import (
+    WorkerLine,
+    WorkerServer,
+    as_error,
+    cause,
+    hear,
+    is_cut_off,
+)
 from pnne_nb.runtime.loop.loop import TrainingLoop
 from pnne_nb.runtime.loop.loop_events import Eased, Event, Restarted, Unsaved, Waiting
 from pnne_nb.runtime.monitoring.history import History
@@ -240,7 +246,7 @@ class TrainingGroup:
         board, _ = self._open
         if self._broke is not None:
             # Somebody else has heard of it first, who wanted to look at the model.
-            raise failure_cause.as_error(self._broke)
+            raise as_error(self._broke)
         if not self._inbox:
             began = time.monotonic()
             self._inbox.extend(board.receive(_SLICE))
@@ -347,16 +353,16 @@ class TrainingGroup:
         assert self._open is not None
         board, _ = self._open
         silent = {line for line in board.lines if line is not first and self._is_of_now(line)}
-        said = failure_cause.hear(board, self._inbox, silent, complaint)
+        said = hear(board, self._inbox, silent, complaint)
         if isinstance(said, WorkerLine):
             self._has_died(said)
-        elif self._plan.nnodes != 1 and failure_cause.is_cut_off(complaint):
+        elif self._plan.nnodes != 1 and is_cut_off(complaint):
             # Perhaps the fault of another machine, whose processes are not heard here: torchrun tries again.
             self._lost = self._lost or f"The connection of process {complaint.rank} to the others was lost"
             self._waits = False
         else:
-            self._broke = failure_cause.cause(said)
-            raise failure_cause.as_error(self._broke)
+            self._broke = cause(said)
+            raise as_error(self._broke)
 
     def _is_of_now(self, line: WorkerLine) -> bool:
         return line.hello is not None and line.hello.restart == self.restarts

@@ -30,8 +30,7 @@ from pnne_nb.runtime.data.sources import Share
 from pnne_nb.runtime.distributed.launch.strategies import STRATEGIES, strategy
 from pnne_nb.runtime.distributed.remote_probes import Measure, Ordered
 from pnne_nb.runtime.distributed.step.group import JointStep, ProcessGroup
-from pnne_nb.runtime.distributed.step.reduce_metrics import ReducedMetric
-from pnne_nb.runtime.distributed.step.sharding import sharded
+from pnne_nb.runtime.distributed.step.sharding import ReducedMetric, sharded
 from pnne_nb.runtime.distributed.step.sync_batch_norm import join_batch_norms
 from pnne_nb.runtime.distributed.transport.dataset_files import unpack
 from pnne_nb.runtime.distributed.transport.lifeline import ADDRESS, Lifeline, find_launcher

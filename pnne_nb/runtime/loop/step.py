@@ -27,8 +27,7 @@ from pnne_nb.runtime.data.batches import Batch, StandIn
 from pnne_nb.runtime.faults.error_messages import device_lost, loss_failed, model_failed, name_layer
 from pnne_nb.runtime.loop.active_recipe import ActiveRecipe
 from pnne_nb.runtime.loop.disturbances import Disturbances
-from pnne_nb.runtime.loop.fault_replay import FaultReplay, NotFiniteError, StepPlace, pieces_of
-from pnne_nb.runtime.loop.finite_check import FiniteCheck, total_norm
+from pnne_nb.runtime.loop.fault_replay import FaultReplay, FiniteCheck, NotFiniteError, StepPlace, pieces_of, total_norm
 from pnne_nb.runtime.loop.loss_weighting import counts_for_nothing, shares
 from pnne_nb.runtime.loop.oom_retry import OutOfMemoryRetry
 from pnne_nb.runtime.loop.step_ring import StepRing

@@ -23,7 +23,7 @@ from pnne_nb.compiler.module.pickled_model import graph_of
 from pnne_nb.compiler.weights import tensor_file
 from pnne_nb.errors import CompileError, TrainingError, expect, shown
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.process.version import __version__
+from pnne_nb.process import __version__
 from pnne_nb.runtime.data.batches import as_batch
 from pnne_nb.runtime.data.datasets import Rows
 from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, TensorSource

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from pnne_nb.compiler.analysis.buffers import kept_buffers
 from pnne_nb.compiler.analysis.device_rule import to_device
-from pnne_nb.compiler.analysis.given_inputs import TARGET_KEYS, argument_names, is_one_argument, spread_inputs
+from pnne_nb.compiler.analysis.example_inputs import TARGET_KEYS, argument_names, is_one_argument, spread_inputs
 from pnne_nb.errors import TrainingError, shown
 from pnne_nb.runtime.data.batches import Batch, as_batch, join_outputs
 from pnne_nb.runtime.data.open_data import Table, open_source

@@ -14,7 +14,7 @@ from typing import Any, Final, final
 
 from torch import nn
 
-from pnne_nb.compiler.analysis.given_inputs import argument_names, spread_inputs
+from pnne_nb.compiler.analysis.example_inputs import argument_names, spread_inputs
 from pnne_nb.compiler.weights.rename_log import documents_of
 from pnne_nb.compiler.weights.tensor_file import unpack
 from pnne_nb.compiler.weights.weight_source import Reuse, keep_latest, weakly

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, final
 import msgspec
 
 from pnne_nb.catalog.tables.auto_sizes import AUTOMATIC
-from pnne_nb.compiler.analysis.given_inputs import TARGET_KEYS
+from pnne_nb.compiler.analysis.example_inputs import TARGET_KEYS
 from pnne_nb.errors import TrainingError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import Node, split_port

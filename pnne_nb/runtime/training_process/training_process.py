@@ -23,7 +23,6 @@ from pnne_nb.runtime.monitoring.reporter import Reports
 from pnne_nb.runtime.thread.control import Control
 from pnne_nb.runtime.training_process import handover
 from pnne_nb.runtime.training_process.handover import Handover
-from pnne_nb.runtime.training_process.link import GoneError, ProcessLink
 from pnne_nb.runtime.training_process.process_messages import (
     Alive,
     Ask,
@@ -47,7 +46,7 @@ from pnne_nb.runtime.training_process.process_messages import (
     Stop,
     Told,
 )
-from pnne_nb.runtime.training_process.process_server import server
+from pnne_nb.runtime.training_process.process_server import GoneError, ProcessLink, server
 from pnne_nb.telemetry.frames import AnomalyFrame
 
 _GIVES_UP = 2.0

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
 
-from pnne_nb.compiler.analysis.given_inputs import TARGET_KEYS, argument_names, spread_inputs
+from pnne_nb.compiler.analysis.example_inputs import TARGET_KEYS, argument_names, spread_inputs
 from pnne_nb.errors import ArgumentError, shown
 from pnne_nb.runtime.data.open_data import Table, as_tensors, count_examples
 from pnne_nb.runtime.data.sources import DatasetSource, TensorSource

@@ -15,7 +15,7 @@ from typing import Any, Final, final
 
 from IPython import get_ipython
 
-from pnne_nb.process.version import __version__
+from pnne_nb.process import __version__
 from pnne_nb.widgets.host.bundle import bundled
 
 PARTS_OF_THE_PAGE: Final = ("editor.js", "controls.js")

@@ -22,7 +22,7 @@ from pnne_nb.graph.model.ops import (
     RenameDocument,
     SetProperty,
 )
-from pnne_nb.graph.storage.json_format import DocumentState, state_of
+from pnne_nb.graph.storage import DocumentState, state_of
 from tests.graph.types import TYPES
 
 

@@ -38,7 +38,7 @@ from pnne_nb.graph.model.ops import (
 )
 from pnne_nb.graph.model.origin import Origin
 from pnne_nb.graph.schema.values import Calculated
-from pnne_nb.graph.storage.json_format import state_of
+from pnne_nb.graph.storage import state_of
 from pnne_nb.protocol.codec import encode_ops
 
 ROOT = Path(__file__).parents[3]

@@ -17,7 +17,7 @@ from pnne_nb.graph.render.html import png
 from pnne_nb.graph.render.scene import Scene, SceneEdge, scene
 from pnne_nb.graph.render.svg import LETTER
 from pnne_nb.graph.schema.registry import registry
-from pnne_nb.graph.storage.json_format import read
+from pnne_nb.graph.storage import read
 from pnne_nb.protocol.messages import TensorShape
 
 ARTIFACTS = Path(__file__).resolve().parents[2] / "artifacts"

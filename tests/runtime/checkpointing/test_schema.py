@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pnne_nb.compiler.weights import tensor_file
 from pnne_nb.compiler.weights.tensor_file import pack
 from pnne_nb.errors import CheckpointError, PnneError
-from pnne_nb.process.version import __version__
+from pnne_nb.process import __version__
 from pnne_nb.runtime.checkpointing.files import read
 from pnne_nb.runtime.checkpointing.schema import FORMAT
 from pnne_nb.runtime.engine import TrainingEngine

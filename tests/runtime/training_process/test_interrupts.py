@@ -22,7 +22,7 @@ from pnne_nb.runtime.distributed.transport.socket import MessageSocket
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.runtime.thread.control import Control
-from pnne_nb.runtime.training_process import link
+from pnne_nb.runtime.training_process import process_server
 from pnne_nb.runtime.training_process.process_messages import FromKernel, FromProcess, Go, Told
 from tests.runtime import tasks
 from tests.runtime.distributed import groups
@@ -287,9 +287,9 @@ def test_interrupts_anywhere_in_a_use_leave_the_training_as_it_was(use: str, *, 
 def test_interrupts_anywhere_where_a_thread_sends_leave_every_message_whole_and_in_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(link, "_SHORT", 0)
+    monkeypatch.setattr(process_server, "_SHORT", 0)
     ours, theirs = socket.socketpair()
-    sent: Any = link.ProcessLink.__new__(link.ProcessLink)
+    sent: Any = process_server.ProcessLink.__new__(process_server.ProcessLink)
     sent._wire = MessageSocket(ours, FromProcess)
     sent._speaking, sent._unsent, sent._carrier = threading.RLock(), deque(), None
     heard = list[Any]()

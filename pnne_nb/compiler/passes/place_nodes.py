@@ -13,7 +13,7 @@ from pnne_nb.compiler.analysis.memory_plan import OptimizerKind
 from pnne_nb.compiler.lowering.device_placement import transfers
 from pnne_nb.compiler.passes.equivalence import Promise
 from pnne_nb.compiler.passes.graph_pass import Pass, PassSubject, Rewrite
-from pnne_nb.compiler.passes.placement.placement_plan import Placement, plan_placement
+from pnne_nb.compiler.passes.placement_plan import Placement, plan_placement
 from pnne_nb.compiler.passes.report import Change, Gain
 from pnne_nb.compiler.pipeline.compile import made, program_of
 from pnne_nb.compiler.shapes.scope import available_devices

@@ -9,9 +9,15 @@ from collections.abc import Iterator
 import pytest
 
 from pnne_nb.errors import CompileError, Diagnostic, TrainingError
-from pnne_nb.runtime.distributed.failure_cause import as_error, cause, hear, is_cut_off
 from pnne_nb.runtime.distributed.transport.worker_messages import Broke, Dismissed, FromWorker
-from pnne_nb.runtime.distributed.transport.worker_server import WorkerLine, WorkerServer
+from pnne_nb.runtime.distributed.transport.worker_server import (
+    WorkerLine,
+    WorkerServer,
+    as_error,
+    cause,
+    hear,
+    is_cut_off,
+)
 from pnne_nb.runtime.faults.error_messages import in_brief
 from pnne_nb.runtime.loop.fault_replay import NotFiniteError
 

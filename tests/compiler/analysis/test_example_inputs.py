@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pnne_nb.compiler.analysis.given_inputs import argument_names, is_one_argument, spread_inputs
+from pnne_nb.compiler.analysis.example_inputs import argument_names, is_one_argument, spread_inputs
 from pnne_nb.graph.sequential import sequential
 
 X, Y = torch.ones(3, 2), torch.zeros(3)

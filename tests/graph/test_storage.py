@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 
 from pnne_nb.errors import GraphFileAccessError, GraphFileError, GraphFileNotFoundError
+from pnne_nb.graph import storage as json_format
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.schema.values import TorchConstant
-from pnne_nb.graph.storage import json_format
-from pnne_nb.graph.storage.json_format import read_file, replace_file
+from pnne_nb.graph.storage import read_file, replace_file
 from tests.graph.types import TYPES
 
 TEXT = """{

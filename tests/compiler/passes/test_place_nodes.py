@@ -11,7 +11,7 @@ from torch import nn
 
 import pnne_nb as pn
 from pnne_nb.compiler.analysis.memory_plan import size
-from pnne_nb.compiler.passes.placement.placement_plan import Placement, bytes_of
+from pnne_nb.compiler.passes.placement_plan import Placement, bytes_of
 from pnne_nb.graph.schema.structural import DEVICE
 from tests.compiler.graphs import wire
 from tests.compiler.passes.graphs import convnet

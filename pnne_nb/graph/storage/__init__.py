@@ -1,1 +1,0 @@
-"""Documents as JSON, in files and as text."""
