@@ -21,11 +21,7 @@ def _tables() -> dict[str, dict[str, str]]:
 
 @final
 class Habits(Mapping[str, str]):
-    """What to write, by name in other libraries; read when somebody first asks.
-
-    Args:
-        tables: Of the file, the last one counts.
-    """
+    """What to write, by name in other libraries; read when somebody first asks."""
 
     def __init__(self, *tables: str) -> None:
         self._names = tables

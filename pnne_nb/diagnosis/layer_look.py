@@ -35,9 +35,6 @@ class LayerLook:
 
     It reads rectifiers and bounded activations with hooks, and gradients, weights and updates without; hooks exist only
     between `open` and `close`. It draws no random numbers and writes into nothing.
-
-    Args:
-        model: What is trained.
     """
 
     def __init__(self, model: nn.Module) -> None:

@@ -24,10 +24,6 @@ class Frames(Mapping[str, Frame]):
     """The frames of a document's outermost graph by name; those of a nested one by path: ``"block.frame1"``.
 
     Every change is one undoable transaction of the document.
-
-    Args:
-        ledger: The document's changes.
-        types: The catalogue, which determines the sizes of nodes.
     """
 
     def __init__(self, ledger: TransactionLog, types: Types) -> None:

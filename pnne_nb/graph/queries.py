@@ -53,10 +53,6 @@ class GraphQueries(metaclass=AnswersNames):
         nodes: The nodes of the root by name, in their order.
         graphs: Every graph by id, the root (``""``) first.
         sizes: Named sizes, which any number may be calculated from.
-
-    Args:
-        ledger: The content of the document, and its changes.
-        types: The catalogue.
     """
 
     graphs: Graphs

@@ -23,9 +23,6 @@ class Sizes(MutableMapping[str, int]):
 
     A size is a whole number, or a calculation of other sizes with ``+``, ``-``, ``*``, ``//`` and brackets. Where one is
     deleted, its number takes its place.
-
-    Args:
-        ledger: The document's changes.
     """
 
     def __init__(self, ledger: TransactionLog) -> None:

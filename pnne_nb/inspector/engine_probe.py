@@ -36,10 +36,6 @@ class DiagnosingProbe(Wrapping[LiveProbe]):
 
     It is a `pnne_nb.telemetry.probe.Probe`; the time of its diagnoses counts against the budget. The rules about losses
     and metrics need the frames given to `hear`.
-
-    Args:
-        probe: The probe that measures.
-        rules: The rules to apply.
     """
 
     def __init__(self, probe: LiveProbe, rules: Sequence[Rule] = RULES) -> None:

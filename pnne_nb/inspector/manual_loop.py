@@ -37,11 +37,6 @@ class HandwrittenLoop:
     gradients anywhere. Gradients are measured as the optimizer uses them: after clipping and unscaled, also by a fused
     optimizer.
 
-    Args:
-        model: The module that is trained.
-        probe: The probe that measures.
-        cadence: How often it measures.
-
     Attributes:
         probe: As given.
     """

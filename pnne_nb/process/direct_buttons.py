@@ -27,9 +27,6 @@ _ANSWER: Final = b"HTTP/1.1 %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n
 class DirectButtons:
     """Listens for clicks in a thread, to the end of the process or until it is closed.
 
-    Args:
-        pressed: Called there.
-
     Attributes:
         address: Where a page sends its requests, with the name of a button behind it.
 

@@ -50,9 +50,6 @@ class ProgressLine:
 
     In a notebook the line is an output of its own, which is empty in the end: what is written to a stream stays in the
     cell, even blanks.
-
-    Args:
-        stream: Where to.
     """
 
     def __init__(self, stream: TextIO) -> None:

@@ -86,11 +86,7 @@ def preserved_random_state(devices: Collection[torch.device] | None = None) -> I
 
 @contextmanager
 def private_random_state(seed: int = SEED) -> Iterator[None]:
-    """Seed the global generators with `seed` in this block, and restore them afterwards; one thread at a time.
-
-    Args:
-        seed: Where all of them begin.
-    """
+    """Seed the global generators with `seed` in this block, and restore them afterwards; one thread at a time."""
     with alone(), preserved_random_state():
         torch.manual_seed(seed)
         random.seed(seed)

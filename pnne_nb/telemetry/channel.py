@@ -17,9 +17,6 @@ class Channel:
     When it is full, the oldest frame is dropped and counted: a watcher that is too slow, or gone, costs
     the training nothing. Keeping only the latest frame of each kind is the receiver's choice, made in
     `drain`'s result. All methods may be called from any thread.
-
-    Args:
-        capacity: Number of frames kept at most.
     """
 
     def __init__(self, capacity: int = 8192) -> None:

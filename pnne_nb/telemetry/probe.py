@@ -54,11 +54,7 @@ _Wrapped = TypeVar("_Wrapped", bound=Probe)
 
 
 class Wrapping(ABC, Generic[_Wrapped]):
-    """A probe that runs another probe and converts its frames.
-
-    Args:
-        probe: The probe that measures.
-    """
+    """A probe that runs another probe and converts its frames."""
 
     def __init__(self, probe: _Wrapped) -> None:
         self._probe = probe

@@ -158,9 +158,6 @@ class DigestedProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]  # t
     So two modules that give the same results here also give the same with the products computed. The reverse does not
     hold: one may write the same product otherwise. Other operators, forward and backward, compute what they always do.
 
-    Args:
-        digests: Of operands.
-
     Attributes:
         is_certain: Whether equal results prove that: not after code reads values, on which it may depend (`ReadsError`), nor
             after a NaN occurs, which hides what it was computed from.

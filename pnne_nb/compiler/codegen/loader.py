@@ -176,10 +176,6 @@ def itself(model: nn.Module) -> nn.Module:
 def require(model: object, because: str) -> Loaded:
     """Return the class that a compiled model is an instance of.
 
-    Args:
-        model: What was given as one.
-        because: What it is needed for, to follow "so".
-
     Raises:
         CompileError: If it is none; what it is instead, and what to give.
     """

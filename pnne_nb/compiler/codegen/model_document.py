@@ -123,11 +123,7 @@ def _fits(actual: Sequence[int], wanted: Sequence[int | str], known: dict[str, i
 
 @final
 class ModelDocument:
-    """A document at the time of a compilation. Nothing of it is made before it is needed.
-
-    Args:
-        state: Gives its content.
-    """
+    """A document at the time of a compilation. Nothing of it is made before it is needed."""
 
     def __init__(self, state: Callable[[], DocumentState]) -> None:
         self._state = state

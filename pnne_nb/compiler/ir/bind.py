@@ -119,13 +119,7 @@ def construct(spec: NodeSpec, values: Mapping[str, Value]) -> Construction:
 def passed(
     spec: NodeSpec, values: Mapping[str, Value], wires: Mapping[str, Argument]
 ) -> tuple[tuple[Argument, ...], tuple[tuple[str, Argument], ...]]:
-    """Return the arguments of a node's call, by position and by name.
-
-    Args:
-        spec: Its type.
-        values: Its properties, set or inferred.
-        wires: What arrives at its input ports.
-    """
+    """Return the arguments of a node's call, by position and by name."""
     names = spec.wired_inputs
     if names is not None:  # what most calls of layers are
         try:

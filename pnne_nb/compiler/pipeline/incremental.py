@@ -40,9 +40,6 @@ class Analysis:
 
     Methods may be called from any thread. Close it, or use it as a context manager, to stop following the
     document.
-
-    Args:
-        graph: The document to follow; it is only read.
     """
 
     def __init__(self, graph: NodeGraph) -> None:
@@ -100,12 +97,7 @@ class Analysis:
             )
 
     def preview(self, source: str, target: str) -> Consequence:
-        """Return the effect of an edge between two ports of one graph, without adding it.
-
-        Args:
-            source: Path of an output port.
-            target: Path of an input port.
-        """
+        """Return the effect of an edge between two ports of one graph, without adding it."""
         with self._lock:
             self._update()
             path, _, port = target.rpartition(".")

@@ -105,12 +105,7 @@ def given(graph: NodeGraph) -> Source | None:
 
 @contextmanager
 def own_weights(graph: NodeGraph, purpose: Purpose) -> Iterator[Weights]:
-    """Yield the weights that belong to a document; they may be read in this block.
-
-    Args:
-        graph: The document.
-        purpose: What they are for.
-    """
+    """Yield the weights that belong to a document; they may be read in this block."""
     sources = track_of(graph).sources
     roles: tuple[Role, ...] = ("trained", "shown", "given")
     if purpose == "train":

@@ -194,9 +194,6 @@ class MovedCoordinates(TorchFunctionMode):
     """Within it, what ``interpolate`` and ``grid_sample`` read lies one rounding error further, to a side drawn by chance.
 
     Neither inputs nor weights say how far rounding moves a coordinate: torch computes it inside, from sizes.
-
-    Args:
-        generator: Draws the sides.
     """
 
     def __init__(self, generator: torch.Generator) -> None:

@@ -81,12 +81,7 @@ def separate_uses(graph: NodeGraph) -> NodeGraph:
 
 
 def find_candidates(subject: PassSubject, kind: Kind) -> tuple[list[Candidate], dict[str, str]]:
-    """Return the nodes that can be converted, and why other nodes with weights or products cannot, by path.
-
-    Args:
-        subject: The document and its model in eval mode.
-        kind: What to convert to.
-    """
+    """Return the nodes that can be converted, and why other nodes with weights or products cannot, by path."""
     found: list[Candidate] = []
     skipped: dict[str, str] = {}
     for id, snapshot in subject.snapshots.items():

@@ -23,11 +23,6 @@ def fixed_axes(subject: Subject, sizes: Sizes | None, example: Mapping[str, int]
 
     Each is tried with another size, alone and together with the axes of the same size, such as the two of a mask. Where the
     caller chose the number himself, it is not tried.
-
-    Args:
-        subject: What is exported.
-        sizes: What the caller says of sizes.
-        example: The values of the free sizes.
     """
     said = sizes or {}
     found = numbered_axes(subject.inputs)

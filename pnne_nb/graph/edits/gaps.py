@@ -69,14 +69,7 @@ def card_size(inputs: Collection[str], outputs: Collection[str], *, across: bool
 
 @final
 class Room:
-    """The cards and frames of one graph, beside nodes that are removed or replaced.
-
-    Args:
-        graph: The graph.
-        cards: The areas of its nodes.
-        frames: The frames that stay.
-        across: Whether edges run right.
-    """
+    """The cards and frames of one graph, beside nodes that are removed or replaced."""
 
     def __init__(self, graph: GraphIndex, cards: Mapping[str, Area], frames: Iterable[Frame], *, across: bool) -> None:
         self._graph = graph
@@ -176,12 +169,7 @@ class Room:
         return self._point(*by), moves
 
     def after(self, name: str, size: Size) -> tuple[Position | None, Moves]:
-        """Return the place of a new card after another one, and the moves of what would be too near to it.
-
-        Args:
-            name: The node that it follows.
-            size: The size of the new card.
-        """
+        """Return the place of a new card after another one, and the moves of what would be too near to it."""
         if name not in self._cards:
             return None, []
         card = self._cards[name]

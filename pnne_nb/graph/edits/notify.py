@@ -19,11 +19,7 @@ _log = logging.getLogger(__name__)
 
 @final
 class Notifications:
-    """The observers, and the transactions that are still to be delivered.
-
-    Args:
-        describe: Names the document in the log.
-    """
+    """The observers, and the transactions that are still to be delivered."""
 
     def __init__(self, describe: Callable[[], str]) -> None:
         self._describe = describe

@@ -131,10 +131,6 @@ def closed(places: Mapping[str, Place], runs: Sequence[Run]) -> dict[str, Place]
     """Return the places of nodes if each run is one card, at the place of its first node.
 
     The gap of the other nodes is closed if no other node is beside them.
-
-    Args:
-        places: Centres by name.
-        runs: The folded nodes.
     """
     hidden = {name for run in runs for name in run[1:]}
     shown = {name: place for name, place in places.items() if name not in hidden}

@@ -79,10 +79,6 @@ def block_words(node: Node, graphs: Mapping[str, GraphIndex]) -> str:
     """Return what a block is: its class, or what it holds where that says no more than its name: ``"BasicBlock ×2"``.
 
     The browser does the same (``js/src/editor/scene/summary.ts``); ``tests/cases/cards.json`` tests both.
-
-    Args:
-        node: The Subgraph node.
-        graphs: Every graph of the document, by id.
     """
     title = _kind(node, graphs)
     if title not in GENERIC and title.lower() != _NUMBER.sub("", node.name).lower():

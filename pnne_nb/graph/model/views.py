@@ -52,14 +52,7 @@ class Nodes(Mapping[str, Node]):
 
 @final
 class GraphView:
-    """One graph of a document: the root (id ``""``) or a definition.
-
-    Args:
-        content: Returns the current content of the document.
-        id: The id of the graph.
-        types: The catalogue.
-        lock: The document's lock.
-    """
+    """One graph of a document: the root (id ``""``) or a definition."""
 
     def __init__(self, content: Callable[[], Content], id: str, types: Types, lock: threading.RLock) -> None:
         self.id = id

@@ -33,13 +33,6 @@ def routed(
 
     An edge that leads back up, as to the head of the next column, has six points in straight lines: down, to a lane beside
     the nodes, up, and to its end. If edges run right (`across`), it passes the points horizontally.
-
-    Args:
-        start: The start of the edge.
-        end: The end of the edge.
-        boxes: The other nodes.
-        own: The nodes at its ends.
-        across: Whether edges run right.
     """
     if across:
         turned, ends = ([(box[1], box[0], box[3], box[2]) for box in those] for those in (boxes, own))

@@ -26,11 +26,7 @@ Reader = Callable[[object], "tuple[str, Mapping[str, object]] | None"]
 
 @final
 class Registry(Mapping[str, NodeSpec]):
-    """A mapping from type name to `NodeSpec`, loaded on first use, open to registration.
-
-    Args:
-        specs: What it holds from the start.
-    """
+    """A mapping from type name to `NodeSpec`, loaded on first use, open to registration."""
 
     def __init__(self, specs: Iterable[NodeSpec] = ()) -> None:
         self._specs: dict[str, NodeSpec] = {spec.type: spec for spec in specs}

@@ -75,12 +75,7 @@ class _Record:
 
 @final
 class Recorder:
-    """Records one run: call `attach` before it, `parameters` after the backward pass, and `finish` at the end.
-
-    Args:
-        model: The module that runs.
-        watched: Quantities by layer path.
-    """
+    """Records one run: call `attach` before it, `parameters` after the backward pass, and `finish` at the end."""
 
     def __init__(self, model: nn.Module, watched: Mapping[str, tuple[Quantity, ...]]) -> None:
         self.calls: Counter[str] = Counter()

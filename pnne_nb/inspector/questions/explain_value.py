@@ -162,11 +162,6 @@ def function_formula(step: NodeExecution, node: Node, index: Index) -> Formula:
 
     That of the layer of the same name; a sum of products where the function is linear in one of its operands; or else its
     line in the source, with those numbers of its operands on which the result depends.
-
-    Args:
-        step: The call.
-        node: Its node.
-        index: The place.
     """
     values = {name: value for name, value in step.inputs.items() if isinstance(value, Tensor)}
     real = {name: value for name, value in values.items() if value.is_floating_point()}

@@ -84,9 +84,6 @@ class Sampler:
     """Samples tensors that mostly have one size, such as a layer's outputs from step to step.
 
     It keeps the sampled positions, because computing them again for each tensor takes longer than the sampling.
-
-    Args:
-        limit: Most elements to take.
     """
 
     __slots__ = ("_count", "_places", "limit")

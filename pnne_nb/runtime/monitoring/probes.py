@@ -260,13 +260,7 @@ def measuring(model: nn.Module) -> dict[str, MeasureProbe]:
 
 @final
 class MeasureProbe:
-    """Calls a measure in each observed step, until it fails.
-
-    Args:
-        title: What it measures.
-        measure: Returns numbers by name.
-        model: What it is called with.
-    """
+    """Calls a measure in each observed step, until it fails."""
 
     def __init__(self, title: str, measure: Measure, model: nn.Module) -> None:
         self._title = title

@@ -95,11 +95,7 @@ class Listeners:
 
 @final
 class Reports:
-    """Passes the events of a training to its history, channel and listeners, and to the judge, whose findings are events.
-
-    Args:
-        rules: What the judge looks for.
-    """
+    """Passes the events of a training to its history, channel and listeners, and to the judge, whose findings are events."""
 
     def __init__(self, rules: Iterable[Rule] | None = None) -> None:
         self.history = History()

@@ -22,9 +22,6 @@ class Started:
     """Makes ``engine.start().wait()`` and ``await engine.start()`` work; as the last line of a cell, shows nothing.
 
     Everything else is that of the engine.
-
-    Args:
-        engine: The training.
     """
 
     def __init__(self, engine: Waitable) -> None:

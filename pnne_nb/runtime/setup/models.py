@@ -26,12 +26,6 @@ from pnne_nb.runtime.thread.rng import seeded_globals
 def as_module(model: nn.Module | NodeGraph, seed: int, reuse: Reuse = OWN, purpose: Purpose = "train") -> Made:
     """Return the module to train or to run; the initial weights of a graph depend on `seed` only.
 
-    Args:
-        model: A module, or a graph, which is compiled.
-        seed: For weights that are drawn.
-        reuse: Other weights than those of the graph.
-        purpose: What it is for.
-
     Raises:
         ArgumentError: `reuse` is given for a module, or nothing of it fits.
         CompileError: The graph is unfinished or wrong.

@@ -316,9 +316,6 @@ class NextStepsPanel(ipywidgets.VBox):
     The lines that need more, such as other data, stand in the list of all lines.
 
     A button runs the line that it shows, so that what it does can be typed, and changed, in a cell.
-
-    Args:
-        engine: The training.
     """
 
     children: Any  # ipywidgets has no types

@@ -42,12 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 def training_still(engine: TrainingEngine, *, log: bool) -> Still:
-    """Return the picture of a training: curves of the loss and the metrics, last numbers, findings.
-
-    Args:
-        engine: The training.
-        log: Whether the vertical axes are logarithmic.
-    """
+    """Return the picture of a training: curves of the loss and the metrics, last numbers, findings."""
     progress = engine.progress
     said = [f"Loss: {engine.loss_choice}."]
     if engine.error is not None:

@@ -263,11 +263,7 @@ POINTS: Final = 60
 
 @final
 class Findings:
-    """The findings of a training, and which of them were dismissed.
-
-    Args:
-        history: The history with the curves for the pictures.
-    """
+    """The findings of a training, and which of them were dismissed."""
 
     def __init__(self, history: Curves) -> None:
         self._history = history

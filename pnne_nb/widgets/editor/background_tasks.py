@@ -162,10 +162,6 @@ class BackgroundTasks:
     def answer(self, request: ExportRequest, weights: str) -> Callable[[], Event]:
         """Carry out a request about exports; return a function that makes the answer when it is sent.
 
-        Args:
-            request: The request of a page.
-            weights: A sentence that says which weights are exported.
-
         Raises:
             ExportError: If the request is refused.
         """

@@ -38,9 +38,6 @@ class LiveAnalysis:
     """Shapes, inferred values, findings and parameter counts of one document, published as deltas.
 
     All editors of a document share one, from `of`. It works only while it has followers.
-
-    Args:
-        graph: The document.
     """
 
     _shared: ClassVar[weakref.WeakValueDictionary[int, LiveAnalysis]] = weakref.WeakValueDictionary()

@@ -32,11 +32,6 @@ class LiveProof:
     What the proof closes is closed beneath the edits. Where an edit does not fit that, the drawing stays as it is, and says
     at the node that it is not proved.
 
-    Args:
-        drawn: The import.
-        net: The imported module, whose weights the document has.
-        ended: Called once the proof has ended.
-
     Attributes:
         graph: The document.
     """

@@ -26,13 +26,7 @@ _log: Final = logging.getLogger(__name__)
 
 @final
 class Views:
-    """The views of one editor, in the browser.
-
-    Args:
-        editor: The editor; it is held weakly.
-        graph: Its document.
-        answer: Carries out a request, or raises an error.
-    """
+    """The views of one editor, in the browser."""
 
     def __init__(self, editor: anywidget.AnyWidget, graph: NodeGraph, answer: Callable[[Request], None]) -> None:
         self._editor = weakref.ref(editor)

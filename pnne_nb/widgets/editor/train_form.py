@@ -46,9 +46,6 @@ class TrainForm:
 
     Attributes:
         engine: The training, or None before the first.
-
-    Args:
-        graph: The document.
     """
 
     def __init__(self, graph: NodeGraph) -> None:

@@ -68,11 +68,6 @@ class Overlay:
 
     It is the screen of a pump, which draws the latest state at the browser's pace. Layers have hooks only in observed steps.
 
-    Args:
-        engine: The training.
-        graph: The document on whose nodes it is shown.
-        show: Takes each state, in the pump's thread.
-
     Raises:
         InspectionError: If the training's model is not the graph, or hooks cannot see its layers' calls.
     """

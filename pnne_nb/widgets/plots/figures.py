@@ -140,13 +140,7 @@ class Figure(bqplot.Figure):
 
 
 def heading_html(title: str, keys: Iterable[tuple[str, str]] = (), note: str = "") -> str:
-    """Return a heading with its legend, as HTML.
-
-    Args:
-        title: Shown in bold.
-        keys: Name and colour of each curve.
-        note: Quiet words behind them.
-    """
+    """Return a heading with its legend, as HTML."""
     swatches = "".join(
         f'<span class="pnne-key"><i style="background:{colour}"></i>{html.escape(name)}</span>' for name, colour in keys
     )

@@ -250,11 +250,7 @@ class LateNorms(Plot):
 
 @final
 class HistogramPlot(Plot):
-    """The distribution of one quantity at one layer.
-
-    Args:
-        above: The heading.
-    """
+    """The distribution of one quantity at one layer."""
 
     def __init__(self, above: ipywidgets.Widget) -> None:
         self._x = figures.NumberAxis("value")

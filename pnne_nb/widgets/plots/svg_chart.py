@@ -158,13 +158,7 @@ class Panel(NamedTuple):
 
 @final
 class Chart(Pictured):
-    """A grid of panels, which a notebook shows and saves.
-
-    Args:
-        title: What it is of.
-        panels: At least one.
-        facts: What it shows, in words: a line each.
-    """
+    """A grid of panels, which a notebook shows and saves."""
 
     def __init__(self, title: str, panels: Sequence[Panel], facts: Sequence[str] = ()) -> None:
         self._title = title
