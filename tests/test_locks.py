@@ -28,7 +28,6 @@ from pnne_nb.runtime.thread.cells import Cells
 from pnne_nb.telemetry.channel import Channel
 from pnne_nb.telemetry.frames import StepFrame
 from pnne_nb.telemetry.probe import Cadence
-from pnne_nb.widgets.editor.open_views import STEADY, CommitThrottle
 
 ROOT = Path(__file__).parents[1]
 LOCKS = {"Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore"}
@@ -369,13 +368,6 @@ def test_private_random_numbers_are_nobody_else_s() -> None:
     together(*[draw] * THREADS)
     assert len(drawn) == 1
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_of_many_commits_at_once_a_page_is_told_one_by_one_of_a_few() -> None:
-    bursts, one_by_one = CommitThrottle(lambda: None), list[int]()
-    together(*[lambda: one_by_one.extend(1 for _ in range(100) if not bursts.hold())] * THREADS)
-    bursts.close()
-    assert len(one_by_one) == STEADY
 
 
 def test_what_waits_for_the_end_of_a_cell_is_called_once() -> None:

@@ -9,7 +9,6 @@ import inspect
 import itertools
 import keyword
 import sys
-import threading
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
@@ -29,12 +28,8 @@ from pnne_nb.graph.schema.property_types import ConstantType, OptionalType, Prop
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import REQUIRED, NodeSpec, Port, PortKind, Property, Required
 from pnne_nb.graph.schema.structural import MODULE_PROPERTIES
-from pnne_nb.process.fork import fork_safe
 
 Registered = TypeVar("Registered", bound=Callable[..., Any])
-
-_meeting = fork_safe(threading.Lock())
-"""Held while a function is registered that an import has met: two imports may meet it at once."""
 
 _PLAIN = (bool, int, float, str)
 
@@ -241,21 +236,21 @@ def _listed(cls: type, target: object, *, home: str = HOME, **fields: Any) -> No
         raise RegistrationError(f"{shown(cls.__name__)} cannot be the name of a node type.")
     label, dotted = (name.replace(".<locals>", "") for name in _qualified(cls))
     dotted = f"{home}{dotted.removeprefix(HOME)}"
-    with _meeting:
-        for number in itertools.count(1):
-            # A function may make several classes of one name.
-            own = f"_{number}" if number > 1 else ""
-            found = registry.listed(f"{label}{own}")
-            if found is not None and found.torch == target:
-                return found
-            spec = NodeSpec(
-                f"{label}{own}", "Result", "function", f"{dotted}{own}", outputs=(_VALUE,), torch=target, **fields
-            )
-            if found is None or _is_rerun(spec):
-                registry.register(spec, replace=found is not None)
-                for short in (cls.__name__, f"{cls.__name__}Result", f"{cls.__name__}Object"):
-                    _met.setdefault(short, spec.type)
-                break
+    for number in itertools.count(1):
+        # A function may make several classes of one name.
+        own = f"_{number}" if number > 1 else ""
+        found = registry.listed(f"{label}{own}")
+        if found is not None and found.torch == target:
+            return found
+        spec = NodeSpec(
+            f"{label}{own}", "Result", "function", f"{dotted}{own}", outputs=(_VALUE,), torch=target, **fields
+        )
+        if found is None or _is_rerun(spec):
+            break
+    if not registry.exchange(found, spec):
+        return _listed(cls, target, home=home, **fields)
+    for short in (cls.__name__, f"{cls.__name__}Result", f"{cls.__name__}Object"):
+        _met.setdefault(short, spec.type)
     return spec
 
 
@@ -270,32 +265,6 @@ def called_function(target: Callable[..., Any]) -> NodeSpec:
     Raises:
         RegistrationError: If its name cannot stand in source, or means something else there, or it has no signature.
     """
-    with _meeting:
-        return _called(target)
-
-
-def met(type: str) -> NodeSpec | None:
-    """Return the type of a function of einops, or of what an import has met, by the short name of earlier documents."""
-    package, _, name = type.partition(".")
-    if package in WHOLE and name in WHOLE[package] and importlib.util.find_spec(package) is not None:
-        return called_function(getattr(importlib.import_module(package), name))
-    found = registry.listed(_met.get(type, ""))
-    return None if found is None else msgspec.structs.replace(found, type=type)
-
-
-def is_whole(function: object) -> bool:
-    """Return whether a function is called as one node, although its code could be followed."""
-    package = str(getattr(function, "__module__", "")).partition(".")[0]
-    return getattr(function, "__name__", "") in WHOLE.get(package, ())
-
-
-def names_of(spec: NodeSpec) -> str:
-    """Return the name of the property with the names of further keywords, ``**factors``; empty if it takes none."""
-    more = spec.positional[-1] if spec.positional else ""
-    return f"{more[2:]}_names" if more.startswith("**") else ""
-
-
-def _called(target: Callable[..., Any]) -> NodeSpec:
     is_function = isinstance(target, type) and issubclass(target, Function)
     name = str(getattr(target, "__qualname__", ""))
     home = sys.modules.get(str(getattr(target, "__module__", "")))
@@ -340,9 +309,31 @@ def _called(target: Callable[..., Any]) -> NodeSpec:
         doc=docstrings.summary(target.__doc__),
         torch=target,
     )
-    registry.register(spec, replace=found is not None)
+    if not registry.exchange(found, spec):
+        return called_function(target)
     _met.setdefault(name, label)
     return registry[label]
+
+
+def met(type: str) -> NodeSpec | None:
+    """Return the type of a function of einops, or of what an import has met, by the short name of earlier documents."""
+    package, _, name = type.partition(".")
+    if package in WHOLE and name in WHOLE[package] and importlib.util.find_spec(package) is not None:
+        return called_function(getattr(importlib.import_module(package), name))
+    found = registry.listed(_met.get(type, ""))
+    return None if found is None else msgspec.structs.replace(found, type=type)
+
+
+def is_whole(function: object) -> bool:
+    """Return whether a function is called as one node, although its code could be followed."""
+    package = str(getattr(function, "__module__", "")).partition(".")[0]
+    return getattr(function, "__name__", "") in WHOLE.get(package, ())
+
+
+def names_of(spec: NodeSpec) -> str:
+    """Return the name of the property with the names of further keywords, ``**factors``; empty if it takes none."""
+    more = spec.positional[-1] if spec.positional else ""
+    return f"{more[2:]}_names" if more.startswith("**") else ""
 
 
 def _qualified(target: Any) -> tuple[str, str]:

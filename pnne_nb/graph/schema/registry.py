@@ -71,16 +71,25 @@ class Registry(Mapping[str, NodeSpec]):
         Raises:
             RegistrationError: If the name is taken and `replace` is False.
         """
+        known = self.listed(spec.type)
+        if known is not None and not replace:
+            raise RegistrationError(
+                f"A node type named {spec.type!r} already exists in category {known.category!r}. Give yours another "
+                "name, or pass replace=True."
+            )
+        if not self.exchange(known, spec):
+            self.register(spec, replace=replace)
+
+    def exchange(self, known: NodeSpec | None, spec: NodeSpec) -> bool:
+        """Add a type in the place of the `known` one, or of none, and return True; False if another thread was quicker."""
         with self._lock:
-            if spec.type in self._loaded() and not replace:
-                raise RegistrationError(
-                    f"A node type named {spec.type!r} already exists in category "
-                    f"{self._specs[spec.type].category!r}. Give yours another name, or pass replace=True."
-                )
+            if self.listed(spec.type) is not known:
+                return False
             spec = self._specs[spec.type] = _whole(spec)
             self._revision += 1
         for observer in self._observers:
             observer(spec)
+        return True
 
     def observe(self, observer: Callable[[NodeSpec], None]) -> Callable[[], None]:
         """Call `observer` with each type registered from now on; return a function that ends this."""

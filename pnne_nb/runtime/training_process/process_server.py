@@ -236,6 +236,9 @@ class GoneError(Exception):
 class ProcessLink:
     """Requests a process from the fork server, and exchanges messages with it; `pid` is None until the process has told it.
 
+    Attributes:
+        speaking: Held while messages are sent whose order matters. A signal's handler may come in the middle and send, too.
+
     Raises:
         TrainingError: There is no server.
     """
@@ -244,7 +247,7 @@ class ProcessLink:
         self.pid: int | None = None
         self._forked: Forked = server.fork()
         self._wire: MessageSocket[FromProcess] = MessageSocket(self._forked.connection, FromProcess)
-        self._speaking = threading.RLock()
+        self.speaking = threading.RLock()
         self._unsent: deque[bytearray] = deque()
         self._carrier: threading.Thread | None = None
         self._heard_at = time.monotonic()
@@ -256,7 +259,7 @@ class ProcessLink:
         messages, and those that come before they have gone.
         """
         content = encoded(*messages)
-        with contextlib.suppress(OSError), self._speaking:
+        with contextlib.suppress(OSError), self.speaking:
             # An interrupt may have kept the thread from starting: then its messages are still there, and go first.
             at_work = self._carrier is not None and self._carrier.is_alive()
             if not (at_work or self._unsent) and len(content) <= _SHORT:
@@ -269,7 +272,7 @@ class ProcessLink:
 
     def _carry(self) -> None:
         while True:
-            with self._speaking:
+            with self.speaking:
                 if self._carrier is not threading.current_thread():
                     # Another one has been started before this one said that it lives.
                     return

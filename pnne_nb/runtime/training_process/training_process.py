@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Generator, Iterator
@@ -112,8 +111,6 @@ class TrainingProcess:
         server.start()
         self._link: ProcessLink | None = None
         self._fault: GoneError | None = None
-        # Of both on the way to the process, a signal's handler may come again in the middle, with another command.
-        self._halting = threading.RLock()
         self._inbox: deque[FromProcess] = deque()
         self._doing: str | None = None
         self._started = self._running = self._ended = self._finished = False
@@ -195,8 +192,9 @@ class TrainingProcess:
         self._is_current = False
         self._happened_at = time.monotonic()
         self._listen()
+        assert self._link is not None
         # A word to halt that came in between would be one for the steps before.
-        with self._halting:
+        with self._link.speaking:
             self._asked = False
             self._send(Go(steps, self._reports.listeners.waited_for))
             # From here on it can be told to halt: by whoever wants something by now, the next look at the control does so.
@@ -206,7 +204,10 @@ class TrainingProcess:
 
     def wake(self) -> None:
         """Halt the process if a request needs that; called from any thread."""
-        with self._halting:
+        link = self._link
+        if link is None or not self._running:
+            return
+        with link.speaking:
             if self._running and not self._asked and self._is_to_halt():
                 self._halt()
 

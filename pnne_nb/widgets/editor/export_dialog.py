@@ -241,7 +241,7 @@ class ExportDialog:
             task = msgspec.structs.replace(
                 task, graph=text, weights=str(weights), state=rest.to_json(), data=str(data) if batch else None
             )
-            with closing(_Process()) as process:
+            with closing(_Process(self._changed)) as process:
                 with self._changed:
                     self._process = process
                     if self._cancelled:
@@ -262,7 +262,7 @@ class ExportDialog:
         return self._graph.to_json(), compile_graph(self._graph, reuse=model)
 
     def _follow(self) -> None:
-        with closing(_Process()) as process:
+        with closing(_Process(self._changed)) as process:
             while True:
                 with self._changed:
                     self._changed.wait_for(lambda: self._check.state in ("off", "checking"))
@@ -308,10 +308,14 @@ def _is_portable(graph: NodeGraph) -> bool:
 
 @final
 class _Process:
-    """A process that carries out tasks. It starts with the first task and ends with this process."""
+    """A process that carries out tasks. It starts with the first task and ends with this process.
 
-    def __init__(self) -> None:
-        self._lock = fork_safe(threading.Lock())
+    Args:
+        lock: Of the dialog, whose other threads may end it.
+    """
+
+    def __init__(self, lock: threading.Condition) -> None:
+        self._lock = lock
         self._running: subprocess.Popen[bytes] | None = None
         self._ended = False
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the process

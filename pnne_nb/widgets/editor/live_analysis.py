@@ -41,7 +41,6 @@ class LiveAnalysis:
     """
 
     _shared: ClassVar[weakref.WeakValueDictionary[int, LiveAnalysis]] = weakref.WeakValueDictionary()
-    _sharing: ClassVar[threading.Lock] = fork_safe(threading.Lock())
 
     def __init__(self, graph: NodeGraph) -> None:
         self._graph = graph
@@ -56,7 +55,7 @@ class LiveAnalysis:
     @classmethod
     def of(cls, graph: NodeGraph) -> LiveAnalysis:
         """Return the document's analysis; editors of one document share it while one of them lives."""
-        with cls._sharing:
+        with graph.reading():
             # It holds its graph, so that no other graph gets the same id while the entry lives.
             return cls._shared.setdefault(id(graph), cls(graph))
 

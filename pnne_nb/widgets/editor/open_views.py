@@ -95,34 +95,34 @@ class CommitThrottle:
 
     def __init__(self, catch_up: Callable[[], None]) -> None:
         self._catch_up = catch_up
-        self._lock = fork_safe(threading.Lock())
         self._told: deque[float] = deque(maxlen=STEADY)
         self._timer: threading.Timer | None = None
         self._pause = PAUSE
 
     def hold(self) -> bool:
-        """Return whether the latest commit is held; held commits are sent together later."""
+        """Return whether the latest commit is held; held commits are sent together later.
+
+        It is called where a document tells of its commits, which it does one by one.
+        """
         now = time.monotonic()
-        with self._lock:
-            if self._timer is None and (len(self._told) < STEADY or now - self._told[0] > 1.0):
-                self._told.append(now)
-                return False
-            if self._timer is None:
-                self._timer = threading.Timer(self._pause, self._tell)
-                self._timer.daemon = True
-                self._timer.start()
-            return True
+        if self._timer is None and (len(self._told) < STEADY or now - self._told[0] > 1.0):
+            self._told.append(now)
+            return False
+        if self._timer is None:
+            self._timer = threading.Timer(self._pause, self._tell)
+            self._timer.daemon = True
+            self._timer.start()
+        return True
 
     def close(self) -> None:
         """Send nothing any more."""
-        with self._lock:
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
 
     def _tell(self) -> None:
-        with self._lock:
-            self._timer = None
+        # What is committed from here on is held, or sent, anew: the document that is sent has all of what was held.
+        self._timer = None
         started = time.monotonic()
         self._catch_up()
         self._pause = max(PAUSE, (time.monotonic() - started) / _SHARE)

@@ -291,7 +291,7 @@ def test_interrupts_anywhere_where_a_thread_sends_leave_every_message_whole_and_
     ours, theirs = socket.socketpair()
     sent: Any = process_server.ProcessLink.__new__(process_server.ProcessLink)
     sent._wire = MessageSocket(ours, FromProcess)
-    sent._speaking, sent._unsent, sent._carrier = threading.RLock(), deque(), None
+    sent.speaking, sent._unsent, sent._carrier = threading.RLock(), deque(), None
     heard = list[Any]()
     wire: MessageSocket[FromKernel] = MessageSocket(theirs, FromKernel)
     with ours, theirs:
