@@ -204,10 +204,9 @@ class TrainingProcess:
 
     def wake(self) -> None:
         """Halt the process if a request needs that; called from any thread."""
-        link = self._link
-        if link is None or not self._running:
+        if self._link is None:
             return
-        with link.speaking:
+        with self._link.speaking:
             if self._running and not self._asked and self._is_to_halt():
                 self._halt()
 
