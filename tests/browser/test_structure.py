@@ -66,42 +66,6 @@ def test_structure_looks_like_this(workbench: Workbench, theme: Theme) -> None:
     notebook.screenshot(f"lab-structure-{theme}-inside", editor.root)
 
 
-def test_every_gesture_reaches_python_and_no_key_reaches_the_notebook(workbench: Workbench) -> None:
-    notebook = workbench.notebook
-    editor = open_encoder(workbench)
-    state = workbench.state()
-    press = editor.page.keyboard.press
-    editor.select("head")
-    for key in ("h", "h"):
-        press(key)
-    notebook.wait_for("graph.undo_label == 'Expand head'")
-    press("Shift+G")
-    notebook.wait_for("'frame2' in graph.frames")
-    press("ArrowRight")
-    notebook.wait_for("graph.undo_label == 'Move frame frame2'")
-    press("Delete")
-    notebook.wait_for("'frame2' not in graph.frames")
-    title = editor.root.locator('[data-frame="frame1"] .pnne-frame-title').bounding_box()
-    assert title is not None
-    before = notebook.evaluate("graph['head'].position")
-    mouse = editor.page.mouse
-    mouse.move(title["x"] + 25, title["y"] + 10)
-    mouse.down()
-    mouse.move(title["x"] + 85, title["y"] + 40, steps=5)
-    mouse.up()
-    notebook.wait_for(f"graph['head'].position != {before}")
-    editor.select("ffn2")
-    press("e")
-    expect(editor.root.get_by_role("dialog", name="Edges")).to_be_visible()
-    press("Escape")
-    press("Enter")
-    editor.root.get_by_role("button", name="Make its own").click()
-    notebook.wait_for("graph['ffn2'].definition == 'ffn12' or graph['ffn2'].definition == 'ffn1_2'")
-    press("Escape")
-    notebook.wait_for("pn.compile(graph) is not None")
-    assert workbench.state() == state
-
-
 def test_a_block_goes_from_one_notebook_to_another(workbench: Workbench, open_notebook: OpenNotebook) -> None:
     editor = open_encoder(workbench)
     editor.select("ffn1")

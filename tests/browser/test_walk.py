@@ -1,12 +1,9 @@
-"""Blocks, history, layout, pictures and settings of the editor in a real JupyterLab."""
+"""Several views, layout and settings of the editor in a real JupyterLab."""
 
 from __future__ import annotations
 
-import re
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING
-from xml.etree import ElementTree as ET
 
 import pytest
 from playwright.sync_api import expect
@@ -17,78 +14,7 @@ if TYPE_CHECKING:
 PAIR = "chain('Linear', 'Linear', out_features=8)"
 
 
-# Blocks
-
-
-def test_a_block_is_made_entered_shared_looked_into_and_taken_apart(workbench: Workbench) -> None:
-    editor = workbench.open(PAIR)
-    editor.pick("linear1", "linear2")
-    editor.press("Control+g")
-    workbench.done("Group subgraph1", editor)
-    assert workbench.nodes == ["x", "subgraph1"]
-    editor.node("subgraph1").dblclick()
-    expect(editor.node("subgraph1.linear1")).to_be_visible()
-    editor.root.get_by_role("navigation", name="Nested graphs").get_by_role("button", name="net").click()
-    expect(editor.node("subgraph1")).to_be_visible()
-    editor.pick("subgraph1")
-    editor.press("Control+c", "Control+v")
-    workbench.notebook.wait_for("'subgraph2' in graph.nodes")
-    expect(editor.node("subgraph1").locator(".pnne-times")).to_have_text("×2")
-    editor.press("p")
-    peek = editor.root.get_by_role("dialog", name="Inside of subgraph2")
-    expect(peek.get_by_role("img")).to_have_attribute("alt", re.compile("linear1, Linear"))
-    peek.get_by_role("button", name="Enter").click()
-    expect(editor.root.get_by_role("note")).to_contain_text("A change here changes all 2 uses.")
-    editor.pick("subgraph2.linear1")
-    field = editor.field("subgraph2.linear1", "out_features")
-    field.fill("64")
-    field.press("Enter")
-    workbench.done("Set linear1.out_features", editor)
-    assert workbench.properties("subgraph1.linear1") == workbench.properties("subgraph2.linear1")
-    assert workbench.properties("subgraph1.linear1") == {"out_features": 64}
-    editor.canvas.focus()
-    editor.press("Escape", "Escape")
-    expect(editor.node("subgraph1")).to_be_visible()
-    editor.pick("subgraph1")
-    editor.press("Control+Shift+g")
-    workbench.notebook.wait_for("'linear2' in graph.nodes and 'subgraph1' not in graph.nodes")
-    assert "x.output->linear1.input" in workbench.edges
-    editor.pick("subgraph2")
-    editor.root.get_by_role("button", name="Publish").click()
-    expect(editor.root.get_by_role("listbox", name="My blocks")).to_be_visible()
-    name = workbench.value("list(pn.blocks)")[0]
-    editor.option(f"block:{name}").click()
-    workbench.notebook.wait_for("graph.undo_label.startswith('Add ')")
-    assert workbench.value("sum(node.type == 'Subgraph' for node in graph.nodes.values())") == 2
-    editor.root.get_by_role("button", name="Withdraw").click()
-    workbench.notebook.wait_for("not list(pn.blocks)")
-
-
-# History and several views
-
-
-def test_undo_goes_through_the_edits_of_code_and_mouse_by_their_names(workbench: Workbench) -> None:
-    editor = workbench.open(PAIR)
-    before = workbench.value("graph.to_json()")
-    editor.add_by_click("ReLU", "act")
-    workbench.execute("graph.connect('linear2', 'act')")
-    workbench.in_step(editor)
-    editor.pick("act")
-    editor.press("Delete")
-    workbench.done("Delete act", editor)
-    undo, redo = editor.button("Undo"), editor.button("Redo")
-    for label in ("Delete act", "Connect linear2 → act", "Rename relu1 to act", "Add relu1"):
-        expect(undo).to_have_attribute("title", f"Undo {label} (Ctrl+Z)")
-        undo.click()
-        expect(redo).to_have_attribute("title", f"Redo {label} (Ctrl+Shift+Z)")
-        expect(editor.said).to_have_text(f"Undo: {label}")
-    assert workbench.value("graph.to_json()") == before
-    for _ in range(4):
-        redo.click()
-    workbench.done("Delete act", editor)
-    workbench.execute("graph.undo()")
-    expect(editor.node("act")).to_be_visible()
-    expect(editor.edge("linear2.output", "act.input")).to_be_attached()
+# Several views
 
 
 def test_two_views_show_one_document_whoever_is_quicker(workbench: Workbench) -> None:
@@ -162,24 +88,7 @@ def test_arranging_is_one_step_stable_and_of_nested_graphs_too(workbench: Workbe
     workbench.notebook.wait_for(f"tuple(graph['linear1'].position) == {moved}")
 
 
-# Pictures and settings
-
-
-def test_the_graph_is_saved_as_png_and_svg(workbench: Workbench, tmp_path: Path) -> None:
-    editor = workbench.open(PAIR)
-    expect(editor.edge("linear1.output", "linear2.input")).to_contain_text("N×8")
-    with workbench.page.expect_download() as png:
-        editor.button("Save as PNG").click()
-    png.value.save_as(tmp_path / "net.png")
-    content = (tmp_path / "net.png").read_bytes()
-    assert content.startswith(b"\x89PNG")
-    assert int.from_bytes(content[16:20]) > 300
-    with workbench.page.expect_download() as svg:
-        editor.button("Save as PNG").click(modifiers=["Shift"])
-    assert svg.value.suggested_filename == "net.svg"
-    svg.value.save_as(tmp_path / "net.svg")
-    words = {text.text for text in ET.parse(tmp_path / "net.svg").iter("{http://www.w3.org/2000/svg}text")}
-    assert {"x", "linear1", "linear2", "Linear", "N×8"} <= words
+# Settings
 
 
 def test_who_may_only_look_sees_an_imported_block_in_order(workbench: Workbench) -> None:

@@ -175,19 +175,6 @@ def test_scaled_gradients_are_told_of_while_they_are_and_afterwards() -> None:
             assert status["skippedSteps"] == engine.history.skipped_steps
 
 
-def test_step_pause_resume_stop(dashboard: TrainingDashboard, engine: TrainingEngine) -> None:
-    awaited = Awaited(bar_of(dashboard))
-    press(dashboard, "step")
-    awaited.until(lambda status: status["state"] == "paused" and status["step"] == 1)
-    press(dashboard, "step")
-    awaited.until(lambda status: status["step"] == 2)
-    press(dashboard, "stop")
-    awaited.until(lambda status: status["state"] == "stopped")
-    press(dashboard, "start")
-    awaited.until(lambda status: status["state"] == "finished")
-    assert len(engine.history["loss"]) == 9
-
-
 def test_a_refused_command_is_explained(dashboard: TrainingDashboard, monkeypatch: pytest.MonkeyPatch) -> None:
     answers: list[dict[str, object]] = []
     monkeypatch.setattr(bar_of(dashboard), "send", answers.append)
@@ -343,27 +330,18 @@ def test_the_engine_goes_on_without_its_dashboard(engine: TrainingEngine) -> Non
     assert len(engine.history["loss"]) == 9
 
 
-def test_choosing_a_layer_changes_the_histogram(dashboard: TrainingDashboard, engine: TrainingEngine) -> None:
-    chooser = dashboard._chooser
-    assert chooser.layers == OFFERED
-    chooser._handle_custom_msg({"kind": "choose", "id": 1, "layer": "relu1"}, [])
-    awaited = Awaited(bar_of(dashboard))
-    engine.step(1)
-    awaited.until(lambda status: status["step"] == 1)
-    assert dashboard._histogram.latest is not None
-    assert dashboard._histogram.latest.layer == "relu1"
-
-
-@pytest.mark.parametrize("quantity", ["gradients", "parameters"])
-def test_another_quantity_is_chosen_and_drawn(
-    dashboard: TrainingDashboard, engine: TrainingEngine, quantity: str
+@pytest.mark.parametrize(("layer", "quantity"), [("relu1", "activations"), ("fc2", "gradients"), ("fc2", "parameters")])
+def test_another_layer_or_quantity_is_chosen_and_drawn(
+    dashboard: TrainingDashboard, engine: TrainingEngine, layer: str, quantity: str
 ) -> None:
-    dashboard._chooser._handle_custom_msg({"kind": "choose", "id": 1, "layer": f"fc2 ({quantity})"}, [])
+    assert dashboard._chooser.layers == OFFERED
+    chosen = layer if quantity == "activations" else f"{layer} ({quantity})"
+    dashboard._chooser._handle_custom_msg({"kind": "choose", "id": 1, "layer": chosen}, [])
     awaited = Awaited(bar_of(dashboard))
     engine.step(1)
     awaited.until(lambda status: status["step"] == 1)
     assert dashboard._histogram.latest is not None
-    assert (dashboard._histogram.latest.layer, dashboard._histogram.latest.quantity) == ("fc2", quantity)
+    assert (dashboard._histogram.latest.layer, dashboard._histogram.latest.quantity) == (layer, quantity)
 
 
 def test_counts_are_shown_logarithmically_also_when_nothing_runs(
@@ -436,17 +414,6 @@ def test_until_a_browser_could_have_answered_it_is_watched(dashboard: TrainingDa
         assert dashboard._cadence.hz == WATCHED_HZ
     dashboard.draw(IN_FLIGHT + 1, watched=False)
     assert dashboard._cadence.hz == UNWATCHED_HZ
-
-
-def test_acknowledgements_reach_the_pump(dashboard: TrainingDashboard, engine: TrainingEngine) -> None:
-    awaited = Awaited(bar_of(dashboard))
-    engine.step(1)
-    awaited.until(lambda status: status["step"] == 1)
-    bar_of(dashboard)._handle_custom_msg({"kind": "ack", "tick": bar_of(dashboard).tick}, [])
-    awaited = Awaited(bar_of(dashboard))
-    engine.step(1)
-    awaited.until(lambda status: status["step"] == 2)
-    assert dashboard._cadence.hz == WATCHED_HZ
 
 
 def test_it_reads_the_same_in_every_run(dashboard: TrainingDashboard) -> None:

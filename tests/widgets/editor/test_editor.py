@@ -16,8 +16,6 @@ import pnne_nb as pn
 from pnne_nb.graph import document
 from pnne_nb.graph.layout import arrange_graph
 from pnne_nb.graph.model.ops import AddNode
-from pnne_nb.graph.schema.registry import registry
-from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.process.idle import breathe
 from pnne_nb.widgets.editor.editor import QUICKLY_ARRANGED, GraphEditor
 from pnne_nb.widgets.host import bundle
@@ -399,15 +397,6 @@ def test_selection_loses_what_is_gone(editor: GraphEditor, graph: pn.NodeGraph) 
     assert selected(editor) == ("x", "fc1")
     graph.remove("fc1")
     assert selected(editor) == ("x",)
-
-
-def test_a_type_registered_meanwhile_is_told(view: View) -> None:
-    before = view.editor.get_state(["catalog_key"])["catalog_key"]
-    spec = NodeSpec(type="EditorTestType", category="Custom", kind="function", target="torch.relu")
-    registry.register(spec, replace=True)
-    added = view.wait_for("nodeTypeAdded")
-    assert added["type"]["type"] == "EditorTestType"
-    assert view.editor.get_state(["catalog_key"])["catalog_key"] != before
 
 
 def test_a_registered_node_appears_in_every_open_editor_at_once(graph: pn.NodeGraph) -> None:
