@@ -18,17 +18,7 @@ from pnne_nb.catalog.introspection import docstrings as docs
 from pnne_nb.catalog.introspection import schemas, signatures
 from pnne_nb.catalog.introspection.arguments import Argument, port
 from pnne_nb.catalog.layers import URL, call_properties, output_ports, positional
-from pnne_nb.catalog.tables import overrides
-from pnne_nb.catalog.tables.function_list import (
-    FUNCTIONS,
-    METHOD_NAMES,
-    METHODS,
-    NOT_FUNCTIONS,
-    OTHER_NAMES,
-    SIGNATURES,
-    TORCH_FIRST,
-    WITHOUT_OVERLOADS,
-)
+from pnne_nb.catalog.tables import function_list, overrides
 from pnne_nb.graph.schema.property_types import BoolType, ConstantType, OptionalType, PropertyType, TupleType
 from pnne_nb.graph.schema.spec import NodeSpec, Port
 
@@ -46,7 +36,7 @@ _INTRODUCTION = 800
 
 def specs() -> Iterator[NodeSpec]:
     """Yield the specs of the functions and methods in ``function_list`` that the installed torch has, and of new ones."""
-    for category, names in FUNCTIONS.items():
+    for category, names in function_list.FUNCTIONS.items():
         for name in names.split():
             found = find(name)
             if found is not None:
@@ -55,21 +45,21 @@ def specs() -> Iterator[NodeSpec]:
         # One that cannot be read must not hide all the others.
         with contextlib.suppress(LookupError, NameError, TypeError, ValueError):
             yield _function(name, OTHER, f"{torch.nn.functional.__name__}.{name}", function)
-    for category, names in METHODS.items():
+    for category, names in function_list.METHODS.items():
         for name in names.split():
-            if hasattr(Tensor, METHOD_NAMES.get(name, name)):
+            if hasattr(Tensor, function_list.METHOD_NAMES.get(name, name)):
                 yield _method(name, category)
 
 
 def unlisted() -> Iterator[tuple[str, Callable[..., Any]]]:
     """Yield the public functions of ``torch.nn.functional`` that ``function_list`` does not list: those of a later torch."""
-    listed = {name for names in FUNCTIONS.values() for name in names.split()}
+    listed = {name for names in function_list.FUNCTIONS.values() for name in names.split()}
     for name, value in vars(torch.nn.functional).items():
         is_own = inspect.isfunction(value) and value.__module__ == torch.nn.functional.__name__
         if (
             is_own
             and name not in listed
-            and not any(fnmatch.fnmatch(name, pattern) for pattern in ("_*", *NOT_FUNCTIONS))
+            and not any(fnmatch.fnmatch(name, pattern) for pattern in ("_*", *function_list.NOT_FUNCTIONS))
         ):
             yield name, value
 
@@ -108,7 +98,7 @@ def find(name: str) -> tuple[str, Callable[..., Any]] | None:
         if name.startswith(prefix):
             function = getattr(namespace, name.removeprefix(prefix), None)
             return None if function is None else (f"{namespace.__name__}.{name.removeprefix(prefix)}", function)
-    homes = (torch, torch.nn.functional) if name in TORCH_FIRST else (torch.nn.functional, torch)
+    homes = (torch, torch.nn.functional) if name in function_list.TORCH_FIRST else (torch.nn.functional, torch)
     for home in homes:
         function = getattr(home, name, None)
         if callable(function):
@@ -117,8 +107,10 @@ def find(name: str) -> tuple[str, Callable[..., Any]] | None:
 
 
 def _function(name: str, category: str, target: str, function: Callable[..., Any]) -> NodeSpec:
-    if inspect.isbuiltin(function) or name in WITHOUT_OVERLOADS:
-        merged = schemas.signature(OTHER_NAMES.get(name, name), without=WITHOUT_OVERLOADS.get(name, frozenset()))
+    if inspect.isbuiltin(function) or name in function_list.WITHOUT_OVERLOADS:
+        merged = schemas.signature(
+            function_list.OTHER_NAMES.get(name, name), without=function_list.WITHOUT_OVERLOADS.get(name, frozenset())
+        )
         if merged is None:
             raise LookupError(f"torch has no operator schema for {target}")
         calls, outputs = list(merged.arguments), merged.outputs
@@ -130,9 +122,9 @@ def _function(name: str, category: str, target: str, function: Callable[..., Any
 
 
 def _method(name: str, category: str) -> NodeSpec:
-    method = METHOD_NAMES.get(name, name)
+    method = function_list.METHOD_NAMES.get(name, name)
     function = getattr(Tensor, method)
-    merged = schemas.signature(method, method=True, without=WITHOUT_OVERLOADS.get(name, frozenset()))
+    merged = schemas.signature(method, method=True, without=function_list.WITHOUT_OVERLOADS.get(name, frozenset()))
     if merged is None:
         merged = schemas.Signature((Argument("input", kind="tensor"),), (Port("output"),))
     outputs = overrides.lookup(overrides.RESULTS, name) or merged.outputs
@@ -212,8 +204,8 @@ def _adapted(name: str, argument: Argument) -> Argument:
 def _python_arguments(name: str, function: Callable[..., Any]) -> list[Argument]:
     # A dispatcher on return_indices has the signature (*args, **kwargs).
     function = getattr(torch.nn.functional, f"{name}_with_indices", function)
-    if name in SIGNATURES:
-        function = getattr(torch.functional, SIGNATURES[name])
+    if name in function_list.SIGNATURES:
+        function = getattr(torch.functional, function_list.SIGNATURES[name])
     found = []
     for argument in signatures.arguments(function):
         if argument.kind is None and argument.type is None:

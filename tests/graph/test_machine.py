@@ -15,28 +15,9 @@ from pnne_nb.errors import GraphError
 from pnne_nb.graph.block_library import BlockLibrary
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.edits.apply import apply_op
+from pnne_nb.graph.model import ops
 from pnne_nb.graph.model.content import Content, topological_order
 from pnne_nb.graph.model.node import Node, Transaction, split_port
-from pnne_nb.graph.model.ops import (
-    AddFrame,
-    AddGraph,
-    AddNode,
-    ChangeFrame,
-    CollapseNode,
-    Connect,
-    Disconnect,
-    MoveNode,
-    Op,
-    RemoveFrame,
-    RemoveGraph,
-    RemoveNode,
-    RenameDocument,
-    RenameNode,
-    ResetProperty,
-    SetOrigin,
-    SetProperty,
-    SetSize,
-)
 from pnne_nb.graph.model.origin import Origin
 from pnne_nb.graph.storage import state_of, write
 from tests.graph.types import TYPES
@@ -68,32 +49,34 @@ titles = st.sampled_from(("", "Encoder", "bell\a"))
 origins = st.sampled_from((None, Origin("equal"), Origin("opaque")))
 colours = st.sampled_from(("grey", "blue", "plaid"))
 
-wild: st.SearchStrategy[Op] = st.one_of(
-    st.builds(AddNode, names, st.sampled_from(TYPE_NAMES), properties, positions, graphs, places),
-    st.builds(RemoveNode, names, graphs),
-    st.builds(RenameNode, names, names, graphs),
-    st.builds(SetProperty, names, st.just("definition"), st.sampled_from(GRAPHS), graphs),
-    st.builds(SetProperty, names, st.just("shares"), names, graphs),
-    st.builds(SetProperty, names, st.just("in_features"), st.integers(-1, 9), graphs),
-    st.builds(SetProperty, names, st.just("in_features"), st.sampled_from(("2*h", "h*k", "k//h", "9-h")), graphs),
-    st.builds(SetSize, sizes, st.sampled_from((None, 3, -1, 0, "2*h", "h + k", "k*m", "k//h"))),
-    st.builds(ResetProperty, names, st.sampled_from(("definition", "shares", "in_features")), graphs),
-    st.builds(MoveNode, names, positions, graphs),
-    st.builds(Connect, ends, ends, graphs),
-    st.builds(Disconnect, ends, ends, graphs),
-    st.builds(AddGraph, graphs),
-    st.builds(RemoveGraph, graphs),
-    st.builds(CollapseNode, names, st.booleans(), graphs),
-    st.builds(SetOrigin, names, origins, graphs),
-    st.builds(AddFrame, frame_names, boxes, titles, st.just("a\nnote"), colours, graphs),
-    st.builds(ChangeFrame, frame_names, st.none() | boxes, st.none() | titles, st.none(), st.none() | colours, graphs),
-    st.builds(RemoveFrame, frame_names, graphs),
-    st.builds(RenameDocument, st.sampled_from(("net", "other", "", "bell\a"))),
+wild: st.SearchStrategy[ops.Op] = st.one_of(
+    st.builds(ops.AddNode, names, st.sampled_from(TYPE_NAMES), properties, positions, graphs, places),
+    st.builds(ops.RemoveNode, names, graphs),
+    st.builds(ops.RenameNode, names, names, graphs),
+    st.builds(ops.SetProperty, names, st.just("definition"), st.sampled_from(GRAPHS), graphs),
+    st.builds(ops.SetProperty, names, st.just("shares"), names, graphs),
+    st.builds(ops.SetProperty, names, st.just("in_features"), st.integers(-1, 9), graphs),
+    st.builds(ops.SetProperty, names, st.just("in_features"), st.sampled_from(("2*h", "h*k", "k//h", "9-h")), graphs),
+    st.builds(ops.SetSize, sizes, st.sampled_from((None, 3, -1, 0, "2*h", "h + k", "k*m", "k//h"))),
+    st.builds(ops.ResetProperty, names, st.sampled_from(("definition", "shares", "in_features")), graphs),
+    st.builds(ops.MoveNode, names, positions, graphs),
+    st.builds(ops.Connect, ends, ends, graphs),
+    st.builds(ops.Disconnect, ends, ends, graphs),
+    st.builds(ops.AddGraph, graphs),
+    st.builds(ops.RemoveGraph, graphs),
+    st.builds(ops.CollapseNode, names, st.booleans(), graphs),
+    st.builds(ops.SetOrigin, names, origins, graphs),
+    st.builds(ops.AddFrame, frame_names, boxes, titles, st.just("a\nnote"), colours, graphs),
+    st.builds(
+        ops.ChangeFrame, frame_names, st.none() | boxes, st.none() | titles, st.none(), st.none() | colours, graphs
+    ),
+    st.builds(ops.RemoveFrame, frame_names, graphs),
+    st.builds(ops.RenameDocument, st.sampled_from(("net", "other", "", "bell\a"))),
 )
 """Ops without a look at the document: most are refused."""
 
 
-def likely(graph: NodeGraph) -> st.SearchStrategy[Op]:
+def likely(graph: NodeGraph) -> st.SearchStrategy[ops.Op]:
     """Ops that name what the document has: most are accepted."""
     # Of the many kinds, only the one that is drawn is built: hypothesis takes longer to check a strategy than to use it.
     return st.sampled_from(tuple(graph.graphs)).flatmap(
@@ -101,84 +84,86 @@ def likely(graph: NodeGraph) -> st.SearchStrategy[Op]:
     )
 
 
-def _likely_in(graph: NodeGraph, id: str) -> list[Callable[[], st.SearchStrategy[Op]]]:
+def _likely_in(graph: NodeGraph, id: str) -> list[Callable[[], st.SearchStrategy[ops.Op]]]:
     view = graph.graphs[id]
     inside = st.just(id)
     definitions = [other for other in graph.graphs if other]
-    found: list[Callable[[], st.SearchStrategy[Op]]] = [
-        partial(st.builds, AddNode, names, st.sampled_from(TYPE_NAMES[:6]), st.just({}), positions, inside, places),
-        partial(st.builds, AddGraph, st.sampled_from(GRAPHS[1:])),
-        partial(st.builds, RemoveGraph, st.sampled_from(GRAPHS[1:])),
-        partial(st.builds, AddFrame, frame_names, st.just((-10.0, -10.0, 30.0, 30.0)), graph=inside),
+    found: list[Callable[[], st.SearchStrategy[ops.Op]]] = [
+        partial(st.builds, ops.AddNode, names, st.sampled_from(TYPE_NAMES[:6]), st.just({}), positions, inside, places),
+        partial(st.builds, ops.AddGraph, st.sampled_from(GRAPHS[1:])),
+        partial(st.builds, ops.RemoveGraph, st.sampled_from(GRAPHS[1:])),
+        partial(st.builds, ops.AddFrame, frame_names, st.just((-10.0, -10.0, 30.0, 30.0)), graph=inside),
     ]
     if view.frames:
         own_frames = st.sampled_from(view.frames)
-        found.append(partial(st.builds, ChangeFrame, own_frames, st.none() | boxes, titles, graph=inside))
-        found.append(partial(st.builds, RemoveFrame, own_frames, graph=inside))
+        found.append(partial(st.builds, ops.ChangeFrame, own_frames, st.none() | boxes, titles, graph=inside))
+        found.append(partial(st.builds, ops.RemoveFrame, own_frames, graph=inside))
     if definitions:
         shown: st.SearchStrategy[dict[str, object]] = st.builds(dict, definition=st.sampled_from(definitions))
-        found.append(partial(st.builds, AddNode, names, st.just("Subgraph"), shown, st.none(), inside, places))
+        found.append(partial(st.builds, ops.AddNode, names, st.just("Subgraph"), shown, st.none(), inside, places))
     if not view.nodes:
         return found
     own = st.sampled_from(tuple(view.nodes))
     found += [
-        partial(st.builds, SetSize, sizes, st.sampled_from((None, 3, 4, "2*h", "h + k"))),
-        partial(st.builds, RemoveNode, own, inside),
-        partial(st.builds, RenameNode, own, names, inside),
-        partial(st.builds, MoveNode, own, positions, inside),
-        partial(st.builds, CollapseNode, own, st.booleans(), inside),
-        partial(st.builds, SetOrigin, own, origins, inside),
+        partial(st.builds, ops.SetSize, sizes, st.sampled_from((None, 3, 4, "2*h", "h + k"))),
+        partial(st.builds, ops.RemoveNode, own, inside),
+        partial(st.builds, ops.RenameNode, own, names, inside),
+        partial(st.builds, ops.MoveNode, own, positions, inside),
+        partial(st.builds, ops.CollapseNode, own, st.booleans(), inside),
+        partial(st.builds, ops.SetOrigin, own, origins, inside),
     ]
     if linear := [name for name, node in view.nodes.items() if node.type == "Linear"]:
         formulas = st.sampled_from(("2*h", "h*k", "k//h", "m"))
-        found.append(partial(st.builds, SetProperty, st.sampled_from(linear), st.just("in_features"), formulas, inside))
-        found.append(partial(st.builds, SetProperty, st.sampled_from(linear), st.just("shares"), own, inside))
-        found.append(partial(st.builds, ResetProperty, st.sampled_from(linear), st.just("shares"), inside))
+        found.append(
+            partial(st.builds, ops.SetProperty, st.sampled_from(linear), st.just("in_features"), formulas, inside)
+        )
+        found.append(partial(st.builds, ops.SetProperty, st.sampled_from(linear), st.just("shares"), own, inside))
+        found.append(partial(st.builds, ops.ResetProperty, st.sampled_from(linear), st.just("shares"), inside))
     if blocks := [name for name, node in view.nodes.items() if node.type == "Subgraph"]:
         found.append(
             partial(
                 st.builds,
-                SetProperty,
+                ops.SetProperty,
                 st.sampled_from(blocks),
                 st.just("definition"),
                 st.sampled_from(definitions or [""]),
                 inside,
             )
         )
-        found.append(partial(st.builds, ResetProperty, st.sampled_from(blocks), st.just("definition"), inside))
+        found.append(partial(st.builds, ops.ResetProperty, st.sampled_from(blocks), st.just("definition"), inside))
     if view.edges:
-        found.append(lambda: st.sampled_from(view.edges).map(lambda edge: Disconnect(edge.source, edge.target, id)))
+        found.append(lambda: st.sampled_from(view.edges).map(lambda edge: ops.Disconnect(edge.source, edge.target, id)))
     starts = [f"{name}.{port.name}" for name in view.nodes for port in view.output_ports(name) or ()]
     goals = [f"{name}.{port.name}" for name in view.nodes for port in view.input_ports(name) or ()]
     if starts and goals:
-        wire = partial(st.builds, Connect, st.sampled_from(starts), st.sampled_from(goals), inside)
+        wire = partial(st.builds, ops.Connect, st.sampled_from(starts), st.sampled_from(goals), inside)
         found += [wire, wire, wire]
     return found
 
 
-RICH: list[Op] = [
-    AddGraph("deep"),
-    AddNode("a", "Input", graph="deep"),
-    AddNode("b", "ReLU", graph="deep"),
-    AddNode("c", "Output", graph="deep"),
-    Connect("a.output", "b.input", "deep"),
-    Connect("b.output", "c.input", "deep"),
-    AddGraph("inner"),
-    AddNode("a", "Input", graph="inner"),
-    AddNode("d", "Subgraph", {"definition": "deep"}, graph="inner"),
-    AddNode("b", "Output", graph="inner"),
-    Connect("a.output", "d.a", "inner"),
-    Connect("d.c", "b.input", "inner"),
-    AddNode("a", "Input"),
-    AddNode("b", "Subgraph", {"definition": "inner"}),
-    AddNode("c", "Subgraph", {"definition": "inner"}),
-    AddNode("d", "Linear"),
-    AddNode("e", "Linear", {"shares": "d"}),
-    AddNode("f", "Output"),
-    Connect("a.output", "b.a"),
-    Connect("b.b", "c.a"),
-    Connect("c.b", "d.input"),
-    Connect("d.output", "f.input"),
+RICH: list[ops.Op] = [
+    ops.AddGraph("deep"),
+    ops.AddNode("a", "Input", graph="deep"),
+    ops.AddNode("b", "ReLU", graph="deep"),
+    ops.AddNode("c", "Output", graph="deep"),
+    ops.Connect("a.output", "b.input", "deep"),
+    ops.Connect("b.output", "c.input", "deep"),
+    ops.AddGraph("inner"),
+    ops.AddNode("a", "Input", graph="inner"),
+    ops.AddNode("d", "Subgraph", {"definition": "deep"}, graph="inner"),
+    ops.AddNode("b", "Output", graph="inner"),
+    ops.Connect("a.output", "d.a", "inner"),
+    ops.Connect("d.c", "b.input", "inner"),
+    ops.AddNode("a", "Input"),
+    ops.AddNode("b", "Subgraph", {"definition": "inner"}),
+    ops.AddNode("c", "Subgraph", {"definition": "inner"}),
+    ops.AddNode("d", "Linear"),
+    ops.AddNode("e", "Linear", {"shares": "d"}),
+    ops.AddNode("f", "Output"),
+    ops.Connect("a.output", "b.a"),
+    ops.Connect("b.b", "c.a"),
+    ops.Connect("c.b", "d.input"),
+    ops.Connect("d.output", "f.input"),
 ]
 """Definitions inside definitions, one of them used twice, and a shared module."""
 
@@ -220,11 +205,11 @@ class Editing(RuleBasedStateMachine):
             self._committed()
 
     @rule(batch=st.lists(wild, min_size=1, max_size=3))
-    def apply_anything(self, batch: list[Op]) -> None:
+    def apply_anything(self, batch: list[ops.Op]) -> None:
         self._try(lambda: self.graph.apply(batch))
 
     @rule(data=st.data(), spoil=st.one_of(st.none(), st.none(), st.none(), st.none(), wild))
-    def apply(self, data: st.DataObject, spoil: Op | None) -> None:
+    def apply(self, data: st.DataObject, spoil: ops.Op | None) -> None:
         batch = [data.draw(likely(self.graph))]
         self._try(lambda: self.graph.apply(batch if spoil is None else [*batch, spoil]))
 

@@ -23,16 +23,9 @@ from pnne_nb.compiler.ir.bind import BoundCall, bind, construct, variadic_items
 from pnne_nb.compiler.ir.literals import TensorLiteral
 from pnne_nb.compiler.ir.program import Argument, Constant, Construction, Inside, Mode, Ref, Sequence
 from pnne_nb.compiler.ir.python_operators import function_of
+from pnne_nb.compiler.shapes import mismatch
 from pnne_nb.compiler.shapes.autocast import casting, casts, on_cpu
 from pnne_nb.compiler.shapes.cost import FREE, Cost, MultiplyAdds, returned, weights
-from pnne_nb.compiler.shapes.mismatch import (
-    NodeFinding,
-    axis_findings,
-    dtype_findings,
-    failure_finding,
-    inferred_sizes,
-    size_findings,
-)
 from pnne_nb.compiler.shapes.symbolic import Abstract, Meta, Seen, Trials, explain
 from pnne_nb.graph.schema.property_types import check
 from pnne_nb.graph.schema.spec import NodeSpec, Returns
@@ -60,7 +53,7 @@ class Outcome(msgspec.Struct, frozen=True, eq=False):
 
     outputs: Mapping[str, Abstract]
     resolved: Mapping[str, Value] = {}
-    findings: tuple[NodeFinding, ...] = ()
+    findings: tuple[mismatch.NodeFinding, ...] = ()
     cost: Cost = FREE
 
 
@@ -125,8 +118,8 @@ class _Trial:
 
     def run(self) -> Outcome:
         ports = [self._inputs.get(port.name) for port in self._spec.inputs]
-        resolved, open_sizes = inferred_sizes(self._spec, self._properties, ports, self._count())
-        unfit = [] if self._casts else dtype_findings(self._spec, self._inputs)
+        resolved, open_sizes = mismatch.inferred_sizes(self._spec, self._properties, ports, self._count())
+        unfit = [] if self._casts else mismatch.dtype_findings(self._spec, self._inputs)
         findings = [*unfit, *open_sizes]
         missing = [
             prop.name
@@ -144,10 +137,10 @@ class _Trial:
                 self._module = build(construct(self._spec, {**self._properties, **resolved}), self._spec)
             except Exception as error:  # noqa: BLE001  # whatever a constructor raises is news for the person
                 return Outcome(
-                    {}, resolved, (*findings, failure_finding(self._spec, self._inputs, error, building=True))
+                    {}, resolved, (*findings, mismatch.failure_finding(self._spec, self._inputs, error, building=True))
                 )
             parameters, memory = weights(self._module)
-        findings += size_findings(self._spec, {**self._properties, **resolved}, ports)
+        findings += mismatch.size_findings(self._spec, {**self._properties, **resolved}, ports)
         if findings or not self._complete or not self._connected():
             return Outcome({}, resolved, tuple(findings), Cost(parameters, memory))
         if self._spec.type == CHECK and any(self._inputs["condition"].trials):
@@ -160,14 +153,14 @@ class _Trial:
                     results.append(self._call(bound, trial))
                 counts.append(round(counter.count * self._unrolled))
         except Exception as error:  # noqa: BLE001  # the same for a call
-            found = failure_finding(self._spec, self._inputs, error)
+            found = mismatch.failure_finding(self._spec, self._inputs, error)
             return Outcome({}, resolved, (found,), Cost(parameters, memory))
         outputs: dict[str, Abstract] = {}
         for port, path in _places(bound.results, single=bound.single):
             seen = tuple(_item(result, path) for result in results)
             outputs[port] = self._explain(bound, path, seen)
         cost = Cost(parameters, memory, tuple(counts), returned(results))
-        wrong = tuple(axis_findings(self._spec, self._properties, next(iter(ports), None), outputs.values()))
+        wrong = tuple(mismatch.axis_findings(self._spec, self._properties, next(iter(ports), None), outputs.values()))
         return Outcome({}, resolved, wrong, cost) if wrong else Outcome(outputs, resolved, (), cost)
 
     def _refused(self) -> bool:

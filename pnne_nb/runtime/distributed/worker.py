@@ -32,22 +32,10 @@ from pnne_nb.runtime.distributed.remote_probes import Measure, Ordered
 from pnne_nb.runtime.distributed.step.group import JointStep, ProcessGroup
 from pnne_nb.runtime.distributed.step.sharding import ReducedMetric, sharded
 from pnne_nb.runtime.distributed.step.sync_batch_norm import join_batch_norms
+from pnne_nb.runtime.distributed.transport import worker_messages
 from pnne_nb.runtime.distributed.transport.dataset_files import unpack
 from pnne_nb.runtime.distributed.transport.lifeline import ADDRESS, Lifeline, find_launcher
 from pnne_nb.runtime.distributed.transport.pickled_objects import Luggage, tie, unpacked
-from pnne_nb.runtime.distributed.transport.worker_messages import (
-    Broke,
-    Ended,
-    FromWorker,
-    Happened,
-    Hello,
-    Kept,
-    Obeyed,
-    Orders,
-    Ready,
-    Refused,
-    Verdict,
-)
 from pnne_nb.runtime.faults.error_messages import in_brief
 from pnne_nb.runtime.loop.fault_replay import NotFiniteError
 from pnne_nb.runtime.loop.loop import TrainingLoop
@@ -157,7 +145,7 @@ class Worker:
         Raises:
             NotFiniteError: In every process at once; a checkpoint of the state before that step is written.
         """
-        self._tell(Ready(self.loop.steps))
+        self._tell(worker_messages.Ready(self.loop.steps))
         try:
             for event in self._events():
                 self._report(event)
@@ -169,12 +157,12 @@ class Worker:
             raise CheckpointError(
                 "The last checkpoint could not be written: what was trained since the newest one is lost."
             )
-        self._tell(Ended(kept))
+        self._tell(worker_messages.Ended(kept))
 
     def _events(self) -> Iterator[Event]:
         events = self.loop.run(self._last_epoch)
         try:
-            while self._verdict() is Verdict.GO:
+            while self._verdict() is worker_messages.Verdict.GO:
                 if self._group.rank > 0:
                     # Each process draws its own random numbers. They follow from seed, step and rank, so a restart repeats them.
                     self._randomness.reseed(key_of(self._seed, self.loop.steps, self._group.rank))
@@ -200,34 +188,34 @@ class Worker:
             case _:
                 pass
         saved = saved and self._save().written
-        self._tell(Happened(event, self.loop.steps, self.loop.epoch, self.loop.position, saved))
+        self._tell(worker_messages.Happened(event, self.loop.steps, self.loop.epoch, self.loop.position, saved))
 
-    def _tell(self, message: FromWorker) -> None:
+    def _tell(self, message: worker_messages.FromWorker) -> None:
         if self._lifeline is not None and self._leads:
             self._lifeline.tell(message)
 
-    def _verdict(self) -> Verdict:
+    def _verdict(self) -> worker_messages.Verdict:
         """Return whether to go on or to stop; saves and loads on the way."""
         while True:
             # The others say GO, which is 0 and changes nothing in the sum.
-            own, asked = self._wanted() if self._leads else (Verdict.GO, False)
-            kept = Kept(written=True)
-            match Verdict(int(self._group.sum([float(own)])[0])):
-                case Verdict.SAVE:
+            own, asked = self._wanted() if self._leads else (worker_messages.Verdict.GO, False)
+            kept = worker_messages.Kept(written=True)
+            match worker_messages.Verdict(int(self._group.sum([float(own)])[0])):
+                case worker_messages.Verdict.SAVE:
                     kept = self._save(needed=True)
-                case Verdict.LOAD:
+                case worker_messages.Verdict.LOAD:
                     self._load(files.read_newest_good(self._checkpoints.directory).state)
                 case verdict:
                     return verdict
             if asked:
-                self._tell(Obeyed(kept))
+                self._tell(worker_messages.Obeyed(kept))
 
-    def _wanted(self) -> tuple[Verdict, bool]:
+    def _wanted(self) -> tuple[worker_messages.Verdict, bool]:
         if time.monotonic() - self._saved_at > max(_SAVE_EVERY, 100 * self._cost):
-            return Verdict.SAVE, False
+            return worker_messages.Verdict.SAVE, False
         if self._lifeline is None:
-            return Verdict.GO, False
-        while isinstance(heard := self._lifeline.hear(), Orders):
+            return worker_messages.Verdict.GO, False
+        while isinstance(heard := self._lifeline.hear(), worker_messages.Orders):
             self._ordered.follow(heard, self.loop.recipe.model, lambda: self.loop.recipe.precision.scale)
         return heard, True
 
@@ -238,7 +226,7 @@ class Worker:
         self.loop.load_state_dict(self._strategy.scatter(state["loop"], recipe.model, recipe.optimizer))
         self._saved_at = time.monotonic()
 
-    def _save(self, *, needed: bool = False) -> Kept:
+    def _save(self, *, needed: bool = False) -> worker_messages.Kept:
         """Write a checkpoint; the training goes on if that fails, and if it is `needed`, the engine takes over the contents."""
         began = time.monotonic()
         loop = self._strategy.gather(self.loop.state_dict())
@@ -252,9 +240,9 @@ class Worker:
             self._tell_of(self._group.told(fault))
         self._refused = refused
         if not (refused and needed and self._lifeline is not None and self._group.rank == 0):
-            return Kept(written=not refused)
+            return worker_messages.Kept(written=not refused)
         content = files.content_of(state)
-        return Kept(written=False, content=content if len(content) < _LARGEST else b"")
+        return worker_messages.Kept(written=False, content=content if len(content) < _LARGEST else b"")
 
     def _written(self, state: Mapping[str, Any]) -> str:
         """Write a checkpoint; return why it could not be written, or an empty text."""
@@ -275,7 +263,7 @@ class Worker:
         """Report a failed checkpoint once, until one is written again."""
         if self._refused:
             return
-        self._tell(Refused(self.loop.steps, fault))
+        self._tell(worker_messages.Refused(self.loop.steps, fault))
         if self._lifeline is None and self._leads:
             warnings.warn(fault, stacklevel=1)
 
@@ -302,7 +290,7 @@ def main(measure: Measure) -> NoReturn:
     rank, address = int(os.environ["RANK"]), os.environ.get(ADDRESS)
     lifeline = None if address is None else Lifeline(address, launcher)
     if lifeline is not None:
-        lifeline.tell(Hello(rank, os.getpid(), int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))))
+        lifeline.tell(worker_messages.Hello(rank, os.getpid(), int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))))
     worker = None
     status = 0
     try:
@@ -335,8 +323,8 @@ def _leave(status: int) -> NoReturn:
     os._exit(status)
 
 
-def _broken(rank: int, error: BaseException, worker: Worker | None) -> Broke:
-    return Broke(
+def _broken(rank: int, error: BaseException, worker: Worker | None) -> worker_messages.Broke:
+    return worker_messages.Broke(
         rank=rank,
         kind=type(error).__name__,
         message=str(error) if isinstance(error, PnneError) else in_brief(error),

@@ -6,18 +6,7 @@ import time
 from collections.abc import Callable
 from typing import assert_never, final
 
-from pnne_nb.runtime.loop.loop_events import (
-    Eased,
-    EpochEnded,
-    Event,
-    Judged,
-    Restarted,
-    Restored,
-    Stepped,
-    Unsaved,
-    Validated,
-    Waiting,
-)
+from pnne_nb.runtime.loop import loop_events
 from pnne_nb.runtime.monitoring.progress import Progress
 from pnne_nb.runtime.monitoring.reporter import Reports
 from pnne_nb.runtime.monitoring.resources import ResourceMonitor
@@ -80,12 +69,12 @@ class Announcer:
             self._reports.listeners.tell(EpochStartFrame(source.epoch, source.steps))
             self.busy = False
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: loop_events.Event) -> None:
         """Report an event of the loop, and write the checkpoints that are due."""
         self.busy = True
         now = time.monotonic()
         match event:
-            case Stepped(frame=frame):
+            case loop_events.Stepped(frame=frame):
                 process = self._executor.process
                 if process is None or process.counts:
                     self._stepped()
@@ -96,21 +85,21 @@ class Announcer:
                     self._reports.looked(*self._monitor.look(frame.step))
                 if self._checkpoints.directory is not None:
                     self._checkpoints.after_step(frame.step)
-            case Judged(frame=judged, improved=improved):
+            case loop_events.Judged(frame=judged, improved=improved):
                 self._reports.announce(judged)
                 self._checkpoints.after_validation(improved=improved)
-            case EpochEnded(frame=epoch, improved=improved):
+            case loop_events.EpochEnded(frame=epoch, improved=improved):
                 self._reports.announce(epoch)
                 self._notices.of_left_out()
                 self._checkpoints.after_epoch(epoch.epoch, improved=improved)
-            case Eased(frame=noted) if self._reports.judge.knows(noted):
+            case loop_events.Eased(frame=noted) if self._reports.judge.knows(noted):
                 pass  # the shapes have told it before the first step
-            case Eased(frame=noted) | Restarted(frame=noted) | Unsaved(frame=noted):
+            case loop_events.Eased(frame=noted) | loop_events.Restarted(frame=noted) | loop_events.Unsaved(frame=noted):
                 self._reports.announce(noted)
-            case Restored(frame=noted):
+            case loop_events.Restored(frame=noted):
                 self._reports.announce(noted)
                 self._checkpoints.weights_restored()
-            case Validated() | Waiting():
+            case loop_events.Validated() | loop_events.Waiting():
                 pass
             case _:
                 assert_never(event)

@@ -10,15 +10,7 @@ from torch import Tensor, nn
 from pnne_nb.errors import PnneError, TargetError, TrainingError, shown
 from pnne_nb.runtime.data.batches import Batch, as_batch
 from pnne_nb.runtime.data.sources import BatchSource, DatasetSource, StreamSource, TensorSource
-from pnne_nb.runtime.objective.losses import (
-    BY_TARGET,
-    LossChoice,
-    loss_for,
-    loss_name,
-    make_loss,
-    require_classes,
-    scores_for_loss,
-)
+from pnne_nb.runtime.objective import losses
 from pnne_nb.runtime.setup.config import Config
 from pnne_nb.runtime.setup.models import trial_output
 
@@ -26,7 +18,7 @@ EXAMPLES: Final = 64
 """Examples of a dataset that are read to see whether all targets are 0 or 1."""
 
 
-def choose_loss(config: Config, model: nn.Module, data: BatchSource) -> tuple[Config, LossChoice]:
+def choose_loss(config: Config, model: nn.Module, data: BatchSource) -> tuple[Config, losses.LossChoice]:
     """Choose the loss if none was given, by the data and the model's output for one example; the model does not change.
 
     Returns:
@@ -37,11 +29,11 @@ def choose_loss(config: Config, model: nn.Module, data: BatchSource) -> tuple[Co
         TrainingError: The data is a stream, whose targets cannot be looked at before the training.
     """
     if config.step_function is not None:
-        loss = None if config.loss == BY_TARGET else config.loss
-        return msgspec.structs.replace(config, loss=loss), LossChoice("of the step function")
-    if config.loss != BY_TARGET:
+        loss = None if config.loss == losses.BY_TARGET else config.loss
+        return msgspec.structs.replace(config, loss=loss), losses.LossChoice("of the step function")
+    if config.loss != losses.BY_TARGET:
         config = _balanced(config, model, data)
-        return config, LossChoice(loss_name(config.loss), over=_over(config, model, data))
+        return config, losses.LossChoice(losses.loss_name(config.loss), over=_over(config, model, data))
     batch = _first(data, 1, model)
     if batch is None:
         raise TrainingError(
@@ -49,14 +41,14 @@ def choose_loss(config: Config, model: nn.Module, data: BatchSource) -> tuple[Co
             'loss="CrossEntropyLoss" for classes, "MSELoss" for quantities, "BCEWithLogitsLoss" for yes and no.'
         )
     output = _output(model, batch, config.seed)
-    choice = loss_for(output, _targets(data, batch, output, model))
+    choice = losses.loss_for(output, _targets(data, batch, output, model))
     if choice.name == "BCEWithLogitsLoss" and isinstance(list(model.modules())[-1], nn.Sigmoid):
         raise TargetError(
             "The model ends in Sigmoid, which BCEWithLogitsLoss computes itself: remove the Sigmoid, or give "
             'loss="BCELoss", with metrics=() or metrics that take probabilities.'
         )
-    loss = make_loss(choice.name)
-    require_classes(loss, scores_for_loss(loss, output, batch.target))
+    loss = losses.make_loss(choice.name)
+    losses.require_classes(loss, losses.scores_for_loss(loss, output, batch.target))
     choice = msgspec.structs.replace(choice, over=_place(loss, output, batch.target))
     return msgspec.structs.replace(config, loss=choice.name), choice
 
@@ -97,11 +89,11 @@ def _over(config: Config, model: nn.Module, data: BatchSource) -> str:
     batch = _first(data, 1, model)
     if batch is None or not isinstance(batch.target, Tensor) or batch.target.is_floating_point():
         return ""
-    return _place(make_loss(config.loss), _output(model, batch, config.seed), batch.target)
+    return _place(losses.make_loss(config.loss), _output(model, batch, config.seed), batch.target)
 
 
 def _place(loss: Any, output: Any, target: Any) -> str:
-    moved = scores_for_loss(loss, output, target)
+    moved = losses.scores_for_loss(loss, output, target)
     return "" if moved is output else f"the last dimension of the output, {moved.shape[1]} classes"
 
 

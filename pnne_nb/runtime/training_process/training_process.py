@@ -20,31 +20,8 @@ from pnne_nb.runtime.loop.loop_events import Event, Stepped, Waiting
 from pnne_nb.runtime.monitoring.probes import Observers
 from pnne_nb.runtime.monitoring.reporter import Reports
 from pnne_nb.runtime.thread.control import Control
-from pnne_nb.runtime.training_process import handover
+from pnne_nb.runtime.training_process import handover, process_messages
 from pnne_nb.runtime.training_process.handover import Handover
-from pnne_nb.runtime.training_process.process_messages import (
-    Alive,
-    Ask,
-    Failed,
-    FromKernel,
-    FromProcess,
-    GiveUp,
-    Go,
-    Halt,
-    Halted,
-    Handed,
-    KernelContext,
-    Looked,
-    Parcel,
-    Pressed,
-    ProcessEnded,
-    ProcessEvent,
-    ProcessHello,
-    ProcessKept,
-    ProcessReady,
-    Stop,
-    Told,
-)
 from pnne_nb.runtime.training_process.process_server import GoneError, ProcessLink, server
 from pnne_nb.telemetry.frames import AnomalyFrame
 
@@ -111,13 +88,13 @@ class TrainingProcess:
         server.start()
         self._link: ProcessLink | None = None
         self._fault: GoneError | None = None
-        self._inbox: deque[FromProcess] = deque()
+        self._inbox: deque[process_messages.FromProcess] = deque()
         self._doing: str | None = None
         self._started = self._running = self._ended = self._finished = False
         self._is_current = True
         self._loans: set[object] = set()
         self._unsent = False
-        self._fresh: Parcel | None = None
+        self._fresh: process_messages.Parcel | None = None
         self._happened_at = time.monotonic()
         self._longest = 0.0
         self._told = 0
@@ -151,7 +128,9 @@ class TrainingProcess:
             BaseException: What has made the training fail, as in a thread.
         """
         with closing(ProcessLink()) as self._link:
-            context = KernelContext(str(Path.cwd()), list(sys.path), dict(os.environ), handover.packed_nodes())
+            context = process_messages.KernelContext(
+                str(Path.cwd()), list(sys.path), dict(os.environ), handover.packed_nodes()
+            )
             self._manner = self._manner._replace(last_epoch=last_epoch)
             self._send(context)
             self._hand_over()
@@ -168,7 +147,7 @@ class TrainingProcess:
         recipe, self._recipe = self._recipe, []
         cleared, self._cleared = self._cleared, self._loop.ring.cleared
         is_edited = cleared != self._cleared
-        self._send(Handed(recipe, self._latest, handover.packed(self._manner), is_edited))
+        self._send(process_messages.Handed(recipe, self._latest, handover.packed(self._manner), is_edited))
 
     def _events(self) -> Generator[Event, None, None]:
         while self._inbox or not self._finished:
@@ -196,7 +175,7 @@ class TrainingProcess:
         # A word to halt that came in between would be one for the steps before.
         with self._link.speaking:
             self._asked = False
-            self._send(Go(steps, self._reports.listeners.waited_for))
+            self._send(process_messages.Go(steps, self._reports.listeners.waited_for))
             # From here on it can be told to halt: by whoever wants something by now, the next look at the control does so.
             self._running = True
 
@@ -211,7 +190,7 @@ class TrainingProcess:
                 self._halt()
 
     def _halt(self) -> None:
-        self._send(Halt())
+        self._send(process_messages.Halt())
         # Not before: an interrupt that comes first must not leave it unsaid. Saying it twice does no harm.
         self._asked = True
 
@@ -244,8 +223,8 @@ class TrainingProcess:
                 self._adopt(self._latest)
             else:
                 self._listen()
-                self._send(Ask())
-                self._find(Told, Failed)
+                self._send(process_messages.Ask())
+                self._find(process_messages.Told, process_messages.Failed)
         except GoneError as gone:
             self._fault = gone
             raise TrainingError(str(gone)) from None
@@ -288,7 +267,7 @@ class TrainingProcess:
         """Wait until it has halted; its events until then are reported later."""
         if self._running:
             self._halt()
-            self._find(Halted, ProcessEnded, Failed)
+            self._find(process_messages.Halted, process_messages.ProcessEnded, process_messages.Failed)
 
     def _stop(self) -> None:
         """End the process; the engine's loop takes over its state."""
@@ -296,16 +275,16 @@ class TrainingProcess:
             self._settle()
             if self._started and not self._ended:
                 self._listen()
-                self._send(Stop())
-                self._find(ProcessEnded, Failed, silence=_STOPPING)
+                self._send(process_messages.Stop())
+                self._find(process_messages.ProcessEnded, process_messages.Failed, silence=_STOPPING)
         except GoneError as gone:
             self._go_back()
             self._reports.announce(AnomalyFrame(self.steps, "process-died", f"{gone} {self._place()}"))
         for message in self._inbox:
             # Of somebody who has failed on being told, nobody wants to tell more.
-            if isinstance(message, ProcessEvent) and isinstance(message.event, Stepped):
+            if isinstance(message, process_messages.ProcessEvent) and isinstance(message.event, Stepped):
                 self._reports.history.record_step(message.event.frame)
-            elif isinstance(message, Failed):
+            elif isinstance(message, process_messages.Failed):
                 self._take(message)
 
     # What the process says
@@ -319,7 +298,7 @@ class TrainingProcess:
             self._obey()
             while self._inbox:
                 message = self._inbox.popleft()
-                if isinstance(message, ProcessEvent):
+                if isinstance(message, process_messages.ProcessEvent):
                     return self._happened(message)
                 self._take(message)
             if not self._running and self._started:
@@ -329,34 +308,34 @@ class TrainingProcess:
                     return None
                 self._insist()
 
-    def _take(self, message: FromProcess) -> None:
+    def _take(self, message: process_messages.FromProcess) -> None:
         match message:
-            case ProcessHello(pid=pid, buttons=buttons):
+            case process_messages.ProcessHello(pid=pid, buttons=buttons):
                 assert self._link is not None
                 self._link.pid, self.buttons = pid, buttons
-            case ProcessReady():
+            case process_messages.ProcessReady():
                 self._started = True
                 self._spectators.forget()
-            case Alive(doing=doing, fetching=fetching):
+            case process_messages.Alive(doing=doing, fetching=fetching):
                 self._doing, self.fetching = doing, fetching
-            case Looked(memory=memory, times=times):
+            case process_messages.Looked(memory=memory, times=times):
                 self._reports.looked(memory, times)
             case Observed():
                 self._spectators.take(message)
-            case ProcessKept(state=state):
+            case process_messages.ProcessKept(state=state):
                 self._keep(state)
-            case Pressed(press=press, at=at):
+            case process_messages.Pressed(press=press, at=at):
                 if at > self._control.asked_at:
                     (self._control.pause if press == "pause" else self._control.stop)()
-            case Halted():
+            case process_messages.Halted():
                 self._running = False
-            case Told(state=state):
+            case process_messages.Told(state=state):
                 self._adopt(state)
-            case ProcessEnded(state=state, finished=finished, steps=steps):
+            case process_messages.ProcessEnded(state=state, finished=finished, steps=steps):
                 self._running, self._ended, self._finished = False, True, finished
                 self._adopt(state)
                 self._loop.ring.follow(handover.unpacked(steps))
-            case Failed():
+            case process_messages.Failed():
                 self._running, self._ended = False, True
                 self._doing, self.fetching = message.doing, message.fetching
                 if message.state is None or message.steps is None:
@@ -365,12 +344,12 @@ class TrainingProcess:
                     self._adopt(message.state)
                     self._loop.ring.follow(handover.unpacked(message.steps))
                 raise handover.unpacked_error(message.error)
-            case ProcessEvent():
+            case process_messages.ProcessEvent():
                 raise AssertionError("an event is told by whoever iterates")
             case _:
                 assert_never(message)
 
-    def _happened(self, message: ProcessEvent) -> Event:
+    def _happened(self, message: process_messages.ProcessEvent) -> Event:
         self.steps, self.epoch, self.position = message.step, message.epoch, message.position
         self._fresh = message.state
         self._doing, self.fetching = None, False
@@ -379,14 +358,14 @@ class TrainingProcess:
         self._happened_at = now
         return message.event
 
-    def _find(self, *kinds: type[FromProcess], silence: float | None = None) -> None:
+    def _find(self, *kinds: type[process_messages.FromProcess], silence: float | None = None) -> None:
         """Wait for a message of one of these kinds, and take it before earlier ones."""
         looked_at = 0
         while True:
             for index in range(looked_at, len(self._inbox)):
                 message = self._inbox[index]
                 if isinstance(message, kinds):
-                    if isinstance(message, Failed):
+                    if isinstance(message, process_messages.Failed):
                         # It is raised where the training is made; whoever looks at it finds it where it failed.
                         self._running = False
                         if message.state is not None:
@@ -409,17 +388,17 @@ class TrainingProcess:
         assert self._link is not None
         self._link.listen_from_now()
 
-    def _send(self, message: FromKernel) -> None:
+    def _send(self, message: process_messages.FromKernel) -> None:
         assert self._link is not None
         self._link.send(message)
 
     # Where the training is
 
-    def _adopt(self, state: Parcel) -> None:
+    def _adopt(self, state: process_messages.Parcel) -> None:
         self._load(state)
         self._is_at(state)
 
-    def _load(self, state: Parcel) -> None:
+    def _load(self, state: process_messages.Parcel) -> None:
         try:
             self._loop.load_state_dict(handover.unpacked(state))
         except CheckpointError as error:
@@ -428,15 +407,15 @@ class TrainingProcess:
                 f"({in_brief(error)}). Change a model in training within `with engine.paused():`."
             ) from error
 
-    def _is_at(self, state: Parcel) -> None:
+    def _is_at(self, state: process_messages.Parcel) -> None:
         """Note where the training is; it can fall back to that once everything up to there was told."""
         self._latest, self._is_current = state, True
         if self._inbox:
-            self._inbox.append(ProcessKept(state))
+            self._inbox.append(process_messages.ProcessKept(state))
         else:
             self._keep(state)
 
-    def _keep(self, state: Parcel) -> None:
+    def _keep(self, state: process_messages.Parcel) -> None:
         """Keep the fallback state of the training, with the history so far."""
         self._kept = state, self._reports.history.state_dict()
 
@@ -475,7 +454,7 @@ class TrainingProcess:
         if waited > max(_PATIENCE, _TIMES_LONGEST * self._longest):
             self._end_at_once()
         elif waited > _GIVES_UP:
-            self._send(GiveUp())
+            self._send(process_messages.GiveUp())
 
     def _end_at_once(self) -> None:
         assert self._link is not None

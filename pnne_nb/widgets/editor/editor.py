@@ -35,20 +35,11 @@ from pnne_nb.protocol import messages
 from pnne_nb.protocol.codec import catalog_event, document_text, encode_event, node_type_state
 from pnne_nb.protocol.export_messages import ExportCheck, ExportState, StartExport
 from pnne_nb.protocol.train_messages import ControlTraining, GetTrainChoices, StartTraining, TrainRequest
+from pnne_nb.widgets.editor import open_views
 from pnne_nb.widgets.editor.background_tasks import BackgroundTasks, ExportRequest, lent_model, weights_of
 from pnne_nb.widgets.editor.edited_document import EditedModel, document_of, still_there
 from pnne_nb.widgets.editor.live_analysis import LiveAnalysis
 from pnne_nb.widgets.editor.live_proof import BEING_PROVED, LiveProof
-from pnne_nb.widgets.editor.open_views import (
-    BlocksRequest,
-    ChangeRequest,
-    CommitThrottle,
-    Views,
-    change,
-    change_blocks,
-    source,
-    steps,
-)
 from pnne_nb.widgets.editor.training_overlay import OverlaidTraining, Overlay
 from pnne_nb.widgets.host.bundle import bundled, key_of
 from pnne_nb.widgets.host.displays import Displays, answer_while_busy, close_parts, widget_tree
@@ -150,7 +141,7 @@ class GraphEditor(anywidget.AnyWidget):
         self._esm = bundled("loader.js") if self._arrived else front_end
         self._css = bundled("editor.css")
         self._graph = document
-        self._views = Views(self, document, weakly(self._answer))
+        self._views = open_views.Views(self, document, weakly(self._answer))
         self._model = EditedModel(document, module)
         self._overlay: Overlay | None = None
         self._picture: messages.Training | None = None
@@ -164,7 +155,7 @@ class GraphEditor(anywidget.AnyWidget):
         )
         editor = weakref.ref(self)
         self._tasks = BackgroundTasks(document, lambda: lent_model(editor), weakly(self._show_export))
-        self._throttle = CommitThrottle(weakly(self._catch_up))
+        self._throttle = open_views.CommitThrottle(weakly(self._catch_up))
         super().__init__(height=height, read_only=read_only, theme=theme, bundle_key=key_of(front_end))
         self.on_msg(self._views.receive)
         self._follow()
@@ -379,13 +370,13 @@ class GraphEditor(anywidget.AnyWidget):
 
     def _answer(self, request: messages.Request) -> None:
         graph, id, client = self._graph, request.id, request.client
-        if isinstance(request, ChangeRequest):
+        if isinstance(request, open_views.ChangeRequest):
             self._change(request)
             return
         if isinstance(request, messages.Publish | StartExport | StartTraining):
             self._refuse_unproved()
-        if isinstance(request, BlocksRequest):
-            change_blocks(graph, request)
+        if isinstance(request, open_views.BlocksRequest):
+            open_views.change_blocks(graph, request)
             self._views.tell(lambda: messages.Blocks(blocks.graph.state(), id, client))
             return
         if isinstance(request, ExportRequest):
@@ -418,10 +409,10 @@ class GraphEditor(anywidget.AnyWidget):
                 text = bundled("editor.js")
                 self._views.tell(lambda: messages.Bundle(id, client, text))
             case messages.GetSource():
-                shown = source(graph, id, client)
+                shown = open_views.source(graph, id, client)
                 self._views.tell(lambda: shown)
             case messages.GetSteps():
-                self._views.tell(lambda: steps(graph, id, client))
+                self._views.tell(lambda: open_views.steps(graph, id, client))
             case _:
                 assert_never(request)
 
@@ -450,7 +441,7 @@ class GraphEditor(anywidget.AnyWidget):
             self._show_export(event)
         self._analysis.request()
 
-    def _change(self, request: ChangeRequest) -> None:
+    def _change(self, request: open_views.ChangeRequest) -> None:
         self._refuse_changes()
         graph, id, client = self._graph, request.id, request.client
         if isinstance(request, messages.Arrange):
@@ -461,7 +452,7 @@ class GraphEditor(anywidget.AnyWidget):
         if not isinstance(request, messages.Edit):
             self._tasks.finish_arranging()
         with graph.asked_by(client, id):
-            committed = change(graph, request)
+            committed = open_views.change(graph, request)
         if not committed:
             # No observer will answer.
             self._views.tell(lambda: messages.Committed(graph.version, (), "Arrange", self._history(), client, id))
@@ -472,7 +463,7 @@ class GraphEditor(anywidget.AnyWidget):
 
         def arrange() -> None:
             with graph.asked_by(client, None):
-                change(graph, request)
+                open_views.change(graph, request)
 
         views.tell(lambda: messages.Committed(graph.version, (), "", self._history(), client, request.id))
         self._tasks.arrange(arrange, lambda error: views.reject(None, client, error))

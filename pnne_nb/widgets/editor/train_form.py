@@ -18,17 +18,7 @@ from pnne_nb.errors import TrainingError, near
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.values import is_array
-from pnne_nb.protocol.train_messages import (
-    ControlTraining,
-    DataChoice,
-    GetTrainChoices,
-    ModuleChoice,
-    StartTraining,
-    TrainChoices,
-    TrainEvent,
-    TrainRequest,
-    TrainState,
-)
+from pnne_nb.protocol import train_messages
 from pnne_nb.runtime.data.packaged_data import NAMES, datasets
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.telemetry.frames import ALIVE
@@ -52,7 +42,7 @@ class TrainForm:
         self.engine: TrainingEngine | None = None
         self._graph = graph
 
-    def answer(self, request: TrainRequest, editor: Widget) -> TrainEvent:
+    def answer(self, request: train_messages.TrainRequest, editor: Widget) -> train_messages.TrainEvent:
         """Carry out a request of a page of `editor`, and return the answer.
 
         Raises:
@@ -60,37 +50,39 @@ class TrainForm:
             CompileError: If the graph has problems.
         """
         match request:
-            case GetTrainChoices(id=id, client=client):
+            case train_messages.GetTrainChoices(id=id, client=client):
                 losses, optimizers = _types("Loss"), _types("Optimizer")
                 shown = str(editor.model_id)
-                return TrainChoices(id, client, tuple(self._choices()), losses, optimizers, tuple(_modules()), shown)
-            case StartTraining():
+                return train_messages.TrainChoices(
+                    id, client, tuple(self._choices()), losses, optimizers, tuple(_modules()), shown
+                )
+            case train_messages.StartTraining():
                 self._start(request)
-            case ControlTraining(action=action):
+            case train_messages.ControlTraining(action=action):
                 if self.engine is not None and action in ("pause", "resume", "stop"):
                     getattr(self.engine, action)()
             case _:
                 assert_never(request)
         return self._state(request.id, request.client, editor)
 
-    def _choices(self) -> Iterator[DataChoice]:
+    def _choices(self) -> Iterator[train_messages.DataChoice]:
         if self._is_drawn:
-            yield DataChoice("drawn", "", "the Dataset that is drawn")
+            yield train_messages.DataChoice("drawn", "", "the Dataset that is drawn")
             return
         shapes = [node.properties.get("shape") for node in self._graph.nodes.values() if node.type == "Input"]
         for name, value in sorted(_variables().items()):
             text = "" if name.startswith("_") else _described(value, shapes)
             if text:
-                yield DataChoice("variable", name, text)
+                yield train_messages.DataChoice("variable", name, text)
         for name in NAMES:
             doc = (getattr(datasets, name).__doc__ or "").partition("\n")[0]
-            yield DataChoice("dataset", name, doc.removeprefix("Return ").replace("`", ""))
+            yield train_messages.DataChoice("dataset", name, doc.removeprefix("Return ").replace("`", ""))
 
     @property
     def _is_drawn(self) -> bool:
         return any(node.type == "Dataset" for node in self._graph.nodes.values())
 
-    def _start(self, asked: StartTraining) -> None:
+    def _start(self, asked: train_messages.StartTraining) -> None:
         if self.engine is not None and self.engine.state in ALIVE:
             raise TrainingError("A training is running already: stop it first.")
         for name, category in ((asked.loss, "Loss"), (asked.optimizer, "Optimizer")):
@@ -124,10 +116,10 @@ class TrainForm:
             )
         return known[name]
 
-    def _state(self, id: int, client: str, editor: Widget) -> TrainState:
+    def _state(self, id: int, client: str, editor: Widget) -> train_messages.TrainState:
         engine = self.engine
         if engine is None:
-            return TrainState(id, client)
+            return train_messages.TrainState(id, client)
         losses = engine.history["loss"].tolist() if "loss" in engine.history else []
         every = max(1, math.ceil(len(losses) / POINTS))
         seen = [float(f"{loss:.4g}") for loss in losses if math.isfinite(loss)]
@@ -135,7 +127,9 @@ class TrainForm:
         step, epochs = len(losses), engine.epochs
         last = seen[-1] if seen else None
         state, epoch, line, shown = engine.state, engine.progress.epoch, _dashboard_line(editor), str(editor.model_id)
-        return TrainState(id, client, state, epoch, epochs, step, last, tuple(seen[::every]), text, line, shown)
+        return train_messages.TrainState(
+            id, client, state, epoch, epochs, step, last, tuple(seen[::every]), text, line, shown
+        )
 
 
 def _types(category: str) -> tuple[str, ...]:
@@ -163,13 +157,13 @@ def _dashboard_line(editor: object) -> str:
     return f"{_package(known)}TrainingDashboard({chosen}.engine)" if chosen else ""
 
 
-def _modules() -> Iterator[ModuleChoice]:
+def _modules() -> Iterator[train_messages.ModuleChoice]:
     """Yield the modules of the notebook, each with the line that opens it."""
     known = _variables()
     for name, value in sorted(known.items()):
         if isinstance(value, nn.Module) and not name.startswith("_"):
             line = f"{_package(known)}GraphEditor({name}, {_example_of(value, known)})"
-            yield ModuleChoice(name, type(value).__name__, line)
+            yield train_messages.ModuleChoice(name, type(value).__name__, line)
 
 
 def _example_of(module: nn.Module, known: Mapping[str, Any]) -> str:

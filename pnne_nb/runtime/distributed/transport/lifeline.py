@@ -15,15 +15,8 @@ from typing import final
 import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
 
 from pnne_nb.process.fork import fork_safe
+from pnne_nb.runtime.distributed.transport import worker_messages
 from pnne_nb.runtime.distributed.transport.socket import MessageSocket
-from pnne_nb.runtime.distributed.transport.worker_messages import (
-    Dismissed,
-    FromEngine,
-    FromWorker,
-    HandedOver,
-    Orders,
-    Verdict,
-)
 
 ADDRESS = "PNNE_LIFELINE"
 """Environment variable with the path of the engine's socket; a group that somebody started by hand has none."""
@@ -47,13 +40,13 @@ class Lifeline:
 
     def __init__(self, address: str, launcher: psutil.Process) -> None:
         self._launcher = launcher
-        self._heard: SimpleQueue[FromEngine] = SimpleQueue()
+        self._heard: SimpleQueue[worker_messages.FromEngine] = SimpleQueue()
         connection = socket.socket(socket.AF_UNIX)
         try:
             connection.connect(address)
         except OSError:
             self._end()
-        self._wire: MessageSocket[FromEngine] = MessageSocket(connection, FromEngine)
+        self._wire: MessageSocket[worker_messages.FromEngine] = MessageSocket(connection, worker_messages.FromEngine)
         self._speaking = fork_safe(threading.Lock())
         # The main thread may be in a call that never returns, where no handler of Python's would run.
         self._alarm, rings = socket.socketpair()
@@ -62,7 +55,7 @@ class Lifeline:
         signal.set_wakeup_fd(rings.detach())
         threading.Thread(target=self._listen, name="pnne-lifeline", daemon=True).start()
 
-    def tell(self, message: FromWorker) -> None:
+    def tell(self, message: worker_messages.FromWorker) -> None:
         """Send a message to the engine."""
         try:
             with self._speaking:
@@ -70,23 +63,23 @@ class Lifeline:
         except OSError:
             self._end()
 
-    def hear(self) -> Verdict | Orders:
+    def hear(self) -> worker_messages.Verdict | worker_messages.Orders:
         """Wait for a message of the engine."""
         heard = self._heard.get()
-        assert not isinstance(heard, HandedOver)
+        assert not isinstance(heard, worker_messages.HandedOver)
         return heard
 
     def receive(self) -> bytes:
         """Wait for the objects that the engine hands over after the greeting."""
         heard = self._heard.get()
-        assert isinstance(heard, HandedOver)
+        assert isinstance(heard, worker_messages.HandedOver)
         return heard.luggage
 
     def _listen(self) -> None:
         while True:
             ready = wait([self._wire.connection, self._alarm])
             if self._alarm in ready and signal.SIGTERM in self._alarm.recv(16):
-                self.tell(Dismissed())
+                self.tell(worker_messages.Dismissed())
                 os._exit(1)
             if self._wire.connection in ready:
                 heard = self._wire.receive()
