@@ -6,8 +6,8 @@ import errno
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Generator
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any, final
 
 from pnne_nb.errors import CheckpointError, PnneError, TrainingError
@@ -63,6 +63,7 @@ class TrainingGroup:
         history: Of the engine; it goes back if a failure does.
         observers: Of the engine; what its probes want to know is measured in one of the processes.
         tell: Takes events that come between two calls of the iterator.
+        state_dict: Returns what a checkpoint of the engine holds.
 
     Attributes:
         command: For the other machines, to be typed by a person.
@@ -80,6 +81,7 @@ class TrainingGroup:
         history: History,
         observers: Observers,
         tell: Callable[[Event], None],
+        state_dict: Callable[[], dict[str, Any]],
     ) -> None:
         self.steps, self.epoch, self.position = loop.steps, loop.epoch, loop.position
         self.directory = packed.directory
@@ -92,6 +94,7 @@ class TrainingGroup:
         self._history = history
         self._spectators = RemoteProbes(observers)
         self._tell = tell
+        self._state_dict = state_dict
         self._open: tuple[WorkerServer, TorchrunAgent] | None = None
         self._inbox: deque[tuple[WorkerLine, FromWorker | None]] = deque()
         self._speaker: WorkerLine | None = None
@@ -185,13 +188,17 @@ class TrainingGroup:
         if not (self._is_current or self._ended):
             self._adopt(self._ask(Verdict.SAVE))
 
-    def push(self, state: dict[str, Any]) -> None:
-        """Update the group to the state of the engine's loop, after `sync`.
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """Allow changes of the engine's loop in this block, between two steps; the group takes them over.
 
         Raises:
             CheckpointError: The file in between cannot be written.
         """
+        self.sync()
+        yield
         if not self._ended and self._open is not None:
+            state = self._state_dict()
             try:
                 files.CheckpointDirectory(self.directory, state["config"]["max_to_keep"]).save(self._loop.steps, state)
             except CheckpointError as error:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar, final
 
 from pnne_nb.errors import TrainingError
@@ -34,15 +34,12 @@ class Executor:
         in_process: Whether the next run makes its steps in a process of its own.
     """
 
-    def __init__(
-        self, loop: TrainingLoop, control: Control, determinism: Determinism, state_dict: Callable[[], dict[str, Any]]
-    ) -> None:
+    def __init__(self, loop: TrainingLoop, control: Control, determinism: Determinism) -> None:
         self.loop = loop
         self.processes: TrainingGroup | TrainingProcess | None = None
         self.in_process = False
         self._control = control
         self._determinism = determinism
-        self._state_dict = state_dict
 
     @property
     def source(self) -> TrainingLoop | TrainingGroup | TrainingProcess:
@@ -136,14 +133,6 @@ class Executor:
         if self.processes is not None:
             self.processes.sync()
 
-    @contextmanager
-    def lent(self) -> Iterator[None]:
-        """Give this block exclusive use of the loop and the model; the processes of the run take over its changes."""
-        if self.process is not None:
-            with self.process.lent():
-                yield
-            return
-        self.sync()
-        yield
-        if self.group is not None:
-            self.group.push(self._state_dict())
+    def lent(self) -> AbstractContextManager[None]:
+        """Give a block exclusive use of the loop and the model; the processes of the run take over its changes."""
+        return nullcontext() if self.processes is None else self.processes.lent()

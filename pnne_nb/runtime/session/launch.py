@@ -23,7 +23,8 @@ def launched(session: Session, plan: LaunchPlan) -> TrainingGroup:
         raise TrainingError(f"A training is {session.control.state}: stop() it, and launch() goes on from there.")
     run = packed(session, plan, listens=True)
     session.boundary.let_go()
-    group = TrainingGroup(run, session.loop, session.reports.history, session.observers, session.announcer.tell)
+    history, tell = session.reports.history, session.announcer.tell
+    group = TrainingGroup(run, session.loop, history, session.observers, tell, session.state_dict)
     session.launch(None, group)
     return group
 

@@ -122,7 +122,7 @@ class Session:
         self.loop.disturbances.in_cell = lambda: cells.open and not self.control.awaited
         self.boundary = Boundary(self.model, self.control, self._tell_of_use, lambda: self.loop.recipe.beside)
         determinism = Determinism(recipe.device, wanted=config.deterministic)
-        self.executor = Executor(self.loop, self.control, determinism, self.state_dict)
+        self.executor = Executor(self.loop, self.control, determinism)
         self._notices = Notices(self.executor, self.reports)
         kept = None if checkpoint_dir is None else CheckpointDirectory(checkpoint_dir, config.max_to_keep)
         self.checkpoint_dir = None if kept is None else kept.directory
