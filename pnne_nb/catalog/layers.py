@@ -12,7 +12,7 @@ from torch import nn
 from pnne_nb.catalog.introspection import docstrings, signatures
 from pnne_nb.catalog.introspection.arguments import Argument, port, property_of, typed_in
 from pnne_nb.catalog.tables import overrides
-from pnne_nb.catalog.tables.auto_sizes import AUTOMATIC
+from pnne_nb.catalog.tables.overrides import AUTOMATIC
 from pnne_nb.graph.schema.property_types import BoolType, EnumType, OptionalType, PropertyType, UnionType
 from pnne_nb.graph.schema.spec import NodeSpec, Port, Property, Required, Returns
 from pnne_nb.graph.schema.structural import EVAL_MODE, MODULE_PROPERTIES, TRAINABLE

@@ -17,7 +17,15 @@ from pnne_nb.compiler.shapes.cost import state_bytes
 from pnne_nb.compiler.weights.weight_source import Reuse
 from pnne_nb.errors import ExportError, choose
 from pnne_nb.export.formats.base import numbered_axes
-from pnne_nb.export.quantization.calibration import calibrate, correct_biases, require_calibration
+from pnne_nb.export.quantization.calibration import (
+    PrecisionLoss,
+    calibrate,
+    correct_biases,
+    measure_nodes,
+    replaced,
+    require_calibration,
+    total_multiply_adds,
+)
 from pnne_nb.export.quantization.candidates import (
     Candidate,
     find_candidates,
@@ -25,7 +33,6 @@ from pnne_nb.export.quantization.candidates import (
     rewrite,
     separate_uses,
 )
-from pnne_nb.export.quantization.node_error import PrecisionLoss, measure_nodes, replaced, total_multiply_adds
 from pnne_nb.export.quantization.quantization_report import QuantizationReport, QuantizedNode
 from pnne_nb.export.quantization.scheme import INT8, KINDS, ConvertedLayer, InputRange, convert
 from pnne_nb.graph.document import NodeGraph

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pnne_nb.catalog.tables.auto_sizes import AUTOMATIC
+from pnne_nb.catalog.tables.overrides import AUTOMATIC
 from pnne_nb.graph.schema.property_types import DtypeType, OptionalType, TensorType, check
 from pnne_nb.graph.schema.spec import NodeSpec, Property
 

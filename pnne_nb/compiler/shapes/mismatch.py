@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from pnne_nb.catalog.operators import CHECK, CHECK_STRUCTURE
-from pnne_nb.catalog.tables.auto_sizes import AUTOMATIC, SizeOf
+from pnne_nb.catalog.tables.overrides import AUTOMATIC, SizeOf
 from pnne_nb.compiler.ir.bind import automatic_properties
 from pnne_nb.compiler.shapes.cost import TooManyPiecesError
 from pnne_nb.compiler.shapes.symbolic import Abstract, Meta

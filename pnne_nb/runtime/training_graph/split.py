@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, final
 
 import msgspec
 
-from pnne_nb.catalog.tables.auto_sizes import AUTOMATIC
+from pnne_nb.catalog.tables.overrides import AUTOMATIC
 from pnne_nb.compiler.analysis.example_inputs import TARGET_KEYS
 from pnne_nb.errors import TrainingError
 from pnne_nb.graph.document import NodeGraph

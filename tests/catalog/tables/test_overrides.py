@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pnne_nb.catalog import layers
-from pnne_nb.catalog.tables.auto_sizes import AUTOMATIC
+from pnne_nb.catalog.tables.overrides import AUTOMATIC
 from pnne_nb.graph.schema.property_types import check
 from tests.catalog.calling import build, call
 from tests.catalog.layer_samples import sample
