@@ -348,30 +348,6 @@ def test_a_request_is_handed_on_to_observers(graph: NodeGraph) -> None:
     assert [(done.client, done.request) for done in told[2:]] == [(None, None)]
 
 
-def test_threads_do_not_lose_edits() -> None:
-    graph = NodeGraph(types=TYPES)
-    versions: list[int] = []
-    graph.observe(lambda done: versions.append(done.version))
-
-    def draw(prefix: str) -> None:
-        for number in range(50):
-            graph.add("ReLU", name=f"{prefix}{number}")
-            with graph.transaction():
-                graph.add("ReLU", name=f"{prefix}{number}b")
-                graph.connect(f"{prefix}{number}", f"{prefix}{number}b")
-
-    threads = [threading.Thread(target=draw, args=(prefix,)) for prefix in "pqrs"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert (len(graph.nodes), len(graph.edges), graph.version) == (400, 200, 400)
-    assert versions == list(range(1, 401))
-    for _ in range(400):
-        graph.undo()
-    assert len(graph.nodes) == 0
-
-
 def test_group_and_ungroup_are_inverse(graph: NodeGraph) -> None:
     graph.arrange()
     before = graph.to_json()

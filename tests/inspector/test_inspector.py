@@ -182,25 +182,6 @@ class Failing(nn.Module):
         raise Boom("in the middle")
 
 
-def test_an_error_of_the_model_keeps_its_type_and_says_where() -> None:
-    net = nn.Sequential(nn.Linear(5, 5), nn.Sequential(Failing()))
-    with pytest.raises(Boom, match="in the middle") as caught:
-        Inspector(net).run_inspection(torch.randn(2, 5))
-    assert caught.value.__notes__ == [
-        "While inspecting, in layer '1.0' (Failing), which received [2, 5] float32 on cpu."
-    ]
-    assert hooks_on(net) == 0
-
-
-def test_data_of_the_wrong_shape_is_placed() -> None:
-    net = mlp()
-    with pytest.raises(RuntimeError, match="mat1 and mat2") as caught:
-        Inspector(net).run_inspection(torch.randn(2, 9))
-    assert "in layer '0' (Linear), which received [2, 9] float32 on cpu; its parameters are on cpu." in str(
-        caught.value.__notes__
-    )
-
-
 def test_data_on_another_device_is_placed() -> None:
     net = mlp()
     with pytest.raises((RuntimeError, InspectionError)) as caught:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import gc
 import itertools
 import random
@@ -438,42 +437,6 @@ def test_waiting_has_a_time_limit() -> None:
     assert trained.wait(0)
 
 
-def test_an_interrupt_ends_the_waiting_not_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    trained = engine(epochs=10**6)
-    trained.start()
-
-    def interrupted(timeout: float | None) -> bool:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(trained._control, "wait_for_end", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            trained.wait()
-    assert trained.state == "running"
-    trained.stop()
-
-
-def test_awaiting_a_training() -> None:
-    async def main() -> str:
-        trained = engine()
-        trained.start()
-        await trained
-        await trained
-        return trained.state
-
-    assert asyncio.run(main()) == "finished"
-
-
-def test_awaiting_a_training_that_fails() -> None:
-    async def main() -> None:
-        trained = engine(model=nn.Sequential(nn.Flatten(), nn.Linear(35, CLASSES)))
-        trained.start()
-        await trained
-
-    with pytest.raises(RuntimeError, match="mat1 and mat2"):
-        asyncio.run(main())
-
-
 def test_optimizer_settings_change_while_it_runs() -> None:
     trained = engine(optimizer=("SGD", {"lr": 0.1}))
     trained.step(2)
@@ -728,21 +691,6 @@ def test_parameters_that_are_no_numbers_already_are_told_of() -> None:
 def test_scaled_gradients_need_parameters_in_full() -> None:
     with pytest.raises(TrainingError, match=r"the parameters stay float32, .* the model as it was before half\(\)"):
         engine(network().half(), precision="16")
-
-
-def test_a_loss_without_gradient() -> None:
-    class Frozen(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.used, self.unused = nn.Linear(36, CLASSES), nn.Linear(1, 1)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.used(x.flatten(1)).detach().requires_grad_()  # type: ignore[no-any-return]  # torch types the call of a module as Any
-
-    trained = engine(model=Frozen())
-    trained.start()
-    with pytest.raises(TrainingError, match="No parameter got a gradient: the loss does not depend on"):
-        trained.wait(60)
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,7 @@ import gc
 import inspect
 import linecache
 import pickle  # that models can be pickled is what is tested
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -68,26 +66,6 @@ def test_a_part_that_outlives_its_model_keeps_its_source(copied: bool, monkeypat
     assert "class Layer1" in inspect.getsource(type(part))
     with pytest.raises(pn.CompileError, match="Layer1 is a part of a compiled model"):
         pn.explain(part)
-
-
-def test_a_pickle_is_read_in_another_process(tmp_path: Path) -> None:
-    model = pn.compile(graphs.lenet())
-    x = torch.ones(1, 1, 28, 28)
-    torch.save(model, tmp_path / "model.pt")
-    torch.save(model(x).detach(), tmp_path / "expected.pt")
-    code = (
-        "import sys, torch\n"
-        "model = torch.load(sys.argv[1], weights_only=False)\n"
-        "expected = torch.load(sys.argv[2])\n"
-        "torch.set_num_threads(1)\n"
-        "torch.testing.assert_close(model(torch.ones(1, 1, 28, 28)), expected)\n"
-        "print(type(model).__name__)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, tmp_path / "model.pt", tmp_path / "expected.pt"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.stdout.strip() == "LeNet", done.stderr
 
 
 def test_only_compiled_models_are_recognised() -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import hypothesis
 import hypothesis.strategies as st
 import pytest
 import torch
@@ -147,43 +146,6 @@ def test_only_passes_are_taken() -> None:
 
 
 KINDS = st.sampled_from(("relu", "tanh", "neg", "Dropout", "ReLU", "Linear", "add", "mul", "arange", "relu_"))
-
-
-@hypothesis.given(
-    st.lists(st.tuples(KINDS, st.integers(0, 20), st.integers(0, 20)), min_size=1, max_size=12), st.data()
-)
-@hypothesis.settings(max_examples=25, deadline=None)
-def test_random_graphs_keep_what_they_compute(plan: list[tuple[str, int, int]], data: st.DataObject) -> None:
-    graph = pn.NodeGraph("random")
-    graph.add("Input", "x", shape=("N", 4))
-    values, constants = ["x"], []
-    for kind, first, second in plan:
-        properties: dict[str, Any] = {"Linear": {"in_features": 4, "out_features": 4}, "arange": {"end": 4}}.get(
-            kind, {}
-        )
-        node = graph.add(kind, **properties).name
-        if kind == "arange":
-            constants.append(node)
-            continue
-        pool = [*values, *constants]
-        graph.connect(f"{values[first % len(values)]}.output", f"{node}.input")
-        if kind in ("add", "mul"):
-            graph.connect(f"{pool[second % len(pool)]}.output", f"{node}.other")
-        values.append(node)
-    for number in range(data.draw(st.integers(1, 2))):
-        graph.add("Output", f"y{number}")
-        graph.connect(f"{data.draw(st.sampled_from(values[1:] or values))}.output", f"y{number}.input")
-    model = pn.compile(graph)
-    done = pn.transform(graph, cleaning(), reuse=model)
-    assert not any(report.refused for report in done.reports), str(done)
-    for train in (True, False):
-        x = torch.randn(3, 4)
-        results = []
-        for each in (model.train(train), done.model.train(train)):
-            torch.manual_seed(1)
-            out = each(x.clone())
-            results.append(out if isinstance(out, tuple) else (out,))
-        assert all(torch.equal(a, b) for a, b in zip(*results, strict=True)), pn.to_source(done.graph)
 
 
 def test_opaque_modules_are_kept() -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import pickle  # that models can be pickled is what is tested
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -110,15 +109,6 @@ def test_saved_and_loaded_graph_compiles_to_the_same_class(case: Case) -> None:
 
 
 @every_case
-def test_copies_and_pickles(case: Case) -> None:
-    build, _, inputs = case
-    model = pn.compile(build())
-    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):  # what is tested
-        assert type(twin) is type(model)
-        assert_same(model, twin, inputs(2))
-
-
-@every_case
 @pytest.mark.filterwarnings("ignore:The tensor attributes self.lstm")  # torch says so of every LSTM that it exports
 def test_exports(case: Case) -> None:
     build, _, inputs = case
@@ -147,21 +137,6 @@ def test_torch_compile(case: Case) -> None:
 def test_source_can_be_inspected(case: Case) -> None:
     model = pn.compile(case[0]())
     assert inspect.getsource(type(model)).startswith(f"class {type(model).__name__}(nn.Module):")
-
-
-def test_hooks_see_every_drawn_module() -> None:
-    model = pn.compile(graphs.lenet())
-    seen: list[str] = []
-    for name, module in model.named_children():
-        module.register_forward_hook(lambda *_, name=name: seen.append(name))
-    model(torch.randn(1, 1, 28, 28))
-    assert seen == ["conv1", "relu1", "pool1", "conv2", "pool2", "fc"]
-
-
-def test_autocast() -> None:
-    model = pn.compile(graphs.mlp())
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert model(torch.randn(2, 8)).dtype == torch.bfloat16
 
 
 def test_inputs_by_name() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import hypothesis
@@ -270,12 +269,3 @@ def test_reading_again_gives_the_same_object_where_nothing_changed() -> None:
     graph.set("block0.conv0", bias=False)
     after = read(graph, before)
     assert {id for id in after if after[id] is not before[id]} == {graph["block0"].definition}
-
-
-def test_threads_that_compile_one_document_get_one_class() -> None:
-    graph = blocks()
-    for bias in (False, True, False):
-        graph.set("block1.fc2", bias=bias)
-        with ThreadPoolExecutor(4) as pool:
-            found = set(pool.map(lambda _: load(graph), range(8)))
-        assert len(found) == 1

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pnne_nb.errors import CycleError, GraphError
+from pnne_nb.errors import CycleError
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.edits.apply import apply_op
 from pnne_nb.graph.edits.group_plans import discarding, plan_group, plan_ungroup
@@ -65,28 +64,6 @@ def test_ungrouping_takes_a_group_back(drawn: tuple[Content, list[str]]) -> None
 
 def _crosses(inside: str, outside: str, chosen: list[str]) -> bool:
     return inside.partition(".")[0] in chosen and outside.partition(".")[0] not in chosen
-
-
-def test_what_cannot_be_a_group_says_why() -> None:
-    content = dag(3, [(0, 1), (1, 2)])
-    with pytest.raises(CycleError, match=r"comes back through 'n1': group that too"):
-        plan_group(content, ["n0", "n2"], None)
-    with pytest.raises(GraphError, match=r"Give at least one node to group\."):
-        plan_group(content, [], None)
-    apply_op(content, AddNode("x", "Input"))
-    with pytest.raises(GraphError, match=r"x is an Input of its graph"):
-        plan_group(content, ["x"], None)
-    with pytest.raises(GraphError, match=r"n0 is a cat, not a nested graph"):
-        plan_ungroup(content, "n0")
-
-
-def test_weights_are_shared_on_one_side_of_the_border() -> None:
-    content = Content("net")
-    apply_op(content, AddNode("a", "ReLU"))
-    apply_op(content, AddNode("b", "ReLU", {"shares": "a"}))
-    with pytest.raises(GraphError, match=r"b shares the module of a: group both or neither\."):
-        plan_group(content, ["b"], None)
-    assert plan_group(content, ["a", "b"], "both").name == "both"
 
 
 def test_a_definition_goes_with_what_only_it_showed() -> None:

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pnne_nb.errors import BadValueError, GraphError, StaleVersionError
+from pnne_nb.errors import GraphError
 from pnne_nb.graph.edits.transactions import TransactionLog, label_of
 from pnne_nb.graph.model import ops
 from pnne_nb.graph.model.content import Content
-from pnne_nb.graph.model.node import Transaction
 from pnne_nb.graph.model.ops import (
     AddNode,
     CollapseNode,
@@ -61,42 +60,6 @@ def test_undo_and_redo_lead_through_the_same_states(count: int) -> None:
         book.redo()
         assert state_of(book.content) == state
     assert book.version == 3 * (len(states) - 1)
-
-
-def test_observers_are_told_once_of_a_transaction_and_after_it() -> None:
-    book, told = ledger(), list[Transaction]()
-    book.delivery.observe(told.append)
-    with book.transaction("Two layers"):
-        book.apply([AddNode("a", "ReLU")])
-        book.apply([AddNode("b", "ReLU")])
-        assert (book.in_transaction, len(told)) == (True, 0)
-    assert (book.in_transaction, len(told)) == (False, 1)
-    assert [(done.version, done.label, len(done.ops)) for done in told] == [(1, "Two layers", 2)]
-
-
-def test_every_refused_value_of_a_change_is_told() -> None:
-    book = ledger()
-    with book.editing():
-        book.apply([AddNode("fc", "Linear", {"in_features": 1, "out_features": 1})])
-    with pytest.raises(BadValueError) as refused, book.editing():
-        book.apply([SetProperty("fc", "in_features", 0), SetProperty("fc", "out_features", "many")])
-    assert "fc.in_features" in str(refused.value)
-    assert "fc.out_features" in str(refused.value)
-
-
-def test_a_version_of_another_life_is_refused() -> None:
-    book = ledger()
-    with (
-        book.editing(),
-        pytest.raises(StaleVersionError, match=r"based on version 3, and this document is only at version 0"),
-    ):
-        book.apply([], base=3)
-
-
-def test_undo_waits_for_the_end_of_a_transaction() -> None:
-    book = ledger()
-    with book.transaction(""), pytest.raises(GraphError, match=r"undo is not possible inside a transaction"):
-        book.undo()
 
 
 @given(st.lists(st.sampled_from(["record", "undo", "redo"]), max_size=40))

@@ -177,18 +177,6 @@ RENAMINGS: dict[str, tuple[bool, Callable[[pn.NodeGraph], object]]] = {
 }
 
 
-@pytest.mark.parametrize("renaming", list(RENAMINGS))
-def test_a_layer_under_another_name_trains_on(renaming: str) -> None:
-    grouped, rename = RENAMINGS[renaming]
-    expected, _ = finished(halted(graph_with_everything(grouped=grouped)))
-    graph = graph_with_everything(grouped=grouped)
-    engine = halted(graph)
-    rename(graph)
-    measured, _ = finished(engine)
-    assert measured == expected
-    assert engine.history.cuts.tolist() == []
-
-
 @pytest.mark.parametrize(
     ("kind", "settings"), [("CosineAnnealingWarmRestarts", {"T_0": 2}), ("StepLR", {"step_size": 1})]
 )
