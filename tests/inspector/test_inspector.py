@@ -177,11 +177,6 @@ class Boom(Exception):
     pass
 
 
-class Failing(nn.Module):
-    def forward(self, _x: Tensor) -> Tensor:
-        raise Boom("in the middle")
-
-
 def test_data_on_another_device_is_placed() -> None:
     net = mlp()
     with pytest.raises((RuntimeError, InspectionError)) as caught:

@@ -81,16 +81,6 @@ def test_a_loss_of_ones_own_and_quantities_have_worst_examples_too() -> None:
         pn.confusion(engine)
 
 
-def test_looking_leaves_the_training_as_it_was() -> None:
-    plain, looked_at = classifier(epochs=2), classifier(epochs=2)
-    looked_at.step()
-    pn.confusion(looked_at)
-    pn.worst(looked_at)
-    for engine in (plain, looked_at):
-        assert engine.start().wait(60)
-    assert np.array_equal(plain.history["loss"], looked_at.history["loss"])
-
-
 def test_a_refusal_lets_the_training_go_on() -> None:
     engine = pn.TrainingEngine(nn.Linear(6, 1), (X, AMOUNTS), epochs=1, device="cpu")
     with pytest.raises(pn.TrainingError) as kept:

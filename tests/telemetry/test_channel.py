@@ -71,22 +71,6 @@ def test_closing_wakes_who_waits_and_keeps_what_is_there() -> None:
     assert full.drain() == [step(1)]
 
 
-def test_nothing_is_lost_or_doubled_between_threads() -> None:
-    channel = Channel(capacity=100_000)
-
-    def send(start: int) -> None:
-        for i in range(500):
-            channel.put(step(start + i))
-
-    senders = [threading.Thread(target=send, args=(start,)) for start in (0, 1000, 2000)]
-    for sender in senders:
-        sender.start()
-    received: list[int] = []
-    while any(sender.is_alive() for sender in senders) or channel.wait(0.0):
-        received += [frame.step for frame in channel.drain() if isinstance(frame, StepFrame)]
-    assert sorted(received) == sorted(start + i for start in (0, 1000, 2000) for i in range(500))
-
-
 def test_a_channel_without_room_is_refused() -> None:
     with pytest.raises(ValueError, match="capacity must be at least 1 frame, not 0"):
         Channel(0)

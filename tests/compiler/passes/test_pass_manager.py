@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import hypothesis.strategies as st
 import pytest
 import torch
 
@@ -143,9 +142,6 @@ def test_weights_come_from_the_model_that_is_given() -> None:
 def test_only_passes_are_taken() -> None:
     with pytest.raises(pn.ArgumentError, match=r"A pass is an object such as pn.passes.RemoveDeadNodes\(\), not"):
         pn.TorchCompiler(passes=[pn.passes.RemoveDeadNodes])  # type: ignore[list-item]  # that is the point
-
-
-KINDS = st.sampled_from(("relu", "tanh", "neg", "Dropout", "ReLU", "Linear", "add", "mul", "arange", "relu_"))
 
 
 def test_opaque_modules_are_kept() -> None:

@@ -72,16 +72,6 @@ def test_equal_packages_are_equal_files(tmp_path: Path) -> None:
     assert one == other
 
 
-def test_the_model_is_left_as_it_was(tmp_path: Path) -> None:
-    graph, model = pictures(), trained(pictures())
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    state = torch.get_rng_state()
-    pn.save(graph, model, tmp_path / "net.pnne")
-    assert torch.equal(torch.get_rng_state(), state)
-    assert model.training
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-
-
 def test_the_manifest_says_names_types_sizes_classes_and_versions(tmp_path: Path) -> None:
     path = pn.save(
         pictures(), trained(pictures()), tmp_path / "net.pnne", classes=["a", "b", "c"], config={"note": [1, None]}

@@ -224,14 +224,6 @@ def test_a_method_of_captum_that_does_not_apply_gives_its_reason() -> None:
         pn.attribute(case.net, case.data, 1, "captum.LRP")
 
 
-@pytest.mark.parametrize("method", ["gradient-x-input", "integrated-gradients", "occlusion"])
-@pytest.mark.parametrize("name", CASES)
-def test_looking_changes_nothing(name: str, method: str) -> None:
-    case = made(name)
-    with untouched(case.net):
-        pn.attribute(case.net, case.data, case.target, method, steps=2)
-
-
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_looking_changes_nothing_when_the_model_raises(error: type[BaseException]) -> None:
     case = made("tabular")

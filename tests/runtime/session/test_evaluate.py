@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from sklearn.metrics import accuracy_score, mean_absolute_error, r2_score
@@ -57,26 +56,6 @@ def test_the_figures_of_quantities_are_those_of_scikit_learn_with_what_the_mean_
     assert found["r2"] == pytest.approx(r2_score(y, predicted), rel=1e-4)
     assert found["mae"] == pytest.approx(mean_absolute_error(y, predicted), rel=1e-4)
     assert found["guessing_mae"] == pytest.approx(float((y - y.mean()).abs().mean()), rel=1e-4)
-
-
-def test_looking_changes_nothing() -> None:
-    data, other = classes(), classes(20)
-    alone = pn.TrainingEngine(net(), data, data, epochs=3, batch_size=16, device="cpu", seed=3)
-    watched = pn.TrainingEngine(net(), data, data, epochs=3, batch_size=16, device="cpu", seed=3)
-    for ours, theirs in zip(watched.module.parameters(), alone.module.parameters(), strict=True):
-        ours.data.copy_(theirs.data)
-    for engine in (alone, watched):
-        for _ in range(4):
-            engine.step(2)
-            if engine is watched:
-                engine.evaluate(other)
-                engine.evaluate()
-                engine.predict(other[0])
-        engine.stop()
-    assert np.array_equal(alone.history["loss"], watched.history["loss"])
-    state = watched.module.state_dict()
-    assert all(torch.equal(value, state[name]) for name, value in alone.module.state_dict().items())
-    assert watched.module.training
 
 
 def test_predictions_come_from_arrays_tuples_names_and_loaders() -> None:

@@ -167,16 +167,6 @@ def test_checkpoints_hold_the_edited_drawing() -> None:
     engine.stop()
 
 
-RENAMINGS: dict[str, tuple[bool, Callable[[pn.NodeGraph], object]]] = {
-    "inside": (True, lambda graph: graph.rename("model.conv", "stem")),
-    "the block": (True, lambda graph: graph.rename("model", "net")),
-    "out of it": (True, lambda graph: graph.ungroup("model")),
-    "outside": (False, lambda graph: graph.rename("conv", "stem")),
-    "into one": (False, lambda graph: graph.group(["conv", "relu", "flat", "drop", "fc"], "model")),
-    "a part": (False, lambda graph: graph.group(["conv", "relu"], "part")),
-}
-
-
 @pytest.mark.parametrize(
     ("kind", "settings"), [("CosineAnnealingWarmRestarts", {"T_0": 2}), ("StepLR", {"step_size": 1})]
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import copy
 import io
 import random
@@ -10,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeAlias
 
 import pytest
@@ -167,33 +166,6 @@ def test_hostile_cells_leave_a_seeded_run_bit_identical() -> None:
     losses, state = trained_with(HOSTILE, 300)
     assert losses == expected
     assert all(torch.equal(state[name], tensor) for name, tensor in expected_state.items())
-
-
-def test_two_hundred_mixed_hostile_cells_leave_a_seeded_run_bit_identical() -> None:
-    order = random.Random(7)
-    order_of_cells = [hostile for _ in range(20) for hostile in order.sample(HOSTILE, len(HOSTILE))]
-    model = network()
-    trained = endless(model)
-    trained.start()
-    ran: collections.Counter[str] = collections.Counter()
-    for run in order_of_cells:
-        made = trained.progress.step
-        with suppress(KeyboardInterrupt), cell():
-            ran[run.__name__] += 1
-            run(model, trained)
-        # The training goes on between two cells: each of them meets another state.
-        while trained.progress.step == made and trained.state == "running":
-            trained.wait(0.001)
-    trained.stop()
-    assert trained.state == "stopped"
-    assert ran == {hostile.__name__: 20 for hostile in HOSTILE}
-    assert ran.total() == 200
-    steps = trained.progress.step
-    assert steps >= 200
-    undisturbed_losses, undisturbed = trained_with([], steps)
-    assert trained.history["loss"].tolist() == undisturbed_losses
-    state = model.state_dict()
-    assert all(torch.equal(state[name], tensor) for name, tensor in undisturbed.items())
 
 
 def test_two_hundred_cells_that_only_draw_leave_a_run_with_dropout_bit_identical() -> None:
