@@ -173,10 +173,6 @@ def test_an_outstanding_graph_survives() -> None:
     assert net[1].weight.grad is not None
 
 
-class Boom(Exception):
-    pass
-
-
 def test_data_on_another_device_is_placed() -> None:
     net = mlp()
     with pytest.raises((RuntimeError, InspectionError)) as caught:

@@ -16,8 +16,6 @@ import pnne_nb as pn
 from tests.inspector.questions.nets import CASES, Case, made
 from tests.inspector.questions.untouched import untouched
 
-Answer = Callable[..., Tensor]
-
 
 def scored(case: Case, output: Any) -> Tensor:
     """The answer of each example, written once more by hand."""
