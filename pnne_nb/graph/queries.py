@@ -269,7 +269,7 @@ class GraphQueries(metaclass=AnswersNames):
             within: Path of the Subgraph node whose inside is drawn; empty for the root.
             shapes: Labels of edges, by path of the output port: ``pn.infer_shapes(graph)``.
             resolved: Inferred values of properties that are ``"auto"``, by path of the node.
-            fold: Whether equal nodes in a row are drawn as one, marked ``×8``.
+            fold: Whether what repeats in a row is drawn as one, marked ``×8``.
 
         Raises:
             UnknownNodeError: If there is no node at `within`.

@@ -114,6 +114,67 @@ def test_what_is_folded_belongs_to_the_model_so_that_every_view_of_it_and_a_late
         expect(view.locator("[data-node=fc0]")).not_to_contain_text("…")
 
 
+def mlp(depth: int = 100) -> NodeGraph:
+    """A perceptron of layers and activations by turns, the first and the last of which have other sizes."""
+    graph = NodeGraph("mlp")
+    graph.add("Input", name="x", shape=("N", 784))
+    before = "x"
+    for place in range(depth):
+        graph.add("Linear", name=f"fc{place}", in_features=256 if place else 784, out_features=256)
+        graph.add("ReLU", name=f"relu{place}")
+        graph.connect(before, f"fc{place}", f"relu{place}")
+        before = f"relu{place}"
+    graph.add("Linear", name="head", in_features=256, out_features=10)
+    graph.add("Output", name="y")
+    graph.connect(before, "head", "y")
+    return graph
+
+
+def test_a_pattern_of_many_layers_opens_as_one_card_which_x_unfolds(open_editor: OpenEditor) -> None:
+    graph = mlp()
+    version = graph.version
+    editor = open_editor(graph)
+    card = editor.node("fc1")
+    expect(card).to_contain_text("fc1 … fc99")
+    expect(card).to_contain_text("(Linear · ReLU)")
+    expect(card).to_contain_text("×99")
+    expect(card).to_contain_text("Linear 256→256")
+    expect(card).to_have_attribute(
+        "aria-label", "fc1 to relu99, 99 times the same 2 nodes in a row, Linear, Linear 256→256 · ReLU"
+    )
+    assert [each.get_attribute("data-node") for each in editor.root.locator("[data-node]").all()] == [
+        "x", "fc0", "relu0", "fc1", "head", "y",
+    ]  # fmt: skip
+    expect(editor.edge("relu99.output", "head.input")).to_be_attached()
+    card.click()
+    expect(editor.root.locator(".pnne-properties h2")).to_have_text("198 nodes selected")
+    editor.page.keyboard.press("x")
+    expect(card).not_to_contain_text("×99")
+    expect(editor.node("relu1")).to_have_count(1)
+    assert {node.type for node in graph.nodes.values()} == {"Input", "Linear", "ReLU", "Output"}
+    assert graph.version - version <= 1, "arranged once at first"
+
+
+def test_a_small_pattern_stays_open_until_it_is_folded_and_a_node_inside_is_brought_out(
+    open_editor: OpenEditor,
+) -> None:
+    editor = open_editor(mlp(5))
+    expect(editor.node("fc2")).to_be_visible()
+    editor.button("Fold repeats").click()
+    expect(editor.node("fc1")).to_contain_text("×4")
+    expect(editor.node("fc2")).to_have_count(0)
+    editor.page.evaluate("model.set('selection', ['relu3'])")  # from Python
+    expect(editor.node("relu3")).to_be_visible()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_folded_pattern_is_looked_at_in_both_themes(open_editor: OpenEditor, theme: str) -> None:
+    editor = open_editor(mlp(), theme=theme)
+    editor.node("fc1").hover()
+    expect(editor.button("Unfold fc1 to relu99")).to_be_visible()
+    editor.screenshot(f"folded-pattern-{theme}")
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_folded_row_is_looked_at_in_both_themes(open_editor: OpenEditor, theme: str) -> None:
     editor = open_editor(tower(12), theme=theme)

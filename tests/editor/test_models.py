@@ -127,7 +127,7 @@ def test_every_name_of_sixty_cards_is_seen_at_fit(open_editor: OpenEditor) -> No
     graph.add("Input", name="x", shape=("N", 8))
     last = "x"
     for number in range(59):
-        graph.add("Linear" if number % 2 else "ReLU", name=f"layer{number}")
+        graph.add("Linear", name=f"layer{number}", out_features=number + 1)
         graph.connect(last, f"layer{number}")
         last = f"layer{number}"
     editor = at_fit(open_editor, graph, "light")

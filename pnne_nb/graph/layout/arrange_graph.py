@@ -19,7 +19,7 @@ from pnne_nb.graph.model.annotation import Box, Frame, around, held
 from pnne_nb.graph.model.content import Content, GraphIndex, detour, topological_order
 from pnne_nb.graph.model.node import split_port
 from pnne_nb.graph.model.ops import ChangeFrame, MoveNode
-from pnne_nb.graph.model.paths import Run
+from pnne_nb.graph.model.paths import Row
 from pnne_nb.graph.schema.spec import NodeSpec
 
 _ROW = HEADER_HEIGHT + SUMMARY_HEIGHT + 44.0
@@ -45,7 +45,7 @@ class View(NamedTuple):
     """
 
     cell: Cell
-    folded: Sequence[Run] = ()
+    folded: Sequence[Row] = ()
 
 
 CELL_OF_A_NOTEBOOK = View(CELL)
@@ -146,7 +146,7 @@ def _largest(draw: Callable[[Direction], _Drawing], index: GraphIndex, view: Vie
     return best
 
 
-def _seen_scale(drawing: _Drawing, runs: Sequence[Run], cell: Cell) -> float:
+def _seen_scale(drawing: _Drawing, runs: Sequence[Row], cell: Cell) -> float:
     """Return the scale at which a drawing fits into a cell, with each run as one card."""
     drawn = [run for run in runs if drawing.places.keys() >= set(run)]
     places = closed(drawing.places, drawn) if drawn and not drawing.boxes else drawing.places

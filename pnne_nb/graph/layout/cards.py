@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from pnne_nb.graph.layout.geometry import Geometry, dot, geometry, shown_inputs
 from pnne_nb.graph.layout.inlining import Inlining
-from pnne_nb.graph.layout.texts import BETWEEN, lines, parts, promoted
+from pnne_nb.graph.layout.texts import BETWEEN, kind, lines, parts, promoted
 from pnne_nb.graph.model.content import Content, GraphIndex, input_ports, output_ports
 from pnne_nb.graph.model.node import Node, split_port
-from pnne_nb.graph.model.paths import Run
+from pnne_nb.graph.model.paths import Row
 from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.graph.schema.structural import REROUTE
 from pnne_nb.process.idle import breathe
@@ -22,6 +22,10 @@ Resolved: TypeAlias = Mapping[str, Mapping[str, object]]
 NONE_RESOLVED: Resolved = MappingProxyType({})
 
 
+_MOST_VALUES: Final = 3
+"""Most lines of a pattern: more would not fit into the room that arranging left for its first node."""
+
+
 class CardFace(NamedTuple):
     """The text below the name of a card, and its geometry.
 
@@ -29,13 +33,13 @@ class CardFace(NamedTuple):
         told: The text in one line.
         lines: The text in the lines of the card.
         geometry: The size and the ports of the card.
-        chain: Its nodes, its own first, if they are the steps of one expression.
+        chain: Its nodes, its own first, if they are the steps of one expression or a folded pattern.
     """
 
     told: str
     lines: tuple[str, ...]
     geometry: Geometry
-    chain: Run = ()
+    chain: Row = ()
 
 
 def faces(
@@ -46,6 +50,7 @@ def faces(
     *,
     across: bool,
     resolved: Resolved = NONE_RESOLVED,
+    patterns: Sequence[Row] = (),
 ) -> dict[str, CardFace]:
     """Return the face of each card of a graph, in the order of the nodes.
 
@@ -56,8 +61,9 @@ def faces(
         inlined: The nodes without their own card.
         across: Whether edges run right.
         resolved: Values of properties that are ``"auto"``.
+        patterns: The nodes that are drawn on one card each because their row repeats them.
     """
-    chains = {chain[0]: chain for chain in inlined.chains}
+    chains = {chain[0]: chain for chain in (*inlined.chains, *patterns)}
     absorbed = {*inlined.hidden, *inlined.heads}
     written: dict[str, dict[str, str]] = {}
     for address, text in inlined.texts.items():
@@ -75,8 +81,12 @@ def faces(
             continue
         node = index.nodes[name]
         if chain := chains.get(name, ()):
-            steps = [" ".join((index.nodes[step].type, BETWEEN.join(told(step)))).rstrip() for step in chain]
-            text, shown = BETWEEN.join(steps), [line for step in steps for line in lines([step])]
+            steps = [
+                " ".join((kind(index.nodes[step], content.graphs), BETWEEN.join(told(step)))).rstrip() for step in chain
+            ]
+            # The title of a pattern names its nodes: those with values stand below.
+            listed = [step for step in steps if " " in step][:_MOST_VALUES] if chain in patterns else steps
+            text, shown = BETWEEN.join(steps), [line for step in listed for line in lines([step])]
         else:
             pieces = told(name)
             text = BETWEEN.join(pieces)
@@ -127,7 +137,7 @@ class _Band(NamedTuple):
     end: float
 
 
-def closed(places: Mapping[str, Place], runs: Sequence[Run]) -> dict[str, Place]:
+def closed(places: Mapping[str, Place], runs: Sequence[Row]) -> dict[str, Place]:
     """Return the places of nodes if each run is one card, at the place of its first node.
 
     The gap of the other nodes is closed if no other node is beside them.

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from pnne_nb.graph.layout.texts import NEEDS, inner, subscript
 from pnne_nb.graph.model.content import GraphIndex, topological_order
 from pnne_nb.graph.model.node import Node, split_port
-from pnne_nb.graph.model.paths import Run
+from pnne_nb.graph.model.paths import Row
 
 SIZES_OF_TENSORS: Final = ("size", "dim", "numel", "len")
 """Types whose result is one number or several, for any tensor."""
@@ -83,7 +83,7 @@ class Inlining(NamedTuple):
     hidden: frozenset[str] = frozenset()
     texts: Mapping[str, str] = {}
     picks: Mapping[str, str] = {}
-    chains: tuple[Run, ...] = ()
+    chains: tuple[Row, ...] = ()
 
     @property
     def heads(self) -> dict[str, str]:
@@ -268,7 +268,7 @@ class _Reader:
         dim = node.properties.get("dim")
         return f"{subject}.{node.type}({'' if dim is None else inner(dim)})", _ATOM
 
-    def _chains(self) -> tuple[Run, ...]:
+    def _chains(self) -> tuple[Row, ...]:
         links = {name: following for name in self.graph.order if (following := self._next(name)) is not None}
         followers = set(links.values())
         found = []

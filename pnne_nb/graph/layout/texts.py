@@ -59,7 +59,7 @@ def parts(
     if node.type == "Subgraph":
         return told
     if node.type == "Module":
-        target = _kind(node, {})
+        target = kind(node, {})
         return [target, *told] if target else told
     properties = spec.properties if spec is not None else ()
     into = next((prop for prop in properties if prop.name in SIZES_IN), None)
@@ -80,12 +80,12 @@ def block_words(node: Node, graphs: Mapping[str, GraphIndex]) -> str:
 
     The browser does the same (``js/src/editor/scene/summary.ts``); ``tests/cases/cards.json`` tests both.
     """
-    title = _kind(node, graphs)
+    title = kind(node, graphs)
     if title not in GENERIC and title.lower() != _NUMBER.sub("", node.name).lower():
         return title
     inside = graphs.get(node.definition or "")
     held = [each for each in inside.nodes.values() if each.type not in NO_PART] if inside is not None else []
-    kinds = [_kind(each, graphs) for each in held if each.type[:1].isupper()] or [each.type for each in held]
+    kinds = [kind(each, graphs) for each in held if each.type[:1].isupper()] or [each.type for each in held]
     for length in range(1, MAX_KINDS + 1):
         count = len(kinds) // length
         if count > 1 and kinds == kinds[:length] * count:
@@ -102,7 +102,7 @@ def row_title(first: str, last: str) -> str:
     return f"{first} … {last.removeprefix(f'{stem}_') if stem == _NUMBER.sub('', last) else last}"
 
 
-def _kind(node: Node, graphs: Mapping[str, GraphIndex]) -> str:
+def kind(node: Node, graphs: Mapping[str, GraphIndex]) -> str:
     """Return the type of a node; of a block and of a closed module, the class, without the number of a definition."""
     if node.type == "Module":
         return str(node.properties.get("target", "")).rpartition(".")[2]

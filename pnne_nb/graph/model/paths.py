@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
 
 from pnne_nb.errors import UnknownNodeError, shown
 from pnne_nb.graph.model.content import Content, GraphIndex
@@ -161,66 +161,94 @@ def _ports(node: Node, inside: GraphIndex, *, output: bool) -> tuple[object, ...
     return listed if isinstance(listed, tuple) else ("output" if output else "input",)
 
 
-Run: TypeAlias = tuple[str, ...]
-"""Names of equal nodes in a row, the first one first; at least two."""
+Row: TypeAlias = tuple[str, ...]
+"""Names of nodes, each of which feeds nothing but the next."""
+Run: TypeAlias = tuple[Row, ...]
+"""A pattern that repeats in a row: for each time, the names of its nodes in order; at least two times."""
 
-
-class _Link(NamedTuple):
-    """The only consumer of a node, and the ports of the edges to it."""
-
-    name: str
-    how: tuple[str, ...]
+_LONGEST: Final = 8
+"""Most nodes of a pattern."""
 
 
 def runs(content: Content, graph: GraphIndex, resolved: Callable[[str], Mapping[str, object]]) -> list[Run]:
     """Return every run of a graph, in the order of their first nodes.
 
-    The nodes of a run are equal. Each feeds only the next, through the same ports, and their other inputs come from the same
-    ports. Nodes are equal if they have the same type and property values, or show equal graphs, and if `resolved` returns
-    equal values for them.
+    A run is a node, or a pattern of several, that is equal again and again. Each node feeds only the next, through the same
+    ports each time, and the other inputs come from the same ports each time. Nodes are equal if they have the same type and
+    property values, or show equal graphs, and if `resolved` returns equal values for them.
     """
-    form = _Forms(content)
-    links = {name: _link(graph, name, form, resolved) for name in graph.order}
-    follows = {link.name for link in links.values() if link is not None}
-    # A row begins here; another run begins where the ports change.
-    starts = [name for name in graph.order if name not in follows]
-    taken: set[str] = set()
-    found: list[Run] = []
-    for start in starts:
-        run = [start]
-        link = first = links[start]
-        while link is not None and first is not None and link.how == first.how and link.name not in taken:
-            run.append(link.name)
-            taken.add(link.name)
-            link = links[link.name]
-        if link is not None and link.name not in taken:
-            starts.append(link.name)
-        if len(run) > 1:
-            found.append(tuple(run))
+    rows = _Rows(content, graph, resolved)
+    found = [run for name in graph.order if rows.previous(name) is None for run in rows.runs_from(name)]
     places = {name: place for place, name in enumerate(graph.order)}
-    return sorted(found, key=lambda run: places[run[0]])
+    return sorted(found, key=lambda run: places[run[0][0]])
 
 
-def _link(graph: GraphIndex, name: str, form: _Forms, resolved: Callable[[str], Mapping[str, object]]) -> _Link | None:
-    fed = {split_port(edge.target)[0] for edge in graph.edges_out_of(name)}
-    if len(fed) != 1:
-        return None
-    (following,) = fed
-    here, there = graph.nodes[name], graph.nodes[following]
-    mine = {split_port(edge.target)[1]: edge.source for edge in graph.edges_into(name)}
-    theirs = {split_port(edge.target)[1]: edge.source for edge in graph.edges_into(following)}
-    if here.type != there.type or mine.keys() != theirs.keys():
-        return None
-    if form.of(here) != form.of(there) or resolved(name) != resolved(following):
-        return None
-    how: list[str] = []
-    for port, source in theirs.items():
-        giver, output = split_port(source)
-        if giver == name:
-            how.append(f"{output} {port}")
-        elif mine[port] != source:
-            return None
-    return _Link(following, tuple(sorted(how)))
+class _Rows:
+    """The rows of a graph; `resolved` returns the inferred values of a node."""
+
+    def __init__(self, content: Content, graph: GraphIndex, resolved: Callable[[str], Mapping[str, object]]) -> None:
+        self.graph = graph
+        self.resolved = resolved
+        self.form = _Forms(content)
+
+    def next(self, name: str) -> str | None:
+        """Return the node that a node feeds and nothing else."""
+        fed = {split_port(edge.target)[0] for edge in self.graph.edges_out_of(name)}
+        return fed.pop() if len(fed) == 1 else None
+
+    def previous(self, name: str) -> str | None:
+        """Return the node before one in its row."""
+        givers = {split_port(edge.source)[0] for edge in self.graph.edges_into(name)}
+        alone = [giver for giver in givers if self.next(giver) == name]
+        return alone[0] if len(alone) == 1 else None
+
+    def runs_from(self, name: str) -> Iterator[Run]:
+        """Yield the runs in the row that begins with a node: what repeats most often from a place on, then what is longest."""
+        row = [name]
+        while (name := self.next(row[-1]) or "") and self.previous(name) == row[-1]:
+            row.append(name)
+        at = begun = 0
+        # Where the types of each length begin to repeat: a pattern begins there too, though its first layer may differ.
+        since: dict[int, int] = {}
+        while at < len(row):
+            times, length, begin = 1, 1, at
+            for tried in range(1, min(_LONGEST, len(row) - 1 - at) + 1):
+                if at == begun or not self._alike(row, at - 1, tried):
+                    since[tried] = at
+                end = at
+                while self._repeats(row, end, tried, first=end == at):
+                    end += 1
+                start = at + (since.get(tried, at) - at) % tried
+                count = (end + tried - start) // tried
+                if count > times or count == times > 1:
+                    times, length, begin = count, tried, start
+            if times > 1:
+                begun = begin + times * length
+                yield tuple(tuple(row[place : place + length]) for place in range(begin, begun, length))
+            at = max(begun, at + 1)
+
+    def _alike(self, row: Sequence[str], at: int, length: int) -> bool:
+        nodes = self.graph.nodes
+        return at + length < len(row) and nodes[row[at]].type == nodes[row[at + length]].type
+
+    def _repeats(self, row: Sequence[str], at: int, length: int, *, first: bool) -> bool:
+        """Return whether a node and that `length` further on are equal, and fed the same way: the first, however it is."""
+        if not self._alike(row, at, length):
+            return False
+        name, other = row[at], row[at + length]
+        mine, theirs = (
+            {split_port(edge.target)[1]: split_port(edge.source) for edge in self.graph.edges_into(one)}
+            for one in (name, other)
+        )
+        if mine.keys() != theirs.keys() or self.resolved(name) != self.resolved(other):
+            return False
+        if self.form.of(self.graph.nodes[name]) != self.form.of(self.graph.nodes[other]):
+            return False
+        giver = row[at + length - 1]
+        return all(
+            (first or mine[port] == (row[at - 1], source[1])) if source[0] == giver else mine[port] == source
+            for port, source in theirs.items()
+        )
 
 
 class _Forms:

@@ -10,12 +10,12 @@ from pnne_nb.graph.layout.arrange_graph import arrangement, drawn_right
 from pnne_nb.graph.layout.cards import CardFace, Resolved, closed, faces
 from pnne_nb.graph.layout.geometry import Geometry
 from pnne_nb.graph.layout.inlining import Inlining, inlining, is_given, variable_of
-from pnne_nb.graph.layout.texts import block_words, row_title, shape_label
+from pnne_nb.graph.layout.texts import BETWEEN, block_words, kind, row_title, shape_label
 from pnne_nb.graph.model.annotation import Frame
 from pnne_nb.graph.model.content import Content, GraphIndex, input_ports, topological_order
 from pnne_nb.graph.model.node import Node, split_port
 from pnne_nb.graph.model.ops import MoveNode
-from pnne_nb.graph.model.paths import Run, enter, frozen_around, in_names, runs
+from pnne_nb.graph.model.paths import Row, Run, enter, frozen_around, in_names, runs
 from pnne_nb.graph.render.edge_routing import Box, Point, routed
 from pnne_nb.graph.schema.categories import BLOCK, UNKNOWN
 from pnne_nb.graph.schema.spec import NodeSpec
@@ -47,8 +47,8 @@ NO_SHAPES: Shapes = MappingProxyType({})
 class Card(NamedTuple):
     """One node; `x` and `y` are its upper left corner, `uses` is the number of nodes that show its definition.
 
-    If equal nodes in a row are folded into it, `run` are their names, its own first. `kind` is the second line: the type, or
-    the steps of an expression; empty if the name contains it.
+    `run` is what repeats in a row that is folded into it, its own node first. `kind` is the second line: the type, or the
+    steps of an expression or of a pattern; empty if the name contains it.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Card(NamedTuple):
 
     @property
     def times(self) -> str:
-        """The number of its folded nodes, or else of the nodes with its definition: ``"×8"``."""
+        """How often its run repeats, or else the number of nodes with its definition: ``"×8"``."""
         count = len(self.run) or self.uses
         return f"×{count}" if count > 1 else ""
 
@@ -126,7 +126,7 @@ def scene(
         types: The catalogue.
         shapes: Known shapes of output ports, by full path.
         resolved: Values of properties that are ``"auto"``, by full path.
-        fold: Whether equal nodes in a row are one card.
+        fold: Whether what repeats in a row is one card.
 
     Raises:
         UnknownNodeError: If there is no node at `within`.
@@ -143,12 +143,15 @@ def scene(
     folded = [
         run
         for run in (runs(content, index, lambda name: known[name]) if fold else [])
-        if not chained.intersection(run) and shown.keys() >= set(run)
+        if not chained.intersection(*run) and shown.keys() >= {name for row in run for name in row}
     ]
+    rows = [tuple(name for row in run for name in row) for run in folded]
     # Frames keep their places, so gaps stay open.
-    placed = closed(centres, folded) if not index.frames else centres
-    heads = {**inlined.heads, **{name: run[0] for run in folded for name in run}}
-    whole = {run[0]: run for run in folded}
+    placed = closed(centres, rows) if not index.frames else centres
+    heads = {**inlined.heads, **{name: row[0] for row in rows for name in row}}
+    whole = {run[0][0]: run for run in folded}
+    if patterns := tuple(run[0] for run in folded if len(run[0]) > 1):
+        shown = faces(content, index, types, inlined, across=across, resolved=known, patterns=patterns)
     is_cold = frozen_around(content, within) != ""
     cards = {
         name: _card(content, index, name, types, face, placed[name], whole.get(name, ()))._replace(
@@ -217,14 +220,16 @@ def _card(
         port.name for port in input_ports(content, node, types) or () if port.optional and port.name in shape.inputs
     )
     uses = 0 if node.definition is None else sum(1 for _ in content.users.get(node.definition, ()))
-    title, kind = _words(content, index, node, face.chain)
+    title, words = _words(content, index, node, face.chain, run)
     return Card(
         name=node.name,
         type=node.type,
         category=category,
         known=spec is not None,
-        kind=kind,
-        summary=", ".join(filter(None, (kind, face.told))) if node.type == "Subgraph" else face.told,
+        kind=words,
+        summary=", ".join(filter(None, (words, face.told)))
+        if node.type == "Subgraph" and not face.chain
+        else face.told,
         lines=face.lines,
         geometry=shape,
         optional=optional,
@@ -232,7 +237,7 @@ def _card(
         y=centre[1] - shape.height / 2,
         uses=uses,
         collapsed=node.collapsed,
-        title=row_title(run[0], run[-1]) if run else title,
+        title=title,
         run=run,
     )
 
@@ -242,16 +247,25 @@ def _has_weights(node: Node, types: Mapping[str, NodeSpec]) -> bool:
     return node.type == "Parameter" or (spec is not None and spec.property_named(TRAINABLE.name) is not None)
 
 
-def _words(content: Content, index: GraphIndex, node: Node, chain: Run) -> tuple[str, str]:
+def _words(content: Content, index: GraphIndex, node: Node, chain: Row, run: Run) -> tuple[str, str]:
     """Return the two lines at the top of a card: its name, and its type unless the name contains it."""
+    if run:
+        names = row_title(run[0][0], run[-1][0])
+        return (
+            (f"({_steps(content, index, chain)})", names) if chain else (names, _words(content, index, node, (), ())[1])
+        )
     if chain:
-        steps = " · ".join(index.nodes[name].type for name in chain)
+        steps = _steps(content, index, chain)
         given = next((name for name in reversed(chain) if is_given(name, index.nodes[name].type)), None)
         called = given or next(filter(None, (variable_of(index.nodes[name]) for name in reversed(chain))), None)
         return (called, steps) if called else (steps, "")
     if node.type == "Subgraph":
         return node.name, block_words(node, content.graphs)
     return node.name, node.type if is_given(node.name, node.type) or node.type[:1].isupper() else ""
+
+
+def _steps(content: Content, index: GraphIndex, chain: Row) -> str:
+    return BETWEEN.join(kind(index.nodes[name], content.graphs) for name in chain)
 
 
 def _centres(

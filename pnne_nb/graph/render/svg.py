@@ -118,7 +118,11 @@ def describe(scene: Scene) -> str:
 
 def card_text(card: Card) -> str:
     """Return a card as text: ``"conv1, Conv2d, 1→6 · 5×5"``."""
-    name = f"{card.run[0]} to {card.run[-1]}, {len(card.run)} equal nodes in a row" if card.run else card.name
+    name = card.name
+    if card.run:
+        each, count = len(card.run[0]), len(card.run)
+        how = f"{count} equal nodes" if each == 1 else f"{count} times the same {each} nodes"
+        name += f" to {card.run[-1][-1]}, {how} in a row"
     uses = f"shown {card.uses} times" if card.uses > 1 else ""
     return ", ".join(filter(None, (name, card.type, card.summary, uses, "frozen" if card.frozen else "")))
 

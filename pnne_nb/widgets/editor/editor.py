@@ -87,7 +87,7 @@ class GraphEditor(anywidget.AnyWidget):
 
     Attributes:
         selection: Paths of the selected nodes, synchronised with the browser.
-        folded: Paths of the first nodes of folded rows of equal nodes, synchronised with the browser; a reload of the page
+        folded: Paths of a node of each folded row of what repeats, synchronised with the browser; a reload of the page
             keeps them.
 
     Raises:
@@ -319,7 +319,7 @@ class GraphEditor(anywidget.AnyWidget):
         Args:
             theme: ``"light"``, ``"dark"`` or ``"auto"``.
             within: Path of the Subgraph node whose inside to draw.
-            fold: Whether equal nodes in a row are drawn as one.
+            fold: Whether what repeats in a row is drawn as one.
             scale: Pixels of the result for each pixel of the picture.
 
         Raises:

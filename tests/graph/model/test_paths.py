@@ -98,7 +98,7 @@ CASES = json.loads((Path(__file__).parents[2] / "cases" / "repeats.json").read_t
 def test_rows_are_found_and_folded(case: dict[str, Any]) -> None:
     graph = NodeGraph.from_json(json.dumps(case["document"]), types=TYPES)
     scene = graph._scene("", {}, case["resolved"], fold=True)
-    assert [list(card.run) for card in scene.cards if card.run] == case["runs"]
+    assert [[list(row) for row in card.run] for card in scene.cards if card.run] == case["runs"]
     centres = {card.name: [card.x + card.geometry.width / 2, card.y + card.geometry.height / 2] for card in scene.cards}
     assert centres == case["shown"]
 

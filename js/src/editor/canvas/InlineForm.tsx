@@ -34,7 +34,7 @@ function Form({ card, first }: { card: Card; first: string | null }) {
     };
   }, [card.path, first]);
   useLayoutEffect(() => () => endInline(editor, card.name), [editor, card.name]);
-  const nodes = (card.run ?? [card.name]).flatMap((name) => scene?.graph.nodes.get(name) ?? []);
+  const nodes = (card.run ?? [[card.name]]).flatMap(([name = ""]) => scene?.graph.nodes.get(name) ?? []);
   const all = scene?.types.get(card.type)?.properties?.filter(({ name }) => name !== PROMOTED).length ?? 0;
   if (!scene || nodes.length === 0) return null;
   const done = () => endInline(editor, card.name);

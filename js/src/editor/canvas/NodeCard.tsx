@@ -12,8 +12,8 @@ import {
   useState,
 } from "react";
 import { SNOWFLAKE } from "../../protocol";
-import { useEditor, useIsOn, useSession, useView } from "../commands/context";
-import { runAt, toggleFolded } from "../commands/folding";
+import { useEditor, useIsOn, useSession, useSettled, useView } from "../commands/context";
+import { toggleFolded } from "../commands/folding";
 import { toggleCollapsed } from "../commands/framing";
 import { togglePeek } from "../commands/gestures";
 import { editableOn, editInline, renameOnCard } from "../commands/inline";
@@ -22,7 +22,7 @@ import { Icon } from "../fields/Action";
 import { NameField } from "../fields/NameField";
 import { OriginBadge } from "../fields/OriginBadge";
 import { isWider, widthOf } from "../host/letters";
-import { type Card, isOpen, timesOf } from "../scene/card";
+import { type Card, isOpen, timesInWords, timesOf } from "../scene/card";
 import {
   COLLAPSED_HEIGHT,
   type Detail,
@@ -148,7 +148,7 @@ function CardHeader({ card, worst, hovered }: CardHeaderProps) {
           className={`pnne-times${card.run ? " pnne-run" : ""}`}
           title={
             card.run
-              ? `${card.run.length} equal nodes in a row: X unfolds them`
+              ? `${timesInWords(card.run)}: X unfolds them`
               : `Shown by ${card.uses} nodes: a change inside changes all of them`
           }
         >
@@ -259,8 +259,8 @@ function useHovered(element: RefObject<HTMLElement | null>) {
 function CardButtons({ card }: { card: Card }) {
   const editor = useEditor();
   const peeked = useIsOn(card.path, ({ peek }) => peek);
-  const scene = editor.sceneOf(card);
-  const run = scene && runAt(scene, card.name);
+  const runs = useSettled(editor.sceneOf(card))?.runs() ?? [];
+  const run = runs.find((each) => each.flat().includes(card.name));
   return (
     <span className="pnne-card-buttons nodrag nopan">
       {card.inside && (
@@ -282,8 +282,8 @@ function CardButtons({ card }: { card: Card }) {
       )}
       {run && (
         <CardButton
-          name={`${card.run ? "Unfold" : "Fold"} ${run[0]} to ${run.at(-1)}`}
-          hint={card.run ? `Unfold ${run.length} equal nodes (X)` : `Fold ${run.length} equal nodes in a row (X)`}
+          name={`${card.run ? "Unfold" : "Fold"} ${run[0]?.[0]} to ${run.at(-1)?.at(-1)}`}
+          hint={`${card.run ? "Unfold" : "Fold"} ${timesInWords(run)} (X)`}
           icon={card.run ? UNFOLD : FOLD}
           onClick={() => toggleFolded(editor, new Set([card.name]))}
         />
@@ -295,7 +295,7 @@ function CardButtons({ card }: { card: Card }) {
         name={`${card.collapsed ? "Expand" : "Collapse"} ${card.name}`}
         hint={card.collapsed ? "Expand (H)" : "Collapse (H)"}
         icon={card.collapsed ? "M4.5 6l3.5 3.5L11.5 6" : "M4.5 10L8 6.5l3.5 3.5"}
-        onClick={() => toggleCollapsed(editor, card.run ?? [card.name])}
+        onClick={() => toggleCollapsed(editor, card.run?.flat() ?? [card.name])}
       />
     </span>
   );

@@ -139,9 +139,10 @@ export class Editor {
     const scene = this.scene();
     if (!scene || scene.cards.has(name) || !scene.graph.nodes.has(name)) return;
     const { folded, outlined } = this.view.get();
-    const head = cardFor(scene, name);
-    if (scene.folds.runs.has(head)) {
-      this.patch({ folded: new Set([...folded].filter((path) => path !== scene.prefix + head)) });
+    const hiding = scene.folds.runs.get(cardFor(scene, name))?.flat();
+    if (hiding) {
+      const stays = (path: string) => !hiding.some((each) => path === scene.prefix + each);
+      this.patch({ folded: new Set([...folded].filter(stays)) });
     } else if (outlined !== "all") this.patch({ outlined: new Set([...outlined, scene.prefix + name]) });
   }
 
@@ -492,7 +493,7 @@ export class Editor {
       first: first !== null,
       cell: this.viewport?.room() ?? null,
       nodes: some,
-      folded: [...scene.folds.runs.values()],
+      folded: [...scene.folds.runs.values()].map((run) => run.flat()),
     });
   }
 

@@ -1,42 +1,34 @@
-import { mayRepeat, type Run } from "../document/repeats";
 import type { ShownScene } from "../scene/scene";
 import { NOTHING } from "../scene/view";
 import type { Editor } from "./editor";
-
-/** The run that a node is in, folded or not. */
-export function runAt(scene: ShownScene, name: string): Run | null {
-  const isIn = (run: Run) => run.includes(name);
-  const folded = [...scene.folds.runs.values()].find(isIn);
-  if (folded || !mayRepeat(scene.document, scene.graph, name)) return folded ?? null;
-  return scene.runs().find(isIn) ?? null;
-}
 
 /** Folds the runs of the given nodes into one card each, or unfolds them if they are folded; without nodes, all runs. */
 export function toggleFolded(editor: Editor, names: ReadonlySet<string> = editor.view.get().nodes): void {
   const scene = editor.scene();
   if (!scene) return;
   if (toggleChains(editor, scene, names)) return;
-  const runs = scene.runs().filter((run) => names.size === 0 || run.some((name) => names.has(name)));
+  const runs = scene.runs().filter((run) => names.size === 0 || run.flat().some((name) => names.has(name)));
   if (runs.length === 0) {
-    editor.session.notify("Nothing to fold: there are no equal nodes in a row here.");
+    editor.session.notify("Nothing to fold: nothing repeats in a row here.");
     return;
   }
-  const fold = !runs.every(([head]) => head !== undefined && scene.folds.runs.has(head));
+  const rows = runs.map((run) => run.flat());
+  const fold = !rows.every(([head = ""]) => scene.folds.runs.has(head));
   const folded = new Set(editor.view.get().folded);
-  for (const [head] of runs) {
+  for (const [head, ...others] of rows) {
     if (fold) folded.add(scene.prefix + head);
-    else folded.delete(scene.prefix + head);
+    else for (const name of [head, ...others]) folded.delete(scene.prefix + name);
   }
-  const what = runs.map((run) => `${run[0]} to ${run.at(-1)}, ${run.length} nodes`).join("; ");
+  const what = rows.map((row) => `${row[0]} to ${row.at(-1)}, ${row.length} nodes`).join("; ");
   editor.patch({ folded, peek: null, said: `${fold ? "Folded" : "Unfolded"} ${what}` });
-  if (names.size > 0) editor.select(runs.flat());
+  if (names.size > 0) editor.select(rows.flat());
 }
 
 /** Draws the steps of the given expressions one by one, or writes what was drawn so on their cards again. */
 function toggleChains(editor: Editor, scene: ShownScene, names: ReadonlySet<string>): boolean {
   const { outlined } = editor.view.get();
   if (outlined === "all") return false;
-  const chains = [...scene.folds.chains.values()].filter((chain) => chain.some((name) => names.has(name)));
+  const chains = scene.inlined.chains.filter((chain) => chain.some((name) => names.has(name)));
   const drawn = [...names].map((name) => scene.prefix + name).filter((path) => outlined.has(path));
   if (chains.length === 0 && drawn.length === 0) return false;
   const next = new Set([...outlined, ...chains.flat().map((name) => scene.prefix + name)]);
@@ -59,10 +51,11 @@ export function toggleValues(editor: Editor): void {
     });
 }
 
-/** Rows of so many equal blocks are one card each when their graph is first seen. */
+/** What repeats so often is one card when its graph is first seen, if it has blocks or is long. */
 const FOLDED_FROM = 4;
+const LONG = 30;
 
-/** Folds the rows of equal blocks of graphs that are seen for the first time. */
+/** Folds the rows of graphs that are seen for the first time where they repeat blocks, or many layers. */
 export function foldAtFirst(editor: Editor, scenes: readonly ShownScene[]): void {
   const { folded, foldedOnce } = editor.view.get();
   const fresh = scenes.filter(({ graphId, graph }) => !foldedOnce.has(graphId) && graph.nodes.size > 0);
@@ -70,8 +63,12 @@ export function foldAtFirst(editor: Editor, scenes: readonly ShownScene[]): void
   const heads = fresh.flatMap((scene) =>
     scene
       .runs()
-      .filter(({ length, 0: head = "" }) => length >= FOLDED_FROM && scene.graph.nodes.get(head)?.type === "Subgraph")
-      .map(([head]) => scene.prefix + head),
+      .filter((run) => {
+        const isBlock = (name: string) => scene.graph.nodes.get(name)?.type === "Subgraph";
+        return run.length >= FOLDED_FROM && (run[0]?.some(isBlock) || run.flat().length >= LONG);
+      })
+      // By a node in the middle: the ends may turn out to differ once sizes are inferred.
+      .map((run) => scene.prefix + run[run.length >> 1]?.[0]),
   );
   editor.patch({
     foldedOnce: new Set([...foldedOnce, ...fresh.map(({ graphId }) => graphId)]),

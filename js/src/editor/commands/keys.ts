@@ -108,7 +108,7 @@ export const COMMANDS: Readonly<Record<string, readonly Command[]>> = {
     { keys: ["p"], what: "Look inside the block", run: (editor) => togglePeek(editor) },
     { keys: ["i"], what: "Run to here: see the tensor", run: runToHere },
     { keys: ["h"], what: "Collapse or expand the card", run: (editor) => toggleCollapsed(editor) },
-    { keys: ["x"], what: "Fold or unfold equal nodes in a row, or steps", run: (editor) => toggleFolded(editor) },
+    { keys: ["x"], what: "Fold or unfold what repeats in a row, or steps", run: (editor) => toggleFolded(editor) },
     { keys: ["b"], what: "Bypass, or run again", run: (editor) => ablate(editor, "bypass") },
     { keys: ["Shift+b"], what: "Give zeros instead, or run again", run: (editor) => ablate(editor, "zeros") },
     {

@@ -1,110 +1,92 @@
 import type { NodeState } from "../../protocol";
 import { definitionOf } from "./definitions";
-import { type Graph, type GraphDocument, splitPort } from "./document";
+import { type Graph, type GraphDocument, nodeOf, splitPort } from "./document";
 import { UNWIRED, wiringOf } from "./wiring";
 
-/** Names of equal nodes in a row, the first one first; at least two. */
-export type Run = readonly string[];
+/** A pattern that repeats in a row of nodes: for each time, the names of its nodes in order; at least two times. */
+export type Run = readonly Row[];
+export type Row = readonly string[];
+
+/** Most nodes of a pattern. */
+const LONGEST = 8;
 
 /**
- * Every run of a graph: nodes that are equal, each of which feeds nothing but the next, always the same way; whatever
- * else they take comes from the same ports for all of them. `tests/cases/repeats.json` compares with Python.
+ * Every run of a graph: nodes, or patterns of several, that are equal again and again, each of which feeds nothing but the
+ * next, always the same way; whatever else they take comes from the same ports each time. `tests/cases/repeats.json` compares
+ * with Python.
  *
  * Nodes are equal that have the same type and property values, or show graphs of which that is true, and for which
  * `resolved` gives equal values.
  */
-export function runsOf(document: GraphDocument, graph: Graph, resolved: (name: string) => unknown): readonly Run[] {
-  const nextOf = linker(document, graph, resolved);
-  const links = new Map<string, Link>();
-  for (const name of graph.nodes.keys()) {
-    const link = nextOf(name);
-    if (link) links.set(name, link);
+export function runsOf({ graphs }: GraphDocument, graph: Graph, resolved: (name: string) => unknown): readonly Run[] {
+  const { into, outOf } = wiringOf(graph);
+  // The node that a node feeds and nothing else; and the only one that feeds a node so.
+  const [next, previous] = [new Map<string, string>(), new Map<string, string>()];
+  for (const [name, [first, ...others]] of outOf) {
+    const taker = nodeOf(first?.target ?? "");
+    if (others.some(({ target }) => nodeOf(target) !== taker)) continue;
+    next.set(name, taker);
+    previous.set(taker, previous.has(taker) ? "" : name);
   }
-  const follows = new Set([...links.values()].map(({ name }) => name));
+  const form = formsOf(graphs);
+  const texts = new Map<string, string>();
+  const textOf = (name: string) => {
+    const known = texts.get(name);
+    if (known !== undefined) return known;
+    const text = `${form(graph.nodes.get(name) as NodeState)} ${JSON.stringify(resolved(name))}`;
+    texts.set(name, text);
+    return text;
+  };
+  const feedsAlike = (row: Row, at: number, length: number, isFirst: boolean) => {
+    const [mine = UNWIRED, theirs = UNWIRED] = [into.get(row[at] ?? ""), into.get(row[at + length] ?? "")];
+    const [giver, other] = [row[at - 1], row[at + length - 1]];
+    return (
+      mine.size === theirs.size &&
+      [...theirs].every(([port, { source }]) => {
+        const own = mine.get(port)?.source ?? "";
+        const [from, output] = splitPort(source);
+        return from === other ? own !== "" && (isFirst || own === `${giver}.${output}`) : own === source;
+      })
+    );
+  };
   const runs: Run[] = [];
-  const taken = new Set<string>();
-  // From where each row begins; where the way of feeding changes, another run does.
-  const starts = [...links.keys()].filter((name) => !follows.has(name));
-  for (const start of starts) {
-    const run = [start];
-    let link = links.get(start);
-    const how = link?.how;
-    while (link && link.how === how && !taken.has(link.name)) {
-      run.push(link.name);
-      taken.add(link.name);
-      link = links.get(link.name);
+  for (const start of graph.nodes.keys()) {
+    if (previous.get(start)) continue;
+    const row = [start];
+    for (let name = next.get(start); name && previous.get(name); name = next.get(name)) row.push(name);
+    const types = row.map((name) => graph.nodes.get(name)?.type ?? name);
+    const repeats = (at: number, length: number, isFirst: boolean) =>
+      types[at] === types[at + length] &&
+      textOf(row[at] ?? "") === textOf(row[at + length] ?? "") &&
+      feedsAlike(row, at, length, isFirst);
+    // Where the types of each length begin to repeat: a pattern begins there too, though its first layer may differ.
+    const since: number[] = [];
+    for (let at = 0, from = 0; at < row.length; ) {
+      let best = { times: 1, length: 1, begin: at, until: at };
+      for (let length = 1; length <= LONGEST && at + length < row.length; length += 1) {
+        if (at === from || types[at - 1] !== types[at - 1 + length]) since[length] = at;
+        // Several times what repeats already is no other pattern.
+        if (length % best.length === 0 && at + length < best.until) continue;
+        let end = at;
+        while (end + length < row.length && repeats(end, length, end === at)) end += 1;
+        const begin = at + ((length - ((at - (since[length] ?? at)) % length)) % length);
+        const times = Math.floor((end + length - begin) / length);
+        // What repeats most often, then what is longest.
+        if (times > best.times || (times > 1 && times === best.times))
+          best = { times, length, begin, until: end + length };
+      }
+      const { times, length, begin } = best;
+      if (times > 1) {
+        runs.push(Array.from({ length: times }, (_, k) => row.slice(begin + k * length, begin + (k + 1) * length)));
+        from = begin + times * length;
+      }
+      at = Math.max(from, at + 1);
     }
-    if (link && !taken.has(link.name)) starts.push(link.name);
-    if (run.length > 1) runs.push(run);
   }
   if (runs.length < 2) return runs;
   const places = new Map([...graph.nodes.keys()].map((name, place) => [name, place]));
-  return runs.sort(([a = ""], [b = ""]) => (places.get(a) ?? 0) - (places.get(b) ?? 0));
-}
-
-/** A node of a run and the way it is fed by the one before. */
-interface Link {
-  readonly name: string;
-  readonly how: string;
-}
-
-/** Returns what finds the node that a node feeds and nothing else, and how; null unless the two are a part of a run. */
-function linker(
-  { graphs }: GraphDocument,
-  graph: Graph,
-  resolved: (name: string) => unknown,
-): (name: string) => Link | null {
-  const { into, outOf } = wiringOf(graph);
-  const form = formsOf(graphs);
-  const areEqual = (one: string, other: string) =>
-    form(graph.nodes.get(one) as NodeState) === form(graph.nodes.get(other) as NodeState) &&
-    JSON.stringify(resolved(one)) === JSON.stringify(resolved(other));
-  return (name) => {
-    const edges = outOf.get(name) ?? [];
-    const [next] = splitPort(edges[0]?.target ?? "");
-    const node = graph.nodes.get(name);
-    if (
-      !next ||
-      graph.nodes.get(next)?.type !== node?.type ||
-      edges.some(({ target }) => splitPort(target)[0] !== next)
-    )
-      return null;
-    const [mine, theirs] = [into.get(name) ?? UNWIRED, into.get(next) ?? UNWIRED];
-    if (mine.size !== theirs.size || !areEqual(name, next)) return null;
-    const how: string[] = [];
-    for (const [port, { source }] of theirs) {
-      const [giver, output] = splitPort(source);
-      if (giver === name) how.push(`${output} ${port}`);
-      if (!mine.has(port) || (giver !== name && mine.get(port)?.source !== source)) return null;
-    }
-    return { name: next, how: how.sort().join() };
-  };
-}
-
-/** Whether a node may be in a run, whatever is inferred for it: what it is joined to says so, without a look at the rest. */
-export function mayRepeat(document: GraphDocument, graph: Graph, name: string): boolean {
-  const nextOf = linker(document, graph, () => null);
-  const before = [...(wiringOf(graph).into.get(name)?.values() ?? [])].map(({ source }) => splitPort(source)[0]);
-  return nextOf(name) !== null || before.some((giver) => nextOf(giver)?.name === name);
-}
-
-type Place = readonly [GraphDocument, Graph];
-
-/** Whether a graph has the same runs as before, because nothing was changed since but where its nodes stand. */
-export function haveSameRuns([before, graph]: Place, [{ graphs }, after]: Place): boolean {
-  if (graph.edges !== after.edges || graph.nodes.size !== after.nodes.size || before.graphs.size !== graphs.size)
-    return false;
-  for (const [id, each] of graphs) if (each !== after && before.graphs.get(id) !== each) return false;
-  const earlier = graph.nodes.values();
-  for (const node of after.nodes.values()) {
-    const { value } = earlier.next();
-    if (
-      node !== value &&
-      (node.name !== value?.name || node.type !== value.type || node.properties !== value.properties)
-    )
-      return false;
-  }
-  return true;
+  const placeOf = ([[head = ""] = []]: Run) => places.get(head) ?? 0;
+  return runs.sort((a, b) => placeOf(a) - placeOf(b));
 }
 
 /**

@@ -9,7 +9,7 @@ import { OriginLine } from "../fields/OriginBadge";
 import { Several } from "../fields/Several";
 import { Sizes } from "../fields/Sizes";
 import { Train } from "../fields/Train";
-import { cardFor, type ShownScene } from "../scene/scene";
+import type { ShownScene } from "../scene/scene";
 import { shapeLabel } from "../scene/shapes";
 import { PROMOTED } from "../scene/summary";
 import { exactText } from "../values/amounts";
@@ -27,7 +27,7 @@ export function Properties({ readOnly }: { readOnly: boolean }) {
   const elsewhere = useView((view) => view.elsewhere);
   const [only] = selected;
   // The steps of one expression are one card, and one form after the other.
-  const steps = only === undefined ? undefined : scene?.folds.chains.get(scene ? cardFor(scene, only) : "");
+  const steps = only === undefined ? undefined : scene?.inlined.chains.find((chain) => chain.includes(only));
   const isOne =
     elsewhere.size === 0 &&
     (selected.size === 1 || (steps?.length === selected.size && steps.every((name) => selected.has(name))));

@@ -52,7 +52,7 @@ const LOOKS = {
   },
   fold: {
     name: "Fold repeats",
-    hint: "Fold equal nodes in a row into one picture, or unfold them (X)",
+    hint: "Fold what repeats in a row into one picture, or unfold it (X)",
     icon: "M3 2.5h10M3 13.5h10M8 4v3M6.3 5.6L8 7.2l1.7-1.6M8 12V9M6.3 10.4L8 8.8l1.7 1.6",
   },
   values: {
@@ -202,7 +202,7 @@ function FoldAction() {
   return (
     <Action
       {...LOOKS.fold}
-      pressed={runs.every(([head = ""]) => scene.folds.runs.has(head))}
+      pressed={runs.every(([[head = ""] = []]) => scene.folds.runs.has(head))}
       onClick={() => toggleFolded(editor, NOTHING)}
     />
   );

@@ -16,7 +16,7 @@ import {
   SUMMARY_HEIGHT,
 } from "./geometry";
 import { isGiven, variableOf } from "./inlining";
-import { linesOf, type Part, partsOf, rowTitle, type Written, wordsOf } from "./summary";
+import { BETWEEN_PARTS, linesOf, type Part, partsOf, rowTitle, type Written, wordsOf } from "./summary";
 
 /** Everything that the picture of one node shows; two equal cards are the same object (`scene.ts`). */
 export interface Card {
@@ -46,10 +46,10 @@ export interface Card {
   readonly frozen: boolean;
   /** Whether there is a graph inside that can be entered. */
   readonly inside: boolean;
-  /** Names of the nodes of a folded row that it represents, its own first. */
+  /** What repeats in a folded row that it represents, its own node first. */
   readonly run: Run | null;
-  /** The steps of an expression that it represents, its own first. */
-  readonly chain: Run | null;
+  /** The node that gives what it gives: of a card of several, the last. */
+  readonly last: string;
   /** What is written on it: its name, or those of the first and the last of a run. */
   readonly title: string;
   /** What a block is, and how many parameters it has: `148 k`; null for anything else. */
@@ -60,9 +60,9 @@ export interface Card {
 
 /** How a card differs from that of its node alone. */
 export interface Drawn {
-  /** The folded row of equal nodes that it represents. */
+  /** What repeats in the folded row that it represents. */
   readonly run: Run | null;
-  /** The nodes of an expression that it represents, and the texts for their ports. */
+  /** The nodes of an expression or of a pattern that it represents, and the texts for their ports. */
   readonly steps: readonly Step[];
   /** Whether edges run right. */
   readonly across: boolean;
@@ -82,6 +82,8 @@ export interface Drawn {
 export interface Step {
   readonly node: NodeState;
   readonly type: NodeTypeState | undefined;
+  /** The type in words; of a block, its class. */
+  readonly kind: string;
   readonly resolved: Readonly<Record<string, unknown>> | undefined;
   readonly written: Written | undefined;
 }
@@ -98,10 +100,14 @@ export function cardOf(
   { run, steps, across, isAlone, isCatalogThere, isCold, inside, promoted, block }: Drawn,
 ): Card {
   const [{ node, type }] = steps as readonly [Step];
-  const chain = steps.length > 1 ? steps.map((step) => step.node.name) : null;
+  const isChain = steps.length > 1;
   const told = steps.map(({ node, type, resolved, written }) => partsOf(node, type, resolved, written));
-  const parts = chain ? steps.map((step, place) => stepPart(step, told[place] ?? [])) : (told[0] ?? []);
-  const lines = chain ? parts.flatMap((part) => linesOf([part])) : linesOf(node.type === "Subgraph" ? promoted : parts);
+  const parts = isChain ? steps.map((step, place) => stepPart(step, told[place] ?? [])) : (told[0] ?? []);
+  // The title of a pattern says what its nodes are: those with values stand below.
+  const listed = run ? parts.filter((_, place) => told[place]?.length).slice(0, MOST_VALUES) : parts;
+  const lines = isChain
+    ? listed.flatMap((part) => linesOf([part]))
+    : linesOf(node.type === "Subgraph" ? promoted : parts);
   const summary = wordsOf(parts);
   const errors = diagnostics.filter((diagnostic) => diagnostic.severity !== "info").length;
   const collapsed = node.collapsed ?? false;
@@ -110,8 +116,9 @@ export function cardOf(
   const frozen = steps.some((step) => isFrozen(step.node) || (isCold && flagOf(step.node, step.type) !== null));
   const opaque = origin?.proof === "opaque" ? ", opaque" : "";
   const problems = errors === 0 ? "" : `, ${errors} ${errors === 1 ? "problem" : "problems"}`;
-  const called = run ? `${node.name} to ${run.at(-1)}, ${run.length} equal nodes in a row` : node.name;
-  const [title, kind] = block ? [node.name, block[0]] : wordsFor(steps);
+  const last = run?.at(-1)?.at(-1) ?? steps.at(-1)?.node.name ?? "";
+  const called = run ? `${node.name} to ${last}, ${timesInWords(run)}` : node.name;
+  const [title, kind] = block ? [node.name, block[0]] : wordsFor(steps, run);
   const isDot = node.type === REROUTE;
   const closed = isDot ? dotGeometry(across) : geometryOf(ports, lines.length, collapsed, across);
   return {
@@ -137,29 +144,33 @@ export function cardOf(
     frozen,
     inside: definitionOf(node) !== null,
     run,
-    chain,
-    title: run ? rowTitle(node.name, run.at(-1) ?? "") : title,
+    last,
+    title: run && !isChain ? rowTitle(node.name, last) : title,
     block,
     kind,
   };
 }
+
+/** Most lines of a pattern: more would not fit into the room that arranging left for its first node. */
+const MOST_VALUES = 3;
 
 function ablationOf({ properties }: NodeState): string {
   return typeof properties?.ablate === "string" ? properties.ablate : "";
 }
 
 /** A step of an expression in words: its type and its values. */
-function stepPart({ node }: Step, parts: readonly Part[]): Part {
+function stepPart({ node, kind }: Step, parts: readonly Part[]): Part {
   const from = parts.flat().find((value) => value.from !== undefined)?.from;
-  const text = [node.type, wordsOf(parts)].join(" ").trim();
+  const text = [kind, wordsOf(parts)].join(" ").trim();
   return [{ property: null, text, from: from ?? node.name }];
 }
 
 /** The text of a card: its name, and its type unless the name says it. */
-function wordsFor(steps: readonly Step[]): readonly [title: string, kind: string] {
+function wordsFor(steps: readonly Step[], run: Run | null): readonly [title: string, kind: string] {
   const [{ node }] = steps as readonly [Step];
   if (steps.length > 1) {
-    const types = steps.map((step) => step.node.type).join(" · ");
+    const types = steps.map((step) => step.kind).join(BETWEEN_PARTS);
+    if (run) return [`(${types})`, rowTitle(node.name, run.at(-1)?.[0] ?? "")];
     const given = steps.findLast((step) => isGiven(step.node.name, step.node.type))?.node.name;
     const title = given ?? steps.map((step) => variableOf(step.node)).findLast(Boolean);
     return title ? [title, types] : [types, ""];
@@ -172,17 +183,23 @@ export function isOpen({ geometry, closed }: Card): boolean {
   return geometry !== closed;
 }
 
-/** Number of nodes that it represents, or that show its definition: `×8`. */
+/** What a run is: `5 equal nodes in a row`. */
+export function timesInWords(run: Run): string {
+  const { length = 1 } = run[0] ?? [];
+  return length === 1 ? `${run.length} equal nodes in a row` : `${run.length} times the same ${length} nodes in a row`;
+}
+
+/** How often the run that it represents repeats, or number of nodes that show its definition: `×8`. */
 export function timesOf({ run, uses }: Card): string {
   const count = run?.length ?? uses;
   return count > 1 ? `×${count}` : "";
 }
 
 /** The address in the document of a port of a card: what a card of several gives, its last node gives. */
-export function addressOn({ name, ports, run, chain }: Card, port: string, side: "input" | "output"): string {
+export function addressOn({ name, ports, last }: Card, port: string, side: "input" | "output"): string {
   if (side === "input") return `${name}.${port}`;
   const shown = ports.outputs.find((each) => each.name === port);
-  return shown?.address ?? `${(run ?? chain)?.at(-1) ?? name}.${port}`;
+  return shown?.address ?? `${last}.${port}`;
 }
 
 /** Of a graph with more cards, each is made when it is first needed, or when there is nothing else to do. */

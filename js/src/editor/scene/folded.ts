@@ -1,13 +1,13 @@
 import type { Graph } from "../document/document";
-import type { Run } from "../document/repeats";
+import type { Row, Run } from "../document/repeats";
 import type { Point } from "./placement";
 
 /** The runs that a view shows as one card each; `tests/cases/folding.json` compares with Python's picture. */
 export interface Folds {
   /** The runs by their first nodes, whose cards represent them. */
   readonly runs: ReadonlyMap<string, Run>;
-  /** The steps of an expression that are one card, by the first. */
-  readonly chains: ReadonlyMap<string, Run>;
+  /** All nodes of these, and of each expression that is one card, by the first. */
+  readonly members: ReadonlyMap<string, Row>;
   /** For each of the other nodes, the node whose card represents it. */
   readonly heads: ReadonlyMap<string, string>;
   readonly bands: readonly Band[];
@@ -20,26 +20,27 @@ interface Band {
   readonly to: number;
 }
 
-export const UNFOLDED: Folds = { runs: new Map(), chains: new Map(), heads: new Map(), bands: [] };
+export const UNFOLDED: Folds = { runs: new Map(), members: new Map(), heads: new Map(), bands: [] };
 
 /** A node's position in the document; null if it has none yet. */
 type PlaceOf = (name: string) => Point | null;
 
-export function foldsOf(graph: Graph, runs: readonly Run[], chains: readonly Run[], placeOf: PlaceOf): Folds {
+export function foldsOf(graph: Graph, runs: readonly Run[], chains: readonly Row[], placeOf: PlaceOf): Folds {
   if (runs.length + chains.length === 0) return UNFOLDED;
-  const heads = new Map<string, string>();
-  for (const [head = "", ...others] of [...runs, ...chains]) for (const name of others) heads.set(name, head);
-  const byHead = (all: readonly Run[]) => new Map(all.map((run) => [run[0] as string, run]));
-  return { runs: byHead(runs), chains: byHead(chains), heads, bands: bandsOf(graph, runs, heads, placeOf) };
+  const rows = runs.map((run) => run.flat());
+  const members = new Map([...rows, ...chains].map((row) => [row[0] as string, row]));
+  const heads = new Map([...members].flatMap(([head, [, ...others]]) => others.map((name) => [name, head])));
+  const byHead = new Map(runs.map((run) => [run[0]?.[0] as string, run]));
+  return { runs: byHead, members, heads, bands: bandsOf(graph, rows, heads, placeOf) };
 }
 
 /** The room that hidden nodes would take is closed where nothing else stands in it, beside them; a frame keeps it open. */
-function bandsOf(graph: Graph, runs: readonly Run[], heads: Folds["heads"], placeOf: PlaceOf): Band[] {
-  if (graph.frames.size > 0 || runs.length === 0) return [];
+function bandsOf(graph: Graph, rows: readonly (readonly string[])[], heads: Folds["heads"], placeOf: PlaceOf): Band[] {
+  if (graph.frames.size > 0 || rows.length === 0) return [];
   const found: Band[] = [];
-  for (const run of runs) {
-    const first = placeOf(run[0] as string);
-    const last = placeOf(run.at(-1) as string);
+  for (const row of rows) {
+    const first = placeOf(row[0] as string);
+    const last = placeOf(row.at(-1) as string);
     if (!first || !last) continue;
     const axis = Math.abs(last[1] - first[1]) >= Math.abs(last[0] - first[0]) ? 1 : 0;
     if (last[axis] > first[axis]) found.push({ axis, from: first[axis], to: last[axis] });
@@ -81,14 +82,14 @@ export function settled(folds: Folds, cards: ReadonlyMap<string, Point>, placeOf
   if (folds === UNFOLDED) return cards;
   const places = new Map<string, Point>();
   for (const [name, point] of cards) {
-    const run = folds.runs.get(name) ?? folds.chains.get(name);
+    const members = folds.members.get(name);
     const own = placeOf(name);
-    if (!run || !own) {
+    if (!members || !own) {
       places.set(name, placedAt(folds, point));
       continue;
     }
     const [x, y] = shownAt(folds, own);
-    for (const member of run) {
+    for (const member of members) {
       const before = placeOf(member) ?? own;
       places.set(member, [before[0] + point[0] - x, before[1] + point[1] - y]);
     }

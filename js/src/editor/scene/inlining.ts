@@ -12,7 +12,7 @@ import {
   VALUE_ATTRIBUTES,
 } from "../../protocol";
 import { type Graph, nodeOf, splitPort } from "../document/document";
-import type { Run } from "../document/repeats";
+import type { Row } from "../document/repeats";
 import { UNWIRED, type Wiring, wiringOf } from "../document/wiring";
 import { innerText } from "../values/text";
 import { NEEDS, subscript, type Written } from "./summary";
@@ -29,7 +29,7 @@ export interface Inlining {
   /** Hidden nodes that are an output of another node's card: `q` → `split`. */
   readonly picks: ReadonlyMap<string, string>;
   /** Rows of nodes that are one card, as `q.view(…).transpose(1, 2)` is one expression. */
-  readonly chains: readonly Run[];
+  readonly chains: readonly Row[];
 }
 
 export const NOTHING_INLINED: Inlining = { hidden: new Set(), written: new Map(), picks: new Map(), chains: [] };
@@ -257,14 +257,14 @@ class Reader {
     return wired.sort(([a], [b]) => a - b).map(([, edge]) => this.term(nodeOf(edge.source), 0));
   }
 
-  private chains(): Run[] {
+  private chains(): Row[] {
     const links = new Map<string, string>();
     for (const name of this.graph.nodes.keys()) {
       const next = this.nextOf(name);
       if (next !== null) links.set(name, next);
     }
     const followers = new Set(links.values());
-    const found: Run[] = [];
+    const found: Row[] = [];
     for (const start of links.keys()) {
       if (followers.has(start)) continue;
       const chain = [start];

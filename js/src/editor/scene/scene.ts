@@ -1,10 +1,10 @@
 import type { Diagnostic, EdgeState, Frame, NodeState, NodeTypeState } from "../../protocol";
 import type { Scene } from "../document/connection";
 import { definitionOf, usesOf } from "../document/definitions";
-import { type Graph, type GraphDocument, graphAt, nodeOf, splitPort } from "../document/document";
+import { type Graph, graphAt, nodeOf, splitPort } from "../document/document";
 import { frozenBlock } from "../document/freezing";
 import { type Ports, type PortView, portsOf } from "../document/ports";
-import { haveSameRuns, type Run, runsOf } from "../document/repeats";
+import { type Run, runsOf } from "../document/repeats";
 import { type Columns, columnsOf, UNWIRED, wiringOf } from "../document/wiring";
 import type { SessionState } from "../session/session";
 import { countText } from "../values/amounts";
@@ -14,7 +14,7 @@ import { type Box, CLEARLY_DOWN, CLEARLY_RIGHT, NODE_WIDTH, runsRight, type Size
 import { giverOf, type Inlining, inliningOf, NOTHING_INLINED } from "./inlining";
 import { type Point, provisionalPositions } from "./placement";
 import { type Pushed, pushedBy, pushedFrames, unpushed } from "./pushed";
-import { blockWords, type Part, promotedParts, type Written } from "./summary";
+import { blockWords, kindOf, type Part, promotedParts, type Written } from "./summary";
 import { NOTHING, STILL } from "./view";
 
 /** One graph as one view shows it. */
@@ -29,7 +29,7 @@ export interface ShownScene extends Scene {
   readonly across: boolean;
   /** Centres of nodes that have no position of their own. */
   readonly provisional: ReadonlyMap<string, Point>;
-  /** Equal nodes in a row, folded or not. */
+  /** What repeats in rows of nodes, folded or not. */
   readonly runs: () => readonly Run[];
   readonly folds: Folds;
   /** What is drawn in the blocks that are open in place. */
@@ -59,19 +59,11 @@ const MANY_LEFT = 200;
 
 const NO_DIAGNOSTICS: readonly never[] = [];
 
-interface LastRuns {
-  readonly document: GraphDocument;
-  readonly graph: Graph;
-  readonly inferred: SessionState["derived"]["resolved"];
-  readonly found: () => readonly Run[];
-}
-
 /** Makes scenes; cards whose inputs have not changed keep their identity, so that React skips them. */
 export class SceneMaker {
   private readonly made = new Map<string, Made>();
   private last: { inputs: readonly unknown[]; scene: ShownScene } | null = null;
   private common: readonly unknown[] = [];
-  private runs: LastRuns | null = null;
   /** For each block that is open in place. */
   private inner = new Map<string, SceneMaker>();
 
@@ -97,18 +89,12 @@ export class SceneMaker {
       [...paths].filter((each) => each.startsWith(prefix)).map((each) => each.slice(prefix.length));
     const exposed = new Set(own(shownPorts));
     const resolvedAt = (name: string) => inferred.get(prefix + name);
-    const before = this.runs;
-    const runs = once(() =>
-      before?.inferred === inferred && haveSameRuns([before.document, before.graph], [document, graph])
-        ? before.found()
-        : runsOf(document, graph, resolvedAt),
-    );
-    this.runs = { document, graph, inferred, found: runs };
+    const runs = once(() => runsOf(document, graph, resolvedAt));
     const provisional = provisionalPositions(graph);
     const toFold = [...folded].some((head) => head.startsWith(prefix))
-      ? runs().filter(([head]) => folded.has(prefix + head))
+      ? runs().filter((run) => run.some((names) => names.some((name) => folded.has(prefix + name))))
       : [];
-    const inFolds = toFold.flat();
+    const inFolds = toFold.flat(2);
     const inlined = outlined === "all" ? NOTHING_INLINED : inliningOf(graph, new Set([...inFolds, ...own(outlined)]));
     const positionOf = (name: string) => graph.nodes.get(name)?.position ?? provisional.get(name) ?? null;
     const folds = foldsOf(graph, toFold, inlined.chains, positionOf);
@@ -153,23 +139,25 @@ export class SceneMaker {
       if (isSimple && earlier.alone && same(earlier.alone, alone)) return earlier.card;
       const inside = sizeOf(open.get(name));
       const run = folds.runs.get(name) ?? null;
-      const chain = folds.chains.get(name);
-      const steps = (chain ?? [name]).map((name): Step => {
+      const members = folds.members.get(name) ?? [name];
+      const steps = (run?.[0] ?? members).map((name): Step => {
         const node = graph.nodes.get(name) as NodeState;
         const [type, resolved] = [types.get(node.type), inferred.get(prefix + name)];
-        return { node, type, resolved, written: inlined.written.get(name) };
+        return { node, type, kind: kindOf(node, document.graphs), resolved, written: inlined.written.get(name) };
       });
-      const last = steps.at(-1)?.node as NodeState;
+      const last = graph.nodes.get(members.at(-1) ?? name) as NodeState;
       const outOf = wiring.outOf.get(last.name);
       const picks = picksOf(inlined, graph, last.name);
       const givers = steps.flatMap(({ written }) => [...(written?.values() ?? [])].map(({ from }) => from));
-      const spoken = [...(run ?? chain ?? [name]), ...givers];
+      const spoken = [...members, ...givers];
       const diagnostics = gathered(spoken.map((name) => found.get(prefix + name)));
       const asPorts = exposed.size === 0 ? "" : [...exposed].filter((port) => nodeOf(port) === name).join();
       const uses = counts.get(definitionOf(node) ?? "") ?? 0;
       const count = costs.get(full)?.parameters;
       const block =
-        node.type === "Subgraph" ? ([blockWords(node, document.graphs), count ? countText(count) : ""] as const) : null;
+        node.type === "Subgraph" && steps.length === 1
+          ? ([blockWords(node, document.graphs), count ? countText(count) : ""] as const)
+          : null;
       const key = [
         block?.join(),
         ...steps.flatMap((step) => [step.node, step.type, step.resolved, textsOf(step.written)]),
@@ -179,13 +167,13 @@ export class SceneMaker {
         shownBy(node, document.graphs),
         asPorts,
         uses,
-        run?.join(),
+        run && members.join(),
         inside && `${inside.width} ${inside.height}`,
         across,
         isCold,
         state.catalog !== null,
       ];
-      const isAlone = !run && !chain && definitionOf(node) === null;
+      const isAlone = members.length === 1 && definitionOf(node) === null;
       const card =
         earlier && same(earlier.made, key)
           ? earlier.card
@@ -368,7 +356,7 @@ export function cardFor(scene: ShownScene, name: string): string {
 
 /** The nodes that a card represents, its own first. */
 export function membersOf({ folds }: ShownScene, name: string): readonly string[] {
-  return folds.runs.get(name) ?? folds.chains.get(name) ?? [name];
+  return folds.members.get(name) ?? [name];
 }
 
 /** The node that has the ports of one side of a card: what a card of several gives, its last node gives. */

@@ -159,7 +159,7 @@ export function rowTitle(first: string, last: string): string {
 }
 
 /** The type of a node; of a block and of a closed module, the class, without the number of a definition. */
-function kindOf(node: NodeState, graphs: GraphDocument["graphs"]): string {
+export function kindOf(node: NodeState, graphs: GraphDocument["graphs"]): string {
   if (node.type === "Module") return String(node.properties?.target ?? "").replace(/.*\./, "");
   const definition = definitionOf(node) ?? node.type;
   const stem = unnumbered(definition);

@@ -79,7 +79,7 @@ export const FIRST_VIEW = {
   zoomOpens: false,
   /** Addresses of properties that are shown as ports although nothing feeds them, as full paths. */
   exposed: NOTHING,
-  /** Full paths of the first nodes of the runs that are folded into one card each. */
+  /** Full paths of a node of each run that is folded into one card. */
   folded: NOTHING,
   /** Ids of the graphs whose rows of equal blocks were folded when they were first seen. */
   foldedOnce: NOTHING,
