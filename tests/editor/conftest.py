@@ -74,11 +74,8 @@ def editor(graph: NodeGraph, open_editor: OpenEditor) -> EditorPage:
 def chain(step: float) -> NodeGraph:
     """``x -> fc1 -> fc2`` from top to bottom, the centres `step` pixels apart."""
     graph = NodeGraph("net")
-    graph.add("Input", name="x", shape=("N", 8))
-    graph.add("Linear", name="fc1", out_features=8)
-    graph.add("Linear", name="fc2", out_features=8)
-    graph.connect("x", "fc1")
-    graph.connect("fc1", "fc2")
+    layers = (("Linear", {"name": name, "out_features": 8}) for name in ("fc1", "fc2"))
+    graph.chain(("Input", {"name": "x", "shape": ("N", 8)}), *layers)
     for place, name in enumerate(graph.nodes):
         graph.move(name, 0, step * place)
     return graph

@@ -8,22 +8,15 @@ from playwright.sync_api import expect
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.protocol.messages import LayerFault, LayerState, Training
 from tests import axe
-from tests.editor.conftest import OpenEditor
+from tests.editor.conftest import OpenEditor, chain
 from tests.editor.page import EditorPage
 
 
 @pytest.fixture
 def graph() -> NodeGraph:
     """``x -> fc1 -> fc2``, a loose node, and so a problem."""
-    graph = NodeGraph("net")
-    graph.add("Input", name="x", shape=("N", 8))
-    graph.add("Linear", name="fc1", out_features=8)
-    graph.add("Linear", name="fc2", out_features=8)
-    graph.add("ReLU", name="loose")
-    graph.connect("x", "fc1")
-    graph.connect("fc1", "fc2")
-    for place, name in enumerate(graph.nodes):
-        graph.move(name, 0, 130.0 * place)
+    graph = chain(130.0)
+    graph.add("ReLU", name="loose", x=0, y=390)
     return graph
 
 

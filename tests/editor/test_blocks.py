@@ -30,12 +30,8 @@ def no_blocks() -> Iterator[None]:
 def graph() -> NodeGraph:
     """``x -> first -> second -> y``: two nodes that show one definition, ``first``."""
     graph = NodeGraph("net")
-    graph.add("Input", name="x", shape=("N", 8))
-    graph.add("Linear", name="fc", out_features=8)
-    graph.add("ReLU", name="relu")
-    graph.add("Output", name="y")
-    for start, end in (("x", "fc"), ("fc", "relu"), ("relu", "y")):
-        graph.connect(start, end)
+    inside = ("Linear", {"name": "fc", "out_features": 8}), ("ReLU", {"name": "relu"})
+    graph.chain(("Input", {"name": "x", "shape": ("N", 8)}), *inside, ("Output", {"name": "y"}))
     graph.group(["fc", "relu"], name="first")
     graph.add("Subgraph", name="second", definition="first")
     graph.disconnect("first", "y")

@@ -19,8 +19,7 @@ def graph() -> NodeGraph:
     graph.add("Input", name="x", shape=("N", 8))
     graph.add("Linear", name="fc", out_features=8)
     graph.add("add", name="add")
-    graph.connect("x", "fc")
-    graph.connect("fc", "add.input")
+    graph.connect("x", "fc", "add.input")
     graph.connect("x", "add.other")
     graph.arrange(direction="right")
     return graph

@@ -20,12 +20,8 @@ from tests.editor.page import EditorPage, sent
 def classifier() -> NodeGraph:
     """An Input, two layers and an Output."""
     graph = NodeGraph("classifier")
-    last = graph.add("Input", name="x", shape=("N", 8))
-    for name in ("hidden", "scores"):
-        node = graph.add("Linear", name=name, in_features=8, out_features=8)
-        graph.connect(last, node)
-        last = node
-    graph.connect(last, graph.add("Output", name="y"))
+    layers = (("Linear", {"name": name, "in_features": 8, "out_features": 8}) for name in ("hidden", "scores"))
+    graph.chain(("Input", {"name": "x", "shape": ("N", 8)}), *layers, ("Output", {"name": "y"}))
     graph.arrange()
     return graph
 

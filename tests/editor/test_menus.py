@@ -23,11 +23,8 @@ DROP_FILE = """([name, text]) => {
 @pytest.fixture
 def graph() -> NodeGraph:
     graph = NodeGraph("net")
-    graph.add("Input", name="x", shape=("N", 8))
-    graph.add("Linear", name="fc", out_features=8)
-    graph.add("ReLU", name="act")
-    graph.connect("x", "fc")
-    graph.connect("fc", "act")
+    fc = ("Linear", {"name": "fc", "out_features": 8})
+    graph.chain(("Input", {"name": "x", "shape": ("N", 8)}), fc, ("ReLU", {"name": "act"}))
     graph.arrange()
     return graph
 

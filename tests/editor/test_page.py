@@ -15,12 +15,8 @@ from tests.editor.page import STATIC, EditorPage
 def chain(length: int = 3) -> NodeGraph:
     """An Input and a chain of layers, arranged."""
     graph = NodeGraph("chain")
-    last = graph.add("Input", name="x", shape=("N", 8))
-    for number in range(1, length + 1):
-        node = graph.add("Linear", name=f"fc{number}", out_features=8)
-        graph.connect(last, node)
-        last = node
-    graph.connect(last, graph.add("Output", name="y"))
+    layers = (("Linear", {"name": f"fc{number}", "out_features": 8}) for number in range(1, length + 1))
+    graph.chain(("Input", {"name": "x", "shape": ("N", 8)}), *layers, ("Output", {"name": "y"}))
     graph.arrange()
     return graph
 

@@ -18,9 +18,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 def small() -> NodeGraph:
     """Two connected layers whose block is entered by no one."""
     graph = NodeGraph("small")
-    graph.add("Input", name="x", shape=("N", 8))
-    graph.add("Linear", name="fc1", out_features=8)
-    graph.connect("x", "fc1")
+    graph.chain(("Input", {"name": "x", "shape": ("N", 8)}), ("Linear", {"name": "fc1", "out_features": 8}))
     graph.arrange()
     return graph
 

@@ -30,9 +30,8 @@ NONSENSE: list[Any] = [
 
 def pair() -> NodeGraph:
     graph = NodeGraph("pair")
-    graph.add("Input", name="x", shape=("N", 8))
-    graph.add("Linear", name="fc", in_features=8, out_features=8)
-    graph.connect("x", "fc")
+    fc = ("Linear", {"name": "fc", "in_features": 8, "out_features": 8})
+    graph.chain(("Input", {"name": "x", "shape": ("N", 8)}), fc)
     graph.arrange()
     return graph
 

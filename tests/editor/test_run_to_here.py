@@ -19,8 +19,7 @@ def graph() -> NodeGraph:
     graph.add("Input", name="x", shape=("N", 8))
     graph.add("LSTM", name="lstm", input_size=8, hidden_size=8)
     graph.add("ReLU", name="act")
-    graph.connect("x", "lstm")
-    graph.connect("lstm.output", "act.input")
+    graph.connect("x", "lstm", "act")
     graph.arrange()
     return graph
 

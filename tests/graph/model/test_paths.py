@@ -105,15 +105,8 @@ def test_rows_are_found_and_folded(case: dict[str, Any]) -> None:
 
 def _row(length: int) -> NodeGraph:
     graph = NodeGraph("row", types=TYPES)
-    graph.add("Input", name="x", shape=("N", 8))
-    before = "x"
-    for place in range(length):
-        name = f"relu{place}"
-        graph.add("ReLU", name=name)
-        graph.connect(before, name)
-        before = name
-    graph.add("Output", name="y")
-    graph.connect(before, "y")
+    layers = (("ReLU", {"name": f"relu{place}"}) for place in range(length))
+    graph.chain(("Input", {"name": "x", "shape": ("N", 8)}), *layers, ("Output", {"name": "y"}))
     return graph
 
 

@@ -51,11 +51,11 @@ export function toggleValues(editor: Editor): void {
     });
 }
 
-/** What repeats so often is one card when its graph is first seen, if it has blocks or is long. */
+/** What repeats so often is one card when its graph is first seen, if it has blocks or is a pattern of so many layers. */
 const FOLDED_FROM = 4;
 const LONG = 30;
 
-/** Folds the rows of graphs that are seen for the first time where they repeat blocks, or many layers. */
+/** Folds the rows of graphs that are seen for the first time where they repeat blocks, or patterns of layers. */
 export function foldAtFirst(editor: Editor, scenes: readonly ShownScene[]): void {
   const { folded, foldedOnce } = editor.view.get();
   const fresh = scenes.filter(({ graphId, graph }) => !foldedOnce.has(graphId) && graph.nodes.size > 0);
@@ -65,7 +65,9 @@ export function foldAtFirst(editor: Editor, scenes: readonly ShownScene[]): void
       .runs()
       .filter((run) => {
         const isBlock = (name: string) => scene.graph.nodes.get(name)?.type === "Subgraph";
-        return run.length >= FOLDED_FROM && (run[0]?.some(isBlock) || run.flat().length >= LONG);
+        const [pattern = []] = run;
+        const isLong = pattern.length > 1 && run.length * pattern.length >= LONG;
+        return run.length >= FOLDED_FROM && (isLong || pattern.some(isBlock));
       })
       // By a node in the middle: the ends may turn out to differ once sizes are inferred.
       .map((run) => scene.prefix + run[run.length >> 1]?.[0]),
