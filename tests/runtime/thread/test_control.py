@@ -119,16 +119,6 @@ def test_what_a_visitor_wants_is_done_in_the_training_thread_between_two_steps(w
     assert len(done) == 1
 
 
-def test_a_halted_training_makes_exactly_the_steps_allowed(worker: Worker) -> None:
-    worker.start(steps=3)
-    assert worker.control.settled(60)
-    assert worker.steps == 3
-    worker.control.allow(2)
-    assert worker.control.settled(60)
-    assert worker.steps == 5
-    assert worker.states == ["paused"]
-
-
 def test_a_training_halts_before_it_has_made_all_the_steps_allowed(worker: Worker) -> None:
     worker.start(steps=0)
     assert worker.control.settled(60)
@@ -157,17 +147,6 @@ def test_resuming_forgets_steps_that_were_left(worker: Worker) -> None:
     worker.finish_step.set()
     worker.until(lambda: worker.steps > 60)
     assert worker.control.state == "running"
-
-
-def test_a_second_launch_is_refused_while_the_first_works(worker: Worker) -> None:
-    worker.start(steps=1)
-    assert not worker.control.launch()
-
-
-def test_stopping_before_the_start_does_nothing(worker: Worker) -> None:
-    worker.control.stop()
-    assert worker.control.state == "idle"
-    assert worker.control.settled(0)
 
 
 def test_a_visitor_waits_for_the_running_step_and_holds_the_next(worker: Worker) -> None:

@@ -156,28 +156,6 @@ def test_regression_on_packaged_data() -> None:
     assert engine.history["train_r2"][-1] > engine.history["train_r2"][0]
 
 
-@pytest.mark.parametrize(("source", "classes"), [("digits", 10), ("iris", 3), ("wine", 3), ("breast_cancer", 2)])
-def test_packaged_classification_data(source: str, classes: int) -> None:
-    graph = pn.NodeGraph(source)
-    block(
-        graph,
-        {
-            "data": ("Dataset", {"source": source, "standardize": True}),
-            "loader": ("DataLoader", {"batch_size": 32, "shuffle": True}),
-            "flat": ("Flatten", {}),
-            "fc": ("Linear", {"out_features": classes}),
-            "loss": ("CrossEntropyLoss", {}),
-            "optimizer": ("Adam", {"lr": 0.05}),
-        },
-        "data loader flat fc loss optimizer",
-    )
-    graph.connect("loader.target", "loss.target")
-    graph.add("Metric", "right")
-    graph.connect("fc", "right.input")
-    graph.connect("loader.target", "right.target")
-    assert train(graph, epochs=15).history["train_accuracy"][-1] > 0.9
-
-
 def test_an_autoencoder_compares_with_its_own_input() -> None:
     graph = pn.NodeGraph("autoencoder")
     block(
