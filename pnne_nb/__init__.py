@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pnne_nb.errors import (
@@ -33,6 +34,7 @@ from pnne_nb.errors import (
     PortTakenError,
     ProtocolError,
     RegistrationError,
+    Room,
     ShapeError,
     StaleVersionError,
     TargetError,
@@ -394,6 +396,19 @@ def _shapes(graph: NodeGraph) -> tuple[Shapes, Resolved]:
         return {}, {}  # of larger ones, no shapes are drawn
     found = imported_late("pnne_nb.compiler.shapes.infer").infer(graph)
     return found.tensors, found.resolved
+
+
+class _Package(ModuleType):
+    def __setattr__(self, name: str, value: object) -> None:
+        """Let each package in this one answer as soon as the import has made it an attribute of this one."""
+        if type(value) is ModuleType:
+            value.__class__ = Room
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+for _room in [each for each in globals().values() if type(each) is ModuleType and each.__name__.startswith(__name__)]:
+    _room.__class__ = Room
 
 
 class _Plots:

@@ -44,7 +44,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import UnionType
+from types import ModuleType, UnionType
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, ParamSpec, TypeVar
 
 import msgspec
@@ -363,12 +363,13 @@ def meant(name: object, known: Iterable[str], *tables: Mapping[str, str]) -> str
     Args:
         name: What was written.
         known: The names that there are.
-        tables: What to write, by name in other libraries; the first one counts.
+        tables: What to write, by name in other libraries; the first one counts, also before a known name.
     """
     if not isinstance(name, str) or len(name) > LONGEST:
         return ""
     own = list(known)
     answers = {"".join(words(key)): answer for table in reversed(tables) for key, answer in table.items()}
+    first = {"".join(words(key)) for table in tables[:1] for key in table}
     names = {"".join(words(each)): each for each in own}
     parts = words(name)
     runs = sorted(
@@ -380,10 +381,10 @@ def meant(name: object, known: Iterable[str], *tables: Mapping[str, str]) -> str
         if len(parts) > 1 and run[0] in _EMPTY and len(run) == 1:
             continue
         plain = "".join(run)
+        if plain in names and plain not in first:
+            return f" Did you mean {names[plain]!r}?"
         if plain in answers:
             return f" Write {answers[plain]}."
-        if plain in names:
-            return f" Did you mean {names[plain]!r}?"
     return near(name, own)
 
 
@@ -433,6 +434,20 @@ class AnswersNames(type):
 
         def __getattr__(cls, name: str) -> NoReturn:
             raise no_attribute(cls, name, cls._elsewhere)
+
+
+class Room(ModuleType):
+    """A package of this one, which answers ``pn.inspector(net)`` as a name that it lacks."""
+
+    if not TYPE_CHECKING:  # for a type checker, the module would then have any attribute
+
+        def __call__(self, *_args: object, **_kwargs: object) -> NoReturn:
+            answer = meant(self.__name__.rpartition(".")[2], (), FUNCTIONS)
+            raise TypeError(f"{self.__name__} is a module, not a function.{answer}")
+
+        def __getattr__(self, name: str) -> NoReturn:
+            answer = "" if name.startswith("_") else f".{meant(name, (), FUNCTIONS)}"
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}{answer}")
 
 
 def require_settable(owner: object, name: str, elsewhere: Mapping[str, str]) -> None:

@@ -67,6 +67,8 @@ def test_a_name_is_answered_by_itself_by_its_words_or_by_its_letters(name: objec
 def test_of_two_tables_the_first_counts() -> None:
     assert meant("lr", (), {"lr": "first"}, {"lr": "second", "rate": "third"}) == " Write first."
     assert meant("rate", (), {"lr": "first"}, {"lr": "second", "rate": "third"}) == " Write third."
+    # What there is counts before a further table.
+    assert meant("my_rate", ["rate"], {"lr": "first"}, {"rate": "third"}) == " Did you mean 'rate'?"
 
 
 def test_the_table_of_first_lines_is_large_and_each_answer_is_a_part_of_the_line_that_runs() -> None:
@@ -77,9 +79,13 @@ def test_the_table_of_first_lines_is_large_and_each_answer_is_a_part_of_the_line
 
 
 def test_a_sample_of_first_lines_works_or_is_answered_with_the_line_that_works() -> None:
-    lines = [(intent, *line) for intent in first_lines.INTENTS + first_lines.FURTHER for line in intent.lines()]
+    lines = [
+        (intent, *line)
+        for intent in first_lines.INTENTS + first_lines.FURTHER + first_lines.LATER
+        for line in intent.lines()
+    ]
     before = set(_instances)
-    trials = [first_lines.tried(*line) for line in lines[::20]]
+    trials = [first_lines.tried(*line) for line in lines[::30]]
     for widget in set(_instances) - before:
         if widget in _instances:
             _instances[widget].close()
@@ -95,7 +101,20 @@ def test_a_sample_of_first_lines_works_or_is_answered_with_the_line_that_works()
         ('graph.group("fc", "y", name="b")', r'Write graph.group\(\["a", "b"\], name="block"\)'),
         ("graph.reset()", r"graph.undo\(\)"),
         ('graph["fc"].weight', r"its weights in pn.compile\(graph\)"),
-        ("graph.fc.weight", r"pn.compile\(graph\).fc for its weights"),
+        ("graph.fc.weight", r"its weights in pn.compile\(graph\)"),
+        ("graph.collapse(['fc', 'y'])", r'Give each by itself.*graph.group\(\["a", "b"\]'),
+        ("pn.graph('net')", r"pnne_nb.graph is a module, not a function. Write pn.NodeGraph\(\)"),
+        ("pn.runs()", r"is a module, not a function. Write pn.RunTable\(\)"),
+        (
+            "pn.telemetry.fit(X)",
+            r"'pnne_nb.telemetry' has no attribute 'fit'. Write pn.TrainingEngine\(net, \(X, y\)\)",
+        ),
+        ("pn.catalog.Linear", r'Write pn.catalog\["Linear"\]'),
+        ("engine.set_optimizer(learning_rate=0.1)", "Write lr."),
+        ("engine.set_optimizer(nn.ReLU())", r"Write engine.set_optimizer\(lr=1e-4\)"),
+        ("pn.InferenceEngine('net.onnx')", r"Write pn.InferenceEngine.load\('net.onnx'\) for a file"),
+        ("pn.InferenceEngine.from_file('net.onnx')", r"Write pn.InferenceEngine.load\(path\)"),
+        ("engine.history.columns", r"Write list\(engine.history\)"),
         ("pn.compare(graph, graph)", r"pn.diff\(graph, other\) compares graphs"),
         ("pn.datasets.load_digits()", r"Write pn.datasets.digits\(\)"),
         ("pn.datasets.MNIST()", r"arrays \(X, y\) of any other library"),

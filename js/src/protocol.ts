@@ -506,6 +506,8 @@ export interface StartTraining extends ViewRequest {
   readonly learningRate?: number;
   /** Passes over the data. */
   readonly epochs?: number;
+  /** `"32"`, `"bf16"` or `"16"`. */
+  readonly precision?: string;
 }
 
 /** Pause, resume or stop the training, show its dashboard under the editor, or only look; answered by `TrainState`. */

@@ -13,14 +13,14 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import chain
-from types import ModuleType
-from typing import final
+from typing import TYPE_CHECKING, NoReturn, final
 
 from pnne_nb.catalog import functions, layers, operators, training_nodes
 from pnne_nb.catalog.custom import met, register_node
 from pnne_nb.catalog.functions import operator
 from pnne_nb.catalog.quantized import quantized_layer
 from pnne_nb.catalog.tables import overrides
+from pnne_nb.errors import Room
 from pnne_nb.graph.schema.registry import registry
 from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.process.gc_pause import without_collections
@@ -47,7 +47,7 @@ def _place(spec: NodeSpec) -> int:
 
 
 @final
-class _Catalog(ModuleType, Mapping[str, NodeSpec]):
+class _Catalog(Room, Mapping[str, NodeSpec]):
     """The package as a mapping over the registry."""
 
     def __getitem__(self, type: str) -> NodeSpec:
@@ -55,6 +55,12 @@ class _Catalog(ModuleType, Mapping[str, NodeSpec]):
 
     def __contains__(self, type: object) -> bool:
         return type in registry
+
+    if not TYPE_CHECKING:  # for a type checker, the module would then have any attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            answer = f'. Write pn.catalog["{name}"]' if name in registry else ""
+            raise AttributeError(f"the catalogue has no attribute {name!r}{answer}")
 
     def __iter__(self) -> Iterator[str]:
         return iter(registry)

@@ -151,9 +151,11 @@ class GraphQueries(metaclass=AnswersNames):
 
     if not TYPE_CHECKING:  # for a type checker, the class would then have any attribute
 
-        def __getattr__(self, name: str) -> NoReturn:
-            own = {} if name.startswith("_") or name not in self else {name: _instead(name)}
-            raise no_attribute(self, name, METHODS | own)
+        def __getattr__(self, name: str) -> Node:
+            """Return the node of that name: ``graph.fc`` is ``graph["fc"]``, so that ``hasattr(graph, "fc")`` tells the truth."""
+            if "_ledger" in vars(self) and name in self:
+                return self[name]
+            raise no_attribute(self, name, METHODS)
 
     def __setattr__(self, name: str, value: object) -> None:
         layer = (
@@ -168,6 +170,10 @@ class GraphQueries(metaclass=AnswersNames):
     def __call__(self, *_args: object, **_kwargs: object) -> NoReturn:
         """Refuse ``graph(x)``: a document is no module."""
         raise TypeError("A graph is no module. Write model = pn.compile(graph), then model(x).")
+
+    def __sub__(self, other: object) -> NoReturn:
+        """Refuse ``graph - other``."""
+        raise TypeError("Write pn.diff(graph, other) for what two graphs differ in.")
 
     def __setitem__(self, name: str, value: object) -> NoReturn:
         """Refuse ``graph["act"] = nn.ReLU()``."""
@@ -371,7 +377,7 @@ class GraphQueries(metaclass=AnswersNames):
     # Observing
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def changes(self) -> tuple[Step, ...]:
         """The changes since the document was made or loaded, in order, without those that were undone."""
         with self._ledger.lock:
             return tuple(self._ledger.done)
@@ -421,11 +427,3 @@ def _arranged(state: DocumentState, content: Content, types: Types) -> DocumentS
         frames = (replace(frame, box=boxes.get(frame.name) or frame.box) for frame in graph.frames)
         graphs[id] = replace(graph, nodes=tuple(nodes), frames=tuple(frames))
     return replace(state, graphs=graphs)
-
-
-def _instead(name: str) -> str:
-    """Return what to write instead of ``graph.fc``."""
-    return (
-        f'graph["{name}"], .properties["out_features"] of it, graph.set("{name}", out_features=10), graph.freeze("{name}"), '
-        f"pn.compile(graph).{name} for its weights"
-    )

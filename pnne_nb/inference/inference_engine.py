@@ -17,12 +17,13 @@ from torch import Tensor, nn
 from pnne_nb.compiler.analysis.device_rule import CPU, to_device
 from pnne_nb.compiler.analysis.example_inputs import TARGET_KEYS, is_one_argument
 from pnne_nb.compiler.weights.weight_source import Reuse
-from pnne_nb.errors import ArgumentError, TrainingError, expect, no_attribute
+from pnne_nb.errors import AnswersNames, ArgumentError, TrainingError, expect, no_attribute
 from pnne_nb.export.formats import FORMATS
 from pnne_nb.export.formats.base import TensorInfo
 from pnne_nb.export.package.load import open_package
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.annex import OWN
+from pnne_nb.habits import Habits
 from pnne_nb.inference.cuda_graphs import CudaGraphs
 from pnne_nb.inference.exported import ExportedModule, classes_of, open_exported, require_classes, require_inputs
 from pnne_nb.process.fork import fork_safe
@@ -53,7 +54,7 @@ class Prediction(NamedTuple):
 
 
 @final
-class InferenceEngine:
+class InferenceEngine(metaclass=AnswersNames):
     """Runs a copy of `model` in eval mode; the original may continue its training. It is thread-safe.
 
     Args:
@@ -74,6 +75,8 @@ class InferenceEngine:
         CompileError: The graph is unfinished or wrong, or its weights are gone.
         TrainingError: An argument cannot be; the message says which and why.
     """
+
+    _elsewhere = Habits("inference")
 
     def __init__(
         self,
@@ -169,8 +172,7 @@ class InferenceEngine:
             raise TypeError("Write engine.predict(X).")
 
         def __getattr__(self, name: str) -> NoReturn:
-            probabilities = "engine.top_k(X, 3), or engine.predict(X).softmax(1) for all classes"
-            raise no_attribute(self, name, {"predict_proba": probabilities, "forward": "engine.predict(X)"})
+            raise no_attribute(self, name, self._elsewhere)
 
     def _copied(self, model: nn.Module | NodeGraph, reuse: Reuse = OWN) -> nn.Module:
         if isinstance(model, nn.Module):

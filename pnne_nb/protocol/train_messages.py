@@ -25,6 +25,7 @@ class StartTraining(ViewRequest, frozen=True, tag="startTraining"):
         loss: The name of a loss; empty lets the data decide.
         optimizer: The name of an optimizer.
         learning_rate: Its learning rate.
+        precision: ``"32"``, ``"bf16"`` or ``"16"``.
         epochs: Passes over the data.
     """
 
@@ -34,6 +35,7 @@ class StartTraining(ViewRequest, frozen=True, tag="startTraining"):
     optimizer: str = "AdamW"
     learning_rate: float = 1e-3
     epochs: int = 5
+    precision: str = "32"
 
 
 class ControlTraining(ViewRequest, frozen=True, tag="controlTraining"):

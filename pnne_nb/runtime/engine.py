@@ -368,6 +368,7 @@ class TrainingEngine(EngineState):
         """
         return self._session.requests.validate(wait=wait)
 
+    @answers_misuse("engine.set_optimizer(lr=1e-4)")
     def set_optimizer(self, *, group: int | None = None, **options: Any) -> None:
         """Set options such as ``lr`` or ``weight_decay`` from the next step on, in every parameter group or in `group`.
 

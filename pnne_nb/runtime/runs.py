@@ -11,6 +11,7 @@ import logging
 import platform
 import re
 import secrets
+import sys
 import weakref
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +23,7 @@ import torch
 from torch import nn
 
 from pnne_nb.compiler.module.pickled_model import graph_of
-from pnne_nb.errors import ArgumentError, CheckpointError, TrainingError, expect, shown
+from pnne_nb.errors import ArgumentError, CheckpointError, Room, TrainingError, expect, shown
 from pnne_nb.process import __version__
 from pnne_nb.process.atomic_file import replace_file
 from pnne_nb.runtime.checkpointing import files
@@ -232,3 +233,6 @@ def _as_text(value: Any) -> Any:
 
 def _said(moment: datetime) -> str:
     return moment.isoformat(timespec="milliseconds")
+
+
+sys.modules[__name__].__class__ = Room

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
 
+from tests.axe import violations
+
 if TYPE_CHECKING:
     from tests.browser.workbench import Workbench
 
@@ -27,6 +29,10 @@ def test_a_lenet_is_drawn_and_trained_by_mouse_alone(workbench: Workbench) -> No
     editor.root.get_by_role("button", name="Train…").click()
     form = editor.root.get_by_role("region", name="Train")
     expect(form.get_by_label("Data")).to_have_value("variable pictures")
+    form.get_by_label("Optimizer").select_option("SGD")
+    form.get_by_label("Precision").select_option("bf16")
+    line = 'pn.TrainingEngine(editor.graph, pictures, optimizer=("SGD", {"lr": 0.001}), precision="bf16", epochs=5)'
+    expect(form).to_contain_text(line)
     form.get_by_role("button", name="Start", exact=True).click()
     said = form.get_by_role("status", name="Training")
     expect(said).to_contain_text(re.compile(r"finished, epoch 5 of 5, 5 steps, loss \d"))
@@ -34,6 +40,7 @@ def test_a_lenet_is_drawn_and_trained_by_mouse_alone(workbench: Workbench) -> No
     for theme in ("dark", "light"):
         workbench.notebook.set_theme("dark" if theme == "dark" else "light")
         workbench.notebook.screenshot(f"train-{theme}", editor.root)
+        assert violations(workbench.page, "[data-testid=pnne-editor]") == ""
     for _ in range(2):  # the second press runs the same cell again
         form.get_by_role("button", name="Open dashboard").click()
     expect(workbench.page.locator(".jp-Cell .pnne-dashboard")).to_have_count(1)
@@ -41,6 +48,10 @@ def test_a_lenet_is_drawn_and_trained_by_mouse_alone(workbench: Workbench) -> No
     expect(workbench.notebook.output_area(cell).locator(".pnne-state")).to_have_text("Finished")
     assert cell == workbench.notebook.find_cell("display(editor)") + 1
     assert workbench.value("_.engine is editor.engine")
+    assert workbench.value("(editor.engine.config.precision, type(editor.engine.optimizer).__name__)") == (
+        "bf16",
+        "SGD",
+    )
     workbench.notebook.screenshot("train-dashboard", workbench.notebook.output_area(cell))
     workbench.notebook.delete_cell(cell)
 

@@ -81,7 +81,7 @@ class RenameTrack:
         self.changes: list[_Change] = []
         self.sources: dict[str, Source] = {}
         self._ancestors: dict[RenameTrack, int] = {}
-        self._steps = graph.steps
+        self._steps = graph.changes
         self._shown = {
             (id, name): node.definition
             for id, view in (graph.graphs.items() if len(graph.graphs) > 1 else ())

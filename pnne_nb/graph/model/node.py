@@ -123,6 +123,13 @@ class Node(msgspec.Struct, frozen=True):
         """Refuse ``a >> b``: a node does not know its graph."""
         raise TypeError(f'Nodes are connected by their graph: graph.connect("{self.path}", "{other}").')
 
+    def __add__(self, other: object) -> object:
+        """Refuse ``a + b``, as ``a >> b``."""
+        raise TypeError(
+            f'A sum is a node: graph.add("add", name="sum"), graph.connect("{self.path}", "sum") and '
+            f'graph.connect("{other}", "sum").'
+        )
+
     def __getitem__(self, name: str) -> object:
         """Refuse ``node["out_features"]``."""
         raise TypeError(f'A property is read by node.properties["{name}"].')
@@ -147,7 +154,11 @@ def _refuse_change(node: Node, name: str, value: object) -> None:
 def _instead(path: str) -> dict[str, str]:
     """Return what to write instead of what layers of other libraries have."""
     return {
-        **dict.fromkeys(("set", "update", "set_params"), f'graph.set("{path}", out_features=10)'),
+        **dict.fromkeys(("set", "update", "set_params", "set_config"), f'graph.set("{path}", out_features=10)'),
+        **dict.fromkeys(
+            ("all_input_nodes", "args", "inbound_nodes", "input", "inputs", "output", "outputs", "parents", "users"),
+            f'[edge.source for edge in graph.edges if edge.target.startswith("{path}.")]',
+        ),
         **dict.fromkeys(("config", "get_config", "get_params", "hparams"), 'node.properties["out_features"]'),
         **dict.fromkeys(("freeze", "requires_grad", "trainable"), f'graph.freeze("{path}")'),
     }

@@ -25,7 +25,15 @@ def path_of(node: NodeRef) -> str:
         return node.path
     if isinstance(node, str):
         return node
-    raise UnknownNodeError(f"{shown(node)} is not a node: give a node of the graph, or its name.")
+    raise UnknownNodeError(f"{shown(node)} is not a node: give a node of the graph, or its name.{_instead(node)}")
+
+
+def _instead(node: object) -> str:
+    if isinstance(node, int | slice):
+        return " Nodes are found by name: graph[list(graph)[0]] is the first."
+    if isinstance(node, list | tuple):
+        return ' Give each by itself, as in graph.connect("a", "sum"); graph.group(["a", "b"], name="block") makes one.'
+    return ""
 
 
 def enter(content: Content, prefix: str, within: str = "") -> GraphIndex:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Sized
-from numbers import Integral
+from numbers import Integral, Number
 from typing import Any, Protocol, TypeAlias, final, runtime_checkable
 
 import numpy as np
@@ -130,7 +130,7 @@ def require_count(name: str, value: Any) -> None:
         TrainingError: It is something else; the message calls it `name`.
     """
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        written = f" Write {name}=5." if isinstance(value, bool) else ""
+        written = f" Write {name}=5." if isinstance(value, bool) or not isinstance(value, Number) else ""
         raise TrainingError(f"{name} must be a whole number, at least 1, not {shown(value)}.{written}")
 
 

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from pnne_nb.errors import ArgumentError, UnknownSeriesError, answers_misuse, choose, near, no_attribute, shown
+from pnne_nb.habits import Habits
 from pnne_nb.process.fork import fork_safe
 from pnne_nb.runtime.monitoring.tensorboard import write_scalars
 from pnne_nb.telemetry.frames import AnomalyFrame, EpochFrame, Frame, MemoryFrame, NormsFrame, StepFrame
@@ -209,9 +210,7 @@ class History(Mapping[str, NDArray[np.float64]]):
         def __getattr__(self, name: str) -> NoReturn:
             own = {} if name.startswith("_") or name not in self else {name: f'engine.history["{name}"]'}
             pictures = {form: f"history.plot().{form}()" for form in ("to_svg", "to_png", "to_html")}
-            losses = dict.fromkeys(("history", "losses"), 'engine.history["loss"], or engine.history.to_frame()')
-            tables = dict.fromkeys(("df", "to_df", "to_dict", "to_pandas"), "engine.history.to_frame()")
-            raise no_attribute(self, name, losses | tables | pictures | own)
+            raise no_attribute(self, name, Habits("history") | pictures | own)
 
     @property
     def nbytes(self) -> int:

@@ -15,7 +15,7 @@ from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimize
 
 from pnne_nb.errors import TrainingError, expect, near, shown
 from pnne_nb.process.background_import import wait_for_import
-from pnne_nb.runtime.optim.resolve import Options, build, call, classes
+from pnne_nb.runtime.optim.resolve import Options, build, call, classes, meant_option
 from pnne_nb.runtime.optim.schedules import Schedule, rescale
 
 OptimizerChoice: TypeAlias = (
@@ -105,9 +105,8 @@ def set_options(
     known = [name for name in optimizer.param_groups[0] if name != "params"]
     for name in options:
         if name not in known:
-            raise TrainingError(
-                f"{type(optimizer).__name__} has no option {name!r}; it has {', '.join(known)}.{near(name, known)}"
-            )
+            has = f"{type(optimizer).__name__} has no option {name!r}; it has {', '.join(known)}."
+            raise TrainingError(f"{has}{meant_option(name, known)}")
     _require_finite(options)
     _require_options(optimizer, options)
     numbers = range(count) if group is None else (group,)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from pnne_nb.errors import TrainingError, near, shown
@@ -27,8 +27,8 @@ _ELSEWHERE: Final = {
     "mean_squared_error": "MSELoss",
     "mselossflat": "MSELoss",
     "nll_loss": "NLLLoss",
-    "one_cycle": "OneCycleLR",
-    "onecycle": "OneCycleLR",
+    **dict.fromkeys(("linear_with_warmup", "one_cycle", "onecycle"), "OneCycleLR"),
+    "reduce_on_plateau": "ReduceLROnPlateau",
     "plateau": "ReduceLROnPlateau",
     "smooth_l1": "SmoothL1Loss",
     "sparse_categorical_crossentropy": "CrossEntropyLoss",
@@ -76,6 +76,12 @@ def _meant(name: object, known: Mapping[str, type]) -> str:
     return near(name, known) or (f" Did you mean {' or '.join(map(repr, parts))}?" if parts else "")
 
 
+def meant_option(option: str, known: Sequence[str]) -> str:
+    """Return a sentence, after a space, that replaces an unknown option of an optimizer, a schedule or a loss."""
+    own = _OPTIONS.get(option)
+    return f" Write {own}." if own in known else near(option, known)
+
+
 def call(kind: str, name: str, made_by: type, arguments: tuple[Any, ...], options: Options) -> Any:
     """Construct an object by `made_by`; for arguments and errors, see `build`."""
     parameters = inspect.signature(made_by).parameters
@@ -83,9 +89,8 @@ def call(kind: str, name: str, made_by: type, arguments: tuple[Any, ...], option
     taken = list(parameters)[len(arguments) :]
     for option in options:
         if option not in parameters:
-            known = _OPTIONS.get(option)
-            meant = f" Write {known}." if known in taken else near(option, taken)
-            raise TrainingError(f"{name} has no argument {option!r}; it has {', '.join(taken) or 'none'}.{meant}")
+            has = ", ".join(taken) or "none"
+            raise TrainingError(f"{name} has no argument {option!r}; it has {has}.{meant_option(option, taken)}")
     lacking = [
         option
         for option in taken

@@ -59,7 +59,9 @@ def require_own(model: object, reuse: Reuse) -> None:
 
 def _said(model: object) -> str:
     hint = ""
-    if isinstance(model, Mapping):
+    if isinstance(model, str):
+        hint = f" Write pn.InferenceEngine.load({model!r}) for a file."
+    elif isinstance(model, Mapping):
         hint = " Load it into a module first: model.load_state_dict(...)."
     elif hasattr(type(model), "model"):  # an engine, an editor
         hint = " Give its model: engine.model."

@@ -94,7 +94,7 @@ class LiveProof:
         with self.graph.reading():
             if net is not None:
                 keep_given(proved, net, self._whose)
-                for step in self.graph.steps:  # which renames what has weights
+                for step in self.graph.changes:  # which renames what has weights
                     proved.apply(step.ops)
             inherit(self.graph, proved)
 

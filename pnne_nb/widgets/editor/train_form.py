@@ -91,7 +91,9 @@ class TrainForm:
         if asked.epochs < 1 or not (math.isfinite(asked.learning_rate) and asked.learning_rate > 0):
             raise TrainingError("A training needs at least one epoch, and a learning rate above 0.")
         if asked.kind == "drawn":
-            self.engine = TrainingEngine.from_graph(self._graph, namespace=_variables(), epochs=asked.epochs)
+            self.engine = TrainingEngine.from_graph(
+                self._graph, namespace=_variables(), epochs=asked.epochs, precision=asked.precision
+            )
         else:
             loss = {"loss": asked.loss} if asked.loss else {}
             self.engine = TrainingEngine(
@@ -99,6 +101,7 @@ class TrainForm:
                 self._data(asked.kind, asked.data),
                 optimizer=(asked.optimizer, {"lr": asked.learning_rate}),
                 epochs=asked.epochs,
+                precision=asked.precision,
                 **loss,  # type: ignore[arg-type]  # a name, or the default
             )
         self.engine.start()

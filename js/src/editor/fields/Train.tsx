@@ -1,5 +1,5 @@
 import { type ReactNode, useCallback, useEffect, useId, useState } from "react";
-import type { ControlTraining, DataChoice, StartTraining, TrainChoices, TrainState } from "../../protocol";
+import type { ControlTraining, DataChoice, TrainChoices, TrainState } from "../../protocol";
 import { useEditor } from "../commands/context";
 import { runBelow } from "../host/nextCell";
 import { numberText } from "../values/amounts";
@@ -21,6 +21,7 @@ export function Train() {
   const [optimizer, setOptimizer] = useState("AdamW");
   const [rate, setRate] = useState("0.001");
   const [epochs, setEpochs] = useState("5");
+  const [precision, setPrecision] = useState("32");
   const fail = useCallback((error: Error) => setReason(error.message), []);
   const tell = useCallback(
     (request: Parameters<typeof session.train>[0]) => {
@@ -50,16 +51,8 @@ export function Train() {
     const numbers = { learningRate: Number(rate), epochs: Math.trunc(Number(epochs)) };
     if (!(numbers.learningRate > 0 && numbers.epochs > 0)) setReason("The learning rate and the epochs are above 0.");
     else {
-      const { kind, name } = chosen;
-      const asked: Omit<StartTraining, "id" | "client"> = {
-        message: "startTraining",
-        kind,
-        data: name,
-        loss,
-        optimizer,
-        ...numbers,
-      };
-      void tell(asked);
+      const { kind, name: data } = chosen;
+      void tell({ message: "startTraining", kind, data, loss, optimizer, precision, ...numbers });
     }
   };
   if (!choices)
@@ -106,6 +99,9 @@ export function Train() {
           </Labelled>
         </>
       )}
+      <Labelled name="Precision">
+        {(id) => <Names id={id} value={precision} names={["32", "bf16", "16"]} set={setPrecision} />}
+      </Labelled>
       <Labelled name="Epochs">
         {(id) => (
           <input
@@ -123,6 +119,9 @@ export function Train() {
         {now?.state === "paused" && <Press name="Resume" onPress={() => control("resume")} />}
         {runs && <Press name="Stop" onPress={() => control("stop")} />}
       </div>
+      <p className="pnne-hint">
+        In Python: <code>{lineOf(chosen, [loss, optimizer, rate, precision, epochs])}</code>
+      </p>
       <Reason text={reason} />
       {now?.state && (
         <Progress now={now}>
@@ -199,6 +198,14 @@ function Press({ name, onPress }: { name: string; onPress: () => void }) {
       {name}
     </button>
   );
+}
+
+function lineOf(data: DataChoice | undefined, [loss, optimizer, rate, precision, epochs]: string[]): string {
+  const last = `precision="${precision}", epochs=${epochs})`;
+  if (data?.kind === "drawn") return `pn.TrainingEngine.from_graph(editor.graph, ${last}`;
+  const from = data?.kind === "dataset" ? `pn.datasets.${data.name}()` : (data?.name ?? "(X, y)");
+  const chosen = loss && `loss="${loss}", `;
+  return `pn.TrainingEngine(editor.graph, ${from}, ${chosen}optimizer=("${optimizer}", {"lr": ${rate}}), ${last}`;
 }
 
 function keyOf(choice: DataChoice | undefined): string {
