@@ -1,6 +1,6 @@
 # make lab     set everything up and open JupyterLab on the page that says which notebook is for whom
 # make test    set everything up, a Chromium included, and run every test (CI runs this, and make check-wheel)
-# make check   linters, type checkers, import contracts, generated files
+# make check   linters, type checkers, import contracts, generated files, plain words and spelling
 # make check-wheel  build the wheel, install it into an empty environment without Node, train there
 # make docs    build the site into build/site, from the pages, the notebooks as they are stored, and the docstrings
 # make bench   benchmarks: ratios measured in one run
@@ -74,6 +74,8 @@ check-python: front-end
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/mypy
+	$(PY) scripts/plain_language.py
+	$(PY) scripts/spelling.py
 
 check-front-end: front-end
 	$(PY) -m pnne_nb.protocol.typescript --check

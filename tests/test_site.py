@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 import json
@@ -17,7 +18,7 @@ from pnne_nb.errors import meanings
 from pnne_nb.export.formats import FORMATS
 from pnne_nb.export.formats.base import ExportFormat
 from pnne_nb.graph.schema.structural import STRUCTURAL
-from scripts import build_site, plain_language, reference_pages
+from scripts import build_site, plain_language, reference_pages, spelling
 from tests.pages import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -165,6 +166,21 @@ def test_pages_are_in_plain_words() -> None:
     assert list(plain_language.findings()) == []
     said = plain_language.faults("We utilize it, and the Color `color` seperates.")
     assert list(said) == ["'utilize': write use", "'Color': write colour", "'color': write colour"]
+
+
+def test_texts_are_spelled_as_in_the_dictionary_in_its_british_forms() -> None:
+    assert list(spelling.findings()) == []
+    said = list(
+        spelling.faults("We seperate the `colr` of a `tensor`, color it, and re-initialize pn.compile for numpy.")
+    )
+    assert said == [
+        "'seperate': write 'separate', or take it into known_words.txt",
+        "'color': write 'colour', or take the word into known_words.txt",
+        "'initialize': write 'initialise', or take the word into known_words.txt",
+    ]
+    module = ast.parse('def f():\n    """Return teh sum."""\n    raise ValueError(f"{f} is wrnog here. Write it.")')
+    found = [(line, list(spelling.faults(text))) for line, text in spelling.sentences(module)]
+    assert [(line, len(faults)) for line, faults in found] == [(2, 1), (3, 1)]
 
 
 def test_a_screen_reader_gets_names_and_no_list_without_terms() -> None:

@@ -240,13 +240,13 @@ class _Names:
 
 
 DOCS = {
-    "CrossMapLRN2d": "Normalizes each value by its neighbours across channels, as LocalResponseNorm does.",
+    "CrossMapLRN2d": "Normalises each value by its neighbours across channels, as LocalResponseNorm does.",
     "rsub": "Subtracts input, scaled by alpha, from other.",
     "clamp_min": "Replaces values below min by min.",
     "clamp_max": "Replaces values above max by max.",
     "scalar_tensor": "A tensor without axes that holds one number.",
     "relu_": "In-place version of relu.",
-    "_weight_norm": "A weight of the direction of v and the length g along one axis, as weight normalization computes it.",
+    "_weight_norm": "A weight of the direction of v and the length g along one axis, as weight normalisation computes it.",
 }
 """Summaries of what torch leaves undocumented."""
 
@@ -273,7 +273,7 @@ ARGUMENT_DOCS: Table[str] = (
     ("*", "other exponent min max", "The second operand: a number, or a tensor of a fitting shape."),
     ("*", "alpha", "Factor of the second operand."),
     ("*", "unbiased", "Whether to divide by N - 1 instead of N."),
-    ("*", "normalized_shape", "Sizes of the last axes, over which is normalized."),
+    ("*", "normalized_shape", "Sizes of the last axes, over which is normalised."),
     ("*", "num_groups", "Into how many groups the channels are divided."),
     ("*", "use_input_stats", "Whether mean and variance come from the input instead of the running ones."),
     ("*", "size shape repeats", "Sizes of the result, or repetitions, by axis."),
@@ -319,7 +319,7 @@ ARGUMENT_DOCS: Table[str] = (
         "anchor positive negative",
         "An example (anchor), one that should be near it (positive), and one that should be far from it (negative).",
     ),
-    ("RMSNorm", "x", "The tensor to normalize: its last axes are normalized_shape."),
+    ("RMSNorm", "x", "The tensor to normalise: its last axes are normalized_shape."),
     ("*", "output", "The result."),
     ("*", "var", "Variance: a number, or a tensor."),
     ("stft", "align_to_window", "Whether each frame begins where its window does, without padding."),

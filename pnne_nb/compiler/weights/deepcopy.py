@@ -26,7 +26,7 @@ _ATOMS = frozenset((bool, int, float, str, type(None)))
 def duplicate(module: nn.Module, tensor: Callable[[torch.Tensor], Any] | None = None) -> nn.Module:
     """Return a deep copy of a module.
 
-    Tensors that it has computed and keeps (an activation, a pruned or normalized weight) are copied without what
+    Tensors that it has computed and keeps (an activation, a pruned or normalised weight) are copied without what
     they were computed from, which no copy can keep.
 
     Args:

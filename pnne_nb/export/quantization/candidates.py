@@ -52,7 +52,7 @@ def require_inference_graph(graph: NodeGraph) -> None:
     nodes = [node for node in graph.nodes.values() if node.spec.kind == "training"]
     if nodes:
         listed = ", ".join(node.name for node in nodes)
-        message = f"{listed}: the graph describes a training, and only a model can be quantized"
+        message = f"{listed}: the graph describes a training, and only a model can be quantised"
         models = [node.name for node in graph.nodes.values() if node.type == "Subgraph"]
         hint = f"Give the model alone: pn.quantize(graph[{models[0]!r}] ...)" if models else "Give the model alone."
         findings = [Diagnostic("training-node", message, node.name, hint=hint) for node in nodes]

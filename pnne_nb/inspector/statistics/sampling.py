@@ -24,7 +24,7 @@ _SPARSE = 16
 
 
 def measurable(tensor: Tensor) -> bool:
-    """Return whether a tensor `[*]` can be sampled: not on the meta device, sparse, nested or quantized."""
+    """Return whether a tensor `[*]` can be sampled: not on the meta device, sparse, nested or quantised."""
     dense = tensor.layout == torch.strided and not tensor.is_nested and not tensor.is_quantized
     return dense and tensor.device.type != "meta"
 
