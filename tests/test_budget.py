@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 LOCKS = {"Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore"}
 
-BUDGET = {"package": 100_340, "front end": 22_000, "tests": 86_140, "modules": 542, "locks": 30}
+BUDGET = {"package": 100_530, "front end": 22_060, "tests": 86_360, "modules": 542, "locks": 30}
 """Lines, modules and locks at most. Lower a number when it can be; CONTRIBUTING says where they shall go."""
 
 

@@ -869,7 +869,7 @@ export interface ValueHistogram {
   readonly leftOut: number;
 }
 
-/** The state of this graph's training, as update number `tick`; without layers, nothing is shown. */
+/** The state of this graph's training, as update number `tick`; without layers, only its pictures are shown. */
 export interface Training {
   readonly message: "training";
   readonly tick: number;
@@ -877,6 +877,8 @@ export interface Training {
   readonly step: number;
   /** By node path. */
   readonly layers: Readonly<Record<string, LayerState>>;
+  /** What nodes give, as the address of a PNG, by node path; they stay after the training. */
+  readonly pictures: Readonly<Record<string, string>>;
 }
 
 /** A layer's measurements in the latest observed step of a training; None if unknown or not finite. */

@@ -23,7 +23,7 @@ function chain(): SessionState {
   const edges = nodes.slice(1).map(({ name }, place) => ({ source: `n${place}.output`, target: `${name}.input` }));
   edges.push({ source: "n0.output", target: `n${COUNT - 1}.other` });
   const shown = fromState({ format: "pnne-graph", formatVersion: 1, name: "net", graphs: { "": { nodes, edges } } });
-  return { sync: { shown }, derived: NOTHING_DERIVED, catalog: null } as unknown as SessionState;
+  return { sync: { shown }, derived: NOTHING_DERIVED, catalog: null, pictured: NOTHING } as unknown as SessionState;
 }
 
 function edited(state: SessionState, ...ops: Op[]): SessionState {

@@ -71,7 +71,7 @@ test("what is kept of the scene and the wiring before an edit is as if it were m
       if (!(error instanceof Refusal)) throw error;
     }
     const sync = { version: turn, confirmed: document, pending: [], shown: document, history: {} };
-    const state = { sync, derived: NOTHING_DERIVED, catalog } as unknown as SessionState;
+    const state = { sync, derived: NOTHING_DERIVED, catalog, pictured: NONE } as unknown as SessionState;
     const kept = maker.make(state, PATH, NONE, NONE, NONE);
     const anew = new SceneMaker().make(state, PATH, NONE, NONE, NONE);
     expect([...(kept?.cards ?? [])]).toEqual([...(anew?.cards ?? [])]);

@@ -433,16 +433,18 @@ class LayerState(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 
 
 class Training(_Message, frozen=True, tag="training"):
-    """The state of this graph's training, as update number `tick`; without layers, nothing is shown.
+    """The state of this graph's training, as update number `tick`; without layers, only its pictures are shown.
 
     Attributes:
         step: The latest observed step.
         layers: By node path.
+        pictures: What nodes give, as the address of a PNG, by node path; they stay after the training.
     """
 
     tick: int
     step: int = 0
     layers: dict[str, LayerState] = {}
+    pictures: dict[str, str] = {}
 
 
 class NodeMark(msgspec.Struct, frozen=True, rename="camel"):

@@ -37,13 +37,14 @@ of 4, 8, 16 and 32, for those that halve a size several times; small ones, for t
 SEED = 0
 
 
-def first_batch(data: object, names: Sequence[str] | None) -> tuple[Tensor, ...] | None:
-    """Return the inputs of the first batch of `data`; None if there is none.
+def first_batch(data: object, names: Sequence[str] | None, most: int = SAMPLES) -> tuple[Tensor, ...] | None:
+    """Return the inputs of the first batch of `data`, at most `most` samples; None if there is none.
 
     Args:
         data: A tensor or an array; a tuple of them, in the order of the inputs; a mapping from their names; a
             ``Dataset``, a ``DataLoader`` or another iterable of such batches. A target behind the inputs is left out.
         names: Names of the inputs, if they are known.
+        most: Samples that are kept.
 
     Raises:
         ExportError: If it is nothing of the kind.
@@ -51,7 +52,7 @@ def first_batch(data: object, names: Sequence[str] | None) -> tuple[Tensor, ...]
     if data is None:
         return None
     if isinstance(data, Dataset):
-        count = min(SAMPLES, len(data))  # type: ignore[arg-type]  # datasets without a length say so
+        count = min(most, len(data))  # type: ignore[arg-type]  # datasets without a length say so
         data = default_collate([data[index] for index in range(count)])
     elif isinstance(data, (DataLoader, Iterator)):
         data = next(iter(data), None)
@@ -73,7 +74,7 @@ def first_batch(data: object, names: Sequence[str] | None) -> tuple[Tensor, ...]
     if names is not None:
         for name, part in zip(names, parts, strict=False):
             require_tensors(name, part)
-    return tuple(_tensor(part)[:SAMPLES] for part in parts[:count])
+    return tuple(_tensor(part)[:most] for part in parts[:count])
 
 
 def require_tensors(name: str, part: object) -> None:

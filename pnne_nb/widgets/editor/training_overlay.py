@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -33,6 +34,7 @@ from pnne_nb.telemetry.frames import (
     TrainingState,
 )
 from pnne_nb.telemetry.probe import Cadence, Timed, Watch
+from pnne_nb.widgets.editor.card_pictures import EXAMPLES, CardPictures
 from pnne_nb.widgets.host.pump import Pacer, Pump
 
 HZ: Final = 4.0
@@ -43,6 +45,9 @@ UNWATCHED_HZ: Final = 0.5
 
 BUDGET: Final = 0.01
 """Share of the training's time for observing, besides a dashboard's share."""
+
+PICTURES_BUDGET: Final = 0.03
+"""Share of a core's time for drawing with pictures; asking the model is most of it, and the training waits for that."""
 
 _WATCHED: Final[tuple[Quantity, ...]] = ("activations", "gradients")
 
@@ -68,11 +73,16 @@ class Overlay:
 
     It is the screen of a pump, which draws the latest state at the browser's pace. Layers have hooks only in observed steps.
 
+    Attributes:
+        pictures: The latest ones, as addresses of PNGs by node path; none unless they are asked for.
+
     Raises:
         InspectionError: If the training's model is not the graph, or hooks cannot see its layers' calls.
     """
 
-    def __init__(self, engine: OverlaidTraining, graph: NodeGraph, show: Callable[[Training], None]) -> None:
+    def __init__(
+        self, engine: OverlaidTraining, graph: NodeGraph, show: Callable[[Training], None], *, pictures: bool = False
+    ) -> None:
         self.engine = engine
         self._place = place_of(engine.module, graph)
         self._graph = graph
@@ -84,7 +94,9 @@ class Overlay:
         # It holds a few observations of layers and functions; older ones are useless.
         self._channel = Channel(64 * (len(self._modules) + 1))
         self._probe = _Tap(engine.module, self._channel, lambda: engine.gradient_scale)
-        self._pump = Pump(self._channel, self, Pacer(HZ))
+        self.pictures: dict[str, str] = {}
+        self._artist = self._first_pictures() if pictures else None
+        self._pump = Pump(self._channel, self, Pacer(HZ, budget=PICTURES_BUDGET) if self._artist else Pacer(HZ))
         removals = engine.add_probe(self._probe, self._cadence), engine.on("state", weakly(self._on_state))
         self._release = weakref.finalize(self, self._pump.release, *removals)
         self._release.atexit = False
@@ -147,7 +159,24 @@ class Overlay:
     def draw(self, tick: int, *, watched: bool) -> None:
         """Publish the current state."""
         self._cadence.hz = HZ if watched else UNWATCHED_HZ
-        self._show(Training(tick, self._step, self._layers()))
+        if self._artist is not None:
+            try:
+                self.pictures = self._artist.draw()
+            except Exception:  # noqa: BLE001  # an edit can take away what the examples fit; the training says so itself
+                self.pictures = {}
+        self._show(Training(tick, self._step, self._layers(), self.pictures))
+
+    def _first_pictures(self) -> CardPictures | None:
+        """Make the first pictures, and return what makes the next; None, with a warning, if there are none."""
+        try:
+            artist = CardPictures(self.engine.paused, self.engine.examples(EXAMPLES), self._graph, self._place)
+            self.pictures = artist.draw()
+            why = "" if self.pictures else artist.why_none()
+        except Exception as error:  # noqa: BLE001  # whatever the model raises: it is shown without pictures
+            why = str(error).partition("\n")[0]
+        if why:
+            warnings.warn(f"No card of {self._graph.name!r} shows a picture. {why}", stacklevel=4)
+        return None if why else artist
 
     def _layers(self) -> dict[str, LayerState]:
         norms = self._evidence.norms[-1].norms if self._evidence.norms else {}

@@ -44,17 +44,18 @@ def png(pixels: Pixels) -> bytes:
     )
 
 
-def grid(tiles: Array, *, signed: bool, width: int = 400) -> Pixels:
+def grid(tiles: Array, *, signed: bool, width: int = 400, columns: int | None = None) -> Pixels:
     """Lay `[n, h, w]` tiles side by side, with a gap that shows the page, as `[H, W, 4]` pixels.
 
     Args:
         tiles: At most `MAX_TILES`; NaN and infinities become magenta.
         signed: Blue below 0, white at 0, red above it, on one scale for all tiles; otherwise dark to bright,
             each tile on a scale of its own.
+        columns: Tiles in a row; None makes the grid about as high as wide.
         width: Approximate width of the grid in pixels; elements are enlarged by a whole number, so that they are squares.
     """
     count, high, wide = tiles.shape
-    columns = max(1, math.ceil(math.sqrt(count * high / wide)))
+    columns = columns or max(1, math.ceil(math.sqrt(count * high / wide)))
     rows = math.ceil(count / columns)
     scale = max(1, min(_LARGEST, (width - GAP * (columns - 1)) // (columns * wide)))
     high, wide = scale * high, scale * wide

@@ -1,6 +1,7 @@
 import type { CSSProperties } from "react";
 import type { LayerFault, LayerState } from "../../protocol";
 import { useSession, useView } from "../commands/context";
+import type { Card } from "../scene/card";
 import { strength } from "../session/training";
 import { numberText } from "../values/amounts";
 
@@ -40,6 +41,14 @@ export function LiveMark({ path }: { path: string }) {
       {LAYER_FAULTS[fault.kind]}
     </span>
   );
+}
+
+/** What the node gives, in the lower part of its card. */
+export function CardPicture({ card: { picture, name, geometry } }: { card: Card }) {
+  const address = useSession((state) => (picture === null ? undefined : state.pictures[picture]));
+  if (!address) return null;
+  const bottom = geometry.across ? 0 : geometry.below;
+  return <img className="pnne-picture" src={address} alt={`What ${name} gives`} draggable={false} style={{ bottom }} />;
 }
 
 /** What the lens of an export says of a node, under its card, or else what Python marks it with. */

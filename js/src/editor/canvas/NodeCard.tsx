@@ -39,7 +39,7 @@ import { type NameLine, nameLines } from "../values/shortName";
 import { CardLines } from "./CardLines";
 import type { CardNode } from "./flow";
 import { InlineForm } from "./InlineForm";
-import { LensText, LiveMark, LiveText } from "./Live";
+import { CardPicture, LensText, LiveMark, LiveText } from "./Live";
 import { Ports } from "./Ports";
 
 const FOLD = "M3 2.5h10M3 13.5h10M8 4v3M6.3 5.6L8 7.2l1.7-1.6M8 12V9M6.3 10.4L8 8.8l1.7 1.6";
@@ -91,6 +91,7 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
         <CardLines card={card} isLive={hovered || isCurrent} isCurrent={isCurrent} />
       )}
       {card.geometry.below > 0 && <div style={{ height: card.geometry.below }} />}
+      <CardPicture card={card} />
       <Ports card={card} />
       <LiveMark path={card.path} />
       <LensText path={card.path} />
@@ -227,7 +228,7 @@ function useNameLines(card: Card): readonly NameLine[] | null {
   const { root } = useEditor();
   const isClose = told === "all" || told === "larger" || isOpen(card);
   const { title } = card;
-  const { width, height } = card.geometry;
+  const { width, height } = card.closed;
   return useMemo(() => {
     if (isClose || !root) return null;
     const letters = LEAST_LETTERS * scale;

@@ -75,9 +75,10 @@ function Inside({ scene, name }: { scene: ShownScene; name: string }) {
   const [maker] = useState(() => new SceneMaker());
   const here = useMemo(() => [...path, name], [path, name]);
   const inside = useMemo(() => maker.make(state, here, new Set()), [maker, state, here]);
+  const { derived, pictures } = state;
   const picture = useMemo(
-    () => inside && editor.root && pictureOf(inside, state.derived.shapes, editor.root),
-    [inside, state.derived.shapes, editor],
+    () => inside && editor.root && pictureOf(inside, { derived, pictures }, editor.root),
+    [inside, derived, pictures, editor],
   );
   if (!inside || !picture) return null;
   const names = [...inside.cards.values()].map((card) => card.label).join("; ");

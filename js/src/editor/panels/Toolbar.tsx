@@ -100,7 +100,7 @@ export function Toolbar({ onAdd, readOnly }: { onAdd: () => void; readOnly: bool
     const scene = editor.scene();
     const { root } = editor;
     if (!scene || !root) return;
-    const picture = pictureOf(scene, editor.session.store.get().derived.shapes, root);
+    const picture = pictureOf(scene, editor.session.store.get(), root);
     savePicture(picture, scene.document.name, event.shiftKey ? "svg" : "png").catch((error: Error) =>
       editor.session.notify(error.message),
     );

@@ -11,6 +11,7 @@ import {
   HEADER_HEIGHT,
   NODE_WIDTH,
   openedGeometry,
+  picturedGeometry,
   REROUTE,
   type Size,
   SUMMARY_HEIGHT,
@@ -30,7 +31,7 @@ export interface Card {
   readonly lines: readonly (readonly Part[])[];
   readonly ports: Ports;
   readonly geometry: Geometry;
-  /** The geometry that it has while what is inside is not drawn in it; the same while that is so. */
+  /** The geometry that it has without what is inside, or its picture, drawn in it. */
   readonly closed: Geometry;
   readonly diagnostics: readonly Diagnostic[];
   readonly label: string;
@@ -56,6 +57,8 @@ export interface Card {
   readonly block: Drawn["block"];
   /** The line below: what the node is; empty where the name says it. */
   readonly kind: string;
+  /** Path of the node whose picture it shows; null for none. */
+  readonly picture: string | null;
 }
 
 /** How a card differs from that of its node alone. */
@@ -73,6 +76,8 @@ export interface Drawn {
   readonly isCold: boolean;
   /** How large what is inside is drawn, if it is open in place. */
   readonly inside: Size | null;
+  /** Path of the node whose picture it has room for, if it is drawn as a card. */
+  readonly picture: string | null;
   /** The parts of inner nodes that a block shows on its own card. */
   readonly promoted: readonly Part[];
   /** What a block is, and how many parameters it has; null for anything else. */
@@ -97,7 +102,7 @@ export function cardOf(
   ports: Ports,
   diagnostics: readonly Diagnostic[],
   uses: number,
-  { run, steps, across, isAlone, isCatalogThere, isCold, inside, promoted, block }: Drawn,
+  { run, steps, across, isAlone, isCatalogThere, isCold, inside, picture, promoted, block }: Drawn,
 ): Card {
   const [{ node, type }] = steps as readonly [Step];
   const isChain = steps.length > 1;
@@ -121,6 +126,7 @@ export function cardOf(
   const [title, kind] = block ? [node.name, block[0]] : wordsFor(steps, run);
   const isDot = node.type === REROUTE;
   const closed = isDot ? dotGeometry(across) : geometryOf(ports, lines.length, collapsed, across);
+  const pictured = isDot || inside || collapsed ? null : picture;
   return {
     path,
     name: node.name,
@@ -131,7 +137,7 @@ export function cardOf(
     summary,
     lines,
     ports,
-    geometry: inside ? openedGeometry(closed, inside, collapsed) : closed,
+    geometry: inside ? openedGeometry(closed, inside, collapsed) : pictured ? picturedGeometry(closed) : closed,
     closed,
     diagnostics,
     label: `${[called, node.type, ...(block ?? []), summary].filter(Boolean).join(", ")}${shown}${opaque}${frozen ? ", frozen" : ""}${collapsed ? ", collapsed" : ""}${inside ? ", open" : ""}${problems}`,
@@ -148,6 +154,7 @@ export function cardOf(
     title: run && !isChain ? rowTitle(node.name, last) : title,
     block,
     kind,
+    picture: pictured,
   };
 }
 
@@ -179,8 +186,8 @@ function wordsFor(steps: readonly Step[], run: Run | null): readonly [title: str
 }
 
 /** Whether it is open in place, as a frame around its contents. */
-export function isOpen({ geometry, closed }: Card): boolean {
-  return geometry !== closed;
+export function isOpen({ geometry, closed, picture }: Card): boolean {
+  return geometry !== closed && picture === null;
 }
 
 /** What a run is: `5 equal nodes in a row`. */

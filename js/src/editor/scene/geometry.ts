@@ -11,6 +11,8 @@ export const HEADER_HEIGHT = 46;
 export const SUMMARY_HEIGHT = 24;
 /** Of each line below the first that says something of the node. */
 export const LINE_HEIGHT = 16;
+/** Of the small picture of what a node gives. */
+export const PICTURE_HEIGHT = 64;
 const LABELS_HEIGHT = 18;
 export const PORT_WIDTH = 58;
 /** A collapsed node shows its name alone; its ports stand close together, without theirs. */
@@ -183,6 +185,13 @@ export function dotGeometry(across: boolean): Geometry {
     return { port, side: port, x, y, labelled: false };
   };
   return { width: DOT, height: DOT, handles: [handle("input", 0), handle("output", DOT)], across, above: 0, below: 0 };
+}
+
+/** The card with a small picture under what it says. */
+export function picturedGeometry(closed: Geometry): Geometry {
+  const lower = closed.across ? 0 : PICTURE_HEIGHT;
+  const handles = closed.handles.map((each) => (each.side === "output" ? { ...each, y: each.y + lower } : each));
+  return { ...closed, height: closed.height + PICTURE_HEIGHT, handles };
 }
 
 /** The card as a frame around its contents; its ports keep their order at the sides. */

@@ -1,9 +1,10 @@
-import { FRAME_COLOURS, FRAME_TITLE_HEIGHT, type Frame, SNOWFLAKE, type TensorShape } from "../../protocol";
+import { FRAME_COLOURS, FRAME_TITLE_HEIGHT, type Frame, SNOWFLAKE } from "../../protocol";
 import { edgeId } from "../document/document";
 import { download } from "../host/download";
+import type { SessionState } from "../session/session";
 import { boxesOf, endsOf, layersOf, type NodeBox } from "./boxes";
 import { isOpen, timesOf } from "./card";
-import { COLLAPSED_HEIGHT, HEADER_HEIGHT, LINE_HEIGHT, REROUTE } from "./geometry";
+import { COLLAPSED_HEIGHT, HEADER_HEIGHT, LINE_HEIGHT, PICTURE_HEIGHT, REROUTE } from "./geometry";
 import { labelPlace, pathThrough } from "./routes";
 import { extentOf, type ShownScene } from "./scene";
 import { shapeLabel } from "./shapes";
@@ -22,12 +23,14 @@ const LETTER = 0.58;
 const BOLD = ' font-weight="600"';
 const MONOSPACE = ' font-family="monospace"';
 
+type Known = Pick<SessionState, "derived" | "pictures">;
+
 /** The graph that a view shows as a picture of its own, in the colours of the theme. */
-export function pictureOf(scene: ShownScene, shapes: ReadonlyMap<string, TensorShape>, root: HTMLElement): string {
+export function pictureOf(scene: ShownScene, state: Known, root: HTMLElement): string {
   const { left, top, width, height } = extentOf(scene) ?? { left: 0, top: 0, width: 0, height: 0 };
   const color = coloursOf(root);
   const parts = layersOf(scene).map(
-    ({ scene, at }) => `<g transform="translate(${at})">${layerPicture(scene, shapes, color)}</g>`,
+    ({ scene, at }) => `<g transform="translate(${at})">${layerPicture(scene, state, color)}</g>`,
   );
   const view = [left - MARGIN, top - MARGIN, width + 2 * MARGIN, height + 2 * MARGIN];
   return (
@@ -38,7 +41,7 @@ export function pictureOf(scene: ShownScene, shapes: ReadonlyMap<string, TensorS
   );
 }
 
-function layerPicture(scene: ShownScene, shapes: ReadonlyMap<string, TensorShape>, color: Colours): string {
+function layerPicture(scene: ShownScene, { derived: { shapes }, pictures }: Known, color: Colours): string {
   const boxes = boxesOf(scene, STILL);
   const ends = endsOf(scene, boxes);
   const frames = [...scene.frames.values()].sort((a, b) => b.box[2] * b.box[3] - a.box[2] * a.box[3]);
@@ -59,6 +62,12 @@ function layerPicture(scene: ShownScene, shapes: ReadonlyMap<string, TensorShape
     if (label) parts.push(text(x, at[1] + (scene.across ? -6 : 3.5), label, SMALL_SIZE, color("muted"), MONOSPACE));
   }
   for (const box of boxes) if (!isOpen(box.card)) parts.push(cardPicture(box, color));
+  for (const { card, left, top, width, height } of boxes) {
+    const address = pictures[card.picture ?? ""];
+    const y = top + height - PICTURE_HEIGHT - (card.geometry.across ? 0 : card.geometry.below);
+    const place = `x="${left + 8}" y="${y}" width="${width - 16}" height="${PICTURE_HEIGHT - 8}"`;
+    if (address) parts.push(`<image ${place} href="${address}" style="image-rendering:pixelated"/>`);
+  }
   return parts.join("");
 }
 

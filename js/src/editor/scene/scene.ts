@@ -79,7 +79,8 @@ export class SceneMaker {
     if (!document) return null;
     const { diagnostics: found, resolved: inferred, costs } = state.derived;
     const options = [shownPorts, folded, outlined, opened];
-    const inputs = [document, found, inferred, costs, state.catalog, path.join("."), ...options];
+    const { pictured } = state;
+    const inputs = [document, found, inferred, costs, state.catalog, pictured, path.join("."), ...options];
     if (this.last && same(this.last.inputs, inputs)) return this.last.scene;
     const graphId = graphAt(document, path) ?? "";
     const graph = document.graphs.get(graphId) as Graph;
@@ -124,6 +125,7 @@ export class SceneMaker {
       exposed.size + toFold.length === 0,
       inlined === NOTHING_INLINED,
       isCold,
+      pictured,
     ];
     if (this.common.length !== common.length || !same(this.common, common)) this.common = common;
     const { common: shared, made } = this;
@@ -154,6 +156,7 @@ export class SceneMaker {
       const asPorts = exposed.size === 0 ? "" : [...exposed].filter((port) => nodeOf(port) === name).join();
       const uses = counts.get(definitionOf(node) ?? "") ?? 0;
       const count = costs.get(full)?.parameters;
+      const picture = members.map((each) => prefix + each).findLast((each) => pictured.has(each)) ?? null;
       const block =
         node.type === "Subgraph" && steps.length === 1
           ? ([blockWords(node, document.graphs), count ? countText(count) : ""] as const)
@@ -169,6 +172,7 @@ export class SceneMaker {
         uses,
         run && members.join(),
         inside && `${inside.width} ${inside.height}`,
+        picture,
         across,
         isCold,
         state.catalog !== null,
@@ -195,6 +199,7 @@ export class SceneMaker {
                 isCatalogThere: state.catalog !== null,
                 isCold,
                 inside,
+                picture,
                 promoted: promotedIn(shownBy(node, document.graphs), types),
                 block,
               },
@@ -214,13 +219,13 @@ export class SceneMaker {
             return cards.has(name) && !inlined.written.get(name)?.has(port);
           });
     const pushed = pushedBy(
-      open.size === 0
+      open.size + pictured.size === 0
         ? []
         : [...cards].map(([name, { closed, geometry }]) => ({
             name,
             centre: shownAt(folds, positionOf(name) ?? [0, 0]),
             closed,
-            open: open.has(name) ? geometry : null,
+            open: geometry === closed ? null : geometry,
           })),
       across,
       [...graph.frames.values()],

@@ -29,7 +29,7 @@ import type { Model } from "./model";
 import type { Notice, Offer } from "./notices";
 import { Store } from "./store";
 import { changes, committed, edited, fromSnapshot, type PendingEdit, type SyncState, without } from "./sync";
-import { type LiveTraining, liveTraining } from "./training";
+import { type LiveTraining, liveTraining, picturesOf } from "./training";
 import { type Command, Timers, type Unaddressed, Waiting } from "./waiting";
 
 /** How long Python may take before the editor says so, in milliseconds. */
@@ -61,6 +61,9 @@ export interface SessionState {
   /** What badges say while an import is being proved; empty once it is. */
   readonly unproved: string;
   readonly training: LiveTraining | null;
+  /** What nodes give, as the address of a picture, by path; the set of these paths stays the same while they do. */
+  readonly pictures: Readonly<Record<string, string>>;
+  readonly pictured: ReadonlySet<string>;
   /** What Python marks nodes with, by path. */
   readonly marks: Lens;
   readonly exporting: ExportState | null;
@@ -108,6 +111,8 @@ export class Session {
       blocks: NO_BLOCKS,
       ...traitsOf(model),
       training: null,
+      pictures: {},
+      pictured: new Set(),
       marks: new Map(),
       exporting: null,
       exportCheck: null,
@@ -364,7 +369,7 @@ export class Session {
         this.patch({ catalog: withType(state.catalog, event.type) });
         break;
       case "training":
-        this.patch({ training: liveTraining(event, state.training) });
+        this.patch({ training: liveTraining(event, state.training), ...picturesOf(event, state.pictured) });
         break;
       case "marks":
         this.patch({ marks: withBlocks(new Map(Object.entries(event.marks ?? {}))) });

@@ -28,6 +28,12 @@ export function liveTraining(picture: Training, earlier: LiveTraining | null): L
   };
 }
 
+export function picturesOf({ pictures = {} }: Training, earlier: ReadonlySet<string>) {
+  const paths = Object.keys(pictures);
+  const isSame = paths.length === earlier.size && paths.every((path) => earlier.has(path));
+  return { pictures, pictured: isSame ? earlier : new Set(paths) };
+}
+
 /** How strong a gradient is among those that are shown, 0 to 1, by its magnitude. */
 export function strength(flow: number, range: LiveTraining["range"]): number {
   if (!range || flow <= 0) return 0;
