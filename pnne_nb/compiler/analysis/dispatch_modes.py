@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import weakref
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from hashlib import blake2b
 from typing import Any, NamedTuple, Self, final
@@ -29,9 +30,6 @@ LEAST_SHARE = 24
 
 _TABLE = 2**17
 """Number of random numbers that results are made of."""
-
-_FEW, _STEP = 2**17, 61
-"""Elements from which on the gradient of a weight repeats few numbers, and the step between the starts of its rows."""
 
 _DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
@@ -71,12 +69,20 @@ class Digest(NamedTuple):
     """Digest of a tensor's content.
 
     Attributes:
-        crc: Of its bytes, in the order in which they lie.
-        has_nan: Whether it has a NaN.
+        content: Of its bytes, in the order in which they lie; or of what it was computed from, and where in that it lies.
+        has_nan: Whether it is known to have a NaN.
     """
 
-    crc: int
+    content: object
     has_nan: bool
+
+
+class _Unwritten(NamedTuple):
+    """Memory whose numbers are not computed: what they would be computed from stands for them."""
+
+    memory: weakref.ref[torch.UntypedStorage]
+    digest: int
+    dtype: torch.dtype
 
 
 @final
@@ -90,24 +96,26 @@ class Digests:
     def __init__(self) -> None:
         self._shared: set[int] = set()
         self._kept: dict[int, dict[tuple[object, ...], Digest]] = {}
-        self._results: dict[tuple[object, ...], list[Any]] = {}
+        self._results: dict[tuple[object, ...], list[Any] | None] = {}
+        self._unwritten: dict[int, _Unwritten] = {}
 
     def share(self, one: nn.Module, other: nn.Module) -> None:
         """Keep digests of the parameters that two modules share, which must live as long as this is used."""
         mine, theirs = ({_memory(each) for each in side.parameters() if _is_plain(each)} for side in (one, other))
         self._shared |= mine & theirs
 
-    @property
-    def has_shared(self) -> bool:
-        """Whether there are such parameters."""
-        return bool(self._shared)
-
     def is_shared(self, tensor: torch.Tensor) -> bool:
         """Return whether a tensor is in the memory of such a parameter."""
         return _memory(tensor) in self._shared
 
-    def results_of(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> list[Any]:
-        """Return shape, strides and element type of each result of an operator, or None for one that is left out."""
+    def is_written(self, tensor: torch.Tensor) -> bool:
+        """Return whether the numbers of a tensor lie in its memory."""
+        return _memory(tensor) not in self._unwritten
+
+    def results_of(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]
+    ) -> list[Any] | None:
+        """Return shape, strides and type of each result of an operator, None for one left out; None if it does not tell."""
         kinds = (
             (leaf.shape, leaf.stride(), leaf.dtype) if isinstance(leaf, torch.Tensor) else (leaf, type(leaf))
             for leaf in leaves
@@ -117,27 +125,45 @@ class Digests:
             self._results[key] = _results_of(func, args, kwargs)
         return self._results[key]
 
+    def content(self, tensor: torch.Tensor) -> object:
+        """Return what stands for the content of a plain tensor, without a call of torch that reads it."""
+        unwritten = self._unwritten.get(_memory(tensor))
+        if unwritten is not None:
+            return unwritten.digest, tensor.storage_offset()
+        octets: Any = _lying(tensor).view(torch.uint8).numpy()
+        return zlib.crc32(octets)
+
     def of(self, tensor: torch.Tensor) -> Digest:
         """Return the digest of a plain tensor."""
-        order = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
-        lying = tensor.detach().permute(order)
         if not self.is_shared(tensor):
-            return self._made(lying)
-        key = lying.shape, lying.stride(), lying.storage_offset(), lying.dtype
+            is_written = self.is_written(tensor)
+            return Digest(self.content(tensor), is_written and bool(_lying(tensor).sum().isnan()))
+        key = tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.dtype
         kept = self._kept.setdefault(_memory(tensor), {})
         if key not in kept:
-            kept[key] = self._made(lying)
+            kept[key] = Digest(self.content(tensor), bool(_lying(tensor).sum().isnan()))
         return kept[key]
 
-    @staticmethod
-    def _made(lying: torch.Tensor) -> Digest:
-        storage = lying.untyped_storage()
-        if lying.numel() * lying.element_size() > storage.nbytes():  # it repeats what is there, where its strides say
-            flat = torch.empty(0, dtype=lying.dtype).set_(storage)
-        else:
-            flat = lying.contiguous().view(-1)
-        octets: Any = flat.view(torch.uint8).numpy()
-        return Digest(zlib.crc32(octets), bool(flat.sum().isnan()))
+    def leave(self, tensor: torch.Tensor, digest: int) -> None:
+        """Leave the memory of a tensor as it is, until its numbers are asked for."""
+        storage = tensor.untyped_storage()
+        memory = storage.data_ptr()
+
+        def freed(ended: weakref.ref[torch.UntypedStorage]) -> None:
+            kept = self._unwritten.get(memory)
+            if kept is not None and kept.memory is ended:
+                del self._unwritten[memory]
+
+        if storage.nbytes():
+            self._unwritten[memory] = _Unwritten(weakref.ref(storage, freed), digest, tensor.dtype)
+
+    def write(self, tensors: Iterable[torch.Tensor] | None = None) -> None:
+        """Write numbers that its digest decides into the memory of each tensor that has none; of all by default."""
+        for memory in list(self._unwritten) if tensors is None else {_memory(tensor) for tensor in tensors}:
+            unwritten = self._unwritten.pop(memory, None)
+            storage = unwritten and unwritten.memory()
+            if unwritten is not None and storage is not None:
+                _fill(torch.empty(0, dtype=unwritten.dtype).set_(storage), unwritten.digest)
 
     def forget(self, args: Any) -> None:
         """Forget what is kept of the tensors among the arguments of an operator that writes."""
@@ -150,13 +176,25 @@ def _memory(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
+def _lying(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the numbers of a tensor in the order in which they lie. Shape: `[*]`, one dimension."""
+    storage = tensor.untyped_storage()
+    if tensor.numel() * tensor.element_size() > storage.nbytes():  # it repeats what is there, where its strides say
+        return torch.empty(0, dtype=tensor.dtype).set_(storage)
+    return tensor.detach().permute(sorted(range(tensor.dim()), key=tensor.stride, reverse=True)).contiguous().view(-1)
+
+
 @final
 class DigestedProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not say
-    """During a ``with`` block, large matrix products and convolutions give numbers made of a digest of their operands.
+    """During a ``with`` block, large matrix products and convolutions, and what follows from them, are not computed.
 
-    The same operator gives the same numbers for operands that are equal, bit for bit, and others if a single bit differs.
-    So two modules that give the same results here also give the same with the products computed. The reverse does not
-    hold: one may write the same product otherwise. Other operators, forward and backward, compute what they always do.
+    A digest of the operator and its operands stands for each such result, so it is the same for operands that are equal,
+    bit for bit, and another one if a single bit differs. Two modules that give the same results here thus also give the
+    same when they are computed. The reverse does not hold: one may write the same product otherwise.
+
+    An operator that draws random numbers, returns other than floating-point numbers, or is not one of torch's own is
+    computed, from numbers that the digests of its operands decide; so is everything that is still there at the end of the
+    block.
 
     Attributes:
         is_certain: Whether equal results prove that: not after code reads values, on which it may depend (`ReadsError`), nor
@@ -168,66 +206,94 @@ class DigestedProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]  # t
         self.is_certain = True
         self._digests = digests
         self._has_replaced = False
+        self._depth = 0
 
     def __enter__(self) -> Self:
-        self._has_replaced = False  # what is read before does not depend on it
+        self._has_replaced &= self._depth > 0  # what is read before does not depend on it
+        self._depth += 1
         super().__enter__()  # type: ignore[no-untyped-call]  # torch does not say
         return self
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)  # type: ignore[no-untyped-call]  # torch does not say
+        self._depth -= 1
+        if not self._depth:
+            self._digests.write()
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        products, reads, writes = _traits(func)
-        if products is not None:
-            found = self._digested(func, args, kwargs or {}, products)
-            if found is not None:
-                return found
-        elif reads and (func.overloadpacket is not _aten.index or _has_mask(args)):
+        kwargs = kwargs or {}
+        traits = _traits(func)
+        if traits.is_composite:
+            with self:
+                return func.decompose(*args, **kwargs)
+        if traits.is_view:
+            return func(*args, **kwargs)
+        if traits.reads and (func.overloadpacket is not _aten.index or _has_mask(args)):
             if self._has_replaced:
                 self.is_certain = False
                 raise ReadsError(f"{func} reads values")
-        elif writes:
-            self._digests.forget((args, kwargs))
-        return func(*args, **(kwargs or {}))
-
-    def _digested(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], products: Callable[..., int]) -> Any:
-        """Return the numbers for a result; None where the result itself is computed as fast."""
-        many = products(*args)
-        if many < LEAST_PRODUCTS:
-            return None
+            return func(*args, **kwargs)
         leaves = [*_leaves((args, kwargs))]
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        if not all(map(_is_plain, tensors)):
+        found = self._digested(func, args, kwargs, traits, leaves, tensors) if traits.is_pure else None
+        if found is not None:
+            return found
+        self._digests.write(each for each in tensors if _is_strided(each))
+        if traits.writes:
+            self._digests.forget((args, kwargs))
+        return func(*args, **kwargs)
+
+    def _digested(
+        self,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        traits: _Traits,
+        leaves: list[Any],
+        tensors: list[torch.Tensor],
+    ) -> Any:
+        """Return what stands for a result; None where the result itself is to be computed."""
+        if not all(map(_is_strided, tensors)):
             return None
-        read = (tensor.numel() for tensor in tensors if not self._digests.is_shared(tensor))
+        unwritten = [tensor for tensor in tensors if not self._digests.is_written(tensor)]
+        many = traits.products(*args) if traits.products is not None else 0
+        if not unwritten and (traits.products is None or many < LEAST_PRODUCTS):
+            return None
+        if traits.writes and self._digests.is_written(args[0]):
+            return None
         made = self._digests.results_of(func, args, kwargs, leaves)
-        few = self._is_weight_gradient(func, tensors)
-        written = (math.prod(each[0]) for index, each in enumerate(made) if each is not None and index != few)
-        if many < LEAST_SHARE * (sum(read) + sum(written)):
+        if made is None:
             return None
+        if not unwritten:
+            read = (tensor.numel() for tensor in tensors if not self._digests.is_shared(tensor))
+            written = (math.prod(each[0]) for each in made if each is not None)
+            if many < LEAST_SHARE * (sum(read) + sum(written)):
+                return None
         self._has_replaced = True
         key = blake2b(str(func).encode(), digest_size=8)
         for leaf in leaves:
             if isinstance(leaf, torch.Tensor):
                 digest = self._digests.of(leaf)
                 self.is_certain &= not digest.has_nan
-                key.update(f"{digest.crc} {tuple(leaf.shape)} {leaf.stride()} {leaf.dtype};".encode())
+                key.update(f"{digest.content} {tuple(leaf.shape)} {leaf.stride()} {leaf.dtype};".encode())
             else:
                 key.update(f"{leaf!r};".encode())
         number = int.from_bytes(key.digest(), "big")
-        results = [
-            None if each is None else _numbers(number + index, *each, few=index == few)
-            for index, each in enumerate(made)
-        ]
+        if traits.writes:
+            self._digests.leave(args[0], number)
+            return args[0]
+        if (
+            func.overloadpacket is _aten.native_batch_norm and args[5]
+        ):  # it keeps statistics, which its schema does not say
+            for index, statistics in enumerate(each for each in args[3:5] if each is not None):
+                self._digests.leave(statistics, number - 1 - index)
+        results = [each and torch.empty_strided(each[0], each[1], dtype=each[2]) for each in made]
+        for index, result in enumerate(results):
+            if result is not None:
+                self._digests.leave(result, number + index)
         return results[0] if len(results) == 1 else tuple(results)
-
-    def _is_weight_gradient(self, func: Any, tensors: list[torch.Tensor]) -> int | None:
-        """Return which of the results of an operator, if any, is the gradient of a weight."""
-        if torch._C._current_autograd_node() is None:
-            return None
-        if func.overloadpacket is _aten.mm:
-            return None if any(map(self._digests.is_shared, tensors)) or not self._digests.has_shared else 0
-        return 1 if func.overloadpacket is _aten.convolution_backward else None
 
 
 def has_large_products(module: nn.Module, inputs: Any) -> bool:
@@ -266,12 +332,45 @@ def _counts() -> dict[Any, Callable[..., int]]:
     }
 
 
+class _Traits(NamedTuple):
+    """What an operator does.
+
+    Attributes:
+        products: Counts the multiplications that it takes; None if these are few.
+        reads: Whether its result is a number, or has a shape, that depends on values.
+        writes: Whether it writes into an argument.
+        is_view: Whether it neither reads nor writes numbers, but looks at memory otherwise, or takes some.
+        is_composite: Whether it is made of other operators, as which it comes where torch records no gradients.
+        is_pure: Whether its results depend on its arguments alone, and the first of them is all that it may write into.
+    """
+
+    products: Callable[..., int] | None
+    reads: bool
+    writes: bool
+    is_view: bool
+    is_composite: bool
+    is_pure: bool
+
+
 @cache
-def _traits(func: Any) -> tuple[Callable[..., int] | None, bool, bool]:
-    """Return how to count an operator's products, whether it reads values, and whether it writes into an argument."""
+def _traits(func: Any) -> _Traits:
+    schema = func._schema
     tags = torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape
     reads = func.overloadpacket in _READS or any(tag in tags for tag in func.tags)
-    return _counts().get(func.overloadpacket), reads, bool(func._schema.is_mutable)
+    writes = bool(schema.is_mutable)
+    shares = any(each.alias_info is not None for each in schema.returns)
+    written = [each.name for each in schema.arguments if each.alias_info is not None and each.alias_info.is_write]
+    is_in_place = shares and schema.name.endswith("_") and written == [schema.arguments[0].name]
+    is_view = not writes and (shares or func.overloadpacket in _FRESH)
+    products = _counts().get(
+        func.overloadpacket
+    )  # none draws: attention does with dropout, for which torch has another
+    draws = torch.Tag.nondeterministic_seeded in func.tags and products is None
+    moves = torch.Tag.inplace_view in func.tags
+    is_known = func.namespace == "aten" and bool(schema.returns)
+    is_pure = is_known and not (draws or moves) and (is_in_place if writes else not is_view)
+    is_composite = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
+    return _Traits(products, reads, writes, is_view, is_composite, is_pure)
 
 
 def _leaves(value: Any) -> Iterator[Any]:
@@ -290,20 +389,43 @@ def _has_mask(args: tuple[Any, ...]) -> bool:
     return any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1])
 
 
-def _is_plain(tensor: torch.Tensor) -> bool:
+def _is_strided(tensor: torch.Tensor) -> bool:
     known = type(tensor) in (torch.Tensor, nn.Parameter) and tensor.layout == torch.strided
-    return known and tensor.device.type == "cpu" and tensor.dtype in _DTYPES
+    return known and tensor.device.type == "cpu" and not (tensor.is_complex() or tensor.is_neg() or tensor.is_quantized)
 
 
-def _results_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+def _is_plain(tensor: torch.Tensor) -> bool:
+    return _is_strided(tensor) and tensor.dtype in _DTYPES
+
+
+def _batch_normed(x: torch.Tensor, *rest: Any) -> tuple[torch.Tensor, ...]:
+    kept = x.new_empty(x.shape[1] if rest[4] else 0)
+    return torch.empty_like(x), kept, kept
+
+
+def _batch_normed_backward(_given: torch.Tensor, x: torch.Tensor, *rest: Any) -> tuple[torch.Tensor | None, ...]:
+    made = torch.empty_like(x), x.new_empty(x.shape[1]), x.new_empty(x.shape[1])
+    return tuple(each if asked else None for each, asked in zip(made, rest[-1], strict=True))
+
+
+_OUTLINES = {_aten.native_batch_norm: _batch_normed, _aten.native_batch_norm_backward: _batch_normed_backward}
+"""What torch takes milliseconds to tell: it computes the shapes of these in Python."""
+
+
+def _results_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
     def outlined(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
         return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device="meta")
 
     outlines = pytree.tree_map(outlined, (args, kwargs))
-    made = func(*outlines[0], **outlines[1])
+    try:
+        made = _OUTLINES.get(func.overloadpacket, func)(*outlines[0], **outlines[1])
+    except Exception:  # noqa: BLE001  # the operator itself says what it refuses
+        return None
     found = made if isinstance(made, (tuple, list)) else (made,)
+    if any(each is not None and getattr(each, "dtype", None) not in _DTYPES for each in found):
+        return None
     return [None if each is None else (each.shape, each.stride(), each.dtype) for each in found]
 
 
@@ -314,17 +436,9 @@ def _table() -> torch.Tensor:
     return torch.cat((once, once))
 
 
-def _numbers(key: int, shape: torch.Size, stride: tuple[int, ...], dtype: torch.dtype, *, few: bool) -> torch.Tensor:
-    """Return numbers that `key` decides; a `few` of them, many times, where the result has very many."""
-    size = math.prod(shape)
-    if few and size >= _FEW:
-        steps = tuple(min(each, _STEP) if each > 1 else each for each in stride)
-        size = 1 + sum((length - 1) * step for length, step in zip(shape, steps, strict=True))
-        return _numbers(key, torch.Size((size,)), (1,), dtype, few=False).as_strided(shape, steps)
-    result = torch.empty_strided(shape, stride, dtype=dtype)
-    is_dense = result.untyped_storage().nbytes() == size * dtype.itemsize
-    flat = result.as_strided((size,), (1,)) if is_dense else torch.empty(size, dtype=dtype)
-    rows, rest = divmod(size, _TABLE)
+def _fill(flat: torch.Tensor, key: int) -> None:
+    """Write numbers that `key` decides. Shape of `flat`: `[*]`, one dimension."""
+    rows, rest = divmod(len(flat), _TABLE)
     start, scale = key % _TABLE, 0.5 + (key >> 32) % 2**24 / 2**25
     numbers = _table()[start : start + _TABLE]
     if rows:
@@ -332,4 +446,3 @@ def _numbers(key: int, shape: torch.Size, stride: tuple[int, ...], dtype: torch.
         torch.mul(numbers, scales[:, None], out=flat[: rows * _TABLE].view(rows, _TABLE))
     if rest:
         torch.mul(numbers[:rest], scale, out=flat[rows * _TABLE :])
-    return result if is_dense else result.copy_(flat.view(shape))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, final
@@ -11,6 +9,7 @@ from typing import Any, final
 import torch
 from torch import nn
 
+from pnne_nb.compiler.analysis.dispatch_modes import Digests
 from pnne_nb.process.gc_pause import return_free_memory
 
 LARGE = 2**12
@@ -27,10 +26,10 @@ def parameter_bytes(module: nn.Module) -> int:
 
 @contextmanager
 def collected(
-    one: nn.Module, other: nn.Module, *, whole: bool, few: bool = False
+    one: nn.Module, other: nn.Module, *, whole: bool, digests: Digests | None = None
 ) -> Iterator[tuple[Gradients, Gradients]]:
     """Collect the gradients of two modules in this block (`Gradients`)."""
-    found = Gradients(one, whole=whole, few=few), Gradients(other, whole=whole, few=few)
+    found = Gradients(one, whole=whole, digests=digests), Gradients(other, whole=whole, digests=digests)
     try:
         yield found
     finally:
@@ -45,53 +44,35 @@ class Gradients:
     Args:
         module: The module.
         whole: Whether all are kept as they are, rather than large ones as checksums.
-        few: Whether large ones repeat few numbers: these are never written out.
+        digests: What the checksums of large ones are taken of where some are not computed.
     """
 
-    def __init__(self, module: nn.Module, *, whole: bool, few: bool = False) -> None:
+    def __init__(self, module: nn.Module, *, whole: bool, digests: Digests | None = None) -> None:
         self._module = module
         self._bytes = parameter_bytes(module)
         self._sums: dict[int, list[tuple[object, ...]]] = {}
         self._hooks: list[Any] = []
-        self._empty: set[int] = set()
+        self._digests = digests or Digests()
         self._freed = 0
         for parameter in () if whole else module.parameters():
             is_plain = type(parameter) is nn.Parameter and parameter.is_leaf and parameter.requires_grad
             if is_plain and parameter.numel() >= LARGE and parameter.device.type == "cpu":
                 hook = parameter.register_post_accumulate_grad_hook(self._add)  # type: ignore[no-untyped-call]  # torch does not say
                 self._hooks.append(hook)
-                if few:
-                    before = functools.partial(self._before, parameter)
-                    self._hooks.append(parameter.register_hook(before))  # type: ignore[no-untyped-call]  # torch does not say
 
     def close(self) -> None:
         """Remove the hooks: Python's garbage collection does not find a module that has them."""
         for hook in self._hooks:
             hook.remove()
 
-    def _before(self, parameter: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor | None:
-        """Add a gradient that repeats few numbers, and give the parameter one in memory that nobody touches."""
-        storage = gradient.untyped_storage()
-        if gradient.layout != torch.strided or gradient.numel() * gradient.element_size() <= storage.nbytes():
-            return None
-        octets: Any = torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
-        kind = gradient.shape, gradient.dtype, gradient.stride(), gradient.storage_offset()
-        self._sums.setdefault(id(parameter), []).append((*kind, zlib.crc32(octets)))
-        self._empty.add(id(parameter))
-        return torch.empty_like(parameter, requires_grad=False)
-
     def _add(self, parameter: torch.Tensor) -> None:
-        if id(parameter) in self._empty:
-            self._empty.discard(id(parameter))
-            parameter.grad = None
-            return
         gradient = parameter.grad
         if gradient is None or type(gradient) is not torch.Tensor or gradient.layout != torch.strided:
             return
-        octets: Any = gradient.detach().contiguous().view(torch.uint8).numpy()
-        self._sums.setdefault(id(parameter), []).append((gradient.shape, gradient.dtype, zlib.crc32(octets)))
-        self._freed += octets.nbytes
-        parameter.grad = gradient = octets = None
+        self._freed += gradient.nbytes if self._digests.is_written(gradient) else 0
+        kind = gradient.shape, gradient.dtype, self._digests.content(gradient)
+        self._sums.setdefault(id(parameter), []).append(kind)
+        parameter.grad = gradient = None
         if self._freed >= FREED:
             self._freed = 0
             return_free_memory(self._bytes)

@@ -262,7 +262,7 @@ def _checks(
                 digests.share(*pair)
                 products = DigestedProducts(digests)
             # What differs is told by its values.
-            with collected(*pair, whole=attempt == "whole", few=products is not None) as gradients:
+            with collected(*pair, whole=attempt == "whole", digests=products and digests) as gradients:
                 try:
                     made = _run_both(
                         *pair, args, kwargs, mode, prefix, calls, gradients, products, wanted=wanted, near=near

@@ -127,8 +127,8 @@ def unlike(
 ) -> Generator[None, None, tuple[tuple[tuple[Any, ...], dict[str, Any]], bool]]:
     """Return, piece by piece, inputs of other sizes, and whether an import silently differs from the module for them.
 
-    If it differs for none, they are the smallest that fit. Each change is tried on inputs that are as small as the changes
-    before it have made them; on the given ones, if it is refused so.
+    If it differs for none, they are the smallest that fit in each mode that is tried. Each change is tried on inputs that
+    are as small as the changes before it have made them; on the given ones, if it is refused so.
 
     Args:
         graph: The import.
@@ -156,7 +156,7 @@ def unlike(
             if False in answers:
                 return given, True
             if answers[0]:
-                smallest = given if _size(given) < _size(smallest) else smallest
+                smallest = given if all(answers) and _size(given) < _size(smallest) else smallest
                 break
     return smallest, False
 
