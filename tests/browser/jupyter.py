@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -384,6 +385,27 @@ class Notebook:
         else:
             target.screenshot(path=path)
         return path
+
+
+@contextmanager
+def served(command: Sequence[str], folder: Path, *, ready: str) -> Iterator[str]:
+    """Run the server of a Python module in `folder` until its log says that it is ready; give its address."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    path, environment = folder / "server.log", os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with path.open("w") as log:
+        run = [sys.executable, "-m", *command, f"--port={port}"]
+        server = subprocess.Popen(run, cwd=folder, stdout=log, stderr=subprocess.STDOUT, env=environment)
+        try:
+            deadline = time.monotonic() + 120
+            while ready not in (said := path.read_text()):
+                assert server.poll() is None, said
+                assert time.monotonic() < deadline, said
+                time.sleep(0.1)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.terminate()
+            server.wait(20)
 
 
 def write_notebook(path: Path, cells: Sequence[str]) -> None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from importlib.util import find_spec
@@ -14,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.browser.jupyter import ARTIFACTS, write_notebook
+from tests.browser.jupyter import ARTIFACTS, served, write_notebook
 
 pytestmark = pytest.mark.skipif(
     find_spec("voila") is None, reason="Voila is not installed: pip install 'pnne_nb[voila]'"
@@ -36,32 +32,14 @@ def serve(browser: Browser, tmp_path: Path) -> Iterator[OpenPage]:
 
         def open_page(*cells: str) -> Page:
             write_notebook(tmp_path / "page.ipynb", cells)
-            log = stack.enter_context((tmp_path / "voila.log").open("w"))
-            with socket.create_server(("127.0.0.1", 0)) as free:
-                port = free.getsockname()[1]
-            command = [
-                sys.executable,
-                "-m",
-                "voila",
-                "page.ipynb",
-                "--no-browser",
-                f"--port={port}",
-                "--Voila.ip=127.0.0.1",
-            ]
-            server = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=subprocess.STDOUT)
-            stack.callback(server.wait, 20)
-            stack.callback(server.terminate)
-            deadline = time.monotonic() + 120
-            while "Voil" not in (said := (tmp_path / "voila.log").read_text()) or "running at" not in said:
-                assert server.poll() is None, said
-                assert time.monotonic() < deadline, said
-                time.sleep(0.1)
+            command = "voila", "page.ipynb", "--no-browser", "--Voila.ip=127.0.0.1"
+            address = stack.enter_context(served(command, tmp_path, ready="running at"))
             context = browser.new_context(viewport={"width": 1300, "height": 1000})
             stack.callback(context.close)
             page = context.new_page()
             page.set_default_timeout(120_000)
             # The answer begins when the notebook has run.
-            page.goto(f"http://127.0.0.1:{port}", wait_until="commit", timeout=240_000)
+            page.goto(address, wait_until="commit", timeout=240_000)
             return page
 
         yield open_page

@@ -14,14 +14,14 @@ THEMED = re.compile(r"var\(\s*--(?:jp|vscode|colab)[\w-]*\s*(.)")
 
 
 def test_no_colour_or_font_rests_on_one_host_alone() -> None:
-    for sheet in ("editor.css", "controls.css"):
+    for sheet in ("editor.css", "controls.css", "canvas.css"):
         followed = THEMED.findall((STATIC / sheet).read_text(encoding="utf-8"))
         assert followed, f"{sheet} follows the host's theme"
         assert set(followed) == {","}, f"{sheet} has a variable of a host without a value for other hosts"
 
 
 def test_nothing_asks_for_the_application_of_one_host() -> None:
-    for script in ("editor.js", "controls.js", "explorer.js", "loader.js"):
+    for script in ("editor.js", "controls.js", "explorer.js", "loader.js", "canvas.js"):
         text = (STATIC / script).read_text(encoding="utf-8")
         for name in ("jupyterapp", "jupyterlab", "window.Jupyter", "google.colab", "acquireVsCodeApi"):
             assert name not in text, f"{script} asks for {name}"

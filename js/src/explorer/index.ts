@@ -61,7 +61,8 @@ function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
     const search = () => root.querySelector<HTMLElement>("input[type=text]")?.focus();
     // Numbers of the panel, and cells of tables that are outputs of other cells.
     const ask = (event: Event) => {
-      const pressed = (event.target as HTMLElement).closest<HTMLElement>("[data-pnne-ask]");
+      // Inside the shadow tree of a host, such as marimo's, where the event's target is the tree as a whole.
+      const pressed = (event.composedPath()[0] as HTMLElement).closest<HTMLElement>("[data-pnne-ask]");
       const within = pressed?.closest(".pnne-explorer") ?? root;
       if (pressed?.dataset.pnneAsk && within === root) model.send({ kind: "ask", ask: pressed.dataset.pnneAsk });
     };

@@ -78,7 +78,6 @@ class TrainingDashboard(LiveDashboard):
         loss_scale: ``"linear"`` or ``"log"``, until the button above the loss is pressed.
     """
 
-    instead = "Train with engine.start() and engine.wait(), and run this cell again."
     elsewhere: ClassVar[Mapping[str, str]] = {**SHOWN, **_OF_THE_ENGINE}
     _open: ClassVar[weakref.WeakValueDictionary[int, TrainingDashboard]] = weakref.WeakValueDictionary()
 

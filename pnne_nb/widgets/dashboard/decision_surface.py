@@ -92,7 +92,6 @@ class DecisionSurface(Figure, Kept, Pictured):
         ArgumentError: Something else was given; the message says what and why.
     """
 
-    instead = "It shows the answers as they are now."
     _engine: TrainingEngine | None = None  # also of one that was refused
 
     def __init__(

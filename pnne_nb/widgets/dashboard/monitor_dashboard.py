@@ -41,8 +41,6 @@ class MonitorDashboard(LiveDashboard):
         loss_scale: ``"linear"`` or ``"log"``, until the button above the loss is pressed.
     """
 
-    instead = "Run the loop, and this cell again."
-
     def __init__(self, monitor: TrainingMonitor, *, loss_scale: Scale = "linear") -> None:
         self._monitor = monitor
         super().__init__(

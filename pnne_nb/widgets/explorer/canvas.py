@@ -18,7 +18,13 @@ FAR: Final = 130
 
 @final
 class Canvas(ipycytoscape.CytoscapeWidget):
-    """A graph widget that also closes the empty graph that ipycytoscape makes first."""
+    """A graph widget that also closes the empty graph that ipycytoscape makes first.
+
+    Attributes:
+        drawn: Returns the graph as SVG, for a page that cannot load Cytoscape.
+    """
+
+    drawn: Callable[[], str]
 
     def __init__(self, **traits: Any) -> None:
         self.spare: list[ipywidgets.Widget] = []

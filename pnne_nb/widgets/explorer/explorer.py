@@ -90,7 +90,6 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
             examples.
     """
 
-    instead = "Choose a layer with explorer.select(path), and run this cell again."
     _runs: Runs | None = None
     """None before the constructor ends, and after `close`."""
     _drawn: NodeGraph | None = None
@@ -446,10 +445,16 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
         self._picture = draw(self._flow, self._opened, self._chosen, self._colour.value, self._differences)
         self._identities = identities(self._picture)
         before, self._graph = self._graph, paint(self._picture, self._marks(), self._style(), self._clicked)
+        self._graph.drawn = self._graph_svg
         self._place.children = (self._graph,)
         self._kept.changed()
         if before is not None:
             before.close()
+
+    def _graph_svg(self) -> str:
+        return graph_svg(
+            self._picture, self._marks(), self._chosen, [type(self._alive().net).__name__], self._page.theme
+        )
 
     def _marks(self) -> dict[str, list[str]]:
         """Return the marks of layers: not called, or with a finding."""

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 import ipywidgets
 
 from pnne_nb.errors import PnneError
+from pnne_nb.widgets.host.canvas import Canvas
 from pnne_nb.widgets.host.displays import Displays, answer_while_busy, close_parts
 
 Result = TypeVar("Result")
@@ -43,6 +44,10 @@ class LiveResult(ipywidgets.VBox, Generic[Result]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}: {self._told}"
+
+    def _display_(self) -> Canvas:
+        """Return what marimo shows, which can load anywidgets only."""
+        return Canvas(self)
 
     def wait(self, timeout: float | None = None) -> Result:
         """Wait for the end of the work, and return what it has found.

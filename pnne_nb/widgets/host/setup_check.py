@@ -133,7 +133,7 @@ def _torch(torch: Any) -> Iterator[Checked]:
 def _widgets(shell: Any) -> Checked:
     host = next((host for host, variable in UNTESTED.items() if variable in os.environ), None)
     if "marimo" in sys.modules:
-        return Checked("widgets", "marimo shows the editor. Of the dashboard and the explorer, it shows pictures")
+        return Checked("widgets", "marimo shows them; clicks wait for the end of a cell")
     if shell is None or not hasattr(shell, "kernel"):
         todo = "Open a notebook: `jupyter lab`. Without one, `to_svg()` and `to_html()` of a widget give pictures."
         return Checked("widgets", "Python runs without a notebook, which shows widgets", todo)

@@ -17,6 +17,7 @@ from pnne_nb.graph.render.html import image_with_text, png
 from pnne_nb.graph.render.svg import ThemeName
 from pnne_nb.process.fork import fork_safe
 from pnne_nb.process.idle import OutOfDateError, idle_work
+from pnne_nb.widgets.host.canvas import Canvas
 from pnne_nb.widgets.host.displays import Displays
 
 _NOTE: Final = "<p><small>This is a picture. Run the cell to work with the widget.</small></p>"
@@ -60,24 +61,6 @@ class Still(NamedTuple):
     svg: Callable[[ThemeName], str]
 
 
-@final
-@dataclass(frozen=True)
-class Page:
-    """HTML for marimo, which cannot show widgets that contain others. A class, because marimo would show a tuple as one.
-
-    Attributes:
-        instead: A sentence about what to do instead; empty if nothing is missing.
-        html: The HTML.
-    """
-
-    instead: str
-    html: str
-
-    def _mime_(self) -> tuple[str, str]:
-        note = f"<p>marimo cannot show this widget. This is its picture. {self.instead}</p>" if self.instead else ""
-        return "text/html", f"{note}{self.html}"
-
-
 def described(lines: Sequence[str]) -> str:
     """Return lines of text, shortened to at most 300 words."""
     kept, left = list[str](), WORDS - 4
@@ -99,19 +82,13 @@ SHOWN: Final = dict.fromkeys(
 
 
 class Pictured:
-    """Base class of widgets that can be drawn without a browser.
+    """Base class of what can be drawn without a browser.
 
     Attributes:
-        instead: A sentence about what to do where the widget cannot be shown.
         elsewhere: What to write instead of attributes that it lacks.
     """
 
-    instead: ClassVar[str] = ""
     elsewhere: ClassVar[Mapping[str, str]] = MappingProxyType(SHOWN)
-
-    def _display_(self) -> Page:
-        """Show the picture in marimo."""
-        return Page(self.instead, self.to_html())
 
     if not TYPE_CHECKING:  # for a type checker, the class would then have any attribute
 
@@ -162,12 +139,16 @@ class Pictured:
 
 
 class Kept:
-    """Base class of widgets that keep a static picture under them."""
+    """Base class of widgets that keep a static picture under them, or stand on a canvas where a page cannot load them."""
 
     _kept: KeptPicture
 
     def _ipython_display_(self, **_: object) -> None:
         self._kept.show_under(self)
+
+    def _display_(self) -> Canvas:
+        """Return what marimo shows, which can load anywidgets only."""
+        return Canvas(self)
 
 
 @final

@@ -22,8 +22,6 @@ class LayerFigure(Figure, Kept, Pictured):
         chart: The same histogram, drawn without a browser.
     """
 
-    instead = "It holds all that the widget shows."
-
     def __init__(self, mark: bqplot.Mark, axes: Sequence[bqplot.Axis], chart: Chart) -> None:
         super().__init__([mark], axes, top=42, height=280)
         self.chart = chart

@@ -168,6 +168,10 @@ class Chart(Pictured):
     def __repr__(self) -> str:
         return f"{self._title}: {', '.join(panel.title for panel in self._panels)}"
 
+    def _mime_(self) -> tuple[str, str]:
+        """Return what marimo shows."""
+        return "text/html", self.to_html()
+
     def still(self) -> Still:
         """Title, facts, and the panels."""
         return Still(self._title, f"{self._title}. {' '.join(self._facts)}".strip(), self._facts, self._svg)

@@ -20,7 +20,7 @@ from pnne_nb.runtime.data.batches import as_batch
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.widgets.host.displays import answer_while_busy, close_parts
 from pnne_nb.widgets.host.images import picture
-from pnne_nb.widgets.host.static_picture import Kept, KeptPicture, Page
+from pnne_nb.widgets.host.static_picture import Kept, KeptPicture
 from pnne_nb.widgets.plots.svg_chart import PALETTE
 
 MAX_FIELDS: Final = 32
@@ -92,10 +92,6 @@ class ModelApp(ipywidgets.VBox, Kept):
 
     def __repr__(self) -> str:
         return f"ModelApp({', '.join(self._pictures)})"
-
-    def _display_(self) -> Page:
-        instead = "Serve the notebook with Jupyter or Voila, or call pn.InferenceEngine(model).predict(x)."
-        return Page(instead, self.to_html())
 
     def to_html(self) -> str:
         """Return the current inputs and outputs as tables and images that need no kernel."""

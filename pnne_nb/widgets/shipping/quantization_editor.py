@@ -28,7 +28,7 @@ from pnne_nb.protocol.messages import NodeMark
 from pnne_nb.runtime.data.open_data import Array, Data
 from pnne_nb.widgets.editor.editor import GraphEditor
 from pnne_nb.widgets.host.displays import answer_while_busy, close_parts
-from pnne_nb.widgets.host.static_picture import Kept, KeptPicture, Page
+from pnne_nb.widgets.host.static_picture import Kept, KeptPicture
 from pnne_nb.widgets.plots.svg_chart import PALETTE
 
 MAX_ROWS: Final = 60
@@ -166,9 +166,6 @@ class QuantizationEditor(ipywidgets.HBox, Kept):
         """Wait for the measurements of all choices, for at most `timeout` seconds; return whether they are complete."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._at_work, timeout)
-
-    def _display_(self) -> Page:
-        return Page("Name the nodes that stay in float32: pn.quantize(graph, (X, y), keep=[...]).", self.to_html())
 
     def to_html(self) -> str:
         """Return the measurements of the chosen nodes as a table that needs no kernel."""
