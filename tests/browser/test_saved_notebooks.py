@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +12,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbconvert import HTMLExporter
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, Route
 
 from tests.browser.jupyter import write_notebook
 
@@ -88,3 +90,38 @@ def test_a_page_that_cannot_fetch_its_widgets_shows_their_pictures(
     assert picture.is_visible()
     assert page.get_by_text("This is a picture. Run the cell to work with the widget.").is_visible()
     assert "Training finished: epoch 2 of 2" in (picture.get_attribute("alt") or "")
+
+
+MANAGER = os.environ.get("PNNE_HTML_MANAGER", "")
+"""The file dist/embed-amd.js of the npm package @jupyter-widgets/html-manager, a loader of VS Code's and Colab's kind."""
+
+
+@pytest.mark.skipif(not MANAGER, reason="PNNE_HTML_MANAGER names no file: npm install @jupyter-widgets/html-manager")
+def test_a_page_that_fetches_its_widgets_shows_them(
+    browser: Browser, with_state: nbformat.NotebookNode, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+
+    def answer(route: Route) -> None:
+        """Give the installed packages' own files instead of a server's."""
+        asked.append(route.request.url)
+        share = Path(sys.prefix, "share", "jupyter")
+        package = re.search(r"/npm/([\w-]+)@[^/]+/dist/index\.js", route.request.url)
+        if "html-manager" in route.request.url:
+            route.fulfill(path=MANAGER, content_type="text/javascript")
+        elif "require" in route.request.url:
+            static = share / "voila" / "templates" / "base" / "static"
+            route.fulfill(path=static / "require.min.js", content_type="text/javascript")
+        elif package:
+            route.fulfill(path=share / "nbextensions" / package[1] / "index.js", content_type="text/javascript")
+        else:
+            route.abort()
+
+    context = browser.new_context()
+    context.route(lambda url: not url.startswith("file:"), answer)
+    page = shown(context.new_page(), with_state, tmp_path)
+    page.locator(".pnne-dashboard .bqplot").first.wait_for(timeout=120_000)
+    page.locator(".pnne-dashboard .pnne-state").wait_for()
+    assert page.locator(".pnne-kept img").count() == 1
+    assert any("/npm/bqplot@" in url for url in asked)
+    context.close()
