@@ -89,7 +89,7 @@ def test_the_explorer_answers_a_click_a_word_and_another_example(page: Page) -> 
     explorer.locator("svg g", has_text="linear2 ·").click()
     expect(explorer.locator(".pnne-explorer-panel")).to_contain_text("Linear(in_features=8, out_features=2")
     explorer.locator(".pnne-explorer-graph").press("ArrowUp")
-    expect(explorer.locator(".pnne-explorer-panel")).to_contain_text("ReLU()")
+    expect(explorer.locator(".pnne-explorer-panel")).to_contain_text("relu1ReLU")
     explorer.get_by_placeholder("Search").fill("relu")
     explorer.locator("option", has_text="relu1").wait_for()
     explorer.get_by_role("button", name="Next example").click()
