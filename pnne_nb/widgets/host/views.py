@@ -91,7 +91,7 @@ def _control(widget: Any) -> View:
     else:
         return {"html": f"<p>{html.escape(type(widget).__name__)} cannot be shown here.</p>"}
     readout = widget.label if labels and "Slider" in name else str(value)
-    label = f'<span class="widget-label">{words}</span>' if words else ""
+    label = f'<span class="widget-label" style="margin:0 6px 0 2px">{words}</span>' if words else ""
     return {"html": f"<label>{label}{control}</label>", "value": value, "readout": readout}
 
 
