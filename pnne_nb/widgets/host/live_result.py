@@ -46,7 +46,7 @@ class LiveResult(ipywidgets.VBox, Generic[Result]):
         return f"{type(self).__name__}: {self._told}"
 
     def _display_(self) -> Canvas:
-        """Return what marimo shows, which can load anywidgets only."""
+        """Return what marimo shows, which can load widgets of anywidget only."""
         return Canvas(self)
 
     def wait(self, timeout: float | None = None) -> Result:

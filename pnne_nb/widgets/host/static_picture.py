@@ -147,7 +147,7 @@ class Kept:
         self._kept.show_under(self)
 
     def _display_(self) -> Canvas:
-        """Return what marimo shows, which can load anywidgets only."""
+        """Return what marimo shows, which can load widgets of anywidget only."""
         return Canvas(self)
 
 
