@@ -128,7 +128,7 @@ class PnneError(Exception):
         super().__init__(message)
         self.message = message
         self.diagnostics: tuple[Diagnostic, ...] = tuple(diagnostics)
-        if isinstance(self, CompileError | ExportError):  # what is refused before anything runs
+        if isinstance(self, CompileError | ExportError | TrainingError):  # whose findings have codes
             known = [code for code in dict.fromkeys(each.code for each in self.diagnostics) if code in meanings()]
             for code in known[:3]:
                 self.add_note(f'pn.explain("{code}") says more.')

@@ -62,6 +62,7 @@ def test_a_code_a_diagnostic_and_an_error_are_explained() -> None:
     with pytest.raises(pn.ShapeError) as caught:
         pn.compile(pn.sequential(("Linear", 4, 8), ("Linear", 9, 3), input=("N", 4)))
     assert caught.value.__notes__ == ['pn.explain("shape-mismatch") says more.']
+    assert pn.TrainingError("It cannot go on.", caught.value.diagnostics).__notes__ == caught.value.__notes__
     said = pn.explain("shape-mismatch")
     assert said == pn.explain(caught.value) == pn.explain(caught.value.diagnostics[0])
     assert repr(said).startswith("shape-mismatch\n  Why: A size of the node")
