@@ -7,7 +7,7 @@ const view = (name: string) => ({ name, kind: "tensor" as const, optional: false
 
 test.each(cases)("a node with $inputs and $outputs has the size that Python arranges it with", (wanted) => {
   const ports = { inputs: wanted.inputs.map(view), outputs: wanted.outputs.map(view) };
-  const geometry = geometryOf(ports, wanted.lines, wanted.collapsed, wanted.across);
+  const geometry = geometryOf(ports, wanted.lines, wanted.wide, wanted.collapsed, wanted.across);
   expect([geometry.width, geometry.height]).toEqual([wanted.width, wanted.height]);
   const places = (side: string) =>
     geometry.handles.filter((place) => place.side === side).map(({ x, y }) => (wanted.across ? y : x));

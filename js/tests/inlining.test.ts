@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { lines } from "../../tests/cases/cards.json";
+import { lines, widths } from "../../tests/cases/cards.json";
 import { cases } from "../../tests/cases/inlining.json";
 import { EMPTY_GRAPH } from "../src/editor/document/document";
 import { giverOf, inliningOf, withOwn } from "../src/editor/scene/inlining";
-import { linesOf, wordsOf } from "../src/editor/scene/summary";
+import { isWide, linesOf, wordsOf } from "../src/editor/scene/summary";
 
 interface Case {
   /** With what imported code calls the result. */
@@ -11,6 +11,7 @@ interface Case {
   edges: [source: string, target: string][];
 }
 
+const partsFrom = (texts: readonly string[]) => texts.map((text) => [{ property: null, text }]);
 const NONE: ReadonlySet<string> = new Set();
 
 function graphOf({ nodes, edges }: Case) {
@@ -37,8 +38,12 @@ test.each(cases)("$about: as in Python's picture", (each) => {
   expect(found.chains).toEqual(each.chains);
 });
 
-test.each(lines)("$parts stand in the lines that Python draws", ({ parts, lines }) => {
-  expect(linesOf(parts.map((text) => [{ property: null, text }])).map(wordsOf)).toEqual(lines);
+test.each(lines)("$parts stand in the lines that Python draws", ({ parts, wide, lines }) => {
+  expect(linesOf(partsFrom(parts), wide).map(wordsOf)).toEqual(lines);
+});
+
+test.each(widths)("$about: as wide as in Python", ({ title, kind, parts, marks, wide }) => {
+  expect(isWide(title, kind, partsFrom(parts), marks)).toBe(wide);
 });
 
 const [, sizes, parts] = cases as unknown as [Case, Case, Case];

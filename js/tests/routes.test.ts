@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import given from "../../tests/cases/routes.json";
 import type { Point } from "../src/editor/scene/placement";
-import { routed } from "../src/editor/scene/routes";
+import { parted, routed } from "../src/editor/scene/routes";
 
 interface Case {
   about: string;
@@ -12,15 +12,34 @@ interface Case {
   points: Point[];
 }
 
+interface Lanes {
+  about: string;
+  boxes: Case["boxes"];
+  routes: [port: string, ...points: Point[]][];
+  parted: Point[][];
+}
+
 const cases = given.cases as unknown as Case[];
+const lanes = given.lanes as unknown as Lanes[];
+
+const asBoxes = (all: Case["boxes"]) =>
+  all.map(([left, top, right, bottom]) => ({ left, top, width: right - left, height: bottom - top }));
+const turn = ([x, y]: Point): Point => [y, x];
+const turned = (all: Case["boxes"]) => asBoxes(all.map(([left, top, right, bottom]) => [top, left, bottom, right]));
 
 describe("edges run around nodes as in Python", () => {
   test.each(cases)("$about", ({ start, end, boxes, own = [], points }) => {
-    const asBoxes = (all: Case["boxes"]) =>
-      all.map(([left, top, right, bottom]) => ({ left, top, width: right - left, height: bottom - top }));
     expect(routed(start, end, asBoxes(boxes), false, asBoxes(own))).toEqual(points);
-    const turn = ([x, y]: Point): Point => [y, x];
-    const turned = (all: Case["boxes"]) => asBoxes(all.map(([left, top, right, bottom]) => [top, left, bottom, right]));
     expect(routed(turn(start), turn(end), turned(boxes), true, turned(own))).toEqual(points.map(turn));
+  });
+  test.each(lanes)("$about: no two share a line", ({ boxes, routes, parted: wanted }) => {
+    expect(
+      parted(
+        routes.map(([port, ...points]) => [port, points] as const),
+        asBoxes(boxes),
+      ),
+    ).toEqual(wanted);
+    const across = routes.map(([port, ...points]) => [port, points.map(turn)] as const);
+    expect(parted(across, turned(boxes), true)).toEqual(wanted.map((points) => points.map(turn)));
   });
 });

@@ -9,8 +9,9 @@ import pytest
 from playwright.sync_api import expect
 
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.graph.schema.categories import SNOWFLAKE
 from tests.editor.conftest import OpenEditor, chain
-from tests.editor.page import EditorPage
+from tests.editor.page import ARTIFACTS, EditorPage
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -94,3 +95,24 @@ def test_undo_says_what_it_takes_back(open_editor: OpenEditor) -> None:
     graph.connect("fc1", "relu")
     editor.deliver()
     expect(editor.button("Undo")).to_have_attribute("title", f"Undo {graph.undo_label} (Ctrl+Z)")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_what_is_frozen_has_a_snowflake_in_the_saved_picture(
+    open_editor: OpenEditor, tmp_path: Path, theme: str
+) -> None:
+    graph = small()
+    graph.freeze("fc1")
+    editor = open_editor(graph, theme=theme)
+    with editor.page.expect_download() as svg:
+        editor.button("Save as PNG").click(modifiers=["Shift"])
+    svg.value.save_as(tmp_path / "small.svg")
+    flakes = [group for group in ET.parse(tmp_path / "small.svg").iter(f"{SVG}g") if SNOWFLAKE in drawings(group)]
+    assert [group.get("aria-label", "").split(",")[0] for group in flakes if group.get("aria-label")] == ["fc1"]
+    with editor.page.expect_download() as png:
+        editor.button("Save as PNG").click()
+    png.value.save_as(ARTIFACTS / f"frozen-{theme}.png")
+
+
+def drawings(group: ET.Element) -> list[str | None]:
+    return [path.get("d") for path in group.iter(f"{SVG}path")]

@@ -212,3 +212,39 @@ def test_the_panel_at_rest_leads_to_the_ends_of_the_model_and_to_its_parameters(
     expect(contents).to_contain_text("1,200 parameters")
     contents.get_by_role("button", name="fc").click()
     expect(editor.field("fc", "out_features")).to_have_value("4")
+
+
+def test_rare_properties_fold_under_advanced_with_a_line_of_help_each(open_editor: OpenEditor) -> None:
+    graph = NodeGraph("net")
+    graph.chain(("Input", {"name": "x", "shape": ("N", 8)}), ("Linear", {"name": "fc", "out_features": 4}))
+    graph.arrange()
+    editor = open_editor(graph, theme="dark")
+    editor.node("fc").click()
+    fold, device = editor.root.locator(".pnne-advanced"), editor.field("fc", "device")
+    expect(device).to_be_hidden()
+    fold.get_by_text("Advanced").click()
+    expect(device).to_be_visible()
+    assert fold.locator(".pnne-hint").all_inner_texts().count("") == 0
+    assert fold.locator(".pnne-hint").count() == fold.locator("[data-property]").count()
+    device.fill("cpu")
+    device.press("Enter")
+    editor.settle()
+    editor.screenshot("advanced-dark")
+    editor.node("x").click()
+    editor.node("fc").click()
+    expect(device).to_have_value("cpu")
+
+
+def test_the_palette_selects_all_of_the_type_that_is_typed_inside_blocks_too(open_editor: OpenEditor) -> None:
+    graph = NodeGraph("net")
+    graph.chain(*[("Input", {"name": "x", "shape": ("N", 8)}), *["ReLU", ("Linear", {"out_features": 8})] * 2, "ReLU"])
+    graph.group(["relu1", "linear1"], name="stem")
+    graph.arrange()
+    editor = open_editor(graph)
+    editor.search("relu")
+    editor.button("Select all 3 ReLU").click()
+    expect(editor.root.locator(".pnne-properties h2")).to_have_text("3 nodes selected")
+    editor.screenshot("palette-select-all")
+    editor.page.keyboard.press("l")
+    editor.search("hardswish")
+    expect(editor.root.get_by_role("button", name=re.compile("^Select all"))).to_have_count(0)

@@ -175,3 +175,37 @@ def test_what_has_no_places_is_arranged_when_it_is_entered(open_editor: OpenEdit
     assert card is not None
     outside = box["x"] < card["x"] or box["x"] + box["width"] > card["x"] + card["width"]
     assert outside, "the edge runs behind the node between its ends"
+
+
+CUT = """() => [...document.querySelectorAll(".pnne-card-name, .pnne-card-type, .pnne-card-summary > div")]
+  .filter((text) => text.scrollWidth > text.clientWidth && text.clientWidth > 0)
+  .map((text) => text.textContent)"""
+CROWDED = """() => {
+  const boxes = [...document.querySelectorAll(".pnne-port-label")].map((label) => label.getBoundingClientRect());
+  return boxes.filter((a, place) => boxes.some((b, other) =>
+    place !== other && a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom)).length;
+}"""
+
+
+def test_names_types_expressions_and_ports_are_whole_on_a_narrow_or_a_wide_card(open_editor: OpenEditor) -> None:
+    graph = NodeGraph("net")
+    graph.add("Input", name="x", shape=("N", 8, 4, 4), x=0, y=0)
+    graph.add("AdaptiveAvgPool2d", name="pool", output_size=1, x=0, y=120)
+    graph.add("ConvTranspose2d", name="up", in_channels=8, out_channels=8, kernel_size=2, x=0, y=240)
+    graph.add("cat", name="visual_embeddings", dim=1, x=0, y=380)
+    graph.sizes["hidden_size"] = 64
+    graph.add("view", name="heads", size=(16, "hidden_size//8", 8, 8), x=300, y=120)
+    for source, target in (("x", "pool"), ("pool", "up"), ("x", "heads")):
+        graph.connect(source, target)
+    for place, name in enumerate(("x", "pool", "up")):
+        graph.connect(name, f"visual_embeddings.tensors_{place}")
+    editor = open_editor(graph)
+    editor.node("x").focus()
+    widths = {name: editor.node(name).evaluate("card => card.offsetWidth") for name in graph.nodes}
+    assert widths == {"x": 176, "pool": 224, "up": 176, "visual_embeddings": 286, "heads": 224}
+    for key, zoom in (("0", "100 %"), ("-", "80 %")):
+        editor.page.keyboard.press(key)
+        expect(editor.button(f"Zoom {zoom}")).to_be_visible()
+        editor.rest()
+        assert editor.page.evaluate(CUT) == []
+        assert editor.page.evaluate(CROWDED) == 0

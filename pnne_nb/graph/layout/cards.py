@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from pnne_nb.graph.layout.geometry import Geometry, dot, geometry, shown_inputs
-from pnne_nb.graph.layout.inlining import Inlining
-from pnne_nb.graph.layout.texts import BETWEEN, kind, lines, parts, promoted
+from pnne_nb.graph.layout.inlining import Inlining, is_given, variable_of
+from pnne_nb.graph.layout.texts import BETWEEN, block_words, is_wide, kind, lines, parts, promoted, row_title
 from pnne_nb.graph.model.content import Content, GraphIndex, input_ports, output_ports
 from pnne_nb.graph.model.node import Node, split_port
 from pnne_nb.graph.model.paths import Row
@@ -27,15 +27,19 @@ _MOST_VALUES: Final = 3
 
 
 class CardFace(NamedTuple):
-    """The text below the name of a card, and its geometry.
+    """The texts of a card, and its geometry.
 
     Attributes:
+        title: Its name.
+        kind: The line below: the type, or the number of steps of an expression; empty if the name contains it.
         told: The text in one line.
         lines: The text in the lines of the card.
         geometry: The size and the ports of the card.
         chain: Its nodes, its own first, if they are the steps of one expression or a folded pattern.
     """
 
+    title: str
+    kind: str
     told: str
     lines: tuple[str, ...]
     geometry: Geometry
@@ -81,16 +85,20 @@ def faces(
             continue
         node = index.nodes[name]
         if chain := chains.get(name, ()):
-            steps = [
-                " ".join((kind(index.nodes[step], content.graphs), BETWEEN.join(told(step)))).rstrip() for step in chain
-            ]
+            kinds = [kind(index.nodes[step], content.graphs) for step in chain]
+            steps = [" ".join((its, BETWEEN.join(told(step)))).rstrip() for its, step in zip(kinds, chain, strict=True)]
             # The title of a pattern names its nodes: those with values stand below.
             listed = [step for step in steps if " " in step][:_MOST_VALUES] if chain in patterns else steps
-            text, shown = BETWEEN.join(steps), [line for step in listed for line in lines([step])]
+            text, rows = BETWEEN.join(steps), [[step] for step in listed]
+            title, words = (f"({BETWEEN.join(kinds)})", "") if chain in patterns else _steps(index, chain, kinds)
         else:
             pieces = told(name)
             text = BETWEEN.join(pieces)
-            shown = lines(_shown_of(content, node, types) if node.type == "Subgraph" else pieces)
+            rows = [_shown_of(content, node, types) if node.type == "Subgraph" else pieces]
+            title, words = name, _kind(content, node)
+        marks = (node.type == "Subgraph") + (node.origin is not None)
+        wide = is_wide(title, words, [piece for row in rows for piece in row], marks)
+        shown = [line for row in rows for line in lines(row, wide=wide)]
         last = index.nodes[chain[-1]] if chain else node
         inputs = shown_inputs(
             [port for port in input_ports(content, node, types) or () if port.name not in written.get(name, {})],
@@ -100,9 +108,23 @@ def faces(
         if node.type == REROUTE:
             shape = dot(across=across)
         else:
-            shape = geometry(inputs, outputs, lines=len(shown), collapsed=node.collapsed, across=across)
-        made[name] = CardFace(text, tuple(shown), shape, chain)
+            shape = geometry(inputs, outputs, lines=len(shown), wide=wide, collapsed=node.collapsed, across=across)
+        made[name] = CardFace(title, words, text, tuple(shown), shape, chain)
     return made
+
+
+def _steps(index: GraphIndex, chain: Row, kinds: Sequence[str]) -> tuple[str, str]:
+    """Return the two lines at the top of a card of an expression."""
+    given = next((name for name in reversed(chain) if is_given(name, index.nodes[name].type)), None)
+    called = given or next(filter(None, (variable_of(index.nodes[name]) for name in reversed(chain))), None)
+    return called or row_title(kinds[0], kinds[-1]), f"{len(chain)} steps"
+
+
+def _kind(content: Content, node: Node) -> str:
+    """Return the second line at the top of a card: what the node is, unless the name contains it."""
+    if node.type == "Subgraph":
+        return block_words(node, content.graphs)
+    return node.type if is_given(node.name, node.type) or node.type[:1].isupper() else ""
 
 
 def _shown_of(content: Content, block: Node, types: Mapping[str, NodeSpec]) -> list[str]:

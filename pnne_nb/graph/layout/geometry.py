@@ -12,10 +12,16 @@ from typing import NamedTuple
 from pnne_nb.graph.schema.spec import Port
 
 WIDTH = 176.0
+WIDE = 224.0
+"""Width of a card with a text that is cut on a narrow one; neighbours that become wide do not overlap (`NODE_GAP`)."""
 HEADER_HEIGHT = 46.0
 SUMMARY_HEIGHT = 24.0
 LABELS_HEIGHT = 18.0
 PORT_WIDTH = 58.0
+PORT_LETTER = 7.5
+"""Width of a letter of a port's name, as seen from further away."""
+PORT_LETTERS = 20
+"""Letters of a port's name that are shown."""
 COLLAPSED_WIDTH = 148.0
 COLLAPSED_HEIGHT = 30.0
 COLLAPSED_PORT_WIDTH = 18.0
@@ -74,7 +80,13 @@ def runs_right(ends: Iterable[tuple[Point, Point]]) -> bool:
 
 
 def geometry(
-    inputs: Sequence[str], outputs: Sequence[str], *, lines: int, collapsed: bool = False, across: bool = False
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    *,
+    lines: int,
+    wide: bool = False,
+    collapsed: bool = False,
+    across: bool = False,
 ) -> Geometry:
     """Return the geometry of a node with these ports, in the order of the ports.
 
@@ -82,13 +94,14 @@ def geometry(
         inputs: Names of the input ports.
         outputs: Names of the output ports.
         lines: The number of lines of text below its name.
+        wide: Whether its texts need the wide card (`texts.py: is_wide`). Names of ports may widen any card.
         collapsed: Whether it shows only its name; its ports are then close together, without names.
         across: Whether edges run right.
     """
     words = HEADER_HEIGHT + (SUMMARY_HEIGHT + (lines - 1) * LINE_HEIGHT if lines else 0.0)
     most = max(len(inputs), len(outputs))
     named = [not collapsed and needs_labels(names, plain) for names, plain in ((inputs, "input"), (outputs, "output"))]
-    labels = [len(names) if labelled else 0 for names, labelled in zip((inputs, outputs), named, strict=True)]
+    labelled = [names if shown else () for names, shown in zip((inputs, outputs), named, strict=True)]
     above = below = 0.0
     if collapsed:
         width, height = COLLAPSED_WIDTH, COLLAPSED_HEIGHT
@@ -97,21 +110,29 @@ def geometry(
             below = height - COLLAPSED_HEIGHT
         else:
             width = max(width, most * COLLAPSED_PORT_WIDTH)
-    elif across:
-        below = max(labels) * LABELS_HEIGHT
-        width, height = WIDTH, words + below
     else:
-        above, below = (LABELS_HEIGHT if labelled else 0.0 for labelled in named)
-        width, height = max(WIDTH, max(labels) * PORT_WIDTH), above + words + below
+        if across:
+            below = max(map(len, labelled)) * LABELS_HEIGHT
+            crowd = sum(max(map(_slot, names), default=0.0) for names in labelled)
+        else:
+            above, below = (LABELS_HEIGHT if shown else 0.0 for shown in named)
+            crowd = max(sum(map(_slot, names)) for names in labelled)
+        width, height = WIDTH if crowd <= WIDTH and not wide else max(WIDE, crowd), above + words + below
 
-    def places(names: Sequence[str], *, labelled: bool) -> dict[str, float]:
-        if across and labelled:
+    def places(names: Sequence[str], *, shown: bool) -> dict[str, float]:
+        if across and shown:
             return {name: words + (index + 0.5) * LABELS_HEIGHT for index, name in enumerate(names)}
-        side = height if across else width
-        return {name: (index + 0.5) * side / len(names) for index, name in enumerate(names)}
+        slots = [_slot(name) if shown else 1.0 for name in names]
+        side = (height if across else width) / (sum(slots) or 1.0)
+        return {name: (sum(slots[:index]) + slots[index] / 2) * side for index, name in enumerate(names)}
 
-    into, out = places(inputs, labelled=named[0]), places(outputs, labelled=named[1])
+    into, out = places(inputs, shown=named[0]), places(outputs, shown=named[1])
     return Geometry(width, height, into, out, across, above, below)
+
+
+def _slot(name: str) -> float:
+    """Return the width of a port with its name."""
+    return max(PORT_WIDTH, 4 + PORT_LETTER * min(len(name), PORT_LETTERS))
 
 
 def dot(*, across: bool) -> Geometry:

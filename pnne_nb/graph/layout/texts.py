@@ -18,8 +18,10 @@ from pnne_nb.graph.schema.values import Calculated, TorchConstant
 
 MAX_PARTS = 4
 MAX_VALUE = 24
-LINE = 24
-"""Letters in one line of a card."""
+NAME, MARK = 15, 3
+"""Letters of a name, and of a type, that fit a narrow card, and those that a mark beside them takes."""
+LINE, WIDE_LINE = 20, 26
+"""Letters in one line of a narrow and of a wide card."""
 MAX_LINES = 5
 BETWEEN = " · "
 
@@ -131,15 +133,20 @@ def _window(prop: Property, value: object) -> str:
     return "×".join([_number(value)] * length) if is_number(value) and length else _short(value)
 
 
-def lines(told: Sequence[str]) -> list[str]:
+def is_wide(title: str, kind: str, told: Sequence[str], marks: int = 0) -> bool:
+    """Return whether a narrow card would cut its name, its second line, or a piece of the text below, beside its marks."""
+    return max(len(title), len(kind)) > NAME - MARK * marks or any(len(text) > LINE for text in told)
+
+
+def lines(told: Sequence[str], *, wide: bool = False) -> list[str]:
     """Return the pieces of a text in lines: as many in each as fit; a long piece is wrapped."""
-    made: list[str] = []
+    made, letters = list[str](), WIDE_LINE if wide else LINE
     for text in told:
-        if made and len(made[-1]) + len(BETWEEN) + len(text) <= LINE:
+        if made and len(made[-1]) + len(BETWEEN) + len(text) <= letters:
             made[-1] += BETWEEN + text
         else:
-            made += textwrap.wrap(text, LINE, break_on_hyphens=False) or [""]
-    return made if len(made) <= MAX_LINES else [*made[: MAX_LINES - 1], f"{made[MAX_LINES - 1][: LINE - 1]}…"]
+            made += textwrap.wrap(text, letters, break_on_hyphens=False) or [""]
+    return made if len(made) <= MAX_LINES else [*made[: MAX_LINES - 1], f"{made[MAX_LINES - 1][: letters - 1]}…"]
 
 
 def shape_label(shape: Sequence[int | str], dtype: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
@@ -11,14 +12,16 @@ Box = tuple[float, float, float, float]
 """Left, top, right, bottom."""
 
 CLEARANCE = 16.0
-OUTWARD, FEW = 8.0, 3
-"""Pixels by which an edge is farther out that passes more than a few nodes, times the root of their number."""
 TURN = 20.0
 """Pixels from the ends of an edge that leads back up to its turns; its label has room there."""
 BETWEEN = 36.0
 """Pixels between nodes and a rising edge, if there is room: in the middle between two columns."""
 BESIDE = 8.0
 """The least distance between a rising edge and a node."""
+APART = (8.0, 4.0, 2.0)
+"""Pixels between edges side by side that leave different ports: the most for which there is room."""
+ASIDE = [sign * step for step in range(9) for sign in (1, -1)][1:]
+"""The places that are tried for an edge whose lane is taken, in distances from it."""
 LANES = 32
 """How many lanes are tried, the nearest first: each looks at all nodes."""
 DETOUR = 4
@@ -50,13 +53,13 @@ def routed(
     # The detour is between the two ends.
     room = max(0.0, min(CLEARANCE, (end[1] - start[1]) / 2))
     top, bottom = max(top, start[1] + room), min(bottom, end[1] - room)
-    # The more nodes an edge passes, the farther out: of two that skip, one around the other, each has its own lane.
-    gap = CLEARANCE + OUTWARD * max(0, len(between) - FEW) ** 0.5
-    lanes = [min(box[0] for box in between) - gap, max(box[2] for box in between) + gap]
+    lanes = [min(box[0] for box in between) - CLEARANCE, max(box[2] for box in between) + CLEARANCE]
 
     def blocked(lane: float) -> int:
         return sum(
-            _inside(lane, top, bottom, box) or _crosses(start, (lane, top), box) or _crosses((lane, bottom), end, box)
+            _meet((lane, top, lane, bottom), box)
+            or _crosses(start, (lane, top), box)
+            or _crosses((lane, bottom), end, box)
             for box in boxes
         )
 
@@ -109,6 +112,54 @@ def _rising(start: Point, end: Point, boxes: Sequence[Box], own: Sequence[Box]) 
     return start, (start[0], low), (lane, low), (lane, high), (end[0], high), end
 
 
+def parted(
+    routes: Sequence[tuple[str, Sequence[Point]]], boxes: Sequence[Box], *, across: bool = False
+) -> list[tuple[Point, ...]]:
+    """Return routes of which no two share a line, unless they leave the same port: the longer one moves, outwards first.
+
+    `routes` are the port that each edge leaves and its points, in the order of the edges' names; `boxes` are all nodes.
+    """
+    made = [[point[::-1] if across else point for point in points] for _, points in routes]
+    sideways = [(box[1], box[0], box[3], box[2]) for box in boxes]
+    upright = (sideways, boxes) if across else (boxes, sideways)
+    taken = {
+        (0, points[0][0], points[0][1], points[1][1], port)
+        for (port, _), points in zip(routes, made, strict=True)
+        if len(points) == 2 and abs(points[0][0] - points[1][0]) < APART[0]
+    }
+    # Lanes first: the pieces that lead to them end there.
+    pieces = [
+        (int(len(points) > DETOUR and place != 2), math.dist(*ends), number, place)
+        for number, points in enumerate(made)
+        for place, ends in enumerate(pairwise(points[1:-1]), 1)
+    ]
+    for axis, _, number, place in sorted(pieces):
+        points, port = made[number], routes[number][0]
+        wanted = points[place][axis]
+        low, high = sorted(point[1 - axis] for point in points[place : place + 2])
+        others = [
+            at for turn, at, start, end, its in taken if turn == axis and its != port and low < end and start < high
+        ]
+        outward = 1 if wanted >= points[0][axis] else -1
+        lane = _free_lane(wanted, outward, others, (low, high), upright[axis])
+        for end in (place, place + 1):
+            points[end] = (points[end][0], lane) if axis else (lane, points[end][1])
+        taken.add((axis, lane, low, high, port))
+    return [tuple(point[::-1] if across else point for point in points) for points in made]
+
+
+def _free_lane(wanted: float, outward: int, others: Sequence[float], span: Point, boxes: Sequence[Box]) -> float:
+    """Return the nearest lane that is clear of others and of nodes; the wanted one if there is none."""
+    for apart in APART:
+        for lane in (wanted + outward * apart * step for step in ASIDE):
+            piece = lane - BESIDE / 2, span[0], lane + BESIDE / 2, span[1]
+            if any(abs(lane - other) < apart for other in others):
+                continue
+            if lane == wanted or not any(_meet(piece, box) for box in boxes):
+                return lane
+    return wanted
+
+
 def _meet(piece: Box, box: Box) -> bool:
     return piece[0] < box[2] and box[0] < piece[2] + 1e-6 and piece[1] < box[3] and box[1] < piece[3] + 1e-6
 
@@ -155,15 +206,13 @@ def _crosses(start: Point, end: Point, box: Box) -> bool:
         return False
     if max(start[1] + bend, end[1]) <= box[1] or box[3] <= min(start[1], end[1] - bend):
         return False
-    for step in range(1, _SAMPLES):
-        t = step / _SAMPLES
+    # So close to each other that no node of a long edge lies between two.
+    samples = max(_SAMPLES, math.ceil(3 * (end[1] - start[1]) / (box[3] - box[1])))
+    for step in range(1, samples):
+        t = step / samples
         a, b, c, d = (1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3
         x = (a + b) * start[0] + (c + d) * end[0]
         y = a * start[1] + b * (start[1] + bend) + c * (end[1] - bend) + d * end[1]
         if box[0] < x < box[2] and box[1] < y < box[3]:
             return True
     return False
-
-
-def _inside(lane: float, top: float, bottom: float, box: Box) -> bool:
-    return box[0] < lane < box[2] and box[1] < bottom and top < box[3]

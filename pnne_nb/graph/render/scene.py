@@ -9,14 +9,14 @@ from typing import NamedTuple, Protocol, TypeAlias
 from pnne_nb.graph.layout.arrange_graph import arrangement, drawn_right
 from pnne_nb.graph.layout.cards import CardFace, Resolved, closed, faces
 from pnne_nb.graph.layout.geometry import Geometry
-from pnne_nb.graph.layout.inlining import Inlining, inlining, is_given, variable_of
-from pnne_nb.graph.layout.texts import BETWEEN, block_words, kind, row_title, shape_label
+from pnne_nb.graph.layout.inlining import Inlining, inlining
+from pnne_nb.graph.layout.texts import row_title, shape_label
 from pnne_nb.graph.model.annotation import Frame
 from pnne_nb.graph.model.content import Content, GraphIndex, input_ports, topological_order
 from pnne_nb.graph.model.node import Node, split_port
 from pnne_nb.graph.model.ops import MoveNode
-from pnne_nb.graph.model.paths import Row, Run, enter, frozen_around, in_names, runs
-from pnne_nb.graph.render.edge_routing import Box, Point, routed
+from pnne_nb.graph.model.paths import Run, enter, frozen_around, in_names, runs
+from pnne_nb.graph.render.edge_routing import Box, Point, parted, routed
 from pnne_nb.graph.schema.categories import BLOCK, UNKNOWN
 from pnne_nb.graph.schema.spec import NodeSpec
 from pnne_nb.graph.schema.structural import TRAINABLE
@@ -174,9 +174,9 @@ def _wires(
     inlined: Inlining,
     shape_of: Callable[[str], Shape | None],
 ) -> tuple[SceneEdge, ...]:
-    wires: list[SceneEdge] = []
+    drawn, routes = [], []
     around = cards if len(cards) <= FULL_DETAIL else {}
-    shortest: dict[str, int] = {}
+    across = any(card.geometry.across for card in cards.values())
     # Sorted, as in a file: the picture does not depend on the order of creation.
     for edge in sorted(index.edges.values()):
         breathe()
@@ -186,9 +186,13 @@ def _wires(
         above, below = cards[heads.get(source, source)], cards[target]
         (x1, y1), (x2, y2) = above.geometry.output_at(out), below.geometry.input_at(into)
         start, end = (above.x + x1, above.y + y1), (below.x + x2, below.y + y2)
-        across = above.geometry.across
         others = [card.box for name, card in around.items() if name not in {above.name, target}]
+        drawn.append(edge)
         points = routed(start, end, others, own=(above.box, below.box) if around else (), across=across)
+        routes.append((edge.source, points))
+    wires: list[SceneEdge] = []
+    shortest: dict[str, int] = {}
+    for edge, points in zip(drawn, parted(routes, [card.box for card in around.values()], across=across), strict=True):
         given = shape_of(edge.source)
         label = shape_label(given.shape, given.dtype) if given is not None else ""
         best = shortest.setdefault(edge.source, len(wires))
@@ -220,7 +224,8 @@ def _card(
         port.name for port in input_ports(content, node, types) or () if port.optional and port.name in shape.inputs
     )
     uses = 0 if node.definition is None else sum(1 for _ in content.users.get(node.definition, ()))
-    title, words = _words(content, index, node, face.chain, run)
+    names = row_title(run[0][0], run[-1][0]) if run else ""
+    title, words = (face.title, names) if run and face.chain else (names or face.title, face.kind)
     return Card(
         name=node.name,
         type=node.type,
@@ -245,27 +250,6 @@ def _card(
 def _has_weights(node: Node, types: Mapping[str, NodeSpec]) -> bool:
     spec = types.get(node.type)
     return node.type == "Parameter" or (spec is not None and spec.property_named(TRAINABLE.name) is not None)
-
-
-def _words(content: Content, index: GraphIndex, node: Node, chain: Row, run: Run) -> tuple[str, str]:
-    """Return the two lines at the top of a card: its name, and its type unless the name contains it."""
-    if run:
-        names = row_title(run[0][0], run[-1][0])
-        return (
-            (f"({_steps(content, index, chain)})", names) if chain else (names, _words(content, index, node, (), ())[1])
-        )
-    if chain:
-        steps = _steps(content, index, chain)
-        given = next((name for name in reversed(chain) if is_given(name, index.nodes[name].type)), None)
-        called = given or next(filter(None, (variable_of(index.nodes[name]) for name in reversed(chain))), None)
-        return (called, steps) if called else (steps, "")
-    if node.type == "Subgraph":
-        return node.name, block_words(node, content.graphs)
-    return node.name, node.type if is_given(node.name, node.type) or node.type[:1].isupper() else ""
-
-
-def _steps(content: Content, index: GraphIndex, chain: Row) -> str:
-    return BETWEEN.join(kind(index.nodes[name], content.graphs) for name in chain)
 
 
 def _centres(

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 from xml.etree.ElementTree import Element, SubElement, tostring  # nothing is parsed
 
 from pnne_nb.errors import ArgumentError, choose, shown
-from pnne_nb.graph.layout.geometry import COLLAPSED_HEIGHT, HEADER_HEIGHT, LINE_HEIGHT, needs_labels
+from pnne_nb.graph.layout.geometry import COLLAPSED_HEIGHT, HEADER_HEIGHT, LINE_HEIGHT, PORT_LETTERS, needs_labels
 from pnne_nb.graph.layout.texts import fitted
 from pnne_nb.graph.model.annotation import TITLE_HEIGHT, Frame
 from pnne_nb.graph.render.colours import DARK, LIGHT, Theme
@@ -255,11 +255,10 @@ def _ports(group: Element, card: Card) -> None:
             SubElement(group, "circle", circle)
             if not labelled:
                 continue
+            word = name if len(name) <= PORT_LETTERS else f"{name[: PORT_LETTERS - 1]}…"
             if shape.across:
-                word = fitted(name, shape.width / 2 - 14, 10.5)
                 place = (x + 11, y + 3.5, "port-name start") if plain == "input" else (x - 11, y + 3.5, "port-name end")
             else:
-                word = fitted(name, shape.width / len(places) - 4, 10.5)
                 place = (x, 16.5 if plain == "input" else shape.height - 9.5, "port-name")
             _text(group, place[2], place[0], place[1], word)
 

@@ -23,9 +23,8 @@ def name_of(case: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_geometry_is_the_browsers(case: dict[str, Any]) -> None:
-    shape = geometry(
-        case["inputs"], case["outputs"], lines=case["lines"], collapsed=case["collapsed"], across=case["across"]
-    )
+    settings = {key: case[key] for key in ("lines", "wide", "collapsed", "across")}
+    shape = geometry(case["inputs"], case["outputs"], **settings)
     assert (shape.width, shape.height) == (case["width"], case["height"])
     assert list(shape.inputs.items()) == list(zip(case["inputs"], case["inputPlaces"], strict=True))
     assert list(shape.outputs.items()) == list(zip(case["outputs"], case["outputPlaces"], strict=True))

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pnne_nb.graph.layout.texts import BETWEEN, block_words, fitted, lines, parts, row_title, shape_label
+from pnne_nb.graph.layout.texts import BETWEEN, block_words, fitted, is_wide, lines, parts, row_title, shape_label
 from pnne_nb.graph.model.content import GraphIndex
 from pnne_nb.graph.model.node import Node
 from pnne_nb.graph.schema.spec import REQUIRED, NodeSpec, Property
@@ -70,7 +70,12 @@ def test_what_does_not_fit_is_cut() -> None:
 
 @pytest.mark.parametrize("case", CASES["lines"], ids=lambda case: str(case["parts"]))
 def test_lines(case: dict[str, Any]) -> None:
-    assert lines(case["parts"]) == case["lines"]
+    assert lines(case["parts"], wide=case["wide"]) == case["lines"]
+
+
+@pytest.mark.parametrize("case", CASES["widths"], ids=lambda case: case["about"])
+def test_a_card_is_wide_for_a_text_that_a_narrow_one_would_cut(case: dict[str, Any]) -> None:
+    assert is_wide(case["title"], case["kind"], case["parts"], case["marks"]) == case["wide"]
 
 
 def test_a_computed_index_is_written_in_brackets() -> None:

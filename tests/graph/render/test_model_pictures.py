@@ -215,13 +215,3 @@ def test_nothing_runs_behind_a_card(model: str, direction: Direction) -> None:
     (ARTIFACTS / f"model-{model}-{direction}.png").write_bytes(picture)
     shown = scene(read(graph.to_json()), "", registry, shapes, NONE_RESOLVED)
     assert list(hidden(shown)) == []
-
-
-@pytest.mark.parametrize("direction", ["down", "right"])
-def test_each_skip_of_a_unet_has_its_own_lane(direction: Direction) -> None:
-    graph = unet()
-    graph.arrange(direction=direction)
-    shown = scene(read(graph.to_json()), "", registry, {}, NONE_RESOLVED)
-    lanes = sorted(edge.points[1][direction == "right"] for edge in shown.wires if len(edge.points) == DETOUR)
-    assert len(lanes) > 1
-    assert all(far - near > 4 for near, far in pairwise(lanes))

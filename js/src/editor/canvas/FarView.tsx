@@ -6,10 +6,10 @@ import { nodeOf } from "../document/document";
 import { boxesOf, endsOf, type Layer, type NodeBox } from "../scene/boxes";
 import { isOpen } from "../scene/card";
 import { type Box, overlaps, union } from "../scene/geometry";
-import { pathThrough } from "../scene/routes";
+import { curvesThrough, pathThrough } from "../scene/routes";
 import type { ShownScene } from "../scene/scene";
 import { NOTHING, STILL, type ViewState } from "../scene/view";
-import { curveOf, MOST_ROUTED, routeOf } from "../scene/wires";
+import { endsAt, MOST_ROUTED, routesOf } from "../scene/wires";
 import { HEALTHY, type LiveTraining } from "../session/training";
 
 interface FarViewProps {
@@ -132,9 +132,7 @@ interface Painted {
 
 function routedWires(scene: ShownScene, boxes: readonly NodeBox[]): Path2D | null {
   if (boxes.length > MOST_ROUTED) return null;
-  const ends = endsOf(scene, boxes);
-  const paths = scene.wires.map((edge) => routeOf(edge, ends, boxes)).filter((route) => route !== null);
-  return new Path2D(paths.map((route) => pathThrough(route, scene.across)).join(""));
+  return new Path2D([...routesOf(scene, boxes).values()].map((route) => pathThrough(route, scene.across)).join(""));
 }
 
 function paint(
@@ -254,11 +252,10 @@ function straightWires(scene: ShownScene, ends: ReadonlyMap<string, NodeBox>, vi
     const source = ends.get(nodeOf(edge.source));
     const target = ends.get(nodeOf(edge.target));
     if (!source || !target || !overlaps(union([source, target]), view)) continue;
-    const curve = curveOf(edge, ends);
-    if (!curve) continue;
-    const [a, b, c, d] = curve;
-    path.moveTo(...a);
-    path.bezierCurveTo(...b, ...c, ...d);
+    for (const [a, b, c, d] of curvesThrough(endsAt(edge, ends) ?? [], scene.across)) {
+      path.moveTo(...a);
+      path.bezierCurveTo(...b, ...c, ...d);
+    }
   }
   return path;
 }

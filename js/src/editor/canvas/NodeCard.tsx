@@ -1,8 +1,8 @@
 import type { NodeProps } from "@xyflow/react";
 import {
+  type ComponentProps,
   type CSSProperties,
   createContext,
-  type MouseEvent,
   memo,
   type RefObject,
   useContext,
@@ -18,7 +18,7 @@ import { toggleCollapsed } from "../commands/framing";
 import { togglePeek } from "../commands/gestures";
 import { editableOn, editInline, renameOnCard } from "../commands/inline";
 import { toggleOpened } from "../commands/opened";
-import { Icon } from "../fields/Action";
+import { type Action, Icon } from "../fields/Action";
 import { NameField } from "../fields/NameField";
 import { OriginBadge } from "../fields/OriginBadge";
 import { isWider, widthOf } from "../host/letters";
@@ -33,7 +33,6 @@ import {
   READABLE_ZOOM,
   REROUTE,
 } from "../scene/geometry";
-import { wordsOf } from "../scene/summary";
 import { pictogram } from "../values/pictogram";
 import { type NameLine, nameLines } from "../values/shortName";
 import { CardLines } from "./CardLines";
@@ -108,34 +107,24 @@ export const NodeCard = memo(function NodeCard({ data: { card }, selected }: Nod
   );
 });
 
-/** The width that a card's title, a mark in its second line, and its values leave to other things, in pixels. */
+/** The width that a card's title, and a mark in its second line, leave to other things, in pixels. */
 const BESIDE_TITLE = 57;
 const MARK = 26;
-const BESIDE_VALUES = 16;
-/** The width of a letter of the values, divided by their font size. */
-const CODE_LETTER = 0.605;
 
 /** Whether a text of a card may be too wide for it. Only then is it clipped, because every clip costs time in each frame. */
 function useIsCut(card: Card): boolean {
   const { root } = useEditor();
   return useMemo(() => {
     if (!root || card.collapsed) return true;
-    const { width } = card.geometry;
-    const letters = Math.max(0, ...card.lines.map((line) => wordsOf(line).length));
-    if (letters * CODE_LETTER * MOST_LETTERS > width - BESIDE_VALUES) return true;
-    const room = (width - BESIDE_TITLE) / MOST_LETTERS;
     const marks = MARK * [timesOf(card), card.frozen, card.origin, card.diagnostics.length].filter(Boolean).length;
-    return isWider(card.title, room, root) || isWider(card.kind, room - marks / MOST_LETTERS, root);
+    const room = (card.geometry.width - BESIDE_TITLE - marks) / MOST_LETTERS;
+    return isWider(card.title, room, root) || isWider(card.kind, room, root);
   }, [card, root]);
 }
 
-interface CardHeaderProps {
-  card: Card;
-  worst: "error" | "warning" | null;
-  hovered: boolean;
-}
+type Severity = "error" | "warning";
 
-function CardHeader({ card, worst, hovered }: CardHeaderProps) {
+function CardHeader({ card, worst, hovered }: { card: Card; worst: Severity | null; hovered: boolean }) {
   const times = timesOf(card);
   return (
     <div className="pnne-card-header" style={{ height: card.collapsed ? COLLAPSED_HEIGHT : HEADER_HEIGHT }}>
@@ -262,6 +251,9 @@ function CardButtons({ card }: { card: Card }) {
   const peeked = useIsOn(card.path, ({ peek }) => peek);
   const runs = useSettled(editor.sceneOf(card))?.runs() ?? [];
   const run = runs.find((each) => each.flat().includes(card.name));
+  const readOnly = useSession((state) => state.readOnly);
+  // A line of values is clicked on itself.
+  const hasNoLine = card.known && (card.lines.length === 0 || card.collapsed) && card.type !== "Subgraph";
   return (
     <span className="pnne-card-buttons nodrag nopan">
       {card.inside && (
@@ -289,8 +281,17 @@ function CardButtons({ card }: { card: Card }) {
           onClick={() => toggleFolded(editor, new Set([card.name]))}
         />
       )}
-      {!card.known || (card.lines.length > 0 && !card.collapsed) || card.type === "Subgraph" ? null : (
-        <EditButton card={card} />
+      {hasNoLine && !readOnly && editableOn(editor, card).length > 0 && (
+        <CardButton
+          name={`Edit ${card.name}`}
+          hint="Edit its values here (V)"
+          icon="M3 13l.6-2.8L10.8 3l2.2 2.2L5.8 12.4zM9.3 4.5l2.2 2.2"
+          onClick={(event) => {
+            // Selecting is part of it.
+            event.stopPropagation();
+            editInline(editor, card.name);
+          }}
+        />
       )}
       <CardButton
         name={`${card.collapsed ? "Expand" : "Collapse"} ${card.name}`}
@@ -302,34 +303,7 @@ function CardButtons({ card }: { card: Card }) {
   );
 }
 
-/** For a card without a line of values to click on. */
-function EditButton({ card }: { card: Card }) {
-  const editor = useEditor();
-  const readOnly = useSession((state) => state.readOnly);
-  if (readOnly || editableOn(editor, card).length === 0) return null;
-  return (
-    <CardButton
-      name={`Edit ${card.name}`}
-      hint="Edit its values here (V)"
-      icon="M3 13l.6-2.8L10.8 3l2.2 2.2L5.8 12.4zM9.3 4.5l2.2 2.2"
-      onClick={(event) => {
-        // Selecting is part of it.
-        event.stopPropagation();
-        editInline(editor, card.name);
-      }}
-    />
-  );
-}
-
-interface CardButtonProps {
-  name: string;
-  hint: string;
-  icon: string;
-  pressed?: boolean;
-  onClick: (event: MouseEvent) => void;
-}
-
-function CardButton({ name, hint, icon, pressed, onClick }: CardButtonProps) {
+function CardButton({ name, hint, icon, pressed, onClick }: ComponentProps<typeof Action>) {
   return (
     <button
       type="button"
@@ -345,12 +319,12 @@ function CardButton({ name, hint, icon, pressed, onClick }: CardButtonProps) {
   );
 }
 
-function worstSeverity(card: Card): "error" | "warning" | null {
+function worstSeverity(card: Card): Severity | null {
   if (card.diagnostics.some((diagnostic) => (diagnostic.severity ?? "error") === "error")) return "error";
   return card.diagnostics.some((diagnostic) => diagnostic.severity === "warning") ? "warning" : null;
 }
 
-function Badge({ card, severity }: { card: Card; severity: "error" | "warning" }) {
+function Badge({ card, severity }: { card: Card; severity: Severity }) {
   const text = card.diagnostics.map(({ message, hint }) => (hint ? `${message} ${hint}` : message)).join("\n");
   return (
     <span className={`pnne-badge pnne-severity-${severity}`} title={text} role="img" aria-label={text}>

@@ -4,9 +4,8 @@ import { type MouseEvent, type TouchEvent, useCallback, useMemo, useSyncExternal
 import { useEditor, useView } from "../commands/context";
 import { ELSEWHERE } from "../commands/opened";
 import { refusalsFrom } from "../document/connection";
-import { isWider } from "../host/letters";
 import { addressOn, type Card } from "../scene/card";
-import { type HandlePlace, MOST_LETTERS } from "../scene/geometry";
+import { type HandlePlace, PORT_LETTERS } from "../scene/geometry";
 import { sideOf } from "./flow";
 
 const CONNECTABLE = "connectable connectablestart connectableend connectionindicator";
@@ -76,29 +75,18 @@ function Port({ card, node, handle, state, reason }: PortProps) {
   const address = card.path.slice(0, card.path.length - card.name.length) + own;
   const label = `${isInput ? "Input" : "Output"} ${own}${port?.kind === "tensor" ? "" : ` (${port?.kind})`}`;
   const kind = port?.kind === "value" || port?.kind === "tensor" ? "" : " pnne-port-special";
-  const { across, width } = card.geometry;
-  const room = across ? width / 2 - 14 : width / ports.length - 4;
-  const { root } = useEditor();
+  const { across } = card.geometry;
   const [type, position] = [typeOf(handle), sideOf(handle.side, card.geometry)];
   const start = (event: MouseEvent<Element> | TouchEvent<Element>) => {
-    const { domNode, rfId, lib, nodeLookup, ...state } = flow.getState();
+    const state = flow.getState();
     XYHandle.onPointerDown(event.nativeEvent, {
+      ...state,
       handleDomNode: event.currentTarget,
       nodeId: node,
       handleId: handle.port,
       isTarget: type === "target",
-      domNode,
-      flowId: rfId,
-      lib,
-      nodeLookup,
-      autoPanOnConnect: state.autoPanOnConnect,
-      autoPanSpeed: state.autoPanSpeed,
-      connectionMode: state.connectionMode,
-      connectionRadius: state.connectionRadius,
+      flowId: state.rfId,
       dragThreshold: state.connectionDragThreshold,
-      panBy: state.panBy,
-      cancelConnection: state.cancelConnection,
-      updateConnection: state.updateConnection,
       // As they are by then, not as they are now.
       onConnectStart: (...ends) => flow.getState().onConnectStart?.(...ends),
       onConnect: (made) => flow.getState().onConnect?.(made),
@@ -108,7 +96,7 @@ function Port({ card, node, handle, state, reason }: PortProps) {
       getFromHandle: () => flow.getState().connection.fromHandle,
     });
   };
-  const isCut = !root || isWider(handle.port, room / MOST_LETTERS, root);
+  const { port: name, x, y } = handle;
   return (
     <>
       <div
@@ -129,10 +117,10 @@ function Port({ card, node, handle, state, reason }: PortProps) {
       />
       {handle.labelled && (
         <span
-          className={`pnne-port-label pnne-port-${handle.side}${across ? " pnne-across" : ""}${isCut ? " pnne-cut" : ""} ${state}`}
-          style={across ? { top: handle.y, maxWidth: room } : { left: handle.x - room / 2, width: room }}
+          className={`pnne-port-label pnne-port-${handle.side}${across ? " pnne-across" : ""} ${state}`}
+          style={across ? { top: y } : { left: x }}
         >
-          {handle.port}
+          {name.length > PORT_LETTERS ? `${name.slice(0, PORT_LETTERS - 1)}…` : name}
         </span>
       )}
     </>

@@ -2,7 +2,7 @@ import { type Edge, type Node, type NodeHandle, Position } from "@xyflow/react";
 import type { EdgeState, Frame, TensorShape } from "../../protocol";
 import { edgeId, nodeOf, splitPort } from "../document/document";
 import type { FrameBox } from "../document/frame";
-import { boxesOf, endsOf, endsOfEdges, type Layer, topLeft } from "../scene/boxes";
+import { boxesOf, endsOfEdges, type Layer, topLeft } from "../scene/boxes";
 import { type Card, isOpen } from "../scene/card";
 import { type Geometry, HANDLE_SIZE, type HandlePlace } from "../scene/geometry";
 import { giverOf } from "../scene/inlining";
@@ -10,7 +10,7 @@ import type { Point } from "../scene/placement";
 import { cardFor, centreOf, type ShownScene } from "../scene/scene";
 import { shapeLabel } from "../scene/shapes";
 import { STILL } from "../scene/view";
-import { distanceTo, MOST_ROUTED, routeOf } from "../scene/wires";
+import { distanceTo, endsAt, MOST_ROUTED, routesOf } from "../scene/wires";
 import type { Region } from "./region";
 
 export type CardNode = Node<{ card: Card }, "card">;
@@ -83,13 +83,7 @@ export class FlowMaker {
     for (const frame of sorted) {
       const box = boxes.get(frame.name) ?? frame.box;
       const earlier = this.frames.get(frame.name);
-      const same =
-        earlier?.data.frame === frame &&
-        earlier.data.box === box &&
-        earlier.selected === selected.has(frame.name) &&
-        earlier.position.x === at[0] + box[0] &&
-        earlier.position.y === at[1] + box[1];
-      made.set(frame.name, same ? earlier : frameNode(id, at, frame, box, selected.has(frame.name)));
+      made.set(frame.name, unless(earlier, frameNode(id, at, frame, box, selected.has(frame.name))));
     }
     this.frames = made;
     return [...made.values()];
@@ -102,9 +96,9 @@ export class FlowMaker {
     shapes: ReadonlyMap<string, TensorShape>,
   ): WireEdge[] {
     const made = new Map<string, WireEdge>();
-    const boxes = scene.cards.size > MOST_ROUTED ? null : boxesOf(scene, STILL);
-    const ends = boxes ? endsOf(scene, boxes) : endsOfEdges(scene, edges);
-    const routes = new Map(edges.map((edge) => [edge, routeOf(edge, ends, boxes) ?? []]));
+    const all = scene.cards.size > MOST_ROUTED ? null : routesOf(scene, boxesOf(scene, STILL));
+    const ends = all ? null : endsOfEdges(scene, edges);
+    const routes = new Map(edges.map((edge) => [edge, all?.get(edge) ?? (ends && endsAt(edge, ends)) ?? []]));
     const shortest = shortestOf(routes);
     for (const [edge, route] of routes) {
       const own = edgeId(edge);
@@ -114,27 +108,13 @@ export class FlowMaker {
       const earlier = this.edges.get(id);
       const [source, sourceHandle] = giverOf(scene.inlined, edge.source);
       const shownCard = cardFor(scene, source);
-      const shownSource = layer + shownCard;
       const placed = route.map(([x, y]): Point => [x + at[0], y + at[1]]);
       const address = `${scene.prefix}${edge.source}->${scene.prefix}${edge.target}`;
-      if (
-        earlier &&
-        earlier.data?.label === label &&
-        earlier.data.again === again &&
-        earlier.data.address === address &&
-        earlier.source === shownSource &&
-        earlier.sourceHandle === sourceHandle &&
-        String(earlier.data.route) === String(placed) &&
-        earlier.selected === selected.has(own)
-      ) {
-        made.set(id, earlier);
-        continue;
-      }
       const [target, targetHandle] = splitPort(edge.target);
-      made.set(id, {
+      const next: WireEdge = {
         id,
         type: "wire",
-        source: shownSource,
+        source: layer + shownCard,
         sourceHandle,
         target: layer + target,
         targetHandle,
@@ -154,7 +134,8 @@ export class FlowMaker {
               ? scene.prefix + nodeOf(edge.source)
               : "",
         },
-      });
+      };
+      made.set(id, unless(earlier, next));
     }
     for (const joint of this.joints(layer, scene, names)) made.set(joint.id, joint);
     this.edges = made;
@@ -187,6 +168,11 @@ export class FlowMaker {
       };
     }
   }
+}
+
+/** What was made before, if it is equal to what is made now: React Flow then leaves it. */
+function unless<T>(earlier: T | undefined, made: T): T {
+  return earlier && JSON.stringify(earlier) === JSON.stringify(made) ? earlier : made;
 }
 
 /** The points of an edge as React Flow has them: it begins and ends at the outer sides of ports. */

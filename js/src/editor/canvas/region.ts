@@ -109,7 +109,7 @@ function stretched(kept: number | null, { transform: [, , zoom] }: ReactFlowStat
 
 /** Farther than this from its centre, no card reaches that has few ports. */
 const REACH = 600;
-const FEW_PORTS = 16;
+const FEW_PORTS = 7;
 
 const known = new WeakMap<ShownScene, Columns>();
 

@@ -9,14 +9,14 @@ import { allRetyped } from "../document/retype";
 import { insertOps } from "../document/splice";
 import { wiringOf } from "../document/wiring";
 import { type Alignment, aligned, distributed } from "../scene/align";
-import { boxesOf, boxOf, endsOf, middleOf, type NodeBox } from "../scene/boxes";
+import { boxesOf, boxOf, middleOf, type NodeBox } from "../scene/boxes";
 import { DOT, REROUTE } from "../scene/geometry";
 import type { Point } from "../scene/placement";
 import { roomFor } from "../scene/room";
 import { labelPlace } from "../scene/routes";
 import { cardFor, centreOf, documentPlace, ownerOf, type ShownScene } from "../scene/scene";
 import { type Connecting, STILL } from "../scene/view";
-import { edgeAt, routeOf } from "../scene/wires";
+import { edgeAt, routesOf } from "../scene/wires";
 import { type Editor, named } from "./editor";
 import { editInline } from "./inline";
 
@@ -179,9 +179,8 @@ export function addIntoEdge(editor: Editor): void {
 }
 
 function middleOfEdge(scene: ShownScene, edge: EdgeState): Point | null {
-  const boxes = boxesOf(scene, STILL);
-  const route = routeOf(edge, endsOf(scene, boxes), boxes);
-  return route && labelPlace(route).at;
+  const route = routesOf(scene, boxesOf(scene, STILL)).get(edge);
+  return route ? labelPlace(route).at : null;
 }
 
 /** Has the selected edge lead through a point that can be moved: at a place of the page, or at its middle. One edit. */

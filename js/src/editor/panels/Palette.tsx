@@ -15,6 +15,7 @@ import type { Editor } from "../commands/editor";
 import { chooseFile, saveDocument } from "../commands/files";
 import { droppedAt } from "../commands/opened";
 import { blockTypes, shownType, templateTypes } from "../document/blocks";
+import { placesOf } from "../document/definitions";
 import { Icon } from "../fields/Action";
 import { typesOffered } from "./Quick";
 import { NOT_OFFERED } from "./search";
@@ -110,7 +111,7 @@ export const Palette = memo(function Palette({ searchBox }: { searchBox: RefObje
         />
       </div>
       <div className="pnne-palette-list nowheel" ref={list}>
-        {query.trim() === "" && <Next />}
+        {current < 0 ? query.trim() === "" && <Next /> : <Alike type={flat[current]?.type ?? ""} />}
         {!catalog && <p className="pnne-hint">Loading node types…</p>}
         {catalog && flat.length === 0 && <p className="pnne-hint">No node type matches “{query}”.</p>}
         {groups.map((group, place) => {
@@ -174,6 +175,19 @@ export const Palette = memo(function Palette({ searchBox }: { searchBox: RefObje
     </aside>
   );
 });
+
+/** Selects the nodes that there are of a type, inside blocks too: fields, T, B and L then change all of them. */
+function Alike({ type }: { type: string }) {
+  const editor = useEditor();
+  const shown = useSession((state) => state.sync?.shown);
+  const alike = useMemo(() => (shown ? placesOf(shown).filter(({ node }) => node.type === type) : []), [shown, type]);
+  if (alike.length === 0) return null;
+  return (
+    <button type="button" className="pnne-quick-all" onClick={() => editor.selectPaths(alike.map(({ path }) => path))}>
+      Select all {alike.length} {type}
+    </button>
+  );
+}
 
 /** How many types are offered to go on with. */
 const NEXT = 5;

@@ -17,7 +17,7 @@ import {
   SUMMARY_HEIGHT,
 } from "./geometry";
 import { isGiven, variableOf } from "./inlining";
-import { BETWEEN_PARTS, linesOf, type Part, partsOf, rowTitle, type Written, wordsOf } from "./summary";
+import { BETWEEN_PARTS, isWide, linesOf, type Part, partsOf, rowTitle, type Written, wordsOf } from "./summary";
 
 /** Everything that the picture of one node shows; two equal cards are the same object (`scene.ts`). */
 export interface Card {
@@ -110,9 +110,6 @@ export function cardOf(
   const parts = isChain ? steps.map((step, place) => stepPart(step, told[place] ?? [])) : (told[0] ?? []);
   // The title of a pattern says what its nodes are: those with values stand below.
   const listed = run ? parts.filter((_, place) => told[place]?.length).slice(0, MOST_VALUES) : parts;
-  const lines = isChain
-    ? listed.flatMap((part) => linesOf([part]))
-    : linesOf(node.type === "Subgraph" ? promoted : parts);
   const summary = wordsOf(parts);
   const errors = diagnostics.filter((diagnostic) => diagnostic.severity !== "info").length;
   const collapsed = node.collapsed ?? false;
@@ -125,7 +122,10 @@ export function cardOf(
   const called = run ? `${node.name} to ${last}, ${timesInWords(run)}` : node.name;
   const [title, kind] = block ? [node.name, block[0]] : wordsFor(steps, run);
   const isDot = node.type === REROUTE;
-  const closed = isDot ? dotGeometry(across) : geometryOf(ports, lines.length, collapsed, across);
+  const rows = isChain ? listed.map((part) => [part]) : [node.type === "Subgraph" ? promoted : parts];
+  const wide = isWide(title, isChain && run ? "" : kind, rows.flat(), (block ? 1 : 0) + (node.origin ? 1 : 0));
+  const lines = rows.flatMap((row) => linesOf(row, wide));
+  const closed = isDot ? dotGeometry(across) : geometryOf(ports, lines.length, wide, collapsed, across);
   const pictured = isDot || inside || collapsed ? null : picture;
   return {
     path,
@@ -176,11 +176,11 @@ function stepPart({ node, kind }: Step, parts: readonly Part[]): Part {
 function wordsFor(steps: readonly Step[], run: Run | null): readonly [title: string, kind: string] {
   const [{ node }] = steps as readonly [Step];
   if (steps.length > 1) {
-    const types = steps.map((step) => step.kind).join(BETWEEN_PARTS);
-    if (run) return [`(${types})`, rowTitle(node.name, run.at(-1)?.[0] ?? "")];
+    if (run)
+      return [`(${steps.map((step) => step.kind).join(BETWEEN_PARTS)})`, rowTitle(node.name, run.at(-1)?.[0] ?? "")];
     const given = steps.findLast((step) => isGiven(step.node.name, step.node.type))?.node.name;
     const title = given ?? steps.map((step) => variableOf(step.node)).findLast(Boolean);
-    return title ? [title, types] : [types, ""];
+    return [title ?? rowTitle(steps[0]?.kind ?? "", steps.at(-1)?.kind ?? ""), `${steps.length} steps`];
   }
   return [node.name, isGiven(node.name, node.type) || /^[A-Z]/.test(node.type) ? node.type : ""];
 }

@@ -7,6 +7,8 @@ import type { Ports, PortView } from "../document/ports";
  * and the minimap draw with them, and `pnne_nb` lays out with the same ones. All in the canvas's pixels.
  */
 export const NODE_WIDTH = 176;
+/** Of a card with a text that is cut on a narrow one; a neighbour that becomes wide still stands clear of the next. */
+const WIDE = 224;
 export const HEADER_HEIGHT = 46;
 export const SUMMARY_HEIGHT = 24;
 /** Of each line below the first that says something of the node. */
@@ -15,6 +17,9 @@ export const LINE_HEIGHT = 16;
 export const PICTURE_HEIGHT = 64;
 const LABELS_HEIGHT = 18;
 export const PORT_WIDTH = 58;
+/** How wide a letter of a port's name is, seen from further away, and how many are shown. */
+const PORT_LETTER = 7.5;
+export const PORT_LETTERS = 20;
 /** A collapsed node shows its name alone; its ports stand close together, without theirs. */
 const COLLAPSED_WIDTH = 148;
 export const COLLAPSED_HEIGHT = 30;
@@ -151,30 +156,41 @@ export function linesHeight(lines: number): number {
   return lines === 0 ? 0 : SUMMARY_HEIGHT + (lines - 1) * LINE_HEIGHT;
 }
 
-/** Where edges run down, inputs stand on the upper edge and outputs on the lower one. */
-export function geometryOf(ports: Ports, lines: number, collapsed = false, across = false): Geometry {
-  const inputLabels = !collapsed && needsLabels(ports.inputs, "input");
-  const outputLabels = !collapsed && needsLabels(ports.outputs, "output");
+/** How wide a port is with its name. */
+function slotOf({ name }: PortView): number {
+  return Math.max(PORT_WIDTH, 4 + PORT_LETTER * Math.min(name.length, PORT_LETTERS));
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, number) => total + number, 0);
+}
+
+/** Edges that run down arrive above and leave below. `wide`: a text needs the wide card; port names may widen any. */
+export function geometryOf(ports: Ports, lines: number, wide = false, collapsed = false, across = false): Geometry {
+  const { inputs, outputs } = ports;
+  const inputLabels = !collapsed && needsLabels(inputs, "input");
+  const outputLabels = !collapsed && needsLabels(outputs, "output");
   const words = collapsed ? COLLAPSED_HEIGHT : HEADER_HEIGHT + linesHeight(lines);
-  const labels = Math.max(inputLabels ? ports.inputs.length : 0, outputLabels ? ports.outputs.length : 0);
-  const crowd = collapsed ? Math.max(ports.inputs.length, ports.outputs.length) * COLLAPSED_PORT_WIDTH : 0;
-  const above = inputLabels && !across ? LABELS_HEIGHT : 0;
-  const below = across
-    ? labels * LABELS_HEIGHT + Math.max(0, crowd - COLLAPSED_HEIGHT)
-    : outputLabels
-      ? LABELS_HEIGHT
-      : 0;
-  const widths = across ? 0 : Math.max(crowd, labels * PORT_WIDTH);
-  const width = Math.max(collapsed ? COLLAPSED_WIDTH : NODE_WIDTH, widths);
+  const named = [inputLabels ? inputs.map(slotOf) : [], outputLabels ? outputs.map(slotOf) : []];
+  const crowd = collapsed ? Math.max(inputs.length, outputs.length) * COLLAPSED_PORT_WIDTH : 0;
+  const [above, under] = across ? [0, 0] : [inputLabels ? LABELS_HEIGHT : 0, outputLabels ? LABELS_HEIGHT : 0];
+  const rows = Math.max(...named.map(({ length }) => length)) * LABELS_HEIGHT;
+  const below = across ? rows + Math.max(0, crowd - COLLAPSED_HEIGHT) : under;
+  const names = across ? sum(named.map((slots) => Math.max(0, ...slots))) : Math.max(...named.map(sum));
+  const open = wide || names > NODE_WIDTH ? Math.max(WIDE, names) : NODE_WIDTH;
+  const width = collapsed ? Math.max(COLLAPSED_WIDTH, across ? 0 : crowd) : open;
   const height = above + words + below;
-  const place = (side: "input" | "output", list: readonly PortView[], labelled: boolean): HandlePlace[] =>
-    list.map((port, index) => {
-      const along = (side: number) => ((index + 0.5) * side) / list.length;
+  const place = (side: "input" | "output", list: readonly PortView[], labelled: boolean): HandlePlace[] => {
+    const slots = list.map((port) => (labelled ? slotOf(port) : 1));
+    return list.map((port, index) => {
+      const before = sum(slots.slice(0, index)) + (slots[index] as number) / 2;
+      const along = (side: number) => before * (side / sum(slots));
       const beside = side === "input" ? 0 : 1;
       const y = labelled ? words + (index + 0.5) * LABELS_HEIGHT : along(height);
       const [x, top] = across ? [beside * width, y] : [along(width), beside * height];
       return { port: port.name, side, x, y: top, labelled };
     });
+  };
   const handles = [...place("input", ports.inputs, inputLabels), ...place("output", ports.outputs, outputLabels)];
   return { width, height, handles, across, above, below };
 }

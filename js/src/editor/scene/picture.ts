@@ -2,15 +2,15 @@ import { FRAME_COLOURS, FRAME_TITLE_HEIGHT, type Frame, SNOWFLAKE } from "../../
 import { edgeId } from "../document/document";
 import { download } from "../host/download";
 import type { SessionState } from "../session/session";
-import { boxesOf, endsOf, layersOf, type NodeBox } from "./boxes";
+import { boxesOf, layersOf, type NodeBox } from "./boxes";
 import { isOpen, timesOf } from "./card";
-import { COLLAPSED_HEIGHT, HEADER_HEIGHT, LINE_HEIGHT, PICTURE_HEIGHT, REROUTE } from "./geometry";
+import { COLLAPSED_HEIGHT, HEADER_HEIGHT, LINE_HEIGHT, PICTURE_HEIGHT, PORT_LETTERS, REROUTE } from "./geometry";
 import { labelPlace, pathThrough } from "./routes";
 import { extentOf, type ShownScene } from "./scene";
 import { shapeLabel } from "./shapes";
 import { wordsOf } from "./summary";
 import { STILL } from "./view";
-import { routeOf } from "./wires";
+import { routesOf } from "./wires";
 
 const MARGIN = 24;
 /** Pixels of the picture per pixel of the canvas, and the most that browsers draw in one direction. */
@@ -43,14 +43,11 @@ export function pictureOf(scene: ShownScene, state: Known, root: HTMLElement): s
 
 function layerPicture(scene: ShownScene, { derived: { shapes }, pictures }: Known, color: Colours): string {
   const boxes = boxesOf(scene, STILL);
-  const ends = endsOf(scene, boxes);
   const frames = [...scene.frames.values()].sort((a, b) => b.box[2] * b.box[3] - a.box[2] * a.box[3]);
   const parts: string[] = frames.map((frame) => framePicture(frame, color));
   // What is open is a frame: edges run on it.
   for (const box of boxes) if (isOpen(box.card)) parts.push(cardPicture(box, color));
-  for (const edge of scene.wires) {
-    const points = routeOf(edge, ends, boxes);
-    if (!points) continue;
+  for (const [edge, points] of routesOf(scene, boxes)) {
     parts.push(
       `<path d="${pathThrough(points, scene.across)}" fill="none" stroke="${color("wire")}" stroke-width="1.6">` +
         `<title>${escaped(edgeId(edge))}</title></path>`,
@@ -141,7 +138,7 @@ function cardPicture({ card, left, top, width, height }: NodeBox, color: Colours
       const y = across ? top + handle.y + 3.5 : isInput ? top + 17 : top + height - 9;
       const x = left + handle.x + (across ? (isInput ? 11 : -11) : 0);
       const anchor = across ? (isInput ? "start" : "end") : "middle";
-      return text(x, y, cut(handle.port, 9), 10.5, color("muted"), ` text-anchor="${anchor}"`);
+      return text(x, y, cut(handle.port, PORT_LETTERS), 10.5, color("muted"), ` text-anchor="${anchor}"`);
     }),
   );
 }

@@ -6,12 +6,6 @@ export type Curve = readonly [Point, Point, Point, Point];
 
 /** How far beside the nodes that stand in its way an edge runs. */
 const CLEARANCE = 16;
-/**
- * How much farther out, times the root of their number, one that passes more than a few: of two that skip, one around the
- * other, each has its own lane.
- */
-const OUTWARD = 8;
-const FEW = 3;
 const SAMPLES = 12;
 /** How far from its ends an edge turns that leads back up; its label has room there. */
 const TURN = 20;
@@ -19,6 +13,9 @@ const TURN = 20;
 const BETWEEN = 36;
 /** The least between what rises and a node. */
 const BESIDE = 8;
+/** Between edges of different ports, the most for which there is room; and the places tried, in these distances. */
+const APART = [8, 4, 2] as const;
+const ASIDE = [0, ...[1, 2, 3, 4, 5, 6, 7, 8].flatMap((step) => [step, -step])];
 /** How many lanes are tried, the nearest first: each looks at all nodes. */
 const LANES = 32;
 /** Points of an edge that is bent; one with more runs straight from point to point. */
@@ -50,14 +47,14 @@ export function routed(
   const room = Math.max(0, Math.min(CLEARANCE, (end[1] - start[1]) / 2));
   const top = Math.max(start[1] + room, Math.min(...between.map((box) => box.top)));
   const bottom = Math.min(end[1] - room, Math.max(...between.map((box) => box.top + box.height)));
-  const gap = CLEARANCE + OUTWARD * Math.sqrt(Math.max(0, between.length - FEW));
   const lanes = [
-    Math.min(...between.map((box) => box.left)) - gap,
-    Math.max(...between.map((box) => box.left + box.width)) + gap,
+    Math.min(...between.map((box) => box.left)) - CLEARANCE,
+    Math.max(...between.map((box) => box.left + box.width)) + CLEARANCE,
   ];
   const blocked = (lane: number) => {
     const ways = [curveBetween(start, [lane, top]), curveBetween([lane, bottom], end)];
-    return beside.filter((box) => standsIn(lane, top, bottom, box) || ways.some((way) => crosses(way, box))).length;
+    const along = pieceBetween([lane, top], [lane, bottom]);
+    return beside.filter((box) => meet(along, box) || ways.some((way) => crosses(way, box))).length;
   };
   let [lane, count] = freest(lanes, start, end, blocked);
   if (count > 0) {
@@ -109,6 +106,53 @@ function rising(start: Point, end: Point, boxes: readonly Box[], own: readonly B
     if (fewest === 0) break;
   }
   return [start, [start[0], low], [lane, low], [lane, high], [end[0], high], end];
+}
+
+/**
+ * Routes of which no two share a line, unless they leave the same port: the longer one moves, outwards first, as in
+ * Python's `parted`. Each is the port that it leaves and its points, in the order of the edges' names.
+ */
+export function parted(
+  routes: readonly (readonly [port: string, points: readonly Point[]])[],
+  nodes: readonly Box[],
+  across = false,
+): Point[][] {
+  const turn = (points: readonly Point[]) => (across ? points.map(turned) : [...points]);
+  const upright = across ? nodes.map(turnedBox) : nodes;
+  const made = routes.map(([port, points]) => [port, turn(points)] as const);
+  const taken: { axis: 0 | 1; lane: number; span: readonly number[]; port: string }[] = [];
+  for (const [port, points] of routes) {
+    const [[x, y], [end, low], ...more] = turn(points) as [Point, Point, ...Point[]];
+    if (more.length === 0 && Math.abs(x - end) < APART[0]) taken.push({ axis: 0, lane: x, span: [y, low], port });
+  }
+  const pieces = made.flatMap(([port, points]) =>
+    points.slice(1, -2).map(([x, y], before) => {
+      const [right, down] = points[before + 2] as Point;
+      // Lanes first: the pieces that lead to them end there.
+      const axis: 0 | 1 = points.length > DETOUR && before !== 1 ? 1 : 0;
+      return { axis, length: Math.hypot(right - x, down - y), points, port, before };
+    }),
+  );
+  for (const { axis, points, port, before } of pieces.sort((a, b) => a.axis - b.axis || a.length - b.length)) {
+    const ends = points.slice(before + 1, before + 3);
+    const wanted = (ends[0] as Point)[axis];
+    const [low = 0, high = 0] = ends.map((end) => end[axis ? 0 : 1]).sort((a, b) => a - b);
+    const others = taken.filter(({ axis: its, port: from, span: [start = 0, end = 0] }) => {
+      return its === axis && from !== port && low < end && start < high;
+    });
+    const at = (lane: number, along: number): Point => (axis ? [along, lane] : [lane, along]);
+    const outward = wanted >= (points[0] as Point)[axis] ? 1 : -1;
+    const isFree = (lane: number, apart: number) => {
+      const piece = pieceBetween(at(lane - BESIDE / 2, low), at(lane + BESIDE / 2, high));
+      const isClear = lane === wanted || !upright.some((box) => meet(piece, box));
+      return isClear && others.every((other) => Math.abs(other.lane - lane) >= apart);
+    };
+    const tried = APART.flatMap((apart) => ASIDE.map((step) => [wanted + outward * apart * step, apart] as const));
+    const [lane] = tried.find(([lane, apart]) => isFree(lane, apart)) ?? [wanted];
+    points.splice(before + 1, 2, ...ends.map((end) => at(lane, end[axis ? 0 : 1])));
+    taken.push({ axis, lane, span: [low, high], port });
+  }
+  return made.map(([, points]) => turn(points));
 }
 
 function pieceBetween([x1, y1]: Point, [x2, y2]: Point): Box {
@@ -182,13 +226,11 @@ function crosses(curve: Curve, { left, top, width, height }: Box): boolean {
   // Most nodes are beside the four points, between which the curve lies.
   if (Math.max(a[0], d[0]) <= left || left + width <= Math.min(a[0], d[0])) return false;
   if (Math.max(b[1], d[1]) <= top || top + height <= Math.min(a[1], c[1])) return false;
-  for (let step = 1; step < SAMPLES; step += 1) {
-    const [x, y] = pointOn(curve, step / SAMPLES);
+  // So close to each other that no node of a long edge lies between two.
+  const samples = Math.max(SAMPLES, Math.ceil((3 * (d[1] - a[1])) / height));
+  for (let step = 1; step < samples; step += 1) {
+    const [x, y] = pointOn(curve, step / samples);
     if (left < x && x < left + width && top < y && y < top + height) return true;
   }
   return false;
-}
-
-function standsIn(lane: number, top: number, bottom: number, box: Box): boolean {
-  return box.left < lane && lane < box.left + box.width && box.top < bottom && top < box.top + box.height;
 }

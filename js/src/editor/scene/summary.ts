@@ -29,8 +29,10 @@ const GENERIC = ["Sequential", "Subgraph"];
 const NO_PART = ["Input", "Output", "Constant", "Parameter", "Buffer"];
 const MAX_PARTS = 4;
 const MAX_VALUE = 24;
-/** Letters in one line of a card, and lines of one. */
-const LINE = 24;
+/** Letters of a name, and of a type, that fit a narrow card, and those that a mark beside them takes. */
+const [NAME, MARK] = [15, 3];
+/** Letters in one line of a narrow and of a wide card, and lines of one. */
+const [LINE, WIDE_LINE] = [20, 26];
 const MAX_LINES = 5;
 /** Properties and ports whose values say enough without their names. */
 const PLAIN = ["size", "shape", "dims", "dim0", "dim1", "other", "input", "a", "b"];
@@ -52,38 +54,45 @@ function partText(part: Part): string {
   return part.map(({ text }) => text).join(WITHIN_PART);
 }
 
+/** Whether a text of a card is cut or broken on a narrow one; as `is_wide` in Python. */
+export function isWide(title: string, kind: string, parts: readonly Part[], marks = 0): boolean {
+  const most = Math.max(title.length, kind.length);
+  return most > NAME - MARK * marks || parts.some((part) => partText(part).length > LINE);
+}
+
 /** The lines in which a card says its parts: as many in each as fit; a long one goes on below. */
-export function linesOf(parts: readonly Part[]): readonly (readonly Part[])[] {
+export function linesOf(parts: readonly Part[], wide = false): readonly (readonly Part[])[] {
+  const most = wide ? WIDE_LINE : LINE;
   const lines: { parts: Part[]; length: number }[] = [];
   for (const part of parts) {
     const words = partText(part);
     const last = lines.at(-1);
-    if (last && last.length + BETWEEN_PARTS.length + words.length <= LINE) {
+    if (last && last.length + BETWEEN_PARTS.length + words.length <= most) {
       last.parts.push(part);
       last.length += BETWEEN_PARTS.length + words.length;
       continue;
     }
     const [value] = part;
-    for (const text of wrapped(words))
+    for (const text of wrapped(words, most))
       lines.push({ parts: [value && part.length === 1 ? [{ ...value, text }] : part], length: text.length });
   }
   const made = lines.map((line) => line.parts);
   if (made.length <= MAX_LINES) return made;
-  const cut = `${wordsOf(made[MAX_LINES - 1] ?? []).slice(0, LINE - 1)}…`;
+  const cut = `${wordsOf(made[MAX_LINES - 1] ?? []).slice(0, most - 1)}…`;
   return [...made.slice(0, MAX_LINES - 1), [[{ property: null, text: cut }]]];
 }
 
 /** Wraps words into lines; a word that is longer than a line is broken anywhere. */
-function wrapped(words: string): string[] {
+function wrapped(words: string, most: number): string[] {
   const lines: string[] = [];
   let line = "";
   for (let word of words.split(" ")) {
-    if (line && line.length + 1 + word.length <= LINE) {
+    if (line && line.length + 1 + word.length <= most) {
       line += ` ${word}`;
       continue;
     }
     if (line) lines.push(line);
-    for (; word.length > LINE; word = word.slice(LINE)) lines.push(word.slice(0, LINE));
+    for (; word.length > most; word = word.slice(most)) lines.push(word.slice(0, most));
     line = word;
   }
   return [...lines, line];

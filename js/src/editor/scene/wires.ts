@@ -3,7 +3,7 @@ import { nodeOf, splitPort } from "../document/document";
 import { endsOf, type NodeBox } from "./boxes";
 import type { HandlePlace } from "./geometry";
 import type { Point } from "./placement";
-import { type Curve, curvesThrough, pointOn, routed } from "./routes";
+import { type Curve, curvesThrough, parted, pointOn, routed } from "./routes";
 import type { ShownScene } from "./scene";
 
 const SAMPLES = 24;
@@ -11,35 +11,34 @@ const SAMPLES = 24;
 /** Up to so many nodes, edges run around those that stand in their way: each edge in view looks at all of them. */
 export const MOST_ROUTED = 500;
 
-/** The direct curve of an edge from port to port. */
-export function curveOf(edge: EdgeState, ends: ReadonlyMap<string, NodeBox>): Curve | null {
-  const points = endsAt(edge, ends);
-  return points && (curvesThrough(points, isAcross(ends, edge))[0] ?? null);
+const known = new WeakMap<readonly NodeBox[], ReadonlyMap<EdgeState, readonly Point[]>>();
+
+/** The points that each edge passes, around the nodes between its ends and beside other edges; among many, straight on. */
+export function routesOf(scene: ShownScene, boxes: readonly NodeBox[]): ReadonlyMap<EdgeState, readonly Point[]> {
+  const made = known.get(boxes);
+  if (made) return made;
+  const ends = endsOf(scene, boxes);
+  const drawn = scene.wires.flatMap((edge) => {
+    const points = endsAt(edge, ends);
+    return points ? [{ edge, id: `${edge.source} ${edge.target}`, points }] : [];
+  });
+  let found: readonly (readonly Point[])[] = drawn.map(({ points }) => points);
+  if (boxes.length <= MOST_ROUTED) {
+    drawn.sort((a, b) => (a.id < b.id ? -1 : 1));
+    const routes = drawn.map(({ edge, points }) => {
+      const own = [edge.source, edge.target].map((address) => ends.get(nodeOf(address)) as NodeBox);
+      const others = boxes.filter((box) => !own.includes(box));
+      return [edge.source, routed(points[0], points[1], others, scene.across, own)] as const;
+    });
+    found = parted(routes, boxes, scene.across);
+  }
+  const all = new Map(drawn.map(({ edge }, place) => [edge, found[place] ?? []]));
+  known.set(boxes, all);
+  return all;
 }
 
-/** The points that an edge passes, around the nodes between its ends; null: there are too many to look at. */
-export function routeOf(
-  edge: EdgeState,
-  ends: ReadonlyMap<string, NodeBox>,
-  boxes: readonly NodeBox[] | null,
-): readonly Point[] | null {
-  const points = endsAt(edge, ends);
-  if (!points || !boxes || boxes.length > MOST_ROUTED) return points;
-  const [source, target] = [ends.get(nodeOf(edge.source)), ends.get(nodeOf(edge.target))];
-  return routed(
-    points[0],
-    points[1],
-    boxes.filter((box) => box !== source && box !== target),
-    isAcross(ends, edge),
-    source && target ? [source, target] : [],
-  );
-}
-
-function isAcross(ends: ReadonlyMap<string, NodeBox>, edge: EdgeState): boolean {
-  return ends.get(nodeOf(edge.source))?.card.geometry.across ?? false;
-}
-
-function endsAt(edge: EdgeState, ends: ReadonlyMap<string, NodeBox>): readonly [Point, Point] | null {
+/** Where an edge leaves and arrives. */
+export function endsAt(edge: EdgeState, ends: ReadonlyMap<string, NodeBox>): readonly [Point, Point] | null {
   const source = ends.get(nodeOf(edge.source));
   const target = ends.get(nodeOf(edge.target));
   if (!source || !target) return null;
@@ -58,14 +57,13 @@ export function edgeAt(
   reach: number,
   except = "",
 ): EdgeState | null {
-  const ends = endsOf(scene, boxes);
   // A node that is held over an edge is not in its way.
-  const others = boxes.filter((box) => box.name !== except);
+  const routes = routesOf(scene, except ? boxes.filter((box) => box.name !== except) : boxes);
   let best: EdgeState | null = null;
   let nearest = reach;
   for (const edge of scene.wires) {
     if (nodeOf(edge.source) === except || nodeOf(edge.target) === except) continue;
-    const distance = distanceTo(routeOf(edge, ends, others) ?? [], scene.across, [x, y], nearest);
+    const distance = distanceTo(routes.get(edge) ?? [], scene.across, [x, y], nearest);
     if (distance < nearest) [best, nearest] = [edge, distance];
   }
   return best;
@@ -86,9 +84,9 @@ export function distanceTo(points: readonly Point[], across: boolean, [x, y]: Po
 
 /** The edges that a stroke from point to point crosses. */
 export function edgesAcross(scene: ShownScene, boxes: readonly NodeBox[], stroke: readonly Point[]): EdgeState[] {
-  const ends = endsOf(scene, boxes);
+  const routes = routesOf(scene, boxes);
   return scene.wires.filter((edge) =>
-    curvesThrough(routeOf(edge, ends, boxes) ?? [], scene.across).some((curve) => {
+    curvesThrough(routes.get(edge) ?? [], scene.across).some((curve) => {
       const points = Array.from({ length: SAMPLES + 1 }, (_, step) => pointOn(curve, step / SAMPLES));
       return pairs(points).some(([a, b]) => pairs(stroke).some(([c, d]) => doCross(a, b, c, d)));
     }),
