@@ -8,90 +8,9 @@ unseen: the first mean to change nothing. Each of these three has a training of 
 
 from __future__ import annotations
 
-SETUP = """
-import asyncio, concurrent.futures, copy, ctypes, gc, io, multiprocessing, os, pickle, random, re, shutil, signal
-import subprocess, sys, tempfile, threading, time
-import numpy as np, torch
-from torch import nn
-import torch.nn.functional as F
-import pnne_nb as pn
-import warnings
-warnings.simplefilter("ignore")
+from pathlib import Path
 
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc1 = nn.Linear(16, 64)
-        self.bn = nn.BatchNorm1d(64)
-        self.drop = nn.Dropout(0.3)
-        self.rest = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 4))
-    def forward(self, x):
-        return self.rest(self.drop(torch.relu(self.bn(self.fc1(x)))))
-
-class Scaled(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, w):
-        ctx.save_for_backward(x, w)
-        return x @ w.t()
-    @staticmethod
-    def backward(ctx, g):
-        x, w = ctx.saved_tensors
-        return g @ w, g.t() @ x
-
-class Failing(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x.clone()
-    @staticmethod
-    def backward(ctx, g):
-        raise RuntimeError("on purpose")
-
-def in_threads(work, count=3):
-    threads = [threading.Thread(target=work) for _ in range(count)]
-    for thread in threads: thread.start()
-    for thread in threads: thread.join()
-
-def quiet(work, *errors):
-    try: work()
-    except errors: pass
-
-SOURCE = '''
-#include <stdlib.h>
-double total(const float *x, long n) { double sum = 0; for (long i = 0; i < n; i++) sum += x[i]; return sum; }
-void churn(long n) { for (long i = 0; i < n; i++) { volatile char *p = malloc(1 + i % 999); p[0] = 1; free((void *)p); } }
-int call(int (*f)(void)) { return f(); }
-'''
-Callback = ctypes.CFUNCTYPE(ctypes.c_int)
-
-def extension(kind=ctypes.CDLL):
-    "A library in C, or None without a compiler; of the kind PyDLL, it keeps Python's lock."
-    global library
-    if "library" not in globals():
-        library = None
-        if shutil.which("cc"):
-            library = os.path.join(tempfile.mkdtemp(), "extension.so")
-            command = ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library]
-            subprocess.run(command, input=SOURCE.encode(), check=True)
-    if library is None: return None
-    found = kind(library)
-    found.total.restype, found.total.argtypes = ctypes.c_double, [ctypes.c_void_p, ctypes.c_long]
-    found.churn.argtypes = [ctypes.c_long]
-    return found
-
-H = torch.randn(64, 64)
-
-pool = concurrent.futures.ThreadPoolExecutor(2)
-pool.submit(int).result()
-
-def fresh():
-    torch.manual_seed(1)
-    data, net = (torch.randn(512, 16), torch.randint(0, 4, (512,))), Net()
-    options = {"epochs": 10**6, "batch_size": 32, "device": "cpu", "optimizer": ("AdamW", {"lr": 1e-3})}
-    return net, pn.TrainingEngine(net, data, **options), *data
-
-net, e, X, Y = fresh()
-e.start()
-"""
+SETUP = Path(__file__).with_name("hostile_setup.txt").read_text(encoding="utf-8")
 
 FRESH = """
 first = net, e, X, Y

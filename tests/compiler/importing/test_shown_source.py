@@ -67,77 +67,7 @@ def test_it_reads_as_a_person_writes_it() -> None:
     assert pn.to_source(pn.from_module(nets.ResNet(), (torch.randn(2, 3, 8, 8),))) == RESNET
 
 
-RESNET = """import torch
-import torch.nn.functional as F
-from torch import nn
-
-
-class BasicBlock(nn.Module):
-    def __init__(self, in_channels: int) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(in_channels, in_channels, 3, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(in_channels)
-        self.relu = nn.ReLU(inplace=True)
-        self.conv2 = nn.Conv2d(in_channels, in_channels, 3, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(in_channels)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        h = self.conv1(x)
-        h = self.bn1(h)
-        h = self.relu(h)
-        h = self.conv2(h)
-        h = self.bn2(h)
-        x = h.add_(x)
-        out = self.relu(x)
-        return out
-
-
-class BasicBlock2(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(8, 16, 3, stride=2, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(16)
-        self.relu = nn.ReLU(inplace=True)
-        self.conv2 = nn.Conv2d(16, 16, 3, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(16)
-        self.downsample = nn.Sequential(
-            nn.Conv2d(8, 16, 1, stride=2, bias=False),
-            nn.BatchNorm2d(16),
-        )
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        identity = self.downsample(x)  # (2, 16, 4, 4)
-        x = self.conv1(x)  # (2, 16, 4, 4)
-        x = self.bn1(x)  # (2, 16, 4, 4)
-        x = self.relu(x)  # (2, 16, 4, 4)
-        x = self.conv2(x)  # (2, 16, 4, 4)
-        x = self.bn2(x)  # (2, 16, 4, 4)
-        x = x.add_(identity)  # (2, 16, 4, 4)
-        out = self.relu(x)  # (2, 16, 4, 4)
-        return out
-
-
-class ResNet(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem = nn.Conv2d(3, 8, 3, padding=1)
-        self.layer1 = nn.Sequential(
-            BasicBlock(in_channels=8),
-            BasicBlock(in_channels=8),
-        )
-        self.layer2 = nn.Sequential(BasicBlock2(), BasicBlock(in_channels=16))
-        self.fc = nn.Linear(16, 5)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.stem(x)  # (2, 8, 8, 8)
-        x = self.layer1(x)  # (2, 8, 8, 8)
-        x = self.layer2(x)  # (2, 16, 4, 4)
-        x = F.adaptive_avg_pool2d(x, 1)  # (2, 16, 1, 1)
-        x = torch.flatten(x, 1)  # (2, 16)
-        out = F.dropout(x, p=0.3, training=self.training)  # (2, 16)
-        out = self.fc(out)  # (2, 5)
-        return out
-"""
+RESNET = Path(__file__).with_name("shown_resnet.txt").read_text(encoding="utf-8")
 
 
 def test_what_the_reader_must_bring_is_said() -> None:
