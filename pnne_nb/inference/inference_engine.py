@@ -45,6 +45,7 @@ class Prediction(NamedTuple):
     """The likeliest classes of each example, best first.
 
     Attributes:
+        model: The module that runs.
         classes: Numbers of the classes, ``[examples, k]``.
         probabilities: Theirs, ``[examples, k]``.
     """
@@ -68,6 +69,7 @@ class InferenceEngine(metaclass=AnswersNames):
         reuse: Other weights than those of a graph, as in `pn.compile`.
 
     Attributes:
+        model: The module that runs.
         classes: Names of the classes in the order of the model's scores, where a file says them.
         inputs: Names, element types and sizes of the inputs, where a file says them: data is compared with them.
 
@@ -101,9 +103,9 @@ class InferenceEngine(metaclass=AnswersNames):
         self.batch_size = batch_size
         self._precision = Precision(precision, self.device)
         self._lock = fork_safe(threading.Lock())
-        self._model = self._copied(model, reuse)
-        self._most_inputs = _most_inputs(self._model)
-        self._graphs = CudaGraphs(self._model, self.device) if cuda_graphs else None
+        self.model = self._copied(model, reuse)
+        self._most_inputs = _most_inputs(self.model)
+        self._graphs = CudaGraphs(self.model, self.device) if cuda_graphs else None
 
     @classmethod
     def load(
@@ -160,11 +162,11 @@ class InferenceEngine(metaclass=AnswersNames):
     def close(self) -> None:
         """Free the runtime of an exported file; does nothing for a live model."""
         with self._lock:
-            if isinstance(self._model, ExportedModule):
-                self._model.close()
+            if isinstance(self.model, ExportedModule):
+                self.model.close()
 
     def __repr__(self) -> str:
-        return f"InferenceEngine({self._file or type(self._model).__name__}, device='{self.device}', batch_size={self.batch_size})"
+        return f"InferenceEngine({self._file or type(self.model).__name__}, device='{self.device}', batch_size={self.batch_size})"
 
     if not TYPE_CHECKING:  # for a type checker, the class would then have any attribute
 
@@ -187,7 +189,7 @@ class InferenceEngine(metaclass=AnswersNames):
         """Use a new copy of `model` from the next batch on."""
         fresh = self._copied(model)
         with self._lock:
-            self._model, self._most_inputs = fresh, _most_inputs(fresh)
+            self.model, self._most_inputs = fresh, _most_inputs(fresh)
             self._graphs = None if self._graphs is None else CudaGraphs(fresh, self.device)
 
     def stream(self, data: Data | Array | Iterator[Any], *, progress: Progress | None = None) -> Iterator[Any]:
@@ -237,17 +239,17 @@ class InferenceEngine(metaclass=AnswersNames):
         with self._lock, torch.inference_mode(), self._precision.autocast():
             if len(batch.inputs) - 1 == self._most_inputs:
                 batch = as_batch(raw, wants_target=True)
-            if batch.named and is_one_argument(batch.named, self._model):
+            if batch.named and is_one_argument(batch.named, self.model):
                 batch = Batch((batch.named,), {}, None, batch.examples)
             inputs = to_device(batch.inputs, self.device)
-            named = to_device(_taken(batch.named, self._model), self.device) if batch.named else {}
+            named = to_device(_taken(batch.named, self.model), self.device) if batch.named else {}
             if self.inputs:
                 require_inputs(self.inputs, inputs, named, self._file)
             try:
-                call = self._model if self._graphs is None else self._graphs
+                call = self.model if self._graphs is None else self._graphs
                 return to_device(call(*inputs, **named), CPU)
             except (RuntimeError, TypeError, ValueError) as error:
-                explained = model_failed(error, self._model, batch)
+                explained = model_failed(error, self.model, batch)
                 if explained is None:
                     raise
                 raise explained from error
@@ -311,13 +313,13 @@ class InferenceEngine(metaclass=AnswersNames):
     def _not_finite_inputs(self, data: Data | Array) -> dict[str, list[int]]:
         """Return the examples whose inputs hold NaN or infinity, by the name of the input."""
         found: dict[str, list[int]] = {}
-        names = list(_parameters(self._model))
+        names = list(_parameters(self.model))
         source, seen = self._opened(data), 0
         try:
             for raw in source.batches(1):
                 raw = _with_tensors(raw)
                 batch = as_batch(raw, wants_target=False)
-                if len(batch.inputs) - 1 == _most_inputs(self._model):
+                if len(batch.inputs) - 1 == _most_inputs(self.model):
                     batch = as_batch(raw, wants_target=True)
                 given = dict(zip(names, batch.inputs, strict=False)) | batch.named
                 for name, value in given.items():

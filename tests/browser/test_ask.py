@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -218,6 +219,38 @@ def test_a_slider_goes_back_through_the_checkpoints_by_keys(notebook: Notebook) 
     assert violations(notebook.page, ".jp-OutputArea:has(.noUi-handle) .pnne-explorer") == ""
     notebook.page.keyboard.press("End")
     notebook.wait_for("live.checkpoint is None")
+
+
+def test_kept_cards_stay_in_a_saved_notebook_without_a_kernel(
+    notebook: Notebook, root: Locator, lab_server: LabServer, browser: Browser
+) -> None:
+    notebook.evaluate("explorer.select('1')")
+    for tab in ("Units", "Why", "Projection"):
+        root.get_by_role("button", name=tab, exact=True).first.click()
+        expect(panel(root).get_by_text(SIGNS[tab]).first).to_be_visible()
+        root.get_by_role("button", name="Keep", exact=True).click()
+    cards = notebook.output_area(2).locator(".pnne-card")
+    expect(cards).to_have_count(3)
+    notebook.page.evaluate("window.jupyterapp.commands.execute('docmanager:save')")
+    path, saved = lab_server.directory / "ask.ipynb", lab_server.directory / "kept.ipynb"
+    notebook.wait_until(lambda: path.read_text(encoding="utf-8").count("explorer.ask(") >= 3, "It is not saved.")
+    shutil.copy(path, saved)
+    with Notebook(lab_server, browser, saved.name, (1400, 1600)) as reopened:
+        reopened.end_kernel()
+        for theme in ("light", "dark"):
+            reopened.set_theme(theme)
+            cards = reopened.output_area(2).locator(".pnne-card")
+            expect(cards).to_have_count(3)
+            for card, tab in zip(cards.all(), ("Units", "Why", "Projection"), strict=True):
+                expect(card).to_contain_text(SIGNS[tab])
+                expect(card).to_contain_text(f"explorer.ask('1', '{tab}', example=0")
+                card.scroll_into_view_if_needed()
+                sizes = card.locator("img").evaluate_all("all => all.map(one => one.complete && one.naturalWidth)")
+                assert sizes
+                assert all(sizes)
+                assert all(card.locator("img").evaluate_all("all => all.map(one => one.alt)"))
+                reopened.screenshot(f"kept-{tab.lower()}-{theme}", card)
+            assert violations(reopened.page, ".pnne-card") == ""
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -284,10 +284,10 @@ def test_what_a_forward_pass_has_left_in_the_model_is_copied() -> None:
 def test_layers_stay_where_their_nodes_ask_for() -> None:
     graph = picture_graph()
     graph.set("fc", device="meta")
-    placed = InferenceEngine(graph, device="cpu")._model
+    placed = InferenceEngine(graph, device="cpu").model
     assert placed.get_parameter("fc.weight").is_meta
     spread = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2, device="meta"))
-    assert InferenceEngine(spread, device="cpu")._model.get_parameter("1.weight").is_meta
+    assert InferenceEngine(spread, device="cpu").model.get_parameter("1.weight").is_meta
 
 
 def test_a_model_without_numbers_is_refused() -> None:

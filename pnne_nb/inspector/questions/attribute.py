@@ -130,7 +130,7 @@ def attribute(
         raise ArgumentError(f"steps must be at least 1, not {steps}.")
     foreign = str(method).startswith(_CAPTUM)
     if not foreign and method not in METHODS:
-        choose(method, (*METHODS, *captum_names()), "method")
+        choose(method, all_methods(), "method")
     if foreign and method not in captum_names():
         _refuse_captum(method, METHODS)
     if layer is not None and method != "grad-cam":
@@ -256,6 +256,11 @@ _CAPTUM: Final = "captum."
 
 _OTHERWISE = ("Layer", "Neuron", "Remote", "LLM")
 """How classes begin that answer other questions."""
+
+
+def all_methods() -> list[str]:
+    """Return the methods that there are here, those of captum after our own."""
+    return [*METHODS, *captum_names()]
 
 
 def captum_names() -> list[str]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from pnne_nb.errors import ArgumentError, InspectionError, expect, near, shown
+from pnne_nb.inspector.questions.example import whole_numbers
 
 _SEQUENCE = 3
 _CHANNELS_FIRST = (nn.Conv1d, nn.ConvTranspose1d, nn.BatchNorm1d, nn.InstanceNorm1d, nn.MaxPool1d, nn.AvgPool1d)
@@ -268,7 +269,7 @@ def _part(part: Parts) -> Part:
             raise ArgumentError(
                 f"There is no part {name!r} of an output.{near(name, known)} Parts are {', '.join(known)}."
             )
-    of, dim = given.get("of"), given.get("dim")
+    of, dim, units = given.get("of"), given.get("dim"), given.get("units")
     if of is not None and (not isinstance(of, int) or of < 1):
         raise ArgumentError(f"of must be a number of heads, not {shown(of)}.")
     expect(dim, int | None, "dim", "a dimension of the output")
@@ -281,17 +282,16 @@ def _part(part: Parts) -> Part:
             "heads are counted before the projection that joins them, channels and units after it: give one."
         )
     listed = {name: _indices(given[name], name) for name in ("channels", "heads", "tokens") if name in given}
-    units = given.get("units")
-    if units is not None:
-        units = [units] if isinstance(units, int) or (isinstance(units, tuple) and units) else units
-        if not isinstance(units, Sequence) or isinstance(units, str):
+    if "units" in given:
+        units = [units] if isinstance(units, int | tuple) else units
+        if not isinstance(units, Sequence) or isinstance(units, str) or not units:
             raise ArgumentError(f"units must be indices such as [(3, 5, 5)], not {shown(units)}.")
         units = tuple(_indices(one, "units") for one in units)
     return Part(of=of, dim=dim, units=units, **listed)
 
 
 def _indices(places: object, name: str) -> tuple[int, ...]:
-    listed = [places] if isinstance(places, int) else places
-    if not isinstance(listed, Sequence) or not listed or not all(isinstance(one, int) for one in listed):
+    found = whole_numbers(places)
+    if found is None:
         raise ArgumentError(f"{name} must be an index or several, such as [3, 17], not {shown(places)}.")
-    return tuple(listed)
+    return found

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -124,14 +125,23 @@ def refuse_unseen(model: nn.Module) -> None:
         raise InspectionError(reason)
 
 
+def whole_numbers(value: object) -> tuple[int, ...] | None:
+    """Return one whole number or several, of Python, NumPy or torch, as a tuple; None if it is something else."""
+    if isinstance(value, Tensor | np.ndarray | np.generic):
+        value = value.tolist()
+    listed: Sequence[object] = value if isinstance(value, tuple | list | range) else (value,)
+    found: tuple[Any, ...] = tuple(one.tolist() if isinstance(one, Tensor | np.generic) else one for one in listed)
+    return found if found and all(type(one) is int for one in found) else None
+
+
 def element_index(index: object) -> tuple[int, ...]:
     """Return the index of one number of an output, the example first.
 
     Raises:
         ArgumentError: If it is none.
     """
-    places: object = (index,) if isinstance(index, int) else index
-    if not isinstance(places, tuple) or not all(isinstance(place, int) for place in places):
+    places = whole_numbers(index)
+    if places is None:
         raise ArgumentError(
             f"index must be that of one number of the output, such as (0, 3, 5, 5), not {shown(index)}."
         )
@@ -192,18 +202,13 @@ def scores_of(output: object, target: Target) -> Tensor:
 
 
 def _index(target: object) -> tuple[int, ...]:
-    places = (target,) if isinstance(target, (int, Tensor)) else target
-    if not isinstance(places, (tuple, list)) or isinstance(target, bool):
-        places = (None,)
-    if any(isinstance(one, Tensor) and one.numel() != 1 for one in places):
-        places = (None,)
-    whole = tuple(int(one) if isinstance(one, (int, Tensor)) else None for one in places)
-    if not whole or None in whole:
+    places = whole_numbers(target)
+    if places is None:
         raise ArgumentError(
             f"target cannot be {shown(target)}: give the index of a class (target=3), one index for each dimension of the"
             " output of an example (target=(3, 5, 5)), a tensor with a class for each example, or a function of the output."
         )
-    return tuple(one for one in whole if one is not None)
+    return places
 
 
 def _indexed(tensor: Tensor, index: tuple[int, ...]) -> Tensor:

@@ -296,6 +296,7 @@ def keep(graph: NodeGraph, changes: Mapping[str, Change | Sequence[Change]] | In
     made: list[Node] = []
     with graph.transaction("Keep changes"):
         for pattern, listed in changes.items():
+            expect(pattern, str, "a key of changes", "the path of a node, or a pattern of paths")
             each: Sequence[object] = listed if isinstance(listed, Sequence) else [listed]
             for change in each:
                 if not isinstance(change, Change) or change.factor is None or change.part.heads is not None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from pnne_nb.errors import ArgumentError, InspectionError, shown
 from pnne_nb.inspector.questions.example import Example, Target, scores_of
-from pnne_nb.inspector.questions.sites import edited
+from pnne_nb.inspector.questions.sites import edited, place_of
 
 
 @final
@@ -52,6 +52,8 @@ class Leaves:
         self._read: list[tuple[Leaf, bool]] = []
         self._calls: dict[str, int] = {}
         self._instead: Mapping[tuple[str, int], Tensor] = {}
+        if of is not None:
+            place_of(self.model, of)
         with self.watched():
             self.answers = self._scores().detach()
         real = [

@@ -16,10 +16,11 @@ from torch.utils.hooks import RemovableHandle
 
 from pnne_nb.compiler.analysis.interpreter import NodeExecution, stepping
 from pnne_nb.compiler.codegen.loader import document_of
-from pnne_nb.errors import InspectionError, LayerNotFoundError, near
+from pnne_nb.errors import InspectionError, LayerNotFoundError, expect
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.node import Node
 from pnne_nb.inspector.capture.hooks import in_backward, primary_tensor
+from pnne_nb.inspector.statistics.patterns import near_layers
 
 Edit = Callable[[Tensor], Tensor]
 """Gets the value of a call and returns the one that takes its place."""
@@ -56,14 +57,16 @@ def place_of(model: nn.Module, path: str) -> nn.Module | None:
     """Return the layer at `path`, or None for a function of a compiled graph.
 
     Raises:
+        ArgumentError: If `path` is no text.
         LayerNotFoundError: If there is neither; near names are suggested.
     """
+    expect(path, str, "layer", "the path of a layer", "dict(net.named_modules()) lists them.")
     modules: dict[str, nn.Module] = dict(model.named_modules(remove_duplicate=False))
     if path in modules:
         return modules[path]
     known = functions(model)
     if path not in known:
-        raise LayerNotFoundError(f"The model has no layer {path!r}.{near(path, [*modules, *known])}")
+        raise LayerNotFoundError(f"The model has no layer {path!r}.{near_layers(path, [*modules, *known])}")
     return None
 
 

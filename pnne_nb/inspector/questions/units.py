@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, final
 
 import numpy as np
@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pnne_nb.errors import InspectionError
+from pnne_nb.errors import InspectionError, shown
 from pnne_nb.inspector.capture.preserve import uncompiled
-from pnne_nb.inspector.questions.changes import channel_axis
+from pnne_nb.inspector.questions.changes import channel_axis, zero
 from pnne_nb.inspector.questions.example import Target, opened, scores_of
 from pnne_nb.inspector.questions.leaves import Leaves
 from pnne_nb.inspector.questions.sites import edited, place_of
@@ -39,6 +39,7 @@ class UnitReport:
     Attributes:
         layer: Path of the layer.
         axis: The dimension of its output that counts units.
+        dims: The number of dimensions of its output.
         level: For the example, the output with the largest magnitude.
         share: What the unit counts for the answer: its output times the gradient, summed over positions. None without a
             target, and where the answer has no gradient.
@@ -52,6 +53,7 @@ class UnitReport:
 
     layer: str
     axis: int
+    dims: int
     level: NDArray[np.float64]
     share: NDArray[np.float64] | None
     zeros: NDArray[np.float64]
@@ -73,7 +75,9 @@ class UnitReport:
         return np.argsort(-by, kind="stable")
 
 
-def look_at_units(net: nn.Module, data: object, layer: str, one: object, target: Target = None) -> UnitReport:
+def look_at_units(
+    net: nn.Module, data: object, layer: str, one: object, target: Target = None, *, dim: int | None = None
+) -> UnitReport:
     """Look at the units of a layer; the model is left as it was.
 
     Args:
@@ -82,18 +86,15 @@ def look_at_units(net: nn.Module, data: object, layer: str, one: object, target:
         layer: Path of the layer, or of a function of a compiled graph.
         one: The example alone.
         target: The number of its output that units are weighed for; None for none.
+        dim: The dimension of the output that counts units; None for the usual one.
 
     Raises:
         LayerNotFoundError: If there is no such layer.
         InspectionError: If it is not called, or its output has no units.
     """
-    values = _called(net, data, layer, None)[0][0].double()
+    values = layer_output(net, data, layer).double()
     module = place_of(uncompiled(net), layer)
-    if values.dim() < 2 or values.numel() == 0:
-        raise InspectionError(
-            f"The layer {layer!r} returns the shape {list(values.shape)}, in which there are no units."
-        )
-    axis = channel_axis(type(module), values.dim())
+    axis = unit_axis(layer, module, values, dim)
     each = values.movedim(axis, 1).flatten(2) if values.dim() > 2 else values.unsqueeze(2)
     flat = each.movedim(1, 0).flatten(1)
     own, gradients = _called(net, one, layer, target)
@@ -107,7 +108,7 @@ def look_at_units(net: nn.Module, data: object, layer: str, one: object, target:
     few, highest = min(STRONGEST, len(each)), each.amax(2)
     strongest, weakest = (highest.topk(few, dim=0, largest=most).indices.T.cpu().numpy() for most in (True, False))
     return UnitReport(
-        layer, axis, peaks.cpu().numpy(), None if sums is None else sums.cpu().numpy(),
+        layer, axis, values.dim(), peaks.cpu().numpy(), None if sums is None else sums.cpu().numpy(),
         (flat == 0).double().mean(1).cpu().numpy(), _states(flat, module), strongest, weakest, *_histograms(flat),
     )  # fmt: skip
 
@@ -126,13 +127,34 @@ class Peak:
     box: tuple[tuple[int, int], ...]
 
 
-def peaks(net: nn.Module, data: object, layer: str, unit: int) -> list[Peak]:
-    """Return for each example where a unit of a layer is largest, and the part of the first input that it reads there."""
+def unit_axis(layer: str, module: nn.Module | None, output: Tensor, dim: int | None = None) -> int:
+    """Return the dimension of a layer's output that counts its units: `dim`, or the usual one.
+
+    Raises:
+        InspectionError: If there are no units, or not in this dimension.
+    """
+    if output.dim() < 2 or output.numel() == 0:
+        raise InspectionError(
+            f"The layer {layer!r} returns the shape {list(output.shape)}, in which there are no units."
+        )
+    if dim is not None and (type(dim) is not int or not 0 < dim < output.dim()):
+        raise InspectionError(
+            f"The layer {layer!r} returns the shape {list(output.shape)}: its units are counted in one of the dimensions 1 to"
+            f" {output.dim() - 1}, not {shown(dim)}."
+        )
+    return channel_axis(type(module), output.dim()) if dim is None else dim
+
+
+def peaks(net: nn.Module, data: object, layer: str, unit: int, *, dim: int | None = None) -> list[Peak]:
+    """Return for each example where a unit of a layer is largest, and what it reads there; see `look_at_units` for errors."""
     places: list[tuple[int, ...]] = []
-    kind = type(place_of(uncompiled(net), layer))
+    module = place_of(uncompiled(net), layer)
+    part = zero(channels=[unit]).part
 
     def largest(output: Tensor) -> Tensor:
-        one = output.movedim(channel_axis(kind, output.dim()), 1)[:, unit]
+        axis = unit_axis(layer, module, output, dim)
+        replace(part, dim=axis).mask(output, type(module), layer)  # raises where there is no such unit
+        one = output.movedim(axis, 1)[:, unit]
         best = one.flatten(1).argmax(1) if one.dim() > 1 else torch.zeros(len(one), dtype=torch.int64)
         shape = one.shape[1:] or (1,)
         places[:] = [tuple(map(int, np.unravel_index(int(at), shape)))[: one.dim() - 1] for at in best]
@@ -169,6 +191,7 @@ def layer_output(net: nn.Module, data: object, layer: str) -> Tensor:
 def _called(net: nn.Module, data: object, layer: str, target: Target) -> tuple[list[Tensor], list[Tensor | None]]:
     """Return what the layer returned in each call, and the gradient of the number `target` by it."""
     with opened(net, data, grad=target is not None) as example:
+        place_of(example.model, layer)
         found: list[Tensor] = []
 
         def kept(tensor: Tensor) -> Tensor:

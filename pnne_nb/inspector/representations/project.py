@@ -11,6 +11,7 @@ from torch import nn
 
 from pnne_nb.errors import InspectionError
 from pnne_nb.inspector.capture.preserve import uncompiled
+from pnne_nb.inspector.questions.sites import place_of
 from pnne_nb.inspector.representations.compare_layers import outputs_of
 
 
@@ -52,7 +53,9 @@ def project(net: nn.Module, data: object, layer: str) -> Projection:
         LayerNotFoundError: If there is no such layer; near names are suggested.
         InspectionError: If there are fewer than two examples, or the layer returns no real number for each of them.
     """
-    values = outputs_of(uncompiled(net), data, [layer])[layer].numpy()
+    model = uncompiled(net)
+    place_of(model, layer)
+    values = outputs_of(model, data, [layer])[layer].numpy()
     if len(values) < 2:
         raise InspectionError(f"A projection needs two examples or more, and there is {len(values)}.")
     if not np.isfinite(values).all():

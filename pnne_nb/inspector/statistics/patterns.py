@@ -68,7 +68,7 @@ def match_layers(
     for pattern in wanted:
         hits = {first for path, first in aliases.items() if _fits(path, pattern)}
         if not hits:
-            raise LayerNotFoundError(_nothing(pattern, aliases))
+            raise LayerNotFoundError(f"No layer matches {pattern!r}.{near_layers(pattern, aliases)}")
         chosen |= hits
     chosen -= {first for path, first in aliases.items() if any(_fits(path, pattern) for pattern in unwanted)}
     modules = dict(model.named_modules())
@@ -139,7 +139,8 @@ def _fits(path: str, pattern: str) -> bool:
     return path == pattern or fnmatchcase(path, pattern)
 
 
-def _nothing(pattern: str, paths: Iterable[str]) -> str:
+def near_layers(pattern: str, paths: Iterable[str]) -> str:
+    """Return the layers that may be meant by a pattern without a match, or else some of those that there are."""
     known = [path for path in paths if path]
     # The pattern without its wildcards is the word that may be misspelt.
     literal = pattern.replace("*", "").strip(".")
@@ -147,4 +148,4 @@ def _nothing(pattern: str, paths: Iterable[str]) -> str:
     hint = near(pattern, known) or near(literal, known) or near(literal, parts)
     some = ", ".join(repr(path) for path in known[:8])
     listing = f" The layers are {some}{', …' if len(known) > 8 else ''}." if known else " The model has no submodule."
-    return f"No layer matches {pattern!r}.{hint or listing}"
+    return hint or listing

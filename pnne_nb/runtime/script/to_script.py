@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import tomllib
 import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,12 +32,14 @@ from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.objective.losses import require_yes_and_no, target_for_loss
 from pnne_nb.runtime.objective.metric_choices import names_of
 from pnne_nb.runtime.objective.objective import WeighedLoss
-from pnne_nb.runtime.script import template
 from pnne_nb.runtime.setup.config import Config, is_plain
 from pnne_nb.runtime.setup.models import trial_output
 from pnne_nb.runtime.setup.recipe import Recipe
 from pnne_nb.runtime.thread.thread import threads_for_training
 from pnne_nb.runtime.training_graph.split import Collate
+
+TEXTS: dict[str, str] = tomllib.loads(Path(__file__).with_name("template.toml").read_text(encoding="utf-8"))
+"""The texts of a script, to be filled in."""
 
 
 def to_script(engine: TrainingEngine, path: str | Path | None = None) -> str:
@@ -215,7 +218,7 @@ def _script(engine: TrainingEngine, config: Config, recipe: Recipe, source: str,
     count, last = recipe.validate_every.count, "epoch == EPOCHS"
     names = names_of(recipe.metrics)
     left_out = f" Its metrics ({', '.join(names)}) are left out." if names else ""
-    head_text = template.HEAD.format(
+    head_text = TEXTS["head"].format(
         title=type(recipe.model).__name__,
         file=file.name,
         version=__version__,
@@ -223,8 +226,8 @@ def _script(engine: TrainingEngine, config: Config, recipe: Recipe, source: str,
         left_out=left_out,
     )
     lines = [line for line in [*head.splitlines(), *carried.imports] if not line.startswith("from __future__")]
-    extra = [line for line in dict.fromkeys(lines) if line and line not in template.IMPORTS.splitlines()]
-    settings = template.SETTINGS.format(
+    extra = [line for line in dict.fromkeys(lines) if line and line not in TEXTS["imports"].splitlines()]
+    settings = TEXTS["settings"].format(
         data=f"{file.stem}.safetensors",
         checkpoint=f"{file.stem}.pt",
         device=str(recipe.device),
@@ -236,12 +239,12 @@ def _script(engine: TrainingEngine, config: Config, recipe: Recipe, source: str,
         accumulate=config.accumulate,
         grad_clip=config.grad_clip,
     )
-    loop = template.LOOP.format(
+    loop = TEXTS["loop"].format(
         autocast=f"torch.autocast(DEVICE.type, torch.bfloat16, enabled={is_short})",
         weight_of=_weight_of(layer),
         moved=".movedim(-1, 1)" if engine.loss_choice.over else "",
-        settles=_ending(recipe, template.SETTLES),
-        ends_early=_ending(recipe, template.ENDS_EARLY),
+        settles=_ending(recipe, TEXTS["settles"]),
+        ends_early=_ending(recipe, TEXTS["ends_early"]),
         threads=threads_for_training(),
         model=f"{[each.name for each in ast.parse(source).body if isinstance(each, ast.ClassDef)][-1]}()",
         weights=weights,
@@ -252,7 +255,7 @@ def _script(engine: TrainingEngine, config: Config, recipe: Recipe, source: str,
         every_epoch=by_epoch,
         due=f"(epoch % {count} == 0 or {last})" if count > 1 else "True" if count else last,
     )
-    imports = template.IMPORTS + "".join(f"{line}\n" for line in extra)
+    imports = TEXTS["imports"] + "".join(f"{line}\n" for line in extra)
     deterministic = "\n\ntorch.use_deterministic_algorithms(True)\n" if config.deterministic else ""
     custom_text = "".join(f"{line}\n" for line in carried.text)
     return head_text + future + imports + settings + deterministic + custom_text + body + loop
@@ -349,10 +352,10 @@ def _ending(recipe: Recipe, text: str) -> str:
 def _weight_of(loss: object) -> str:
     reduction = getattr(loss, "reduction", None)
     if isinstance(loss, nn.Module) and reduction == "sum":
-        return template.SUM_WEIGHT
+        return TEXTS["sum_weight"]
     if isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss) and reduction == "mean":
-        return template.CLASS_WEIGHT
-    return template.PLAIN_WEIGHT
+        return TEXTS["class_weight"]
+    return TEXTS["plain_weight"]
 
 
 def _batch_size(source: BatchSource | None, config: Config) -> int:

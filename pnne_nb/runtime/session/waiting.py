@@ -21,26 +21,26 @@ class Waitable(Protocol):
 class Started:
     """Makes ``engine.start().wait()`` and ``await engine.start()`` work; as the last line of a cell, shows nothing.
 
-    Everything else is that of the engine.
+    Everything else is that of the engine, which is its attribute `engine`.
     """
 
     def __init__(self, engine: Waitable) -> None:
-        self._engine = engine
+        self.engine = engine
 
     def __repr__(self) -> str:
-        return f"Started({self._engine!r})"
+        return f"Started({self.engine!r})"
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end of the training; see `TrainingEngine.wait`."""
-        return self._engine.wait(timeout)
+        return self.engine.wait(timeout)
 
     def __await__(self) -> Generator[Any, None, None]:
-        return self._engine.__await__()
+        return self.engine.__await__()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return getattr(self._engine, name)
+        return getattr(self.engine, name)
 
     def _ipython_display_(self) -> None:
         """Show nothing."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
+import ipywidgets
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 from pnne_nb.compiler.analysis.device_rule import to_device
 from pnne_nb.errors import ArgumentError, InspectionError, shown
 from pnne_nb.graph.document import NodeGraph
-from pnne_nb.inspector.capture.hooks import primary_tensor
+from pnne_nb.inspector.capture.hooks import primary_tensor, tensors_in
 from pnne_nb.inspector.questions.changes import Change
 from pnne_nb.inspector.questions.example import opened
 from pnne_nb.inspector.questions.intervene import intervene
@@ -133,6 +134,10 @@ class Asked:
         self.tokenizer = tokenizer
         self.texts = None if tokenizer is None else partial(texts_of, tokenizer)
 
+    def read(self, ids: Sequence[int]) -> list[str]:
+        """Return the text of each token; its number where there is no tokenizer."""
+        return list(map(str, ids)) if self.texts is None else self.texts(ids)
+
     def of(self, net: nn.Module) -> Asked:
         """Return the same questions to another network."""
         other = copy.copy(self)
@@ -220,7 +225,7 @@ class Asked:
         """Return the name of a class, or the text of a token."""
         if self.labels is not None:
             return self.labels[place] if 0 <= place < len(self.labels) else str(place)
-        return str(place) if self.texts is None else self.texts([place])[0]
+        return self.read([place])[0]
 
     def _read(self, output: object, target: object, *, words: bool) -> Answer:
         tensor = primary_tensor(output)
@@ -262,6 +267,24 @@ class Access:
 def refused(error: Exception) -> str:
     """Return an error as HTML."""
     return f'<div class="pnne-finding" role="alert">{html.escape(f"{type(error).__name__}: {error}")}</div>'
+
+
+def show_in(place: ipywidgets.HTML, make: Callable[[], str]) -> None:
+    """Show a text, or why it could not be made, where it was asked for."""
+    try:
+        place.value = make()
+    except Exception as error:  # noqa: BLE001  the model's own errors too
+        place.value = refused(error)
+
+
+def tokens_html(texts: Sequence[str]) -> str:
+    """Return tokens side by side, as HTML."""
+    return f'<div class="pnne-tokens">{"".join(f"<span>{html.escape(text)}</span>" for text in texts)}</div>'
+
+
+def first_tensor(inputs: object) -> Tensor | None:
+    """Return the first tensor among the inputs of an example."""
+    return next((tensor for _, tensor in tensors_in(inputs)), None)
 
 
 def shares(scores: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""`Examples`: the data of an explorer, of which it shows one example at a time."""
+"""What an explorer is opened on: the module of whatever has one, and `Examples`, of which it shows one at a time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,18 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
 
+from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.compiler.analysis.example_inputs import TARGET_KEYS, argument_names, spread_inputs
 from pnne_nb.errors import ArgumentError, shown
+from pnne_nb.graph.document import NodeGraph
+from pnne_nb.inference.exported import ExportedModule
+from pnne_nb.inference.inference_engine import InferenceEngine
 from pnne_nb.runtime.data.open_data import Table, as_tensors, count_examples
 from pnne_nb.runtime.data.sources import DatasetSource, TensorSource
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.evaluation import fingerprint
+from pnne_nb.runtime.session.waiting import Started
+from pnne_nb.widgets.editor.editor import GraphEditor
 
 OWN: Final = -1
 """The number of an example that a person has brought."""
@@ -153,16 +159,52 @@ class Examples:
                 return value
 
 
-def of_training(
-    engine: TrainingEngine, data: object, labels: Sequence[str] | None, loss: Any
-) -> tuple[nn.Module, object, Sequence[str] | None, Any]:
-    """Return the model of a training with what was given, or else its validation or training data, classes and loss."""
-    match engine.recipe.train if engine.recipe.val is None else engine.recipe.val:
-        case TensorSource(tensors=own) | DatasetSource(template=own) if data is None:
-            data = own
+class Subject(NamedTuple):
+    """What is explored, which is refused later if it is no module, with what its owner knows about it."""
+
+    net: Any
+    data: object
+    labels: Sequence[str] | None
+    loss: Any
+    graph: NodeGraph | None = None
+    engine: TrainingEngine | None = None
+    editor: GraphEditor | None = None
+
+
+def subject_of(given: object, data: object, labels: Sequence[str] | None, loss: Any) -> Subject:
+    """Return the module of whatever has one, with what was given, or else what its owner knows.
+
+    Raises:
+        ArgumentError: If there is no module in it.
+        CompileError: If a graph is unfinished, or its weights are gone.
+    """
+    match given:
+        case NodeGraph():
+            return Subject(compile_graph(given), data, labels, loss, given)
+        case Started(engine=TrainingEngine() as engine) | (TrainingEngine() as engine):
+            match engine.recipe.train if engine.recipe.val is None else engine.recipe.val:
+                case TensorSource(tensors=own) | DatasetSource(template=own) if data is None:
+                    data = own
+                case _:
+                    pass  # a stream is read only once
+            loss = engine.recipe.loss if loss is None else loss
+            return Subject(engine.model, data, labels or engine.classes, loss, engine=engine)
+        case GraphEditor(model=None):
+            raise ArgumentError(
+                "The editor's graph has errors, which editor.diagnostics lists: there is no model to explore."
+            )
+        case GraphEditor():
+            data = given.example if data is None else data
+            return Subject(given.model, data, labels, loss, given.graph, editor=given)
+        case InferenceEngine(model=ExportedModule()):
+            raise ArgumentError(
+                "This engine runs an exported file, whose layers cannot be seen: write pn.ModuleExplorer(net), with the"
+                " network that was exported."
+            )
+        case InferenceEngine():
+            return Subject(given.model, data, labels or given.classes, loss)
         case _:
-            pass  # a stream is read only once
-    return engine.model, data, labels or engine.classes, engine.recipe.loss if loss is None else loss
+            return Subject(given, data, labels, loss)
 
 
 def _split(net: nn.Module, data: object) -> tuple[object, object]:
@@ -207,12 +249,12 @@ def _parts(value: Any) -> list[Any]:
     return list(value) if type(value) is tuple else [value]
 
 
-def require_place(place: object, count: int) -> int:
-    """Return the number of an example.
+def require_place(place: object, count: int, name: str = "example") -> int:
+    """Return the number of an example, or of another thing called `name` of which there are `count`.
 
     Raises:
-        ArgumentError: If there is no such example.
+        ArgumentError: If there is no such one.
     """
     if not isinstance(place, int | np.integer) or isinstance(place, bool) or not 0 <= place < count:
-        raise ArgumentError(f"example must be a whole number from 0 to {count - 1}, not {shown(place)}.")
+        raise ArgumentError(f"{name} must be a whole number from 0 to {count - 1}, not {shown(place)}.")
     return int(place)

@@ -13,35 +13,37 @@ from typing import Any, Final, final
 import ipywidgets
 from torch import Tensor, nn
 
-from pnne_nb.compiler import compile as compile_graph
 from pnne_nb.compiler import from_module
-from pnne_nb.errors import ArgumentError, InspectionError, LayerNotFoundError, expect, near
+from pnne_nb.errors import ArgumentError, InspectionError, LayerNotFoundError, choose, expect
 from pnne_nb.errors import shown as written
 from pnne_nb.graph.document import NodeGraph
+from pnne_nb.inference.inference_engine import InferenceEngine
 from pnne_nb.inspector.capture.call_arguments import call_arguments
 from pnne_nb.inspector.capture.preserve import uncompiled
 from pnne_nb.inspector.inspector import Inspector
+from pnne_nb.inspector.questions.attribute import all_methods
+from pnne_nb.inspector.questions.example import element_index
 from pnne_nb.inspector.representations.compare_layers import LayerComparison, compare_layers
+from pnne_nb.inspector.statistics.patterns import near_layers
 from pnne_nb.inspector.tools.dataflow import Flow
 from pnne_nb.process.fork import fork_safe
 from pnne_nb.process.subscribers import weakly
-from pnne_nb.protocol.control_messages import Move, PageTheme
+from pnne_nb.protocol.control_messages import Move
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.objective.losses import Loss
+from pnne_nb.runtime.session.waiting import Started
 from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.widgets.editor.editor import GraphEditor
 from pnne_nb.widgets.explorer.answers import Access, Asked, refused
-from pnne_nb.widgets.explorer.canvas import Canvas, identities, paint
 from pnne_nb.widgets.explorer.drawing import Drawing
-from pnne_nb.widgets.explorer.examples import OWN, Examples, of_training, require_place
+from pnne_nb.widgets.explorer.examples import OWN, Examples, require_place, subject_of
+from pnne_nb.widgets.explorer.layer_map import LayerMap, Search
 from pnne_nb.widgets.explorer.page import ExplorerPage
 from pnne_nb.widgets.explorer.panel import CSS, facts, kept_html, overview_html, text_of, widgets_of
 from pnne_nb.widgets.explorer.questions import Questions
 from pnne_nb.widgets.explorer.runs import ModelInUseError, Runs, Weights
 from pnne_nb.widgets.explorer.static_graph import graph_svg
 from pnne_nb.widgets.explorer.strip import Strip
-from pnne_nb.widgets.explorer.style import style
-from pnne_nb.widgets.explorer.view import MAX_ELEMENTS, Colouring, ExplorerPicture, draw, first_open
 from pnne_nb.widgets.explorer.wide_questions import projection, sequence
 from pnne_nb.widgets.host.cell_events import watch_cells
 from pnne_nb.widgets.host.displays import answer_while_busy, button, close_parts, close_whole
@@ -49,11 +51,8 @@ from pnne_nb.widgets.host.static_picture import Card, Kept, KeptPicture, Picture
 
 TABS = "Layer", "Units", "Why", "Number", "Projection", "Sequence"
 
-_CHOICES: Final = {"Why": {"method", "answer"}, "Number": {"number"}}
+_CHOICES: Final = {"Units": {"dim"}, "Why": {"method", "answer"}, "Number": {"number"}}
 """What can be chosen with a question."""
-
-MAX_HITS = 50
-"""Most layers that a search lists."""
 
 
 @final
@@ -68,8 +67,9 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
     order of their loss, from the least confident answer, or mistakes only, and filtered by the true and the predicted class.
 
     Args:
-        net: Any module; a graph is compiled, with the weights that belong to it. Of a training, its model, with its validation
-            data (else its training data), its classes and its loss.
+        net: Any module; a graph is compiled, with the weights that belong to it. Of an editor, its model and its example;
+            what is selected in one is selected in the other. Of a training, its model, with its validation data (else its
+            training data), its classes and its loss. Of an `InferenceEngine`, its copy of the model.
         data: Examples: a tensor, an array or a table, a tuple of arguments, a mapping of keyword arguments, a ``Dataset`` or a
             ``DataLoader``; the first dimension counts them. A pair ``(x, y)`` for a model with one argument ends with the
             target. The module runs in evaluation mode for answers, and in its own for shapes, times and the layers' outputs,
@@ -92,13 +92,11 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
 
     _runs: Runs | None = None
     """None before the constructor ends, and after `close`."""
-    _drawn: NodeGraph | None = None
     _questions: Questions | None = None
-    _graph: Canvas | None = None
 
     def __init__(
         self,
-        net: nn.Module | NodeGraph | TrainingEngine,
+        net: nn.Module | NodeGraph | GraphEditor | TrainingEngine | Started | InferenceEngine,
         data: object = None,
         target: object = None,
         labels: Sequence[str] | None = None,
@@ -109,56 +107,42 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
         args: object = None,
         loss_fn: Callable[..., Tensor] | None = None,
     ) -> None:
-        engine: TrainingEngine | None = None
-        if isinstance(net, NodeGraph):
-            self._drawn, net = net, compile_graph(net)
-        elif isinstance(net, TrainingEngine):
-            engine, (net, data, labels, loss) = net, of_training(net, data, labels, loss)
+        subject = subject_of(net, data, labels, loss)
+        module, self._drawn, data, labels, loss = subject.net, subject.graph, subject.data, subject.labels, subject.loss
         if isinstance(data, Inspector):  # an earlier order: net, inspector, args
             inspector, data, args, target = data, *((target, None, None) if args is None else (args, None, target))
         expect(inspector, Inspector | None, "inspector", "an Inspector, or None", "It was made by pn.Inspector(net).")
-        if inspector is not None and uncompiled(inspector.net) is not uncompiled(net):
+        if inspector is not None and uncompiled(inspector.net) is not uncompiled(module):
             raise InspectionError(
                 "This inspector is about another module: pass ModuleExplorer(inspector.net, inspector=inspector)."
             )
         self._reads = labels, tokenizer, loss if loss is not None else loss_fn
         watch_cells()
         runs = Runs(
-            self._asked(uncompiled(net), data if data is not None else args, target),
-            Inspector(net) if inspector is None else inspector,
+            self._asked(uncompiled(module), data if data is not None else args, target),
+            Inspector(module) if inspector is None else inspector,
         )
         self._lock = fork_safe(threading.RLock())
-        self._flow = runs.flow()
+        flow = runs.flow()
         with runs.alone():
             runs.asked.check()
-        self._opened = first_open(self._flow)
-        self._chosen = ""
+        self._runs = runs
         self._page = ExplorerPage(self._move, self._ask, self._drop)
-        self._page.observe(self._mark, "theme")
-        self._identities: dict[str, str] = {}
-        self._picture = ExplorerPicture((), {})
-        wide, searched = ipywidgets.Layout(width="auto", flex="1 1 auto"), len(self._flow.layers) - 1
-        self._weights = Weights(engine, self._turn)
-        self._search = ipywidgets.Text(placeholder=f"Search {searched} layers by name or type", layout=wide)
-        self._hits = ipywidgets.Select(options=[], rows=6, layout=ipywidgets.Layout(width="auto", display="none"))
-        self._colour = ipywidgets.ToggleButtons(
-            options=_colourings(self._flow), value="type", description="Colour by",
-            style={"description_width": "64px", "button_width": "auto"},
-            layout=ipywidgets.Layout(width="auto", margin="0 8px", flex="0 0 auto", flex_flow="row nowrap"),
-        )  # fmt: skip
-        self._colour.add_class("pnne-colours")
+        self._said = ipywidgets.HTML("", layout=ipywidgets.Layout(margin="0"))
+        self._kept = KeptPicture(lambda: "the module", self.to_html)
+        owner = lambda: self._alive().findings(), lambda: self._page.theme
+        self._map = LayerMap(flow, *owner, self._clicked, self._kept.changed, self._say)
+        self._weights = Weights(subject.engine, self._turn)
+        self._search = Search(lambda: self.flow, self.select, self._say)
         buttons = (
-            button("Open", "", lambda: self.toggle(self._chosen)),
+            button("Open", "", lambda: self.toggle(self.selected)),
             button("Close all", "", self._close_all),
             button("Refresh", "Read weights and run the input again", self.refresh),
             button("Show in the drawing", "", self._draw),
             button("Keep", "Keep the answer as a card under this cell", lambda: self._kept.add_card(self._card())),
         )
         self._open_button = buttons[0]
-        self._drawing, self._differences = Drawing(lambda: self.graph, self._follow), dict[str, float]()
-        self._said = ipywidgets.HTML("", layout=ipywidgets.Layout(margin="0"))
-        self._place = ipywidgets.Box(layout=ipywidgets.Layout(flex="1 1 55%", height="600px", min_width="0"))
-        self._place.add_class("pnne-explorer-graph")
+        self._drawing = Drawing(lambda: self.graph, self._follow)
         inset = ipywidgets.Layout(
             flex="1 1 45%", height="600px", min_width="0", padding="0 0 0 14px", overflow="hidden auto"
         )
@@ -167,25 +151,22 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
         self._tab = ipywidgets.ToggleButtons(options=TABS, style={"button_width": "auto"})
         self._tab.add_class("pnne-colours")
         beside = ipywidgets.VBox([self._tab, self._panel], layout=inset)
-        controls = self._search, self._colour, self._weights, *buttons
+        controls = self._search, self._map.colour, self._weights, *buttons
         bar = ipywidgets.HBox(controls, layout=ipywidgets.Layout(flex_flow="row wrap"))
-        body = ipywidgets.HBox([self._place, beside], layout=ipywidgets.Layout(width="100%"))
-        self._runs = runs
+        body = ipywidgets.HBox([self._map, beside], layout=ipywidgets.Layout(width="100%"))
         self._access = Access(lambda: self._alive().asked, self._alone, lambda: self.graph)
         self._strip = Strip(self._access, self._show)
-        self._kept = KeptPicture(lambda: "the module", self.to_html)
         super().__init__(
-            [ipywidgets.HTML(CSS), bar, self._hits, self._said, self._strip, body, self._drawing, self._page]
+            [ipywidgets.HTML(CSS), bar, self._search.hits, self._said, self._strip, body, self._drawing, self._page]
         )
         self.add_class("pnne-explorer")
-        self._search.observe(lambda change: self._list_hits(change["new"]), "value")
-        self._hits.observe(lambda change: self._choose(change["new"]), "value")
-        self._colour.observe(lambda _change: self._rebuild(), "value")
+        self._page.observe(self._map.mark, "theme")
         self._tab.observe(lambda _change: self._show(), "value")
-        for control in (self._search, self._colour, self._hits, self._tab):
-            answer_while_busy(control)
-        self._rebuild()
+        answer_while_busy(self._tab)
+        self._map.rebuild()
         self._show()
+        if subject.editor is not None:
+            self._drawing.link(subject.editor)
 
     def __repr__(self) -> str:
         return "ModuleExplorer()"
@@ -197,32 +178,32 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
             InspectionError: The explorer was closed.
         """
         with self._lock:
-            runs, picture, marks, chosen = self._alive(), self._picture, self._marks(), self._chosen
+            runs, picture, marks, chosen = self._alive(), self._map.picture, self._map.marks(), self.selected
             net = type(runs.net).__name__
-            said = [f"{net}: {self._flow.layers[''].parameters:,} parameters"]
+            said = [f"{net}: {self.flow.layers[''].parameters:,} parameters"]
             said += [f"Weights: {self._weights.label}"] if self.checkpoint else []
-            said += [*self._strip.lines(), *(facts(self._flow, chosen) if chosen else [])]
+            said += [*self._strip.lines(), *(facts(self.flow, chosen) if chosen else [])]
             tab = self._tab.value if self._questions is not None else TABS[0]
             shown = [f"{tab}:", *text_of(kept_html(self._panel.children))] if tab != TABS[0] else []
             said += [f"{found.layer}: {found.kind.replace('-', ' ')}: {found.reason}" for found in runs.findings()]
-        layers = [", ".join(box.label.splitlines()) for box in picture.boxes if box.key in self._flow.layers]
+        layers = [", ".join(box.label.splitlines()) for box in picture.boxes if box.key in self.flow.layers]
         alternative = f"Structure of {net}: {len(layers)} layers are shown. {' '.join(said[1:])}".strip()
         return Still(said[0], alternative, [*said, *shown, *layers], partial(graph_svg, picture, marks, chosen, said))
 
     @property
     def flow(self) -> Flow:
         """The layers and links of the module."""
-        return self._flow
+        return self._map.flow
 
     @property
     def selected(self) -> str:
         """Path of the layer whose details are shown; ``""`` is the model itself."""
-        return self._chosen
+        return self._map.chosen
 
     @property
     def shown(self) -> tuple[str, ...]:
         """Paths of the layers in the graph, open ones included."""
-        return tuple(box.key for box in self._picture.boxes if box.key in self._flow.layers)
+        return self._map.shown
 
     @property
     def graph(self) -> NodeGraph:
@@ -280,7 +261,7 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
             editor: An editor of the module's graph; None for a new one of `graph`.
         """
         shown = self._drawing.link(editor)
-        self._drawing.point_out(self._chosen)
+        self._drawing.point_out(self.selected)
         return shown
 
     def compare(self, other: nn.Module | str | Path | None = None, *, data: object = None) -> LayerComparison:
@@ -292,10 +273,8 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
         """
         inputs = self._alive().asked.examples.cut([self.example]).inputs
         found: LayerComparison = self._alone(lambda: compare_layers(self._alive().net, inputs, other, other_data=data))
-        self._differences = dict(found.differences)
         with self._lock:
-            self._colour.options = [*_colourings(self._flow), ("difference", "difference")]
-            self._colour.value = "difference"
+            self._map.differ(found.differences)
         self._say("No layer differs." if found.first is None else f"The first layer that differs is {found.first}.")
         return found
 
@@ -307,15 +286,7 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
         """
         self._require(path)
         with self._lock:
-            parts = path.split(".")
-            around = {"", *(".".join(parts[:end]) for end in range(1, len(parts)))}
-            before, self._chosen = self.shown, path
-            if path and path not in before:
-                # Others are closed if the graph becomes too large.
-                trial = self._opened | around
-                self._opened = trial if len(draw(self._flow, trial, path)) <= MAX_ELEMENTS else around
-                self._rebuild()
-            self._mark()
+            self._map.choose(path)
             self._show()
             self._drawing.point_out(path)
 
@@ -336,35 +307,42 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
             example: As `example`; None for the one that is shown.
             changes: Rows of what if, such as ``("1", "scale", "0, 3", 0.5)``: layer, kind, channels and numbers. None for those
                 that are there.
-            **chosen: ``method=`` and ``answer=`` (a class) for ``"Why"``, ``number=`` (an index) for ``"Number"``.
+            **chosen: ``dim=`` (of the output, in which units are counted) for ``"Units"``, ``method=`` and ``answer=`` (a class)
+                for ``"Why"``, ``number=`` (an index) for ``"Number"``.
 
         Raises:
-            ArgumentError: If there is no such question, choice or example.
-            LayerNotFoundError: If there is no such layer.
+            ArgumentError: If there is no such question, choice, example or change.
+            LayerNotFoundError: If there is no such layer, here or in `changes`.
         """
         wrong = {*chosen} - _CHOICES.get(question, set())
         if question not in TABS or wrong:
             raise ArgumentError(
-                f"ask takes one of {', '.join(TABS)}, with method= and answer= for Why and number= for Number, not"
+                f"ask takes one of {', '.join(TABS)}, with dim= for Units, method= and answer= for Why and number= for Number, not"
                 f" {written(question)}{f' with {min(wrong)}=' if wrong else ''}."
             )
         self._require(path)
+        if "method" in chosen:
+            choose(chosen["method"], all_methods(), "method")
+        if "number" in chosen:
+            chosen["number"] = element_index(chosen["number"])
         with self._lock:
             if example is not None:
                 self.example = example
             if changes is not None:
                 self._strip.what_if.values = changes
+            if "answer" in chosen and self._strip.answer is not None:
+                chosen["answer"] = require_place(chosen["answer"], len(self._strip.answer.scores), "answer")
             self._access.settings.update(chosen)
             self._tab.value = question
             self.select(path)
             if self._questions is not None and "number" in chosen:
-                self._questions.explain(tuple(chosen["number"]))
+                self._questions.explain(chosen["number"])
             self._access.work.finish()
             return self._card()
 
     def _card(self) -> Card:
         with self._lock:
-            path, question = self._chosen, self._tab.value if self._tab.layout.display == "" else TABS[0]
+            path, question = self.selected, self._tab.value if self._tab.layout.display == "" else TABS[0]
             own, asked = self.example == OWN, {} if self._questions is None else self._questions.chosen
             given: dict[str, Any] = {} if own or not self._alive().asked.examples.given else {"example": self.example}
             given |= {"changes": changes} if (changes := self._strip.what_if.values) else {}
@@ -387,18 +365,7 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
         """
         self._require(path)
         with self._lock:
-            if not path or not self._flow.layers[path].children:
-                return
-            trial = self._opened ^ {path}
-            count = len(draw(self._flow, trial, self._chosen))
-            if count > MAX_ELEMENTS and path in trial:
-                self._say(
-                    f"Opening {path} would show {count} elements; the limit is {MAX_ELEMENTS}. Close other layers."
-                )
-                return
-            self._say("")
-            self._opened = trial
-            self._rebuild()
+            self._map.toggle(path)
             self._show_buttons()
 
     def refresh(self) -> None:
@@ -413,14 +380,10 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
         with self._lock:
             before = self._alive().now
             runs = Runs(self._asked(before.net, args, target), before.inspector)
-            self._flow = runs.flow()
+            flow = runs.flow()
             self._runs = runs
-            chosen = self._colour.value
-            with self._colour.hold_trait_notifications():
-                self._colour.options = _colourings(self._flow)
-                self._colour.value = chosen if chosen in dict(_colourings(self._flow)).values() else "type"
+            self._map.use(flow)
             self._strip.use()
-            self._rebuild()
             self._show()
 
     def close(self) -> None:
@@ -432,57 +395,16 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
             self._runs = None
             self._access.work.stop()
             self._empty(self._panel)
-            if self._graph is not None:
-                self._graph.close()
-                self._graph = None
             close_parts(self)
             super().close()
 
-    # Drawing
+    # Gestures
 
-    def _rebuild(self) -> None:
-        """Draw everything again: changing a graph in place corrupts the browser's picture of it."""
-        self._picture = draw(self._flow, self._opened, self._chosen, self._colour.value, self._differences)
-        self._identities = identities(self._picture)
-        before, self._graph = self._graph, paint(self._picture, self._marks(), self._style(), self._clicked)
-        self._graph.drawn = self._graph_svg
-        self._place.children = (self._graph,)
-        self._kept.changed()
-        if before is not None:
-            before.close()
-
-    def _graph_svg(self) -> str:
-        return graph_svg(
-            self._picture, self._marks(), self._chosen, [type(self._alive().net).__name__], self._page.theme
-        )
-
-    def _marks(self) -> dict[str, list[str]]:
-        """Return the marks of layers: not called, or with a finding."""
-        marks: dict[str, list[str]] = {}
-        for path, layer in self._flow.layers.items():
-            if self._flow.traced and not layer.calls and not layer.children:
-                marks.setdefault(path, []).append("uncalled")
-        for found in self._alive().findings():
-            marks.setdefault(found.layer or "", []).append("alarm")
-        return marks
-
-    def _style(self) -> list[dict[str, Any]]:
-        theme: PageTheme = self._page.theme
-        categories = dict.fromkeys(box.category for box in self._picture.boxes if box.category is not None)
-        return style(theme, categories, self._identities.get(self._chosen))
-
-    def _mark(self, _change: object = None) -> None:
+    def _clicked(self, key: str) -> None:
         with self._lock:
-            if self._graph is not None:
-                self._graph.cytoscape_style = self._style()
-                self._kept.changed()
-
-    def _clicked(self, node: dict[str, Any]) -> None:
-        key = node["data"]["key"]
-        with self._lock:
-            if key not in self._flow.layers:
+            if key not in self.flow.layers:
                 return
-            if key == self._chosen and self._flow.layers[key].children:
+            if key == self.selected and self.flow.layers[key].children:
                 self.toggle(key)
             else:
                 self.select(key)
@@ -492,38 +414,15 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
         with self._lock:
             if self._runs is None:
                 return
-            shown, layer = self.shown, self._flow.layers[self._chosen]
-            at = shown.index(self._chosen) if self._chosen in shown else -1
-            inside = [child for child in layer.children if child in shown] if self._chosen in self._opened else []
-            match move:
-                case "next" if at + 1 < len(shown):
-                    self.select(shown[at + 1])
-                case "previous" if at > 0:
-                    self.select(shown[at - 1])
-                case "in" if inside and self._chosen:
-                    self.select(inside[0])
-                case "out" if inside and self._chosen:
-                    self.toggle(self._chosen)
-                case "out" if "." in self._chosen:
-                    self.select(self._chosen.rpartition(".")[0])
-                case "in" | "toggle":
-                    self.toggle(self._chosen)
-                case _:
-                    pass
-            self._tell()
-
-    def _tell(self) -> None:
-        """Let a screen reader say the selected layer."""
-        layer, shown = self._flow.layers[self._chosen], self.shown
-        where = f", {shown.index(self._chosen) + 1} of {len(shown)}" if self._chosen in shown else ""
-        state = "" if not layer.children else ", open" if self._chosen in self._opened else ", closed"
-        self._page.told = f"{self._chosen or 'The model'}, {layer.kind}{state}{where}"
+            path = self._map.step(move)
+            if path is not None:
+                self.select(path)
+            self._show_buttons()
+            self._page.told = self._map.told()
 
     def _close_all(self) -> None:
         with self._lock:
-            self._opened = {""}
-            self._say("")
-            self._rebuild()
+            self._map.close_all()
             self._show_buttons()
 
     def _turn(self) -> None:
@@ -537,14 +436,14 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
 
     def _follow(self, path: str) -> None:
         """Select the layer that was selected in a drawing, if there is one."""
-        if self._runs is not None and path in self._flow.layers and path != self._chosen:
+        if self._runs is not None and path in self.flow.layers and path != self.selected:
             self.select(path)
 
     def _draw(self) -> None:
         """Show the drawing below, or hide it."""
         try:
             self._drawing.toggle()
-            self._drawing.point_out(self._chosen)
+            self._drawing.point_out(self.selected)
         except Exception as error:  # noqa: BLE001  a module that cannot be drawn says why
             self._say(f"{type(error).__name__}: {error}")
 
@@ -558,33 +457,38 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
         self._access.work.stop()
         self._empty(self._panel)
         self._questions = None
-        self._tab.layout.display = "" if self._chosen and self._alive().asked.examples.given else "none"
-        if not self._chosen:
-            self._panel.children = (ipywidgets.HTML(overview_html(self._flow)),)
+        self._tab.layout.display = "" if self.selected and self._alive().asked.examples.given else "none"
+        if not self.selected:
+            self._panel.children = (ipywidgets.HTML(overview_html(self.flow)),)
         elif self._tab.value == TABS[0] or not self._alive().asked.examples.given:
             self._panel.children = tuple(
-                widgets_of(self._alive().details(self._flow, self._chosen, self.example, self._show))
+                widgets_of(self._alive().details(self.flow, self.selected, self.example, self._show))
             )
         else:
             self._panel.children = tuple(self._answered(self._tab.value))
 
     def _answered(self, tab: str) -> list[ipywidgets.Widget]:
         """Return the answer to a question about the selected layer."""
-        asked = self._questions = Questions(self._access, self._chosen, self.example, self._strip.answer)
+        asked = self._questions = Questions(self._access, self.selected, self.example, self._strip.answer)
         try:
             match tab:
                 case "Units":
-                    return asked.units(self._strip.what_if.add, self._strip.choose)
+                    return asked.units(self._strip.what_if.add, self._strip.choose, self._count_in)
                 case "Why":
                     return asked.why()
                 case "Projection":
-                    return projection(self._access, self._chosen, self.example, self._strip.choose)
+                    return projection(self._access, self.selected, self.example, self._strip.choose)
                 case "Sequence":
                     return sequence(self._access, self.example)
                 case _:
                     return asked.numbers()
         except Exception as error:  # noqa: BLE001  the model's own errors are shown where they were provoked
             return [ipywidgets.HTML(refused(error))]
+
+    def _count_in(self, dim: int) -> None:
+        """Count the units of the layer in another dimension."""
+        self._access.settings["dim"] = dim
+        self._show()
 
     def _ask(self, ask: str) -> None:
         """Answer what was pressed in the page: a number of the panel, or a cell of a table about the same data."""
@@ -607,29 +511,11 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
                 self._strip.own.drop(name, content)
 
     def _show_buttons(self) -> None:
-        layer = self._flow.layers[self._chosen]
-        self._open_button.disabled = not self._chosen or not layer.children
-        self._open_button.description = "Close" if self._chosen and self._chosen in self._opened else "Open"
+        layer = self.flow.layers[self.selected]
+        self._open_button.disabled = not self.selected or not layer.children
+        self._open_button.description = "Close" if self.selected and self.selected in self._map.opened else "Open"
 
-    # Search and the rest
-
-    def _list_hits(self, text: str) -> None:
-        word = text.strip().lower()
-        found = [
-            (f"{path}  ({layer.kind})", path)
-            for path, layer in self._flow.layers.items()
-            if path and word and (word in path.lower() or word in layer.kind.lower())
-        ]
-        self._hits.options = ()
-        self._hits.options = found[:MAX_HITS]
-        self._hits.index = None
-        self._hits.layout.display = "" if found else "none"
-        more = f"{len(found)} layers match; the first {MAX_HITS} are listed." if len(found) > MAX_HITS else ""
-        self._say(more if found or not word else f"No layer's name or type contains “{text.strip()}”.")
-
-    def _choose(self, hit: str | None) -> None:
-        if hit:
-            self.select(hit)
+    # The rest
 
     def _say(self, text: str) -> None:
         said = html.escape(text, quote=False)
@@ -637,8 +523,9 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
 
     def _require(self, path: str) -> None:
         self._alive()
-        if path not in self._flow.layers:
-            raise LayerNotFoundError(f"The model has no layer {path!r}.{near(path, self._flow.layers)}")
+        expect(path, str, "path", "the path of a layer", "explorer.flow.layers lists them.")
+        if path not in self.flow.layers:
+            raise LayerNotFoundError(f"The model has no layer {path!r}.{near_layers(path, self.flow.layers)}")
 
     def _asked(self, net: nn.Module, data: object, target: object) -> Asked:
         labels, tokenizer, loss = self._reads
@@ -665,9 +552,3 @@ class ModuleExplorer(ipywidgets.VBox, Kept, Pictured):
         box.children = ()
         for child in children:
             close_whole(child)
-
-
-def _colourings(flow: Flow) -> list[tuple[str, Colouring]]:
-    """Return the available colourings; times exist only after a run."""
-    found: list[tuple[str, Colouring]] = [("type", "type"), ("time", "time"), ("parameters", "parameters")]
-    return found if flow.traced else [one for one in found if one[1] != "time"]

@@ -6,6 +6,7 @@ import html
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, TypeVar, final
 
 import ipywidgets
@@ -32,70 +33,7 @@ _COLUMNS: Final = ("mean", "std", "min", "max", "zeros")
 
 _WORDS: Final = {"activations": "output", "gradients": "output gradient", "inputs": "input", "updates": "update"}
 
-CSS: Final = """<style>
-.pnne-explorer { color: var(--jp-ui-font-color1, inherit); }
-.pnne-explorer .pnne-explorer-graph { border: 1px solid var(--jp-border-color2, #8884) !important; border-radius: 4px;
-  background: var(--jp-layout-color0, transparent); overflow: hidden; }
-.pnne-explorer .pnne-explorer-graph .custom-widget, .pnne-explorer .cytoscape-widget { background: transparent !important; }
-.pnne-explorer .pnne-explorer-graph, .pnne-explorer .pnne-explorer-graph * { outline: none !important; }
-.pnne-explorer .pnne-explorer-graph:focus-visible { box-shadow: 0 0 0 2px var(--jp-brand-color1, #1976d2) !important; }
-.pnne-explorer .pnne-unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
-.pnne-explorer.jupyter-widgets-disconnected::before { display: block; align-self: stretch; margin-bottom: 6px;
-  padding: 8px 12px; border-left: 3px solid #a85f00; background: #a85f0018; color: inherit; font: inherit;
-  content: "Not connected: the kernel was restarted or has ended. This is what it showed; run the cell again."; }
-.pnne-explorer .jupyter-widgets-disconnected::before { content: none; }
-.pnne-explorer .pnne-explorer-panel > * { flex: 0 0 auto; }
-.pnne-explorer h3 { margin: 0 0 2px; font-size: 15px; line-height: 1.4; }
-.pnne-explorer .widget-html-content { line-height: 1.45; overflow: visible; }
-.pnne-explorer table.pnne-facts { border-collapse: collapse; margin: 6px 0; font-size: 12px; }
-.pnne-explorer .jupyter-widgets.widget-html { overflow: hidden auto; }
-.pnne-explorer table.pnne-facts th, .pnne-explorer table.pnne-facts td { text-align: right; padding: 2px 8px 2px 0;
-  border-bottom: 1px solid var(--jp-border-color2, #8884); white-space: nowrap; font-variant-numeric: tabular-nums; }
-.pnne-explorer table.pnne-facts th:first-child, .pnne-explorer table.pnne-facts td:first-child { text-align: left; }
-.pnne-explorer table.pnne-statistics { width: 100%; font-size: 11.5px; }
-.pnne-explorer table.pnne-statistics td, .pnne-explorer table.pnne-statistics th { padding: 2px 0 2px 6px !important; }
-.pnne-explorer table.pnne-statistics td:first-child { white-space: normal !important; padding-left: 0 !important; }
-.pnne-explorer .pnne-share { display: inline-block; height: 8px; border-radius: 2px; background: #d07000; min-width: 1px; }
-.pnne-explorer .bqplot text { fill: var(--jp-ui-font-color2, #777) !important; font-size: 11px !important; }
-.pnne-explorer .pnne-colours, .pnne-explorer .pnne-colours > div { display: flex; flex-flow: row nowrap !important; }
-.pnne-explorer .pnne-colours .widget-label { margin-right: 6px; width: auto; }
-.pnne-explorer table.pnne-facts td:last-child { white-space: normal; }
-.pnne-explorer .pnne-colours .jupyter-button { margin: 2px 0; padding: 0 8px; }
-.pnne-explorer .pnne-quiet { color: var(--jp-ui-font-color2, #777); font-size: 12px; }
-.pnne-explorer .pnne-finding { border-left: 3px solid #d1495b; padding: 2px 8px; margin: 6px 0; font-size: 13px; }
-.pnne-explorer .pnne-picture { margin: 10px 0; }
-.pnne-explorer .pnne-picture img { image-rendering: pixelated; margin: 0; max-width: 100%; }
-.pnne-explorer .pnne-picture figcaption { font-size: 12px; margin-bottom: 3px; }
-.pnne-explorer .pnne-strip { border: 1px solid var(--jp-border-color2, #8884); border-radius: 4px; padding: 2px 8px;
-  margin-bottom: 6px; }
-.pnne-explorer .pnne-strip.pnne-over { outline: 2px dashed var(--jp-brand-color1, #1976d2); }
-.pnne-explorer .pnne-strip .widget-label { width: auto !important; }
-.pnne-explorer .pnne-example { display: flex; flex-flow: row wrap; gap: 4px 28px; align-items: flex-start; min-height: 128px; }
-.pnne-explorer .pnne-example .pnne-picture { margin: 4px 0; }
-.pnne-explorer .pnne-tokens { max-width: 46em; max-height: 128px; overflow: auto; font: 12px/1.8 monospace; }
-.pnne-explorer .pnne-tokens span { border: 1px solid var(--jp-border-color2, #8884); border-radius: 3px; padding: 0 3px;
-  margin-right: 2px; white-space: pre; }
-.pnne-explorer .pnne-row { max-height: 128px; overflow: auto; }
-.pnne-explorer table.pnne-facts caption { text-align: left; font-weight: 600; font-size: 12px; }
-.pnne-explorer .pnne-what-if { border-top: 1px solid var(--jp-border-color2, #8884); padding: 4px 0; }
-.pnne-explorer .pnne-what-if .widget-checkbox { min-width: 90px; }
-.pnne-explorer .pnne-state { border: 1px solid currentcolor; border-radius: 3px; padding: 0 4px; font-size: 11px; }
-.pnne-explorer .pnne-moved { font-weight: 600; border-left: 3px solid #d07000; padding-left: 6px; }
-.pnne-explorer .pnne-bars { vertical-align: middle; margin-left: 8px; }
-.pnne-explorer .pnne-wide { overflow: auto; max-width: 100%; }
-.pnne-explorer table.pnne-head { border-collapse: collapse; font: 11px/1.3 monospace; }
-.pnne-explorer table.pnne-head th { font-weight: 400; padding: 0 4px; text-align: right; white-space: pre; }
-.pnne-explorer table.pnne-head th[scope=col] { writing-mode: vertical-rl; padding: 4px 0; }
-.pnne-explorer table.pnne-head td { width: 15px; height: 15px; min-width: 15px; border: 1px solid var(--jp-border-color2, #8884); }
-.pnne-explorer table.pnne-lens td { padding: 2px 5px; white-space: pre; }
-.pnne-explorer pre.pnne-formula { font-size: 12px; line-height: 1.5; white-space: pre-wrap; }
-.pnne-explorer table.pnne-numbers { border-collapse: collapse; }
-.pnne-explorer table.pnne-numbers button { font: 11px/1.5 monospace; border: 1px solid var(--jp-border-color2, #8884);
-  background: transparent; color: inherit; padding: 1px 3px; min-width: 40px; text-align: right; cursor: pointer; }
-.pnne-explorer :is(button, input, select, .noUi-handle, .pnne-wide, .pnne-explorer-panel):focus-visible {
-  outline: 2px solid var(--jp-brand-color1, #1976d2) !important; outline-offset: -1px; }
-.pnne-explorer .pnne-answer .pnne-bar { min-width: 96px; text-align: left; }
-</style>"""
+CSS: Final = f"<style>{Path(__file__).with_name('explorer.css').read_text(encoding='utf-8')}</style>"
 
 Registered = TypeVar("Registered", bound=Callable[[nn.Module], object])
 

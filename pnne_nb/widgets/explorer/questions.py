@@ -12,14 +12,15 @@ import numpy as np
 from torch import Tensor
 
 from pnne_nb.errors import InspectionError
-from pnne_nb.inspector.capture.call_arguments import call_arguments
-from pnne_nb.inspector.questions.attribute import METHODS, attribute, captum_names
-from pnne_nb.inspector.questions.changes import channel_axis, zero
+from pnne_nb.inspector.capture.hooks import tensors_in
+from pnne_nb.inspector.questions.attribute import METHODS, all_methods, attribute
+from pnne_nb.inspector.questions.changes import zero
 from pnne_nb.inspector.questions.explain_value import explain_value
 from pnne_nb.inspector.questions.receptive_field import receptive_field
 from pnne_nb.inspector.questions.sites import place_of
 from pnne_nb.inspector.questions.units import Peak, UnitReport, layer_output, look_at_units, peaks
-from pnne_nb.widgets.explorer.answers import Access, Answer, refused
+from pnne_nb.widgets.explorer.answers import Access, Answer, first_tensor, refused, show_in, tokens_html
+from pnne_nb.widgets.explorer.what_if import part_of
 from pnne_nb.widgets.host.displays import answer_while_busy, button, chooser, close_whole
 from pnne_nb.widgets.host.images import inline_svg, picture, tiles_of
 
@@ -50,6 +51,7 @@ class Questions:
         self._path, self._place, self._answer = path, place, answer
         self._inputs = self._asked.examples.cut([place]).inputs
         self._explained: ipywidgets.HTML | None = None
+        self._axis: int | None = None
         self.chosen: dict[str, Any] = {}
 
     def __repr__(self) -> str:
@@ -57,18 +59,25 @@ class Questions:
 
     # Units
 
-    def units(self, switch_off: Callable[[str, str], None], show: Callable[[int], None]) -> list[ipywidgets.Widget]:
+    def units(
+        self, switch_off: Callable[[str, str], None], show: Callable[[int], None], again: Callable[[int], None]
+    ) -> list[ipywidgets.Widget]:
         """Return the units of the layer, those first that count most for the likeliest answer.
 
         Args:
             switch_off: Called with the layer and a unit whose button was pressed; an empty unit is the whole layer.
             show: Called with an example whose button was pressed.
+            again: Called with another dimension in which units are counted.
         """
         target = (
             None if self._answer is None or not self._answer.classes else self._target(self._answer.likely[0].place)
         )
-        around = self._asked.examples.around(max(0, self._place))
-        report = self._alone(lambda: look_at_units(self._asked.net, around.inputs, self._path, self._inputs, target))
+        around, dim = self._asked.examples.around(max(0, self._place)), self._settings.pop("dim", None)
+        self._axis = dim
+        report = self._alone(
+            lambda: look_at_units(self._asked.net, around.inputs, self._path, self._inputs, target, dim=dim)
+        )
+        self.chosen = {} if dim is None else {"dim": dim}
         named = "" if target is None or self._answer is None else f"“{self._answer.likely[0].name}”"
         remarks = [state.partition(" ")[0] for state in report.states if state]
         counted = (
@@ -83,6 +92,8 @@ class Questions:
             )
             + f" Units are counted in dimension {report.axis} of the output.</div>"
         )
+        axis = chooser([*range(1, report.dims)], "Dimension", lambda: again(axis.value), value=report.axis)
+        axis.layout.display = "none" if report.dims < 3 else ""
         off = partial(switch_off, self._path, "")
         whole = button("Switch off the layer", f"Set the output of {self._path} to zero", off)
         rows, order = ipywidgets.VBox(), report.order().tolist()
@@ -98,7 +109,7 @@ class Questions:
 
         more = button(f"{ROWS} more units", "Show more units", grow)
         grow()
-        return [head, ipywidgets.HBox([whole]), rows, ipywidgets.HBox([more])]
+        return [head, ipywidgets.HBox([whole, axis]), rows, ipywidgets.HBox([more])]
 
     def _unit(
         self, report: UnitReport, unit: int, switch_off: Callable[[str, str], None], show: Callable[[int], None]
@@ -111,14 +122,19 @@ class Questions:
             f"<strong>Unit {unit}</strong>{state} <span class='pnne-quiet'>{', '.join(said)}</span>{_bars(report, unit)}"
         )
         below = ipywidgets.VBox()
-        buttons = [button("Switch off", f"Switch unit {unit} off", partial(switch_off, self._path, str(unit)))]
+        buttons = [button("Switch off", f"Switch unit {unit} off", partial(switch_off, self._path, self._where(unit)))]
         for words, places in (("Strongest", report.strongest), ("Weakest", report.weakest)):
             make = partial(self._read, unit, places[unit].tolist(), show)
             more = f"Examples with the {words.lower()} output of unit {unit}"
             buttons.append(button(words, more, partial(self._fill, below, make)))
-        because = partial(self._fill, below, lambda: [ipywidgets.HTML(self._because(unit, self._method, self._path))])
+        why = partial(self._because, unit, self._method, report)
+        because = partial(self._fill, below, lambda: [ipywidgets.HTML(why())])
         buttons.append(button("Why", f"The values of the input that count for unit {unit}", because))
         return ipywidgets.VBox([text, ipywidgets.HBox(buttons), below])
+
+    def _where(self, unit: int) -> str:
+        """Return how a unit is written in a row of changes."""
+        return str(unit) if self._axis is None else f"channels {unit} dim {self._axis}"
 
     def _without(self, waiting: dict[int, ipywidgets.HTML]) -> Generator[object, None, None]:
         """Write at each unit that waits for it what the answer is without it."""
@@ -126,7 +142,7 @@ class Questions:
             return
         for unit, row in list(waiting.items()):
             yield None
-            changes = {self._path: [zero(channels=[unit])]}
+            changes = {self._path: [zero(**part_of(self._path, self._where(unit)))]}
             try:
                 best = self._alone(partial(self._asked.one, self._place, changes)).likely[0]
             except Exception as error:  # noqa: BLE001  shown where it was provoked
@@ -150,7 +166,7 @@ class Questions:
 
     def _weights(self, unit: int) -> list[ipywidgets.Widget]:
         weight = getattr(place_of(self._asked.net, self._path), "weight", None)
-        if not isinstance(weight, Tensor) or weight.dim() < 2 or unit >= len(weight):
+        if self._axis is not None or not isinstance(weight, Tensor) or weight.dim() < 2 or unit >= len(weight):
             return []
         own = weight[unit].detach()
         drawn = picture(
@@ -161,10 +177,9 @@ class Questions:
     def _read(self, unit: int, places: list[int], show: Callable[[int], None]) -> list[ipywidgets.Widget]:
         """Return examples with what a unit reads of them where it is largest, below its weights."""
         inputs = self._asked.examples.cut(places).inputs
-        args, kwargs = call_arguments(inputs, self._asked.net)
-        first = next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)
+        first = first_tensor(inputs)
         try:
-            found: list[Peak | None] = list(peaks(self._asked.net, inputs, self._path, unit))
+            found: list[Peak | None] = list(peaks(self._asked.net, inputs, self._path, unit, dim=self._axis))
         except InspectionError:  # nothing of the input counts for it, or nothing has a gradient
             found = [None] * len(places)
         cells = []
@@ -181,9 +196,7 @@ class Questions:
         inside = each[tuple(slice(low, high + 1) for low, high in peak.box)]
         if each.dim() == 1 and not each.is_floating_point():
             end = peak.place[0] + 1 if peak.place and len(peak.place) == 1 else peak.box[0][1] + 1
-            ids = each[max(0, end - CONTEXT) : end].tolist()
-            texts = list(map(str, ids)) if self._asked.texts is None else self._asked.texts(ids)
-            return f'<div class="pnne-tokens">{"".join(f"<span>{html.escape(text)}</span>" for text in texts)}</div>'
+            return tokens_html(self._asked.read(each[max(0, end - CONTEXT) : end].tolist()))
         if each.dim() not in (2, 3) or not each.is_floating_point():
             return ""
         maps = inside.mean(0) if each.dim() == 3 else inside
@@ -208,28 +221,23 @@ class Questions:
         def ask() -> None:
             self._settings["method"] = method.value
             self.chosen = {"method": method.value, "answer": answer.value}
-            try:
-                shown.value = self._alone(partial(self._because, answer.value, method.value))
-            except Exception as error:  # noqa: BLE001  shown where it was provoked
-                shown.value = refused(error)
+            show_in(shown, lambda: str(self._alone(partial(self._because, answer.value, method.value))))
 
-        known = {place for _, place in answers}
-        first = self._settings.pop("answer", None)
-        answer = chooser(answers, "Why", ask, value=first if first in known else answers[0][1])
-        method = chooser([*METHODS, *captum_names()], "by", ask, value=self._method)
+        first = self._settings.pop("answer", answers[0][1])
+        if first not in {place for _, place in answers}:
+            answers.append((self._asked.name(first), first))
+        answer = chooser(answers, "Why", ask, value=first)
+        method = chooser(all_methods(), "by", ask, value=self._method)
         ask()
         return [ipywidgets.HBox([answer, method], layout=ipywidgets.Layout(flex_flow="row wrap")), shown]
 
-    def _because(self, place: int, method: str, of: str | None = None) -> str:
+    def _because(self, place: int, method: str, of: UnitReport | None = None) -> str:
         """Return what counts for an answer, or for the mean of the unit `place` of a layer, as HTML."""
-        module = type(None if of is None else place_of(self._asked.net, of))
-        target = self._target(place) if of is None else partial(_mean, module, place)
-        found = attribute(self._asked.net, self._inputs, target, method, of=of)
-        args, kwargs = call_arguments(self._inputs, self._asked.net)
-        inputs = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+        target = self._target(place) if of is None else partial(_mean, of.axis, place)
+        found = attribute(self._asked.net, self._inputs, target, method, of=None if of is None else of.layer)
         drawn = [
             self._counted(name, value, given)
-            for name, value, given in zip(found.names, found.values, inputs, strict=False)
+            for name, value, (_, given) in zip(found.names, found.values, tensors_in(self._inputs), strict=False)
             if value is not None and value.numel()
         ]
         gap = (
@@ -247,9 +255,9 @@ class Questions:
         each = (value[0] if value.dim() > 1 and len(value) == 1 else value).detach().float().cpu()
         if each.dim() == 1 and len(each) <= 200:
             flat = (given[0] if given.dim() > 1 and len(given) == 1 else given).detach().cpu()
-            read, columns = self._asked.texts, self._asked.examples.columns
+            columns = self._asked.examples.columns
             if not flat.is_floating_point():
-                words = list(map(str, flat.tolist())) if read is None else read(flat.tolist())
+                words = self._asked.read(flat.tolist())
             else:
                 words = list(columns) if len(columns) == len(each) else [f"[{at}]" for at in range(len(each))]
             largest = float(each.abs().max()) or 1.0
@@ -286,21 +294,20 @@ class Questions:
 
     def explain(self, index: tuple[int, ...]) -> None:
         """Show how a number of the layer's output came about."""
-        if self._explained is None:
-            return
-        try:
-            found = self._alone(lambda: explain_value(self._asked.net, self._inputs, self._path, index))
+        call = self._asked.net, self._inputs, self._path, index
+
+        def explained() -> str:
+            found = self._alone(lambda: explain_value(*call))
             try:
-                read = repr(
-                    self._alone(lambda: receptive_field(self._asked.net, self._inputs, self._path, index, draws=0))
-                ).partition("] ")[2]
+                read = repr(self._alone(lambda: receptive_field(*call, draws=0))).partition("] ")[2]
             except InspectionError as error:
                 read = str(error)
-            said = html.escape(f"{found!r}\n  {read}")
             self.chosen = {"number": index}
-            self._explained.value = f'<pre class="pnne-formula" role="status">{said}</pre>'
-        except Exception as error:  # noqa: BLE001  shown where it was provoked
-            self._explained.value = refused(error)
+            said = html.escape(f"{found!r}\n  {read}")
+            return f'<pre class="pnne-formula" role="status">{said}</pre>'
+
+        if self._explained is not None:
+            show_in(self._explained, explained)
 
     def _table(self, output: Tensor, channel: int) -> str:
         """Return a part of the output as a table of buttons: a channel of an image, the last tokens, or a row."""
@@ -330,8 +337,8 @@ class Questions:
         return (*self._answer.target, place)
 
 
-def _mean(kind: type, unit: int, output: Tensor) -> Tensor:
-    return output.movedim(channel_axis(kind, output.dim()), 1)[:, unit].reshape(len(output), -1).mean(1)
+def _mean(axis: int, unit: int, output: Tensor) -> Tensor:
+    return output.movedim(axis, 1)[:, unit].reshape(len(output), -1).mean(1)
 
 
 def _bars(report: UnitReport, unit: int) -> str:

@@ -10,8 +10,7 @@ from pnne_nb.graph.layout.texts import fitted
 from pnne_nb.graph.render.colours import mix
 from pnne_nb.graph.render.svg import ThemeName, require_theme
 from pnne_nb.protocol.control_messages import PageTheme
-from pnne_nb.widgets.explorer.canvas import FAR, classes
-from pnne_nb.widgets.explorer.style import HEAT, INKS, fills
+from pnne_nb.widgets.explorer.canvas import FAR, HEAT, INKS, classes, fills
 from pnne_nb.widgets.explorer.view import HEADER, Box, ExplorerPicture
 
 _MARGIN: Final = 18.0

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pnne_nb.inspector.capture.hooks import tensors_in
 from pnne_nb.runtime.evaluation import fingerprint
-from pnne_nb.widgets.explorer.answers import MAX_ASKED, Access, Answer, Answers, Likely, refused
+from pnne_nb.widgets.explorer.answers import MAX_ASKED, Access, Answer, Answers, Likely, refused, tokens_html
 from pnne_nb.widgets.explorer.examples import OWN
 from pnne_nb.widgets.explorer.own_example import OwnExample
 from pnne_nb.widgets.explorer.what_if import WhatIf
@@ -267,12 +267,7 @@ class Strip(ipywidgets.VBox):
         """Return an input as HTML: tokens, a row of a table, a picture, or a heat map."""
         each = (tensor[0] if tensor.dim() > 1 and len(tensor) == 1 else tensor).detach().cpu()
         if not each.is_floating_point() and not each.is_complex() and each.dim() == 1:
-            ids = each.tolist()[-_TOKENS:]
-            read = self._asked().texts
-            texts = list(map(str, ids)) if read is None else read(ids)
-            return (
-                '<div class="pnne-tokens">' + "".join(f"<span>{html.escape(text)}</span>" for text in texts) + "</div>"
-            )
+            return tokens_html(self._asked().read(each.tolist()[-_TOKENS:]))
         if each.dim() <= 1 and each.numel() <= _TABLE and not each.is_complex():
             numbers = each.reshape(-1).tolist()
             columns = self._asked().examples.columns

@@ -9,23 +9,53 @@ from typing import Any, Final, final
 
 import ipywidgets
 import numpy as np
+from torch import nn
 
-from pnne_nb.errors import InspectionError
-from pnne_nb.inspector.questions.changes import Change, clamp, mean, scale, zero
+from pnne_nb.errors import ArgumentError, InspectionError, choose, expect, shown
+from pnne_nb.inspector.questions.changes import Change, clamp, mean, patch, scale, zero
+from pnne_nb.inspector.questions.example import whole_numbers
 from pnne_nb.inspector.questions.intervene import keep
-from pnne_nb.widgets.explorer.answers import Access, Answers, joined, refused
+from pnne_nb.inspector.questions.sites import place_of
+from pnne_nb.widgets.explorer.answers import Access, Answers, Asked, joined, refused, show_in
+from pnne_nb.widgets.explorer.examples import require_place
 from pnne_nb.widgets.host.displays import answer_while_busy, button, chooser, close_whole
 from pnne_nb.widgets.host.piecework import Piecework
 
-KINDS: Final = ("zero", "scale", "clamp", "mean")
-
-_WIDTH: Final = {
-    "zero": (),
-    "scale": (("by", 0.5),),
-    "clamp": (("from", -1.0), ("to", 1.0)),
-    "mean": (),
-}
+_NUMBERS: Final[dict[str, tuple[tuple[str, float], ...]]] = {
+    "zero": (), "scale": (("by", 0.5),), "clamp": (("from", -1.0), ("to", 1.0)), "mean": (), "patch": (("from example", 0),),
+}  # fmt: skip
 """The numbers of each kind of change, with those to begin with."""
+
+_PARTS: Final = ("channels", "tokens", "heads", "units")
+
+
+def part_of(layer: str, text: str) -> dict[str, Any]:
+    """Return the part of an output that a person writes, for `zero` and the like.
+
+    Args:
+        layer: The layer, for the message.
+        text: ``3, 17`` (channels), ``tokens -1``, ``heads 0 of 12``, ``units 3 5 5`` (one element), ``channels 3 dim 1``, or
+            nothing for the whole output.
+
+    Raises:
+        InspectionError: If it is written in another way.
+    """
+    words = text.replace(",", " ").lower().split()
+    part = f"{words.pop(0).rstrip('s')}s" if words and words[0].isalpha() else _PARTS[0]
+    further: dict[str, Any] = {}
+    try:
+        while len(words) > 2 and words[-2] in ("of", "dim"):
+            *words, name, number = words
+            further[name] = int(number)
+        places = [*map(int, words)]
+    except ValueError:
+        part = ""
+    if part not in _PARTS or (text.strip() and not places):
+        raise InspectionError(
+            f"{layer}: channels are numbers such as 3, 17; other parts are tokens -1, heads 0, heads 0 of 12, units 3 5 5 (one"
+            f" element), or channels 3 dim 1; nothing is the whole output. {text!r} is none of these."
+        )
+    return {part: [tuple(places)] if part == "units" else places, **further} if places else {}
 
 
 @final
@@ -34,22 +64,29 @@ class ChangeRow(ipywidgets.HBox):
 
     Args:
         layer: Path of the layer.
-        channels: Its channels that are changed; none for the whole output.
+        where: The part of its output that is changed; see `part_of`.
+        asked: Returns the model with its examples.
         changed: Called after each edit.
         removed: Called with the row when it is removed.
     """
 
     def __init__(
-        self, layer: str, channels: str, changed: Callable[[], None], removed: Callable[[ChangeRow], None]
+        self,
+        layer: str,
+        where: str,
+        asked: Callable[[], Asked],
+        changed: Callable[[], None],
+        removed: Callable[[ChangeRow], None],
     ) -> None:
-        self.layer = layer
+        self.layer, self._asked = layer, asked
         self.on = ipywidgets.Checkbox(
             value=True, description=layer, indent=False, layout=ipywidgets.Layout(width="auto")
         )
-        self.kind = chooser(KINDS, "", self._fill, tooltip=f"What is done to {layer}")
+        self.kind = chooser(list(_NUMBERS), "", self._fill, tooltip=f"What is done to {layer}")
         self.channels = ipywidgets.Text(
-            value=channels, placeholder="all", description="channels", continuous_update=False,
-            layout=ipywidgets.Layout(width="170px"), style={"description_width": "auto"},
+            value=where, placeholder="all", description="channels", continuous_update=False,
+            tooltip="Such as 3, 17, tokens -1, heads 0 of 12, units 3 5 5, or channels 3 dim 1",
+            layout=ipywidgets.Layout(width="190px"), style={"description_width": "auto"},
         )  # fmt: skip
         self.numbers = [
             ipywidgets.FloatText(layout=ipywidgets.Layout(width="110px"), style={"description_width": "auto"})
@@ -69,15 +106,10 @@ class ChangeRow(ipywidgets.HBox):
         """Return what the row says.
 
         Raises:
-            InspectionError: If the channels are no numbers.
-            ArgumentError: If the bounds of a clamp are in the wrong order.
+            InspectionError: If the part is written in another way than `part_of` reads.
+            ArgumentError: If the bounds of a clamp are in the wrong order, or there is no such example for a patch.
         """
-        words = self.channels.value.replace(",", " ").split()
-        if not all(word.lstrip("-").isdigit() for word in words):
-            raise InspectionError(
-                f"{self.layer}: channels are numbers such as 3, 17, or nothing for all of them, not {self.channels.value!r}."
-            )
-        part: Any = {"channels": [int(word) for word in words]} if words else {}
+        part = part_of(self.layer, self.channels.value)
         first, second = (number.value for number in self.numbers)
         match self.kind.value:
             case "scale":
@@ -86,11 +118,14 @@ class ChangeRow(ipywidgets.HBox):
                 return clamp(first, second, **part)
             case "mean":
                 return mean(**part)
+            case "patch":
+                examples = self._asked().examples
+                return patch(examples.cut([require_place(int(first), examples.count)]).inputs, **part)
             case _:
                 return zero(**part)
 
     def _fill(self) -> None:
-        for number, wanted in zip(self.numbers, (*_WIDTH[self.kind.value], None, None), strict=False):
+        for number, wanted in zip(self.numbers, (*_NUMBERS[self.kind.value], None, None), strict=False):
             number.layout.display = "none" if wanted is None else ""
             if wanted is not None:
                 number.description, number.value = wanted
@@ -137,20 +172,25 @@ class WhatIf(ipywidgets.VBox):
         self._work.stop()
         super().close()
 
-    def add(self, layer: str, channels: str = "") -> None:
-        """Set a layer's output, or channels of it, to zero; the row can be edited."""
-        self.rows.append(ChangeRow(layer, channels, self._edited, self._remove))
+    def add(self, layer: str, where: str = "") -> None:
+        """Set a layer's output, or a part of it, to zero; the row can be edited."""
+        self.rows.append(ChangeRow(layer, where, self._access.asked, self._edited, self._remove))
         self._edited()
 
     @property
     def values(self) -> list[tuple[Any, ...]]:
-        """Layer, kind, channels and numbers of each row that is switched on; it can be set."""
+        """Layer, kind, part and numbers of each row that is switched on; it can be set.
+
+        Raises:
+            ArgumentError: When set to something else.
+            LayerNotFoundError: When set to rows of a layer that does not exist.
+        """
         return [
             (
                 row.layer,
-                row.kind.value,
+                kind := row.kind.value,
                 row.channels.value,
-                *(n.value for n in row.numbers[: len(_WIDTH[row.kind.value])]),
+                *(n.value for n in row.numbers[: len(_NUMBERS[kind])]),
             )
             for row in self.rows
             if row.on.value
@@ -158,9 +198,11 @@ class WhatIf(ipywidgets.VBox):
 
     @values.setter
     def values(self, values: Sequence[tuple[Any, ...]]) -> None:
+        expect(values, list | tuple, "changes", "a list of rows", _ROW)
+        rows = [_checked(self._access.asked().net, value) for value in values]
         self.clear()
-        for layer, kind, channels, *numbers in values:
-            self.add(layer, channels)
+        for layer, kind, where, *numbers in rows:
+            self.add(layer, where)
             self.rows[-1].kind.value = kind
             for number, value in zip(self.rows[-1].numbers, numbers, strict=False):
                 number.value = value
@@ -181,7 +223,11 @@ class WhatIf(ipywidgets.VBox):
 
     def lines(self) -> list[str]:
         """Return what is shown as lines of plain text."""
-        return [f"What if: {layer}, {kind} {channels or 'all'}" for layer, kind, channels, *_ in self.values]
+        said = []
+        for layer, kind, where, *numbers in self.values:
+            how = "".join(f" {word} {n:g}," for (word, _), n in zip(_NUMBERS[kind], numbers, strict=True))
+            said.append(f"What if: {layer}, {kind}{how} {where or 'all'}")
+        return said
 
     def over_the_data(self) -> None:
         """Show accuracy and loss before and after."""
@@ -210,18 +256,18 @@ class WhatIf(ipywidgets.VBox):
 
     def keep(self) -> None:
         """Write the changes into the drawn graph, as one edit that can be undone."""
-        try:
-            made = keep(self._access.graph(), self.changes())
-            names = ", ".join(node.path for node in made)
-            self._say(
+
+        def kept() -> str:
+            names = ", ".join(node.path for node in keep(self._access.graph(), self.changes()))
+            return _status(
                 f"Kept in explorer.graph as one edit: {html.escape(names)}. pn.GraphEditor(explorer.graph) shows it,"
                 " pn.compile(explorer.graph) is the changed model, and explorer.graph.undo() takes it back."
             )
-        except Exception as error:  # noqa: BLE001  shown where it was provoked
-            self._said.value = refused(error)
+
+        show_in(self._said, kept)
 
     def _say(self, text: str) -> None:
-        self._said.value = f'<div role="status">{text}</div>' if text else ""
+        self._said.value = _status(text)
 
     def _edited(self) -> None:
         self._lines.children = tuple(self.rows)
@@ -237,6 +283,27 @@ class WhatIf(ipywidgets.VBox):
         self.rows.remove(row)
         self._lines.children = tuple(self.rows)
         close_whole(row)
+
+
+def _status(text: str) -> str:
+    return f'<div role="status">{text}</div>' if text else ""
+
+
+_ROW: Final = 'Write changes=[("conv1", "scale", "0, 3", 0.5)]: layer, kind, part and numbers.'
+
+
+def _checked(net: nn.Module, value: object) -> tuple[Any, ...]:
+    """Return a row of changes as it is written in the panel, where channels may be numbers too."""
+    match value:
+        case (str() as layer, kind, where, *numbers) if all(isinstance(number, int | float) for number in numbers):
+            place_of(net, layer)
+            choose(kind, list(_NUMBERS), "kind")
+            if not isinstance(where, str):
+                where = ", ".join(map(str, whole_numbers(where) or (where,)))
+            part_of(layer, where)
+            return layer, kind, where, *numbers
+        case _:
+            raise ArgumentError(f"{shown(value)} is no row of changes. {_ROW}")
 
 
 def _compared(before: Answers, after: Answers) -> str:

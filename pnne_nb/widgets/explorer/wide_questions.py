@@ -12,11 +12,10 @@ import numpy as np
 from torch import Tensor
 
 from pnne_nb.inference.generate import generate
-from pnne_nb.inspector.capture.call_arguments import call_arguments
 from pnne_nb.inspector.representations.logit_lens import logit_lens
 from pnne_nb.inspector.representations.project import project
 from pnne_nb.inspector.tools.attention import attention_maps
-from pnne_nb.widgets.explorer.answers import Access, refused
+from pnne_nb.widgets.explorer.answers import Access, first_tensor, show_in
 from pnne_nb.widgets.host.displays import answer_while_busy, button, chooser
 from pnne_nb.widgets.host.images import picture, tiles_of
 from pnne_nb.widgets.host.static_picture import Pictured, Still
@@ -97,12 +96,11 @@ def sequence(access: Access, place: int) -> list[ipywidgets.Widget]:
     """Return all heads of all layers, one of them large, what each block would say, and a text that goes on."""
     asked = access.asked()
     inputs = asked.examples.cut([place]).inputs
-    args, kwargs = call_arguments(inputs, asked.net)
-    first = next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)
+    first = first_tensor(inputs)
     tokens: list[int] = []
     if first is not None and not first.is_floating_point() and first.dim() in (1, 2):
         tokens = first.reshape(-1).tolist()
-    texts = list(map(str, tokens)) if asked.texts is None else asked.texts(tokens)
+    texts = asked.read(tokens)
     maps = access.alone(lambda: attention_maps(asked.net, inputs))
     shown: list[ipywidgets.Widget] = []
     if maps:
@@ -137,7 +135,7 @@ def _heads(maps: dict[str, Tensor], texts: Sequence[str]) -> list[ipywidgets.Wid
 
 def _large(map: Tensor, texts: Sequence[str], words: str) -> str:
     """Return a head with its tokens on both axes, as a table."""
-    rows, columns = ([*texts] if len(texts) == size else list(map_names(size)) for size in map.shape)
+    rows, columns = ([*texts] if len(texts) == size else [str(place) for place in range(size)] for size in map.shape)
     kept = map[-WORDS:, -WORDS:].cpu().tolist()
     head = "".join(f"<th scope='col'>{html.escape(text)}</th>" for text in columns[-WORDS:])
     body = "".join(
@@ -150,11 +148,6 @@ def _large(map: Tensor, texts: Sequence[str], words: str) -> str:
         f'<div class="pnne-wide" tabindex="0" role="region" aria-label="{html.escape(words)}">'
         f'<table class="pnne-head"><tr><td></td>{head}</tr>{body}</table></div>'
     )
-
-
-def map_names(size: int) -> Sequence[str]:
-    """Return the numbers of positions as texts."""
-    return [str(place) for place in range(size)]
 
 
 def _goes_on(access: Access, tokens: Sequence[int]) -> list[ipywidgets.Widget]:
@@ -171,22 +164,19 @@ def _goes_on(access: Access, tokens: Sequence[int]) -> list[ipywidgets.Widget]:
         else None
     )
 
-    def write() -> None:
-        try:
-            found = access.alone(lambda: generate(
-                asked.net, list(tokens), steps.value, tokenizer=reads, temperature=warmth.value, top_k=most.value or None,
-            ))  # fmt: skip
-            rows = "".join(
-                f"<tr><th>{html.escape(step.drawn.text)}</th><td>"
-                + ", ".join(f"{html.escape(one.text)} {one.probability:.0%}" for one in step.likely)
-                + "</td></tr>"
-                for step in found.steps
-            )
-            said.value = f'{found._repr_html_()}<table class="pnne-facts"><caption>Step by step</caption>{rows}</table>'
-        except Exception as error:  # noqa: BLE001  shown where it was provoked
-            said.value = refused(error)
+    def write() -> str:
+        found = access.alone(lambda: generate(
+            asked.net, list(tokens), steps.value, tokenizer=reads, temperature=warmth.value, top_k=most.value or None,
+        ))  # fmt: skip
+        rows = "".join(
+            f"<tr><th>{html.escape(step.drawn.text)}</th><td>"
+            + ", ".join(f"{html.escape(one.text)} {one.probability:.0%}" for one in step.likely)
+            + "</td></tr>"
+            for step in found.steps
+        )
+        return f'{found._repr_html_()}<table class="pnne-facts"><caption>Step by step</caption>{rows}</table>'
 
-    go = button("Go on", "Let the model write, token by token", write)
+    go = button("Go on", "Let the model write, token by token", lambda: show_in(said, write))
     for control in (steps, warmth, most):
         answer_while_busy(control)
     row = ipywidgets.HBox([steps, warmth, most, go], layout=ipywidgets.Layout(flex_flow="row wrap"))

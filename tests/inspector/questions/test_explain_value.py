@@ -184,18 +184,6 @@ class Unused(nn.Module):
 
 
 BAD: dict[str, tuple[Callable[[], object], str]] = {
-    "no such layer": (
-        lambda: pn.explain_value(made("residual").net, torch.randn(1, 3, 6, 6), "covn1", (0, 0, 0, 0)),
-        "The model has no layer 'covn1'. Did you mean 'conv1'",
-    ),
-    "no such element": (
-        lambda: pn.explain_value(made("residual").net, torch.randn(1, 3, 6, 6), "conv1", (0, 4, 0, 0)),
-        r"'conv1' has no element \(0, 4, 0, 0\): its output has the shape \[1, 4, 6, 6\]",
-    ),
-    "no index": (
-        lambda: pn.explain_value(made("MLP").net, torch.randn(3, 5), "0", [0, 1]),  # type: ignore[arg-type]
-        "index must be that of one number of the output",
-    ),
     "a block": (
         lambda: pn.explain_value(made("GPT").net, made("GPT").data, "blocks.0.mlp", (0, 0, 0)),
         "is made of others: ask one of 'blocks.0.mlp.0', 'blocks.0.mlp.1', 'blocks.0.mlp.2'",

@@ -287,7 +287,6 @@ def twice() -> None:
 
 
 BAD: dict[str, tuple[Callable[[], object], str]] = {
-    "no such layer": (during("residual", {"covn1": pn.zero()}), "No layer matches 'covn1'. Did you mean 'conv1'"),
     "no such channel": (
         during("residual", {"conv1": pn.zero(channels=[3, 17])}),
         r"'conv1' has no channel 17: its channels are 0 to 3. .*\[2, 4, 6, 6\], in which dimension 1 counts channels",
@@ -296,9 +295,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "no such unit": (
         during("residual", {"conv1": pn.zero(units=[(0, 9, 9)])}), r"has no unit \(0, 9, 9\): .* \[4, 6, 6\] for each"
     ),
-    "no such head": (
-        during("ViT", {"encoder.self_attn": pn.zero(heads=2)}), "has no head 2: its heads are 0 to 1"
-    ),
+    "no such head": (during("ViT", {"encoder.self_attn": pn.zero(heads=2)}), "has no head 2: its heads are 0 to 1"),
     "no such dimension": (during("MLP", {"0": pn.zero(channels=0, dim=4)}), "has no dimension 4 for channels"),
     "heads that nobody counted": (
         during("GPT", {"blocks.0.attn.proj": pn.zero(heads=0)}), "How many heads does the layer .* join"
@@ -322,17 +319,13 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         during("GPT", {"blocks.0": pn.patch(torch.zeros(1, 3, dtype=torch.int64))}),
         r"The layer 'blocks.0': The output has the shape \[2, 6, 8\] here, and \[1, 3, 8\] for the second example",
     ),
-    "a second example that does not fit": (
-        during("MLP", {"0": pn.patch((torch.zeros(1, 5), 3))}), "cannot be called with"
-    ),
+    "a second example that does not fit": (during("MLP", {"0": pn.patch((torch.zeros(1, 5), 3))}), "cannot be called with"),
     "the function instead of the change": (during("MLP", {"0": pn.zero}), "pn.zero makes a change, and is none"),
     "no change": (during("MLP", {"0": 0.5}), "0.5 is no change of a layer: write pn.zero"),
     "no mapping": (during("MLP", "0"), "changes must be a mapping of layers to changes"),
     "nothing": (during("MLP", {}), "changes names no layer"),
     "twice": (twice, "at work already"),
     "a misspelt part": (lambda: pn.zero(chanels=[1]), "There is no part 'chanels' of an output. Did you mean 'channels'"),  # type: ignore[call-arg]
-    "channels of another type": (lambda: pn.zero(channels="1"), "channels must be an index or several"),  # type: ignore[arg-type]
-    "units of another type": (lambda: pn.zero(units="1"), "units must be indices"),  # type: ignore[arg-type]
     "heads and channels": (lambda: pn.zero(heads=0, channels=1), "heads are counted before the projection"),
     "a dimension of nothing": (lambda: pn.zero(dim=1), "dim is the dimension of channels or of tokens"),
     "a number of heads": (lambda: pn.zero(heads=0, of=0), "of must be a number of heads, not 0"),
@@ -416,7 +409,7 @@ BAD_PATCHES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: pn.patch_effects(made("MLP").net, torch.zeros(1, 5), torch.ones(1, 5)),
         "say which number of each example is asked about",
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BAD_PATCHES)

@@ -66,7 +66,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "no element": (lambda: pn.receptive_field(nn.ReLU(), torch.ones(1, 2), "", (0, 2)), "has no element"),
     "no layer": (lambda: pn.receptive_field(nn.ReLU(), torch.ones(1, 2), "a", (0, 1)), "The model has no layer 'a'"),
     "no gradient": (lambda: pn.receptive_field(Lost(), torch.ones(1, 2), "", (0, 1)), "no gradient with respect to"),
-}
+}  # fmt: skip
 
 
 class Lost(nn.Module):

@@ -61,7 +61,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         lambda: pn.compare_layers(nn.ReLU(), torch.ones(2, 3), other_data=torch.ones(3, 3)),
         "There are 2 examples and 3 other ones: give as many",
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -43,7 +43,7 @@ def html(explorer: ModuleExplorer) -> str:
 
 
 def click(explorer: ModuleExplorer, key: str) -> None:
-    explorer._clicked({"data": {"key": key}})
+    explorer._clicked(key)
 
 
 def test_shows_the_structure(explorer: ModuleExplorer) -> None:
@@ -79,8 +79,8 @@ def test_selecting_opens_what_is_around(explorer: ModuleExplorer) -> None:
 
 def test_search_lists_names_and_types(explorer: ModuleExplorer) -> None:
     explorer._search.value = "layernorm"
-    assert [value for _, value in explorer._hits.options] == ["blocks.0.norm", "blocks.1.norm"]
-    explorer._hits.value = "blocks.1.norm"
+    assert [value for _, value in explorer._search.hits.options] == ["blocks.0.norm", "blocks.1.norm"]
+    explorer._search.hits.value = "blocks.1.norm"
     assert explorer.selected == "blocks.1.norm"
     explorer._search.value = "nothing <b>"
     assert "No layer's name or type contains “nothing &lt;b&gt;”" in explorer._said.value
@@ -168,26 +168,26 @@ def test_pictures_have_a_gap_that_shows_the_page() -> None:
 
 def test_colours_tell_time_and_parameters(explorer: ModuleExplorer) -> None:
     explorer._close_all()
-    explorer._colour.value = "parameters"
-    boxes = {box.key: box for box in explorer._picture.boxes}
+    explorer._map.colour.value = "parameters"
+    boxes = {box.key: box for box in explorer._map.picture.boxes}
     assert boxes["blocks"].label.endswith("592 · 87%")
     assert boxes["blocks"].heat == 1.0
     assert boxes["head"].heat == pytest.approx((18 / 592) ** 0.5)
-    explorer._colour.value = "time"
-    boxes = {box.key: box for box in explorer._picture.boxes}
+    explorer._map.colour.value = "time"
+    boxes = {box.key: box for box in explorer._map.picture.boxes}
     assert boxes["unused"].label == "unused · Linear\nnot called"
     assert boxes["blocks"].heat == 1.0, "of a list of layers, what those take"
     assert " ms · " in boxes["blocks"].label
-    explorer._colour.value = "type"
-    assert all(box.heat is None for box in explorer._picture.boxes)
+    explorer._map.colour.value = "type"
+    assert all(box.heat is None for box in explorer._map.picture.boxes)
 
 
 def test_nothing_took_time_where_nothing_ran() -> None:
     explorer = ModuleExplorer(Encoder())
-    assert [value for _, value in explorer._colour.options] == ["type", "parameters"]
+    assert [value for _, value in explorer._map.colour.options] == ["type", "parameters"]
     assert "Where the parameters are" in html(explorer)
     explorer.show_input(torch.randn(2, 4, 8))
-    assert [value for _, value in explorer._colour.options] == ["type", "time", "parameters"]
+    assert [value for _, value in explorer._map.colour.options] == ["type", "time", "parameters"]
     explorer.select("")
     assert "Where the time goes" in html(explorer)
     explorer.close()
@@ -213,7 +213,7 @@ def test_never_more_than_the_browser_can_show() -> None:
     explorer.select("4.69")
     assert "4.69" in explorer.shown
     flow = follow(net)
-    assert len(draw(flow, explorer._opened, "4.69")) <= MAX_ELEMENTS
+    assert len(draw(flow, explorer._map.opened, "4.69")) <= MAX_ELEMENTS
     assert len([key for key in explorer.shown if key.startswith("4.")]) == MAX_CHILDREN
     explorer.close()
 
@@ -240,10 +240,10 @@ def test_boxes_lie_inside_their_layer_and_apart() -> None:
 
 
 def test_the_theme_repaints_without_rebuilding(explorer: ModuleExplorer) -> None:
-    graph = explorer._graph
+    graph = explorer._map._graph
     assert graph is not None
     explorer._page.theme = "dark"
-    assert graph is explorer._graph
+    assert graph is explorer._map._graph
     assert graph.cytoscape_style[0]["css"]["color"] == "#e8eaed"
 
 

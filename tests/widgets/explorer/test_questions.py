@@ -20,6 +20,7 @@ from torch.utils.data import Dataset
 
 import pnne_nb as pn
 from pnne_nb.widgets.explorer.explorer import TABS, ModuleExplorer
+from pnne_nb.widgets.explorer.what_if import part_of
 from tests.inspector.models import hooks_on
 from tests.widgets.explorer.digits import digits
 
@@ -62,7 +63,7 @@ def test_units_say_what_the_answer_is_without_them(explorer: ModuleExplorer) -> 
         best = int(shares.argmax())
         said = f"without it: {best} {float(shares[best]):.1%}"
         row = next(
-            part.value for part in parts(explorer._panel) if f"<strong>Unit {unit}<" in getattr(part, "value", "")
+            part.value for part in parts(explorer._panel) if f"<strong>Unit {unit}<" in str(getattr(part, "value", ""))
         )
         assert said in row
         assert ("pnne-moved" in row) == (best != CHOSEN[WRONG])
@@ -100,6 +101,48 @@ def test_channels_that_do_not_exist_are_told_at_the_example(explorer: ModuleExpl
     explorer._strip.what_if.rows[0].channels.value = "3, x"
     assert "1: channels are numbers such as 3, 17" in explorer._strip._shown.value
     assert hooks_on(NET) == 0
+
+
+PARTS: dict[str, Any] = {
+    "": {}, "3": {"channels": 3}, "channels 0, 3": {"channels": [0, 3]}, "channel -1": {"channels": -1},
+    "tokens 2": {"tokens": 2}, "Heads 0 of 4": {"heads": 0, "of": 4}, "units 3 1 2": {"units": [(3, 1, 2)]},
+    "channels 3 dim 2": {"channels": 3, "dim": 2},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", PARTS)
+def test_a_part_is_written_as_the_functions_take_it(text: str) -> None:
+    assert pn.zero(**part_of("1", text)).part == pn.zero(**PARTS[text]).part
+
+
+def test_a_patch_takes_a_part_from_another_example(explorer: ModuleExplorer) -> None:
+    explorer._strip.what_if.values = [("1", "patch", "0, 3", 5)]
+    with pn.intervene(NET, {"1": pn.patch(X[5:6], channels=[0, 3])}), torch.no_grad():
+        shares = NET(X[WRONG : WRONG + 1])[0].softmax(0)
+    assert explorer._strip.after is not None
+    assert explorer._strip.after.likely[0].share == pytest.approx(float(shares.max()))
+    assert "What if: 1, patch from example 5, 0, 3" in explorer.describe()
+    explorer._strip.what_if.rows[0].numbers[0].value = 300
+    assert "example must be a whole number from 0 to 299, not 300" in explorer._strip._shown.value
+
+
+def test_units_are_counted_in_another_dimension(explorer: ModuleExplorer) -> None:
+    rows = NET[:2](X).shape[2]
+    explorer._tab.value = "Units"
+    dimension = next(one for one in parts(explorer._panel) if getattr(one, "description", "") == "Dimension")
+    assert dimension.value == 1
+    dimension.value = 2
+    assert f"{rows} units" in panel(explorer)
+    press(explorer._panel, "Switch off")
+    [(layer, _, where)] = explorer._strip.what_if.values
+    unit = int(where.split()[1])
+    assert (layer, where) == ("1", f"channels {unit} dim 2")
+    with pn.intervene(NET, {"1": pn.zero(channels=unit, dim=2)}), torch.no_grad():
+        best = int(NET(X[WRONG : WRONG + 1]).argmax())
+    assert explorer._strip.after is not None
+    assert explorer._strip.after.likely[0].place == best
+    assert "dim=2" in explorer.ask("1", "Units", dim=2).code
+    assert "units are counted in one of the dimensions 1 to 3, not 4" in explorer.ask("1", "Units", dim=4).html
 
 
 def test_over_the_data(explorer: ModuleExplorer) -> None:
@@ -181,7 +224,7 @@ def test_strongest_examples_can_be_opened(explorer: ModuleExplorer) -> None:
     explorer._tab.value = "Units"
     press(explorer._panel, "Strongest")
     output = NET[:2](X[:256]).detach()
-    first = next(part.value for part in parts(explorer._panel) if "<strong>Unit " in getattr(part, "value", ""))
+    first = next(part.value for part in parts(explorer._panel) if "<strong>Unit " in str(getattr(part, "value", "")))
     unit = int(first.removeprefix("<strong>Unit ").partition("<")[0])
     best = int(output[:, unit].amax((1, 2)).argmax())
     press(explorer._panel, str(best))
@@ -254,7 +297,7 @@ def test_a_unit_shows_its_histogram_its_weights_and_what_it_reads(explorer: Modu
     assert panel(explorer).count('alt="Histogram of unit') == 8
     press(explorer._panel, "Weakest")
     assert "Weights of unit" in panel(explorer)
-    first = next(part.value for part in parts(explorer._panel) if "<strong>Unit " in getattr(part, "value", ""))
+    first = next(part.value for part in parts(explorer._panel) if "<strong>Unit " in str(getattr(part, "value", "")))
     unit = int(first.removeprefix("<strong>Unit ").partition("<")[0])
     output = NET[0](X[:256]).detach()[:, unit].flatten(1).amax(1)
     weakest = output.topk(9, largest=False).indices.tolist()
@@ -344,7 +387,7 @@ def test_layers_are_coloured_by_their_difference(explorer: ModuleExplorer) -> No
     found = other.compare(second)
     assert found.first == "4"
     assert "The first layer that differs is 4." in other._said.value
-    heats = {box.key: box.heat for box in other._picture.boxes if box.heat is not None}
+    heats = {box.key: box.heat for box in other._map.picture.boxes if box.heat is not None}
     assert heats["3"] == 0
     assert heats["4"] > 0.5
     assert other.compare(data=X[1:2]).first == "0"
@@ -498,7 +541,7 @@ def test_the_button_keeps_a_card_under_the_cell(explorer: ModuleExplorer, tmp_pa
 @pytest.mark.parametrize(
     ("question", "chosen", "message"),
     [
-        ("Whi", {}, "ask takes one of Layer, Units, Why, Number, Projection, Sequence, with method= and .* not 'Whi'"),
+        ("Whi", {}, "ask takes one of Layer, Units, Why, Number, Projection, Sequence, with dim= .* not 'Whi'"),
         ("Why", {"number": 3}, "not 'Why' with number="),
     ],
 )

@@ -28,6 +28,31 @@ def engine_in(directory: Path, **options: Any) -> TrainingEngine:
     return TrainingEngine(net, (X, Y), **{**given, **options})
 
 
+def test_an_explorer_is_opened_on_whatever_has_a_model(tmp_path: Path) -> None:
+    engine = engine_in(tmp_path, epochs=1)
+    graph = pn.from_module(engine_in(tmp_path).module, args=(X[:2],))
+    net = pn.compile(graph)
+    editor = pn.GraphEditor(graph)
+    for given in (engine.start(), engine, graph, net, editor, pn.InferenceEngine(net, device="cpu")):
+        with closing(ModuleExplorer(given, X, Y)) as explorer:
+            assert "of 300" in explorer.describe()
+            explorer.ask("0", "Units")
+            own = explorer._alive().net
+            assert answered(explorer) == answer(own, 0)
+    engine.wait()
+    with closing(ModuleExplorer(editor, X, Y)) as explorer:
+        editor.selection = ("5",)
+        assert explorer.selected == "5"
+        explorer.select("0")
+        assert editor.selection == ("0",)
+    editor.graph.disconnect("0.output", "1.input")
+    with pytest.raises(ArgumentError, match=r"editor's graph has errors, which editor\.diagnostics lists"):
+        ModuleExplorer(editor)
+    editor.close()
+    with pytest.raises(ArgumentError, match=r"net must be an nn\.Module, not 3"):
+        ModuleExplorer(3)  # type: ignore[arg-type]
+
+
 def answer(net: nn.Module, place: int) -> list[int]:
     with torch.no_grad():
         return net.eval()(X[place : place + 1])[0].argsort(descending=True)[:5].tolist()  # type: ignore[no-any-return]

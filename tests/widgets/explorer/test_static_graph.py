@@ -11,9 +11,9 @@ import torch
 from pnne_nb.compiler import compile
 from pnne_nb.graph.sequential import sequential
 from pnne_nb.inspector.tools.dataflow import Flow, follow
+from pnne_nb.widgets.explorer.canvas import fills
 from pnne_nb.widgets.explorer.explorer import ModuleExplorer
 from pnne_nb.widgets.explorer.static_graph import graph_svg
-from pnne_nb.widgets.explorer.style import fills
 from pnne_nb.widgets.explorer.view import Colouring, draw, first_open
 from tests.inspector.models import Encoder
 

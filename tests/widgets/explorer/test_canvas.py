@@ -9,7 +9,7 @@ from pnne_nb.graph.render.colours import DARK, LIGHT, Theme
 from pnne_nb.graph.schema.categories import category_named
 from pnne_nb.inspector.tools.dataflow import FlowLayer
 from pnne_nb.protocol.control_messages import PageTheme
-from pnne_nb.widgets.explorer.style import class_of, style
+from pnne_nb.widgets.explorer.canvas import class_of, style
 from pnne_nb.widgets.explorer.view import category_of
 
 
