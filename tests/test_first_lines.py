@@ -144,7 +144,6 @@ ANSWERED = [
     ('graph["x"] + graph["fc"]', 'A sum is a node: graph.add("add", name="sum")'),
     ("graph - graph", "Write pn.diff(graph, other)"),
     ('graph["fc"].inputs', "[edge.source for edge in graph.edges"),
-    ("graph.steps", "Write graph.nodes"),
     ("graph.renam", "Did you mean 'rename'"),
     ("graph.forward(x)", "Write pn.compile(graph)(x)"),
     ("graph.parameters()", "Write model = pn.compile(graph)"),

@@ -16,7 +16,7 @@ class Step(NamedTuple):
     button: str = ""
 
     def __str__(self) -> str:
-        return f"{self.line:<40}# {self.about}" if self.about else self.line
+        return f"{self.line:<39} # {self.about}" if self.about else self.line
 
 
 _LOOK: Final = (

@@ -183,3 +183,8 @@ def test_data_is_no_table_where_another_thread_has_only_begun_to_import_pandas(m
     monkeypatch.setitem(sys.modules, "pandas", ModuleType("pandas"))
     given = torch.zeros(4, 2), torch.zeros(4, dtype=torch.long)
     assert TableReader(None).parts(given, None, 0) == (given, None)
+
+
+def test_two_columns_of_one_name_are_refused() -> None:
+    with pytest.raises(pn.TrainingError, match=r"several columns of one name.*Write df.columns ="):
+        pn.TrainingEngine(nn.Linear(7, 1), pd.concat([houses(), houses()], axis=1), target="price")
