@@ -154,9 +154,7 @@ class TableReader:
         """Return inputs `[N, width]` and target of a data frame, called `name` in messages; see `learn`."""
         columns = listed(map(str, table.columns))
         if not table.columns.is_unique:
-            raise TrainingError(
-                f"{name} has several columns of one name. {columns} Write df.columns = [...] with one each."
-            )
+            raise TrainingError(f"{name} has several columns of one name. {columns} Write df.columns = [...].")
         if self._target is None:
             raise TrainingError(
                 f"{name} is a table: say which column is the target, as in target={table.columns[-1]!r}. {columns} Texts, "
