@@ -304,8 +304,7 @@ def test_a_tensor_of_the_constructor_is_given_by_its_numbers() -> None:
     graph.add("Input", "x", shape=("N", 2))
     graph.add("Scaled", "scaled", scale=[[0.5, 2]])
     graph.add("Output", "y")
-    graph.connect("x", "scaled")
-    graph.connect("scaled", "y")
+    graph.connect("x", "scaled", "y")
     assert torch.equal(pn.compile(graph)(torch.ones(1, 2)), torch.tensor([[0.5, 2.0]]))
     with pytest.raises(pn.BadValueError, match="scale cannot be 'big': it must be a number, or a list of numbers"):
         graph.set("scaled", scale="big")

@@ -35,8 +35,7 @@ def graph() -> NodeGraph:
     graph.group(["fc", "relu"], name="first")
     graph.add("Subgraph", name="second", definition="first")
     graph.disconnect("first", "y")
-    graph.connect("first", "second")
-    graph.connect("second", "y")
+    graph.connect("first", "second", "y")
     graph.arrange()
     graph.arrange("first")
     return graph

@@ -142,9 +142,7 @@ def test_a_pattern_of_many_layers_opens_as_one_card_which_x_unfolds(open_editor:
     assert {node.type for node in graph.nodes.values()} == {"Input", "Linear", "ReLU", "Output"}
 
 
-def test_a_small_pattern_stays_open_until_it_is_folded_and_a_node_inside_is_brought_out(
-    open_editor: OpenEditor,
-) -> None:
+def test_a_small_pattern_opens_unfolded_and_brings_out_what_is_selected(open_editor: OpenEditor) -> None:
     editor = open_editor(mlp(5))
     expect(editor.node("fc2")).to_be_visible()
     editor.button("Fold repeats").click()

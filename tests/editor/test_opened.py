@@ -23,10 +23,9 @@ def graph() -> NodeGraph:
     graph.add("ReLU", name="relu")
     graph.add("add", name="sum")
     graph.add("Output", name="y")
-    for start, end in (("x", "stem"), ("stem", "fc"), ("fc", "relu"), ("relu", "head"), ("x", "side"), ("sum", "y")):
-        graph.connect(start, end)
-    graph.connect("head.output", "sum.input")
-    graph.connect("side.output", "sum.other")
+    graph.connect("x", "stem", "fc", "relu", "head", "sum.input")
+    graph.connect("x", "side", "sum.other")
+    graph.connect("sum", "y")
     graph.group(["fc", "relu"], name="inner")
     graph.group(["stem", "inner"], name="outer")
     graph.arrange()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from playwright.sync_api import expect
+from torch import nn
 
+import pnne_nb as pn
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.templates import gpt_block
 from tests.editor.conftest import OpenEditor
@@ -40,6 +43,28 @@ def test_the_switch_draws_all_of_it_and_changes_nothing(editor: EditorPage) -> N
     assert editor.graph.version == version
     editor.page.get_by_role("button", name="Values", exact=True).click()
     expect(editor.node("q")).to_have_count(0)
+
+
+class Last(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.fc = nn.LSTM(8, 16, batch_first=True), nn.Linear(16, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        states, _ = self.lstm(x)
+        return self.fc(states)  # type: ignore[no-any-return]  # torch types the call of a module as Any
+
+
+def test_outputs_that_imported_code_does_not_use_are_drawn_by_the_switch_alone(open_editor: OpenEditor) -> None:
+    graph = pn.from_module(Last(), args=(torch.zeros(2, 5, 8),))
+    assert "h_n" not in graph.to_svg()
+    editor = open_editor(graph)
+    expect(editor.port("lstm.output")).to_be_attached()
+    expect(editor.port("lstm.h_n")).to_have_count(0)
+    editor.page.get_by_role("button", name="Values", exact=True).click()
+    expect(editor.port("lstm.h_n")).to_be_attached()
+    graph.disconnect("lstm.output", "fc.input")
+    assert "h_n" in graph.to_svg(), "to be connected"
 
 
 def test_a_chain_is_deleted_as_one_and_comes_back_with_one_undo(editor: EditorPage) -> None:

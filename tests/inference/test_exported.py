@@ -26,9 +26,7 @@ def net() -> pn.NodeGraph:
     graph.add("Linear", name="fc", in_features=3, out_features=4)
     graph.add("BatchNorm1d", name="norm", num_features=4)
     graph.add("Output", name="y")
-    graph.connect("x", "fc")
-    graph.connect("fc", "norm")
-    graph.connect("norm", "y")
+    graph.connect("x", "fc", "norm", "y")
     return graph
 
 

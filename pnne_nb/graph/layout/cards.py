@@ -143,7 +143,9 @@ def _outputs(
     picks = {name for edge in edges if (name := split_port(edge.target)[0]) in inlined.picks}
     used = [split_port(edge.source)[1] for edge in edges if split_port(edge.target)[0] not in picks]
     if not picks:
-        return list(dict.fromkeys((*declared, *used)))
+        # What imported code does not use is not drawn, as the states of an LSTM.
+        offered = [name for name in declared if name in used] if node.origin is not None and used else declared
+        return list(dict.fromkeys((*offered, *used)))
     parts_of_it = sorted(picks, key=lambda name: int(str(index.nodes[name].properties["index"])))
     return list(dict.fromkeys((*parts_of_it, *used)))
 

@@ -224,8 +224,7 @@ def test_explicit_sizes_that_do_not_fit_raise_a_shape_error() -> None:
         ("Output", "y", {}),
     ):
         graph.add(type, name, **properties)
-    graph.connect("x", "fc")
-    graph.connect("fc", "y")
+    graph.connect("x", "fc", "y")
     with pytest.raises(pn.ShapeError, match=r"fc.input: in_features is 100, and the input \(N, 8\) has 8 there"):
         pn.compile(graph)
 

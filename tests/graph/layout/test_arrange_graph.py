@@ -167,8 +167,7 @@ def test_some_nodes_are_arranged_where_they_stand(graph: NodeGraph) -> None:
 def test_a_point_of_an_edge_is_as_small_as_a_dot(graph: NodeGraph) -> None:
     graph.disconnect("sum.output", "y.input")
     graph.add("Reroute", name="point")
-    graph.connect("sum", "point")
-    graph.connect("point", "y")
+    graph.connect("sum", "point", "y")
     graph.arrange()
     places = {name: node.position or (0.0, 0.0) for name, node in graph.nodes.items()}
     assert places["point"][1] - places["sum"][1] < RANK_GAP + HEADER_HEIGHT + SUMMARY_HEIGHT

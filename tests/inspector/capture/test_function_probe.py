@@ -29,8 +29,7 @@ def residual() -> pn.NodeGraph:
         ("x.output", "sum.other"),
     ]:
         graph.connect(source, target)
-    graph.connect("sum", "halves")
-    graph.connect("halves", "y")
+    graph.connect("sum", "halves", "y")
     graph.group(["fire", "sum"], name="block")
     return graph
 

@@ -8,7 +8,6 @@ import { toggleFolded, toggleValues } from "../commands/folding";
 import { addFrame } from "../commands/framing";
 import { openFind } from "../commands/gestures";
 import { Action } from "../fields/Action";
-import { NOTHING_INLINED } from "../scene/inlining";
 import { pictureOf, savePicture } from "../scene/picture";
 import { NOTHING } from "../scene/view";
 import { SharedNotice } from "./SharedNotice";
@@ -213,7 +212,7 @@ function ValuesAction() {
   const editor = useEditor();
   const scene = useScene();
   const outlined = useView((view) => view.outlined);
-  if (!scene || (outlined === "all" ? !scene.absorbs() : scene.inlined === NOTHING_INLINED)) return null;
+  if (!scene?.absorbs()) return null;
   return <Action {...LOOKS.values} pressed={outlined === "all"} onClick={() => toggleValues(editor)} />;
 }
 

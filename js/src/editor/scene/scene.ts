@@ -124,6 +124,7 @@ export class SceneMaker {
       state.catalog,
       exposed.size + toFold.length === 0,
       inlined === NOTHING_INLINED,
+      outlined === "all",
       isCold,
       pictured,
     ];
@@ -175,6 +176,7 @@ export class SceneMaker {
         picture,
         across,
         isCold,
+        outlined === "all",
         state.catalog !== null,
       ];
       const isAlone = members.length === 1 && definitionOf(node) === null;
@@ -188,6 +190,7 @@ export class SceneMaker {
                 last === node ? null : portsOf(document, last, types.get(last.type), UNWIRED, outOf),
                 inlined.written.get(name),
                 picks,
+                outlined === "all" || last.origin == null ? [] : (outOf ?? []),
               ),
               diagnostics,
               uses,
@@ -231,7 +234,8 @@ export class SceneMaker {
       [...graph.frames.values()],
     );
     const frames = pushedFrames(graph.frames, pushed);
-    const absorbs = () => usual() !== NOTHING_INLINED;
+    const hasSpare = ({ type, origin }: NodeState) => origin != null && (types.get(type)?.outputs?.length ?? 1) > 1;
+    const absorbs = () => usual() !== NOTHING_INLINED || [...graph.nodes.values()].some(hasSpare);
     const shown = { document, graph, types, graphId, prefix, path, cards, across, exposed, provisional };
     const scene = { ...shown, runs, folds, open, pushed, frames, inlined, wires, absorbs };
     this.last = { inputs, scene };
@@ -268,10 +272,17 @@ function leansRight({ xs, ys, from, to }: Columns): boolean {
   return more > 0;
 }
 
-/** The ports of a card: those of its node, or of the first and the last of a chain, as far as they are not written on it. */
-function portsShown(first: Ports, last: Ports | null, written: Written | undefined, picks: readonly string[]): Ports {
+/** The ports of a card, as far as they are not written on it; of the outputs of imported code, those that `edges` use. */
+function portsShown(
+  first: Ports,
+  last: Ports | null,
+  written: Written | undefined,
+  picks: readonly string[],
+  edges: readonly EdgeState[],
+): Ports {
+  const used = new Set(edges.map(({ source }) => splitPort(source)[1]));
   const inputs = written ? first.inputs.filter(({ name }) => !written.has(name)) : first.inputs;
-  const outputs = (last ?? first).outputs;
+  const outputs = (last ?? first).outputs.filter(({ name }) => used.size === 0 || used.has(name));
   if (picks.length === 0) return { inputs, outputs };
   const part = { kind: "tensor", optional: false, wired: true, doc: "" } as const;
   return { inputs, outputs: picks.map((name): PortView => ({ ...part, name, address: `${name}.output` })) };
