@@ -26,6 +26,8 @@ const LAYERS = [
   ["editor/host"],
   ["editor/session"],
   ["editor/document", "editor/values"],
+  // Any of our widgets, where a page can load no others.
+  ["canvas"],
   ["controls", "explorer"],
   ["protocol"],
 ];
