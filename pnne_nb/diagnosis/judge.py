@@ -14,7 +14,7 @@ from pnne_nb.diagnosis.finding import Finding, Rule, as_rules, found_by, is_find
 from pnne_nb.diagnosis.layer_rules import NotFinite, UpdateRatio
 from pnne_nb.diagnosis.level_rules import EqualUnits, SmallWeights
 from pnne_nb.diagnosis.rules import RULES
-from pnne_nb.errors import ArgumentError, expect, shown
+from pnne_nb.errors import ArgumentError, expect, shown, words
 from pnne_nb.telemetry.frames import AnomalyFrame, BaselineFrame, EpochFrame, Frame, LookFrame, StepFrame
 
 _SMOOTHING = 0.05
@@ -351,9 +351,20 @@ class JudgedTraining(Protocol):
     def judge(self) -> Judge: ...
 
 
+class Findings(list[Finding]):
+    """What was found, the most probable cause first; an empty list says what was looked for."""
+
+    def __init__(self, found: Iterable[Finding], rules: Iterable[Rule]) -> None:
+        super().__init__(found)
+        self._looked_for = ", ".join(" ".join(words(type(rule).__name__)) for rule in rules)
+
+    def __repr__(self) -> str:
+        return super().__repr__() if self else f"Nothing found so far; looked for {self._looked_for}."
+
+
 def diagnose(
     source: JudgedTraining | Recorded | nn.Module, frames: Iterable[Frame] | None = None, rules: Iterable[Rule] = RULES
-) -> list[Finding]:
+) -> Findings:
     """Diagnose a training: what is wrong, where and why, and what to try.
 
     ::
@@ -383,14 +394,14 @@ def diagnose(
         expect(
             frames, Iterable, "frames", "the frames of a training, such as live.frames", "Write pn.diagnose(engine)."
         )
-        return ranked(found_by(chosen, gather(source, frames or ())))
+        return Findings(ranked(found_by(chosen, gather(source, frames or ()))), chosen)
     if frames is not None or not isinstance(source, JudgedTraining | Recorded):
         raise ArgumentError(
             f"diagnose takes an engine, a history, or a module with frames about it, not {shown(source)}{extra}. "
             "inspector.diagnose() says what an inspector has seen."
         )
     if isinstance(source, JudgedTraining):
-        return source.judge.findings(None if rules is RULES else chosen)
+        return Findings(source.judge.findings(None if rules is RULES else chosen), chosen)
     seen = list(source.frames())
     told = [Finding.of(frame) for frame in seen if isinstance(frame, AnomalyFrame) and frame.hint]
-    return ranked([*told, *found_by(chosen, gather(None, seen))])
+    return Findings(ranked([*told, *found_by(chosen, gather(None, seen))]), chosen)

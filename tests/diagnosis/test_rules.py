@@ -664,3 +664,10 @@ def test_what_cannot_be_diagnosed_is_refused(wrong: Any) -> None:
         diagnose(wrong)
     with pytest.raises(ArgumentError, match="frames must be the frames of a training"):
         diagnose(nn.Linear(1, 1))
+
+
+def test_an_empty_diagnosis_says_what_was_looked_for() -> None:
+    empty = diagnose(nn.Linear(2, 2), [], [VanishingGradients(), Divergence()])
+    assert empty == []
+    assert repr(empty) == "Nothing found so far; looked for vanishing gradients, divergence."
+    assert not repr(diagnose(nn.Linear(2, 2), [])).startswith("[")

@@ -179,6 +179,10 @@ def as_tensors(arrays: tuple[Array, ...] | list[Array], name: str) -> tuple[Tens
     tensors = []
     for index, array in enumerate(arrays):
         match array:
+            case Tensor() if array.layout is not torch.strided:
+                raise TrainingError(
+                    f"{name}[{index}] is a sparse tensor, from which no batch is cut: give X.to_dense()."
+                )
             case Tensor():
                 tensors.append(array.detach())
             case np.ndarray():
@@ -186,7 +190,7 @@ def as_tensors(arrays: tuple[Array, ...] | list[Array], name: str) -> tuple[Tens
             case Table() | list():
                 tensors.append(from_numpy(_values(array, f"{name}[{index}]"), f"{name}[{index}]"))
             case _:
-                raise TrainingError(f"{name}[{index}] is a {type(array).__name__}. {_ACCEPTED}")
+                raise TrainingError(f"{name}[{index}] is a {type(array).__name__}.{_dense(array)} {_ACCEPTED}")
     if not tensors:
         raise TrainingError(f"{name} is empty. {_ACCEPTED}")
     for index, tensor in enumerate(tensors):
@@ -202,6 +206,10 @@ def as_tensors(arrays: tuple[Array, ...] | list[Array], name: str) -> tuple[Tens
         )
     count_examples(tensors[0], name)
     return tuple(tensors)
+
+
+def _dense(array: object) -> str:
+    return " Of a sparse matrix, give X.toarray()." if hasattr(array, "toarray") else ""
 
 
 def _tree(data: Any, name: str) -> Any:
@@ -240,7 +248,8 @@ def _not_numbers(array: NDArray[Any], name: str) -> str:
     values = array.reshape(-1).tolist()
     kinds = [is_number(value) for value in values]
     if kinds and all(kinds):
-        return f"{name} holds numbers as texts: give np.asarray(values, dtype=float)."
+        form = "texts" if any(isinstance(value, str) for value in values) else "Python objects"
+        return f"{name} holds numbers as {form}: give np.asarray(values, dtype=float)."
     if any(kinds):
         place = kinds.index(False)
         among = f"{shown(values[place])} among numbers, first at place {place}"

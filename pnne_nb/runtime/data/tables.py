@@ -320,14 +320,20 @@ def table_of(data: object, name: str, kind: str = "") -> pd.DataFrame | None:
 
 
 def _frame(data: Any, *, by_name: bool = True) -> Any:
-    """Return a data set of Hugging Face, and lists `by_name`, as a data frame; other data as it is."""
+    """Return a data set of Hugging Face, and lists or records `by_name`, as a data frame; other data as it is."""
     if hasattr(data, "column_names") and hasattr(data, "to_pandas"):
         return data.to_pandas()
-    if by_name and isinstance(data, Mapping) and data and all(np.ndim(part) == 1 for part in data.values()):
+    lists = isinstance(data, Mapping) and data and all(np.ndim(part) == 1 for part in data.values())
+    records = isinstance(data, list) and data and all(isinstance(row, Mapping) and _is_record(row) for row in data)
+    if by_name and (lists or records):
         import pandas  # noqa: ICN001,PLC0415  # it takes half a second, and most trainings never read a table
 
         return pandas.DataFrame(data)
     return data
+
+
+def _is_record(row: Mapping[Any, Any]) -> bool:
+    return all(value is None or isinstance(value, str | int | float | np.generic) for value in row.values())
 
 
 def listed(names: Iterable[str]) -> str:

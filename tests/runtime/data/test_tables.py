@@ -185,6 +185,31 @@ def test_data_is_no_table_where_another_thread_has_only_begun_to_import_pandas(m
     assert TableReader(None).parts(given, None, 0) == (given, None)
 
 
+def test_records_are_a_table_once_a_target_is_named() -> None:
+    records = houses().to_dict("records")
+    engine = trained(nn.Linear(6, 1), records, target="price", val_data=0.25)
+    assert "price from 6 inputs" in repr(engine)
+    assert torch.equal(engine.predict(records[:3]), engine.predict(houses().head(3)))
+
+
 def test_two_columns_of_one_name_are_refused() -> None:
-    with pytest.raises(pn.TrainingError, match=r"several columns of one name.*Write df.columns ="):
-        pn.TrainingEngine(nn.Linear(7, 1), pd.concat([houses(), houses()], axis=1), target="price")
+    table = houses()
+    twice = pd.concat([table, table[["area"]]], axis=1)
+    with pytest.raises(pn.TrainingError, match=r"train_data has several columns of one name.*Write df.columns ="):
+        pn.TrainingEngine(nn.Linear(7, 1), twice, target="price")
+
+
+def test_a_sparse_matrix_and_numbers_as_objects_are_told() -> None:
+    inputs, classes = torch.randn(8, 4), torch.arange(8) % 3
+
+    class Matrix:
+        def toarray(self) -> np.ndarray[Any, Any]:
+            return inputs.numpy()
+
+    for given, told in (
+        (inputs.to_sparse(), r"train_data\[0\] is a sparse tensor.*give X.to_dense\(\)"),
+        (Matrix(), r"train_data\[0\] is a Matrix. Of a sparse matrix, give X.toarray\(\)"),
+        (inputs.numpy().astype(object), r"numbers as Python objects: give np.asarray\(values, dtype=float\)"),
+    ):
+        with pytest.raises(pn.TrainingError, match=told):
+            pn.TrainingEngine(nn.Linear(4, 3), (given, classes), device="cpu").step()
