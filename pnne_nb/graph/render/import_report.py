@@ -44,6 +44,7 @@ class ImportReport(msgspec.Struct, frozen=True):
         closed: The number of closed nodes.
         assumed: Assumptions about the inputs from the example, as text; checks refuse other inputs.
         noise: How far the module differs from itself, where no more than that could be proved; else empty.
+        is_imported: Whether the document is an import.
     """
 
     name: str
@@ -52,6 +53,7 @@ class ImportReport(msgspec.Struct, frozen=True):
     closed: int
     assumed: tuple[str, ...]
     noise: str = ""
+    is_imported: bool = True
 
     @property
     def failure(self) -> str:
@@ -62,12 +64,13 @@ class ImportReport(msgspec.Struct, frozen=True):
     def headline(self) -> str:
         """The result in one line."""
         if not self.open + self.closed:
-            return f"{self.name} was not imported."
+            return f"{self.name} {'gives its inputs as they are' if self.is_imported else 'was not imported'}."
         if self.failure:
             what = "nothing" if all(row.state == "unproved" for row in self.rows) else "not all"
             return f"{self.name}: {what} of this is proved: {self.failure.rstrip('.')}."
         kept = f"{self.closed} {'keeps' if self.closed == 1 else 'keep'} the original's code"
-        return f"{self.name}: {self.open} nodes are open, {kept if self.closed else 'none is closed'}."
+        drawn = f"{self.open} {'node is' if self.open == 1 else 'nodes are'} open"
+        return f"{self.name}: {drawn}, {kept if self.closed else 'none is closed'}."
 
     def __repr__(self) -> str:
         rows = (
@@ -108,6 +111,7 @@ def import_report(name: str, graphs: Mapping[str, GraphView]) -> ImportReport:
         closed=sum(row.state == "closed" for row in found),
         assumed=tuple(dict.fromkeys(text for node in inputs for text in (node.origin.assumes if node.origin else ()))),
         noise=next((node.origin.reason for node in inputs if node.origin and node.origin.proof == "equal"), ""),
+        is_imported=bool(found or inputs),
     )
 
 

@@ -191,6 +191,8 @@ def test_the_report_lists_what_is_closed_and_why() -> None:
     assert html.count("<tr>") == 3
     assert "&gt; 0 is only known" in html
     assert pn.NodeGraph("new").import_report.headline == "new was not imported."
+    as_given = pn.from_module(nn.Identity(), args=(torch.randn(2, 3),))
+    assert as_given.import_report.headline == "Identity gives its inputs as they are."
 
 
 def test_the_report_says_what_the_example_decided() -> None:
