@@ -73,6 +73,11 @@ test("a card goes with what is written for it alone, and with the parts that are
   const split = graphOf(parts);
   expect([...withOwn(inliningOf(split, NONE), split, new Set(["chunk"]))]).toEqual(["chunk", "q", "k"]);
   expect([...withOwn(inliningOf(split, NONE), split, new Set(["matmul"]))]).toEqual(["matmul"]);
+  const labelled = graphOf(cases.find(({ about }) => about.startsWith("a part of a result")) as unknown as Case);
+  const labels = inliningOf(labelled, NONE);
+  for (const end of ["fc", "flatten"])
+    expect([...withOwn(labels, labelled, new Set([end]))].includes("getitem")).toBe(true);
+  expect(giverOf(labels, "getitem.output")).toEqual(["flatten", "output"]);
   const guarded = graphOf(cases.at(-1) as unknown as Case);
   const found = inliningOf(guarded, NONE);
   expect(withOwn(found, guarded, new Set(["x"])).has("check")).toBe(true);

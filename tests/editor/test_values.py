@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 from playwright.sync_api import expect
@@ -65,6 +67,38 @@ def test_outputs_that_imported_code_does_not_use_are_drawn_by_the_switch_alone(o
     expect(editor.port("lstm.h_n")).to_be_attached()
     graph.disconnect("lstm.output", "fc.input")
     assert "h_n" in graph.to_svg(), "to be connected"
+
+
+class First(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.block, self.head, self.other = nn.Linear(8, 16), nn.Linear(16, 3), nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.head(self.block(x)[:, 0]), self.other(x)
+
+
+def test_a_part_of_a_result_is_the_label_of_its_edge_which_selects_it(open_editor: OpenEditor) -> None:
+    graph = pn.from_module(First(), args=(torch.zeros(2, 5, 8),))
+    assert ">block[:, 0]<" in graph.to_svg()
+    editor = open_editor(graph)
+    version = graph.version
+    expect(editor.node("getitem")).to_have_count(0)
+    edge = editor.edge("getitem.output", "head.input")
+    label = edge.locator(".pnne-wire-label")
+    expect(label).to_have_text(re.compile(r"^block\[:, 0\] · N×"))
+    label.click(position={"x": 8, "y": 6})
+    expect(editor.root.get_by_role("complementary", name="Properties")).to_contain_text("getitem")
+    expect(edge).to_have_class(re.compile("pnne-chosen"))
+    assert graph.version == version
+    edge.locator("path").first.click(force=True)
+    anchor = editor.root.locator(".react-flow__edge.selected .react-flow__edgeupdater-target")
+    editor.drag(anchor, editor.port("other.input"))
+    editor.settle()
+    assert graph["getitem"].properties["index"] == (slice(None), 0)
+    assert [each.target for each in graph.edges if each.source == "getitem.output"] == ["other.input"]
+    graph.undo()
+    assert "[:, 0]" in pn.to_source(graph)
 
 
 def test_a_chain_is_deleted_as_one_and_comes_back_with_one_undo(editor: EditorPage) -> None:

@@ -208,12 +208,10 @@ def drawn_right(index: GraphIndex, nodes: Iterable[str] | None = None) -> bool:
     """Return whether a graph, or some of its nodes, is drawn from left to right; nodes without a place do not count."""
     places = index.places(nodes)
     inlined = inlining(index)
-    away, heads = inlined.hidden - inlined.picks.keys(), inlined.heads
+    heads = inlined.heads
     pairs = ((inlined.giver(edge.source)[0], split_port(edge.target)[0]) for edge in index.edges.values())
     ends = [
-        (heads.get(one, one), other)
-        for one, other in pairs
-        if one not in away and other not in inlined.hidden and other not in heads
+        (heads.get(one, one), other) for one, other in pairs if not {one, other} & inlined.hidden and other not in heads
     ]
     return runs_right((places[one], places[other]) for one, other in ends if one in places and other in places)
 

@@ -140,7 +140,8 @@ def _outputs(
     # Used outputs that the type does not declare: those of an unregistered type, or of other settings.
     declared = [port.name for port in output_ports(content, node, types) or ()]
     edges = index.edges_out_of(node.name)
-    picks = {name for edge in edges if (name := split_port(edge.target)[0]) in inlined.picks}
+    takers = (split_port(edge.target)[0] for edge in edges)
+    picks = {name for name in takers if inlined.picks.get(name) == f"{node.name}.{name}"}
     used = [split_port(edge.source)[1] for edge in edges if split_port(edge.target)[0] not in picks]
     if not picks:
         # What imported code does not use is not drawn, as the states of an LSTM.

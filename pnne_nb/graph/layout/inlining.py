@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from pnne_nb.graph.layout.texts import NEEDS, inner, subscript
+from pnne_nb.graph.layout.texts import NEEDS, brackets, inner, subscript
 from pnne_nb.graph.model.content import GraphIndex, topological_order
 from pnne_nb.graph.model.node import Node, split_port
 from pnne_nb.graph.model.paths import Row
@@ -75,8 +75,10 @@ class Inlining(NamedTuple):
 
     Attributes:
         hidden: The nodes without their own card, except those of `chains`.
-        texts: The text for an input port with a hidden source, by address: ``"view.size"`` has ``"B, T, 4, C//4"``.
-        picks: Hidden nodes that are an output of another node's card: ``"q"`` has ``"split"``.
+        texts: The text for an input port with a hidden source, by address: ``"view.size"`` has ``"B, T, 4, C//4"``; and
+            for the edges from a part of a result: ``"getitem.output"`` has ``"x[:, 0]"``.
+        picks: Where the edges from parts of results begin on screen: those from ``"q"`` at an output of its own, as
+            ``"split.q"``, and those from ``"getitem"`` where the whole result does, as ``"block.output"``.
         chains: Rows of nodes that are one card: ``q.view(…).transpose(1, 2)`` is one expression.
     """
 
@@ -92,8 +94,7 @@ class Inlining(NamedTuple):
 
     def giver(self, source: str) -> tuple[str, str]:
         """Return the node and the output on screen for the source of an edge in the document."""
-        name, port = split_port(source)
-        return (self.picks[name], name) if name in self.picks else (name, port)
+        return split_port(self.picks.get(split_port(source)[0], source))
 
 
 def inlining(graph: GraphIndex) -> Inlining:
@@ -127,24 +128,24 @@ class _Reader:
     def read(self) -> Inlining:
         order = topological_order(self.graph)[0]
         for name in order:
-            if (giver := self._giver(name)) is not None:
-                self.picks[name] = giver
-            elif self._is_value(name):
+            if self._is_value(name):
                 self.values.add(name)
             elif self._is_mask(name):
                 self.masks.add(name)
+            elif (place := self._place(name)) is not None:
+                self.picks[name] = place
         for name in reversed(order):
             is_text = name in self.values or name in self.masks
             if name in self.picks or (is_text and self._is_absorbed(name)):
                 self.hidden.add(name)
         for name in order:
-            if name in self.hidden and name not in self.picks:
+            if name in self.hidden and split_port(self.picks.get(name, "."))[1] != name:
                 self.formulas[name] = self._formula(name)
         texts = {}
         for edge in self.graph.edges.values():
             source = split_port(edge.source)[0]
             if source in self.formulas and split_port(edge.target)[0] not in self.hidden:
-                texts[edge.target] = self._term(source, -1)
+                texts[edge.source if source in self.picks else edge.target] = self._term(source, -1)
         for name in order:
             if (host := self._guarded(name)) is not None:
                 self.hidden.add(name)
@@ -184,16 +185,17 @@ class _Reader:
         given = feeding.get("input")
         return made and given in self.masks and all(one in self.values or one == given for one in feeding.values())
 
-    def _giver(self, name: str) -> str | None:
-        """Return the node of which a node takes one part of the result, and on whose card it is an output; or None."""
-        node = self.graph.nodes[name]
-        if node.type != "getitem" or type(node.properties.get("index")) is not int:
-            return None
-        edges = self.graph.edges_into(name)
-        if len(edges) != 1:
+    def _place(self, name: str) -> str | None:
+        """Return the output on screen at which the edges from a part of a result begin; None if the node has a card."""
+        node, edges = self.graph.nodes[name], self.graph.edges_into(name)
+        if node.type != "getitem" or len(edges) != 1 or "index" not in node.properties:
             return None
         giver, port = split_port(edges[0].source)
-        return giver if self.graph.nodes[giver].type in SPLITS and name != port else None
+        if name == port:
+            return None
+        if self.graph.nodes[giver].type in SPLITS and type(node.properties["index"]) is int:
+            return f"{giver}.{name}"
+        return self.picks.get(giver, edges[0].source) if node.origin is not None and self._users(name) else None
 
     def _guarded(self, name: str) -> str | None:
         """Return the first Input whose values a check of inputs alone reads, and on whose card it is written; or None."""
@@ -210,7 +212,7 @@ class _Reader:
     def _term(self, name: str, level: int) -> str:
         """Return the name of a node, or its formula; in brackets if it binds less than `level`."""
         node = self.graph.nodes[name]
-        if is_given(name, node.type):
+        if is_given(name, node.type) and (name not in self.picks or name not in self.formulas):
             return name
         if name not in self.formulas:
             return variable_of(node) or name
@@ -224,7 +226,9 @@ class _Reader:
         feeding = self._feeding(node.name)
         if port in feeding:
             return self._term(feeding[port], level)
-        return inner(node.properties[port]) if port in node.properties else "?"
+        if port not in node.properties:
+            return "?"
+        return (brackets if port == "index" else inner)(node.properties[port])
 
     def _formula(self, name: str) -> tuple[str, int]:
         """Return a value as a formula, and the binding strength of its operator."""
@@ -285,7 +289,7 @@ class _Reader:
         """Return the next step of an expression: the only user of the result, if it has no other inputs with cards."""
         if not self._begins(name):
             return None
-        users = [user for user in self._users(name) if user not in self.hidden]
+        users = [user for user in self._users(name) if user not in self.hidden or user in self.picks]
         if len(users) != 1 or not self._is_step(users[0]):
             return None
         return users[0] if self._drawn_inputs(users[0]) == 1 else None

@@ -238,6 +238,11 @@ def subscript(value: object) -> str:
     return f"{start}:{stop}{f':{step}' if step else ''}"
 
 
+def brackets(value: object) -> str:
+    """Return all that Python writes between the brackets of an index: ``:, 0`` for the tuple of a slice and a number."""
+    return ", ".join(map(subscript, value if isinstance(value, tuple) else (value,))) or "()"
+
+
 def inner(value: object) -> str:
     """Return a value as Python writes it inside a tuple."""
     if isinstance(value, TorchConstant):

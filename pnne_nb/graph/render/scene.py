@@ -10,7 +10,7 @@ from pnne_nb.graph.layout.arrange_graph import arrangement, drawn_right
 from pnne_nb.graph.layout.cards import CardFace, Resolved, closed, faces
 from pnne_nb.graph.layout.geometry import Geometry
 from pnne_nb.graph.layout.inlining import Inlining, inlining
-from pnne_nb.graph.layout.texts import row_title, shape_label
+from pnne_nb.graph.layout.texts import BETWEEN, row_title, shape_label
 from pnne_nb.graph.model.annotation import Frame
 from pnne_nb.graph.model.content import Content, GraphIndex, input_ports, topological_order
 from pnne_nb.graph.model.node import Node, split_port
@@ -83,8 +83,8 @@ class Card(NamedTuple):
 class SceneEdge(NamedTuple):
     """One edge; `points` are its start, the places that it passes vertically, and its end.
 
-    If it runs right (`across`), it passes them horizontally. `label` is the shape of its value, and `labelled` whether it is
-    shown: only on the shortest edge of a port.
+    If it runs right (`across`), it passes them horizontally. `label` is the part of a result and the shape of its value, and
+    `labelled` whether it is shown: only on the shortest edge of a port.
     """
 
     source: str
@@ -194,7 +194,8 @@ def _wires(
     shortest: dict[str, int] = {}
     for edge, points in zip(drawn, parted(routes, [card.box for card in around.values()], across=across), strict=True):
         given = shape_of(edge.source)
-        label = shape_label(given.shape, given.dtype) if given is not None else ""
+        size = shape_label(given.shape, given.dtype) if given is not None else ""
+        label = BETWEEN.join(filter(None, (inlined.texts.get(edge.source, ""), size)))
         best = shortest.setdefault(edge.source, len(wires))
         if best != len(wires) and _length(points) < _length(wires[best].points):
             shortest[edge.source] = len(wires)

@@ -43,7 +43,7 @@ def test_what_is_written_is_as_in_the_browser(case: dict[str, Any]) -> None:
 
 
 def test_an_edge_from_a_part_begins_at_what_gives_it() -> None:
-    found = Inlining(picks={"q": "chunk"}, chains=(("view", "transpose"),))
+    found = Inlining(picks={"q": "chunk.q"}, chains=(("view", "transpose"),))
     assert found.giver("q.output") == ("chunk", "q")
     assert found.giver("chunk.output") == split_port("chunk.output")
     assert found.heads == {"transpose": "view"}

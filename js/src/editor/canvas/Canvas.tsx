@@ -270,15 +270,18 @@ export function Canvas() {
   );
   const onReconnectStart = useCallback(
     (_: unknown, edge: WireEdge) => {
-      editor.patch({ reconnecting: endsOf(editor, edge) });
+      const target = endsOf(editor, edge)?.target ?? "";
+      editor.patch({ reconnecting: editor.scene()?.graph.edges.get(target) ?? null });
     },
     [editor],
   );
   const onReconnect = useCallback(
-    (_: WireEdge, made: Connection) => {
+    (edge: WireEdge, made: Connection) => {
       const { reconnecting } = editor.view.get();
       const ends = endsOf(editor, made);
-      if (reconnecting && ends) reconnect(editor, reconnecting, ends.source, ends.target);
+      // The edge of a part begins at the whole on screen.
+      const stays = edge.source === made.source && edge.sourceHandle === made.sourceHandle;
+      if (reconnecting && ends) reconnect(editor, reconnecting, stays ? reconnecting.source : ends.source, ends.target);
     },
     [editor],
   );

@@ -252,7 +252,7 @@ function straightWires(scene: ShownScene, ends: ReadonlyMap<string, NodeBox>, vi
     const source = ends.get(nodeOf(edge.source));
     const target = ends.get(nodeOf(edge.target));
     if (!source || !target || !overlaps(union([source, target]), view)) continue;
-    for (const [a, b, c, d] of curvesThrough(endsAt(edge, ends) ?? [], scene.across)) {
+    for (const [a, b, c, d] of curvesThrough(endsAt(scene, edge, ends) ?? [], scene.across)) {
       path.moveTo(...a);
       path.bezierCurveTo(...b, ...c, ...d);
     }

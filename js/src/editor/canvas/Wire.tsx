@@ -20,7 +20,8 @@ function labelAt({ at, side }: ReturnType<typeof labelPlace>, across: boolean) {
 /** An edge, with the shape of what it carries beside its middle, and what comes back along it in a training. */
 export const Wire = memo(function Wire(props: EdgeProps<WireEdge>) {
   // While an end is on the move, the way around what stands between is not known yet.
-  const { prefix = "", ends = [], own = "", flow: measured = "" } = props.data ?? {};
+  const { prefix = "", ends = [], own = "", part = "", flow: measured = "" } = props.data ?? {};
+  const editor = useEditor();
   const isHere = (path: readonly string[]) => path.map((name) => `${name}.`).join("") === prefix;
   const moving = useView(
     ({ moving, path }) => moving.size > 0 && isHere(path) && ends.some((name) => moving.has(name)),
@@ -32,13 +33,25 @@ export const Wire = memo(function Wire(props: EdgeProps<WireEdge>) {
   const across = props.sourcePosition === Position.Right;
   const isDropTarget = useView((view) => view.dropEdge === own && isHere(view.path));
   const isCrossed = useView((view) => view.crossed.has(own) && isHere(view.path));
+  const isChosen = useView((view) => part !== "" && view.nodes.has(part) && isHere(view.path));
   const flow = useFlow(measured);
-  const state = `${isDropTarget ? " pnne-drop" : ""}${isCrossed ? " pnne-crossed" : ""}${flow ? " pnne-live" : ""}${flow?.bad ? " pnne-bad-flow" : ""}`;
+  // What has no card is selected by its label.
+  const choose = (event: MouseEvent) => {
+    event.stopPropagation();
+    editor.select([part]);
+    editor.announceSelection();
+  };
+  const state = `${isDropTarget ? " pnne-drop" : ""}${isCrossed ? " pnne-crossed" : ""}${isChosen ? " pnne-chosen" : ""}${flow ? " pnne-live" : ""}${flow?.bad ? " pnne-bad-flow" : ""}`;
   return (
     <g data-edge={own ? props.data?.address : undefined} className={`pnne-wire${state}`} style={flow?.style}>
       <BaseEdge path={pathThrough(points, across)} interactionWidth={WIRE_REACH} />
       {props.data?.label && (
-        <text className={`pnne-wire-label${props.data.again ? " pnne-again" : ""}`} {...labelAt(place, across)}>
+        // biome-ignore lint/a11y/noStaticElementInteractions: Find selects the node by keyboard
+        <text
+          className={`pnne-wire-label${props.data.again ? " pnne-again" : ""}`}
+          onClick={part && isHere(editor.view.get().path) ? choose : undefined}
+          {...labelAt(place, across)}
+        >
           {props.data.label}
         </text>
       )}

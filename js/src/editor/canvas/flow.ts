@@ -9,6 +9,7 @@ import { giverOf } from "../scene/inlining";
 import type { Point } from "../scene/placement";
 import { cardFor, centreOf, type ShownScene } from "../scene/scene";
 import { shapeLabel } from "../scene/shapes";
+import { BETWEEN_PARTS } from "../scene/summary";
 import { STILL } from "../scene/view";
 import { distanceTo, endsAt, MOST_ROUTED, routesOf } from "../scene/wires";
 import type { Region } from "./region";
@@ -26,6 +27,8 @@ interface WireData extends Record<string, unknown> {
   /** Its id in the document. */
   own: string;
   label: string;
+  /** The node that the label says, which has no card: `getitem` of `x[:, 0]`. */
+  part: string;
   /** Whether a shorter edge of the same port says the shape already. */
   again: boolean;
   /** From port to port, and around what stands between. */
@@ -98,13 +101,15 @@ export class FlowMaker {
     const made = new Map<string, WireEdge>();
     const all = scene.cards.size > MOST_ROUTED ? null : routesOf(scene, boxesOf(scene, STILL));
     const ends = all ? null : endsOfEdges(scene, edges);
-    const routes = new Map(edges.map((edge) => [edge, all?.get(edge) ?? (ends && endsAt(edge, ends)) ?? []]));
+    const routes = new Map(edges.map((edge) => [edge, all?.get(edge) ?? (ends && endsAt(scene, edge, ends)) ?? []]));
     const shortest = shortestOf(routes);
     for (const [edge, route] of routes) {
       const own = edgeId(edge);
       const id = layer + own;
       const again = shortest.get(edge.source) !== edge;
-      const label = shapeLabel(shapes.get(scene.prefix + edge.source));
+      const part = scene.inlined.picks.has(nodeOf(edge.source)) ? scene.inlined.written.get(nodeOf(edge.source)) : null;
+      const size = shapeLabel(shapes.get(scene.prefix + edge.source));
+      const label = [...(part?.values() ?? []), { text: size }].flatMap(({ text }) => text || []).join(BETWEEN_PARTS);
       const earlier = this.edges.get(id);
       const [source, sourceHandle] = giverOf(scene.inlined, edge.source);
       const shownCard = cardFor(scene, source);
@@ -125,6 +130,7 @@ export class FlowMaker {
           ends: [shownCard, target],
           own,
           label,
+          part: part ? nodeOf(edge.source) : "",
           again,
           route: placed,
           across: scene.cards.get(shownCard)?.geometry.across ?? false,
@@ -164,7 +170,18 @@ export class FlowMaker {
         selectable: false,
         reconnectable: false,
         className: "pnne-joint",
-        data: { address, prefix: "", ends: [], own: "", label: "", again: true, route: [], across: false, flow: "" },
+        data: {
+          address,
+          prefix: "",
+          ends: [],
+          own: "",
+          label: "",
+          part: "",
+          again: true,
+          route: [],
+          across: false,
+          flow: "",
+        },
       };
     }
   }

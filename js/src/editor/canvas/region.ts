@@ -2,12 +2,11 @@ import { type ReactFlowState, useStore, useStoreApi } from "@xyflow/react";
 import { useCallback, useEffect, useRef } from "react";
 import type { EdgeState } from "../../protocol";
 import { definitionOf } from "../document/definitions";
-import { nodeOf } from "../document/document";
 import { type Columns, columnsOf, wiringOf } from "../document/wiring";
 import { boxOf, type NodeBox } from "../scene/boxes";
 import { UNFOLDED } from "../scene/folded";
 import { type Box, contains, overlaps, union } from "../scene/geometry";
-import { NOTHING_INLINED } from "../scene/inlining";
+import { giverOf, NOTHING_INLINED } from "../scene/inlining";
 import { UNPUSHED } from "../scene/pushed";
 import { cardFor, centreOf, type ShownScene } from "../scene/scene";
 import { STILL } from "../scene/view";
@@ -137,10 +136,7 @@ function ownPlaces(scene: ShownScene): Columns {
     index.set(name, place);
     [xs[place], ys[place]] = centreOf(scene, name, STILL);
   }
-  const endAt = (address: string) => {
-    const name = nodeOf(address);
-    return index.get(name) ?? index.get(cardFor(scene, inlined.picks.get(name) ?? name)) ?? -1;
-  };
+  const endAt = (address: string) => index.get(cardFor(scene, giverOf(inlined, address)[0])) ?? -1;
   const from = Int32Array.from(wires, ({ source }) => endAt(source));
   const to = Int32Array.from(wires, ({ target }) => endAt(target));
   return { names, xs, ys, from, to };

@@ -49,14 +49,15 @@ export function boxOf(scene: ShownScene, name: string, moving: ViewState["moving
 
 /** The box at which the edges of a node end, as in `endsOf`. */
 function endOf(scene: ShownScene, name: string): NodeBox | undefined {
-  return boxOf(scene, name) ?? boxOf(scene, scene.folds.heads.get(name) ?? scene.inlined.picks.get(name) ?? "");
+  const giver = nodeOf(scene.inlined.picks.get(name) ?? name);
+  return boxOf(scene, name) ?? boxOf(scene, scene.folds.heads.get(giver) ?? giver);
 }
 
 /** The box at which the edges of each node end: those of nodes without a card end at the card that stands for them. */
 export function endsOf(scene: ShownScene, boxes: readonly NodeBox[]): ReadonlyMap<string, NodeBox> {
   const ends = new Map(boxes.map((box) => [box.name, box]));
   for (const [name, shown] of [...scene.folds.heads, ...scene.inlined.picks]) {
-    const box = ends.get(shown);
+    const box = ends.get(nodeOf(shown));
     if (box) ends.set(name, box);
   }
   return ends;

@@ -15,7 +15,7 @@ import { type Graph, nodeOf, splitPort } from "../document/document";
 import type { Row } from "../document/repeats";
 import { UNWIRED, type Wiring, wiringOf } from "../document/wiring";
 import { innerText } from "../values/text";
-import { NEEDS, subscript, type Written } from "./summary";
+import { brackets, NEEDS, subscript, type Written } from "./summary";
 
 /**
  * What a view writes on the cards that use it instead of drawing it: size arithmetic, constants, parts of a tuple, and
@@ -24,9 +24,15 @@ import { NEEDS, subscript, type Written } from "./summary";
 export interface Inlining {
   /** The nodes that have no card of their own; those of `chains` after the first are not among them. */
   readonly hidden: ReadonlySet<string>;
-  /** What is written for the input ports that hidden nodes feed, and by which, by node: `size` of `view` is `B, T`. */
+  /**
+   * What is written for the input ports that hidden nodes feed, and by which, by node: `size` of `view` is `B, T`; and for
+   * the edges from a part of a result: `output` of `getitem` is `x[:, 0]`.
+   */
   readonly written: ReadonlyMap<string, Written>;
-  /** Hidden nodes that are an output of another node's card: `q` → `split`. */
+  /**
+   * Where the edges from parts of results begin on screen: those from `q` at an output of its own, as `split.q`, and those
+   * from `getitem` where the whole result does, as `block.output`.
+   */
   readonly picks: ReadonlyMap<string, string>;
   /** Rows of nodes that are one card, as `q.view(…).transpose(1, 2)` is one expression. */
   readonly chains: readonly Row[];
@@ -98,22 +104,23 @@ class Reader {
 
   read(): Inlining {
     for (const name of this.order) {
-      const giver = this.giverOf(name);
-      if (giver !== null) this.picks.set(name, giver);
-      else if (this.isValue(name)) this.values.add(name);
+      const place = this.placeOf(name);
+      if (this.isValue(name)) this.values.add(name);
       else if (this.isMask(name)) this.masks.add(name);
+      else if (place !== null) this.picks.set(name, place);
     }
     for (const name of [...this.order].reverse()) {
       const isText = this.values.has(name) || this.masks.has(name);
       if (this.picks.has(name) || (isText && this.isAbsorbed(name))) this.hidden.add(name);
     }
     for (const name of this.order)
-      if (this.hidden.has(name) && !this.picks.has(name)) this.formulas.set(name, this.formula(name));
+      if (this.hidden.has(name) && splitPort(this.picks.get(name) ?? ".")[1] !== name)
+        this.formulas.set(name, this.formula(name));
     const written = new Map<string, Map<string, { text: string; from: string }>>();
     for (const { source, target } of this.graph.edges.values()) {
       const from = nodeOf(source);
-      const [name, port] = splitPort(target);
-      if (!this.formulas.has(from) || this.hidden.has(name)) continue;
+      if (!this.formulas.has(from) || this.hidden.has(nodeOf(target))) continue;
+      const [name, port] = splitPort(this.picks.has(from) ? source : target);
       const ports = written.get(name) ?? new Map();
       written.set(name, ports.set(port, { text: this.term(from, -1), from }));
     }
@@ -171,14 +178,15 @@ class Reader {
     return this.feeding(name).every((one) => one === given || this.values.has(one));
   }
 
-  /** The node whose result a node takes one part of: it is then an output of that. */
-  private giverOf(name: string): string | null {
-    const node = this.graph.nodes.get(name) as NodeState;
-    if (node.type !== "getitem" || this.kept.has(name) || !Number.isInteger(node.properties?.index)) return null;
-    const [edge, more] = [...this.into(name).values()];
-    if (!edge || more) return null;
+  /** The output on screen at which the edges from a part of a result begin; null if the node has a card. */
+  private placeOf(name: string): string | null {
+    const { type, properties } = this.graph.nodes.get(name) as NodeState;
+    const [edge, more] = type === "getitem" && !this.kept.has(name) ? [...this.into(name).values()] : [];
+    if (!edge || more || properties?.index === undefined) return null;
     const [giver, port] = splitPort(edge.source);
-    return GIVERS.has(this.typeOf(giver)) && name !== port ? giver : null;
+    if (name === port) return null;
+    if (GIVERS.has(this.typeOf(giver)) && Number.isInteger(properties.index)) return `${giver}.${name}`;
+    return this.isImported(name) && this.usersOf(name).length > 0 ? (this.picks.get(giver) ?? edge.source) : null;
   }
 
   /** The first Input that a check of inputs alone reads: it is written on the card of that. */
@@ -193,7 +201,7 @@ class Reader {
   /** The name of a node, or its expression, in brackets if its precedence is below `level`. */
   private term(name: string, level: number): string {
     const formula = this.formulas.get(name);
-    if (isGiven(name, this.typeOf(name))) return name;
+    if (isGiven(name, this.typeOf(name)) && !(formula && this.picks.has(name))) return name;
     if (!formula) return variableOf(this.graph.nodes.get(name) as NodeState) ?? name;
     const [text, binds] = formula;
     if (text.length > MOST_LETTERS) return `${text.slice(0, MOST_LETTERS - 1)}…`;
@@ -205,7 +213,7 @@ class Reader {
     const edge = this.into(name).get(port);
     if (edge) return this.term(nodeOf(edge.source), level);
     const given = this.graph.nodes.get(name)?.properties?.[port];
-    return given === undefined ? "?" : innerText(given);
+    return given === undefined ? "?" : port === "index" ? brackets(given) : innerText(given);
   }
 
   private formula(name: string): readonly [text: string, level: number] {
@@ -277,7 +285,7 @@ class Reader {
   /** The step that follows one of an expression: it alone uses what that gives, and takes nothing else drawn. */
   private nextOf(name: string): string | null {
     if (!this.begins(name)) return null;
-    const [next, more] = this.usersOf(name).filter((user) => !this.hidden.has(user));
+    const [next, more] = this.usersOf(name).filter((user) => !this.hidden.has(user) || this.picks.has(user));
     if (next === undefined || more !== undefined || !this.isStep(next)) return null;
     return this.drawnInputs(next) === 1 ? next : null;
   }
@@ -342,9 +350,7 @@ function orderOf(graph: Graph, { into, outOf }: Wiring): string[] {
 
 /** Where an edge begins on screen that begins at an output of the document: a part that is taken begins at its giver. */
 export function giverOf({ picks }: Inlining, source: string): readonly [node: string, port: string] {
-  const [name, port] = splitPort(source);
-  const giver = picks.get(name);
-  return giver === undefined ? [name, port] : [giver, name];
+  return splitPort(picks.get(nodeOf(source)) ?? source);
 }
 
 /** Nodes, with what is written for them alone and the parts that are taken of them: they are copied and deleted together. */
@@ -358,9 +364,12 @@ export function withOwn(
   const all = new Set(names);
   const grow = (name: string) => {
     const host = [...written].find(([, ports]) => ports.has(name))?.[0];
-    const giver = picks.get(name) ?? host;
-    const users = (outOf.get(name) ?? []).map(({ target }) => nodeOf(target));
-    return giver === undefined ? users.every((user) => all.has(user)) : all.has(giver);
+    const place = picks.get(name);
+    const giver = place === undefined ? host : nodeOf(place);
+    if (giver !== undefined && all.has(giver)) return true;
+    // An output of a card stays with that; what is written of an edge goes with either end.
+    if (giver !== undefined && (place === undefined || splitPort(place)[1] === name)) return false;
+    return (outOf.get(name) ?? []).every(({ target }) => all.has(nodeOf(target)));
   };
   let before: number;
   do {

@@ -292,7 +292,9 @@ function portsShown(
 function picksOf({ picks }: Inlining, { nodes }: Graph, giver: string): readonly string[] {
   if (picks.size === 0) return [];
   const index = (name: string) => Number(nodes.get(name)?.properties?.index);
-  return [...picks].flatMap(([name, of]) => (of === giver ? [name] : [])).sort((a, b) => index(a) - index(b));
+  return [...picks]
+    .flatMap(([name, place]) => (place === `${giver}.${name}` ? [name] : []))
+    .sort((a, b) => index(a) - index(b));
 }
 
 function textsOf(written: Written | undefined): string {

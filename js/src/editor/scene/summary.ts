@@ -4,7 +4,7 @@ import type { GraphDocument } from "../document/document";
 import { TRAINABLE } from "../document/freezing";
 import { numberOf } from "../values/calculate";
 import { items, tagged } from "../values/check";
-import { textOf } from "../values/text";
+import { innerText, textOf } from "../values/text";
 
 /** Words on a card, and the property that they tell of; null where they tell of none that is edited there. */
 export interface Value {
@@ -257,10 +257,15 @@ function isSlice(value: unknown): boolean {
   return Array.isArray(tagged(value, "$slice"));
 }
 
-/** What stands between brackets in Python: `1:` for a slice from 1 on. */
+/** All that stands between brackets in Python: `:, 0` for the tuple of a slice and a number. */
+export function brackets(value: unknown): string {
+  return (Array.isArray(value) ? value : [value]).map(subscript).join(", ") || "()";
+}
+
+/** One of them: `1:` for a slice from 1 on. */
 export function subscript(value: unknown): string {
   const parts = tagged(value, "$slice");
-  if (!Array.isArray(parts)) return textOf(null, value);
+  if (!Array.isArray(parts)) return innerText(value);
   const [start, stop, step] = parts.map((part) => (part === null ? "" : textOf(null, part)));
   return `${start}:${stop}${step ? `:${step}` : ""}`;
 }

@@ -2,6 +2,7 @@ import type { EdgeState } from "../../protocol";
 import { nodeOf, splitPort } from "../document/document";
 import { endsOf, type NodeBox } from "./boxes";
 import type { HandlePlace } from "./geometry";
+import { giverOf } from "./inlining";
 import type { Point } from "./placement";
 import { type Curve, curvesThrough, parted, pointOn, routed } from "./routes";
 import type { ShownScene } from "./scene";
@@ -19,7 +20,7 @@ export function routesOf(scene: ShownScene, boxes: readonly NodeBox[]): Readonly
   if (made) return made;
   const ends = endsOf(scene, boxes);
   const drawn = scene.wires.flatMap((edge) => {
-    const points = endsAt(edge, ends);
+    const points = endsAt(scene, edge, ends);
     return points ? [{ edge, id: `${edge.source} ${edge.target}`, points }] : [];
   });
   let found: readonly (readonly Point[])[] = drawn.map(({ points }) => points);
@@ -38,15 +39,16 @@ export function routesOf(scene: ShownScene, boxes: readonly NodeBox[]): Readonly
 }
 
 /** Where an edge leaves and arrives. */
-export function endsAt(edge: EdgeState, ends: ReadonlyMap<string, NodeBox>): readonly [Point, Point] | null {
+export function endsAt(
+  { inlined }: ShownScene,
+  edge: EdgeState,
+  ends: ReadonlyMap<string, NodeBox>,
+): readonly [Point, Point] | null {
   const source = ends.get(nodeOf(edge.source));
   const target = ends.get(nodeOf(edge.target));
   if (!source || !target) return null;
-  const given = source.card.ports.outputs.find(({ address }) => address === edge.source)?.name;
-  return [
-    portPlace(source, given ?? splitPort(edge.source)[1], "output"),
-    portPlace(target, splitPort(edge.target)[1], "input"),
-  ];
+  const [, port] = giverOf(inlined, edge.source);
+  return [portPlace(source, port, "output"), portPlace(target, splitPort(edge.target)[1], "input")];
 }
 
 /** The edge that runs within `reach` of a point, nearest first; those of the node `except` do not count. */
