@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { lines, widths } from "../../tests/cases/cards.json";
 import { cases } from "../../tests/cases/inlining.json";
 import { EMPTY_GRAPH } from "../src/editor/document/document";
-import { giverOf, inliningOf, withOwn } from "../src/editor/scene/inlining";
+import { giverOf, inliningOf, partAt, withOwn } from "../src/editor/scene/inlining";
 import { isWide, linesOf, wordsOf } from "../src/editor/scene/summary";
 
 interface Case {
@@ -78,6 +78,7 @@ test("a card goes with what is written for it alone, and with the parts that are
   for (const end of ["fc", "flatten"])
     expect([...withOwn(labels, labelled, new Set([end]))].includes("getitem")).toBe(true);
   expect(giverOf(labels, "getitem.output")).toEqual(["flatten", "output"]);
+  expect(partAt(labels, "getitem.output")).toBe("flatten[:, 0]");
   const guarded = graphOf(cases.at(-1) as unknown as Case);
   const found = inliningOf(guarded, NONE);
   expect(withOwn(found, guarded, new Set(["x"])).has("check")).toBe(true);

@@ -5,11 +5,10 @@ import type { FrameBox } from "../document/frame";
 import { boxesOf, endsOfEdges, type Layer, topLeft } from "../scene/boxes";
 import { type Card, isOpen } from "../scene/card";
 import { type Geometry, HANDLE_SIZE, type HandlePlace } from "../scene/geometry";
-import { giverOf } from "../scene/inlining";
+import { giverOf, partAt } from "../scene/inlining";
 import type { Point } from "../scene/placement";
 import { cardFor, centreOf, type ShownScene } from "../scene/scene";
-import { shapeLabel } from "../scene/shapes";
-import { BETWEEN_PARTS } from "../scene/summary";
+import { edgeLabel } from "../scene/shapes";
 import { STILL } from "../scene/view";
 import { distanceTo, endsAt, MOST_ROUTED, routesOf } from "../scene/wires";
 import type { Region } from "./region";
@@ -107,9 +106,7 @@ export class FlowMaker {
       const own = edgeId(edge);
       const id = layer + own;
       const again = shortest.get(edge.source) !== edge;
-      const part = scene.inlined.picks.has(nodeOf(edge.source)) ? scene.inlined.written.get(nodeOf(edge.source)) : null;
-      const size = shapeLabel(shapes.get(scene.prefix + edge.source));
-      const label = [...(part?.values() ?? []), { text: size }].flatMap(({ text }) => text || []).join(BETWEEN_PARTS);
+      const label = edgeLabel(scene, edge.source, shapes);
       const earlier = this.edges.get(id);
       const [source, sourceHandle] = giverOf(scene.inlined, edge.source);
       const shownCard = cardFor(scene, source);
@@ -130,7 +127,7 @@ export class FlowMaker {
           ends: [shownCard, target],
           own,
           label,
-          part: part ? nodeOf(edge.source) : "",
+          part: partAt(scene.inlined, edge.source) ? nodeOf(edge.source) : "",
           again,
           route: placed,
           across: scene.cards.get(shownCard)?.geometry.across ?? false,

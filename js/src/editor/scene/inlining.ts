@@ -353,6 +353,12 @@ export function giverOf({ picks }: Inlining, source: string): readonly [node: st
   return splitPort(picks.get(nodeOf(source)) ?? source);
 }
 
+/** What an edge says that begins at a part of a result: `x[:, 0]`. */
+export function partAt({ picks, written }: Inlining, source: string): string | undefined {
+  const [name, port] = splitPort(source);
+  return picks.has(name) ? written.get(name)?.get(port)?.text : undefined;
+}
+
 /** Nodes, with what is written for them alone and the parts that are taken of them: they are copied and deleted together. */
 export function withOwn(
   { hidden, picks, written }: Inlining,

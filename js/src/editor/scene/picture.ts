@@ -7,7 +7,7 @@ import { isOpen, timesOf } from "./card";
 import { COLLAPSED_HEIGHT, HEADER_HEIGHT, LINE_HEIGHT, PICTURE_HEIGHT, PORT_LETTERS, REROUTE } from "./geometry";
 import { labelPlace, pathThrough } from "./routes";
 import { extentOf, type ShownScene } from "./scene";
-import { shapeLabel } from "./shapes";
+import { edgeLabel } from "./shapes";
 import { wordsOf } from "./summary";
 import { STILL } from "./view";
 import { routesOf } from "./wires";
@@ -52,7 +52,7 @@ function layerPicture(scene: ShownScene, { derived: { shapes }, pictures }: Know
       `<path d="${pathThrough(points, scene.across)}" fill="none" stroke="${color("wire")}" stroke-width="1.6">` +
         `<title>${escaped(edgeId(edge))}</title></path>`,
     );
-    const label = shapeLabel(shapes.get(scene.prefix + edge.source));
+    const label = edgeLabel(scene, edge.source, shapes);
     const { at, side } = labelPlace(points);
     const breadth = label.length * SMALL_SIZE * 0.6;
     const x = at[0] + (scene.across ? -breadth / 2 : side < 0 ? -7 - breadth : 7);

@@ -1,6 +1,18 @@
 import type { TensorShape } from "../../protocol";
+import { partAt } from "./inlining";
+import type { ShownScene } from "./scene";
+import { BETWEEN_PARTS } from "./summary";
 
-/** The label of an edge: `N×6×24×24`; a dtype is named only when it is not the usual one. */
+/** The label of an edge: the shape of what it carries, and before that which part of a result this is. */
+export function edgeLabel(
+  { inlined, prefix }: ShownScene,
+  source: string,
+  shapes: ReadonlyMap<string, TensorShape>,
+): string {
+  return [partAt(inlined, source), shapeLabel(shapes.get(prefix + source))].filter(Boolean).join(BETWEEN_PARTS);
+}
+
+/** A shape as `N×6×24×24`; a dtype is named only when it is not the usual one. */
 export function shapeLabel(tensor: TensorShape | undefined): string {
   if (!tensor) return "";
   const sizes = tensor.shape.length === 0 ? "scalar" : tensor.shape.map(size).join("×");
