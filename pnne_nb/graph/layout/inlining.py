@@ -107,9 +107,9 @@ def is_given(name: str, type: str) -> bool:
     return _plain(name) != _plain(type)
 
 
-def variable_of(node: Node) -> str | None:
+def variable_of(node: Node, port: str = "output") -> str | None:
     """Return the name of a node's result in imported code, or None."""
-    return None if node.origin is None else node.origin.variables.get("output")
+    return None if node.origin is None else node.origin.variables.get(port)
 
 
 def _plain(words: str) -> str:
@@ -225,7 +225,10 @@ class _Reader:
         """Return the source of a port as text, or the value that was typed there."""
         feeding = self._feeding(node.name)
         if port in feeding:
-            return self._term(feeding[port], level)
+            name, output = split_port(self.graph.edges[self.graph.incoming[node.name][port]].source)
+            if output != "output":  # one of several, as the states of an LSTM
+                return variable_of(self.graph.nodes[name], output) or f"{name}.{output}"
+            return self._term(name, level)
         if port not in node.properties:
             return "?"
         return (brackets if port == "index" else inner)(node.properties[port])

@@ -211,7 +211,11 @@ class Reader {
   /** What feeds a port of a value, or what was typed there. */
   private operand(name: string, port: string, level: number): string {
     const edge = this.into(name).get(port);
-    if (edge) return this.term(nodeOf(edge.source), level);
+    if (edge) {
+      const [from, output] = splitPort(edge.source);
+      if (output === "output") return this.term(from, level); // else one of several, as the states of an LSTM
+      return variableOf(this.graph.nodes.get(from) as NodeState, output) ?? edge.source;
+    }
     const given = this.graph.nodes.get(name)?.properties?.[port];
     return given === undefined ? "?" : port === "index" ? brackets(given) : innerText(given);
   }
@@ -325,8 +329,8 @@ export function isGiven(name: string, type: string): boolean {
 }
 
 /** What imported code calls the result of a node. */
-export function variableOf({ origin }: NodeState): string | undefined {
-  return origin?.variables?.output;
+export function variableOf({ origin }: NodeState, port = "output"): string | undefined {
+  return origin?.variables?.[port];
 }
 
 function bare(type: string): string {
