@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -88,6 +89,17 @@ def called(net: nn.Module, data: Any) -> Any:
     return net(*data) if isinstance(data, tuple) else net(data)
 
 
+def others(case: Case) -> Any:
+    """Return other examples of the form of a case's."""
+
+    def other(tensor: Tensor) -> Tensor:
+        if tensor.is_floating_point():
+            return 1 - tensor
+        return tensor if tensor.dtype == torch.bool else (tensor + 1) % (tensor.max() + 1)
+
+    return tree_map(other, case.data)
+
+
 def ask(kind: str, case: Case, draws: random.Random) -> object:
     """Ask one question; it may raise."""
     net, layer = case.net, a_layer(case.net, draws)
@@ -123,7 +135,10 @@ def ask(kind: str, case: Case, draws: random.Random) -> object:
             return peaks(net, case.data, layer, draws.randrange(4))
 
 
-KINDS = ("attribute", "intervene", "patch_effects", "explain_value", "units", "receptive_field", "peaks")
+KINDS = (
+    "attribute", "intervene", "patch_effects", "explain_value", "units", "receptive_field", "project", "compare_layers",
+    "logit_lens", "explorer", "peaks",
+)  # fmt: skip
 
 
 def questions(count: int, draws: random.Random) -> None:

@@ -149,7 +149,7 @@ def _no_formula(layer: str, module: nn.Module) -> str:
         return f"The layer {layer!r} ({kind}) is made of others: ask one of {asked}{', …' if len(inside) > 8 else ''}."
     return (
         f"There is no formula for the layer {layer!r} ({kind}). There are formulas for convolutions, linear layers, pools,"
-        " norms, softmax, attention, embeddings, recurrent and element-wise layers."
+        " norms, softmax, attention, embeddings, recurrent, bilinear and element-wise layers."
     )
 
 

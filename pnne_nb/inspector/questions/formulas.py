@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import torch
@@ -131,10 +131,8 @@ def _norm(module: Any, index: Index, x: Tensor) -> Formula:
     exact = x.double()
     own = float(exact[index])
     channel = index[1] if x.dim() > 1 else index[0]
-    gain, shift = (
-        1.0 if module.weight is None else float(_own(module.weight, module, index, channel)),
-        0.0 if getattr(module, "bias", None) is None else float(_own(module.bias, module, index, channel)),
-    )
+    gain = 1.0 if module.weight is None else float(_own(module.weight, module, index, channel))
+    shift = 0.0 if getattr(module, "bias", None) is None else float(_own(module.bias, module, index, channel))
     eps = module.eps
     if isinstance(module, nn.RMSNorm):
         group = exact[index[: x.dim() - len(module.normalized_shape)]].flatten()
@@ -163,9 +161,7 @@ def _norm(module: Any, index: Index, x: Tensor) -> Formula:
         result = (own - mean) / math.sqrt(variance + eps) * gain + shift
     else:
         result, mean, variance = _normalized(group, own, eps, gain, shift)
-    operands = {
-        "input": exact[index], "mean": _number(mean), "variance": _number(variance), "eps": _number(eps)
-    }  # fmt: skip
+    operands = {"input": exact[index], "mean": _number(mean), "variance": _number(variance), "eps": _number(eps)}
     text = "(input − mean) / √(variance + eps)" + (" · weight" if module.weight is not None else "")
     bias = getattr(module, "bias", None)
     scale = (abs(own) + abs(mean)) / math.sqrt(variance + eps) * abs(gain) + abs(shift)
@@ -208,60 +204,64 @@ def _embedding(module: nn.Embedding, index: Index, ids: Tensor) -> Formula:
     return Formula(f"weight[{token}, {index[-1]}]", {"token": torch.tensor(token), "weight": value}, float(value))
 
 
-def _phi(x: float) -> float:
-    return (1 + math.erf(x / math.sqrt(2))) / 2
-
-
-def _sigmoid(x: float) -> float:
-    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
-
-
-def _softplus(x: float) -> float:
-    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
-
-
-def _gelu(module: Any, x: float) -> float:
-    if module.approximate == "tanh":
-        return x / 2 * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-    return x * _phi(x)
-
-
-_ELEMENTWISE: dict[type[nn.Module], tuple[str, Callable[[Any, float], float]]] = {
-    nn.ReLU: ("max(input, 0)", lambda _, x: max(x, 0.0)),
-    nn.ReLU6: ("min(max(input, 0), 6)", lambda _, x: min(max(x, 0.0), 6.0)),
-    nn.LeakyReLU: ("input if input > 0 else slope · input", lambda m, x: x if x > 0 else m.negative_slope * x),
-    nn.ELU: ("input if input > 0 else α (exp(input) − 1)", lambda m, x: x if x > 0 else m.alpha * math.expm1(x)),
-    nn.SELU: (
-        "λ (input if input > 0 else α (exp(input) − 1))",
-        lambda _, x: 1.0507009873554805 * (x if x > 0 else 1.6732632423543772 * math.expm1(x)),
-    ),
-    nn.GELU: ("input · Φ(input)", _gelu),
-    nn.SiLU: ("input / (1 + exp(−input))", lambda _, x: x * _sigmoid(x)),
-    nn.Mish: ("input · tanh(log(1 + exp(input)))", lambda _, x: x * math.tanh(_softplus(x))),
-    nn.Sigmoid: ("1 / (1 + exp(−input))", lambda _, x: _sigmoid(x)),
-    nn.LogSigmoid: ("−log(1 + exp(−input))", lambda _, x: -_softplus(-x)),
-    nn.Tanh: ("tanh(input)", lambda _, x: math.tanh(x)),
-    nn.Softsign: ("input / (1 + |input|)", lambda _, x: x / (1 + abs(x))),
-    nn.Hardtanh: ("min(max(input, low), high)", lambda m, x: min(max(x, m.min_val), m.max_val)),
-    nn.Hardsigmoid: ("min(max(input / 6 + 1/2, 0), 1)", lambda _, x: min(max(x / 6 + 0.5, 0.0), 1.0)),
-    nn.Softplus: ("log(1 + exp(β · input)) / β", lambda m, x: _softplus(m.beta * x) / m.beta),
-    nn.CELU: (
-        "α (exp(input / α) − 1) if input < 0 else input",
-        lambda m, x: x if x > 0 else m.alpha * math.expm1(x / m.alpha),
-    ),
-    nn.Hardshrink: ("input if |input| > λ else 0", lambda m, x: x if abs(x) > m.lambd else 0.0),
-    nn.Softshrink: ("sign(input) · max(|input| − λ, 0)", lambda m, x: math.copysign(max(abs(x) - m.lambd, 0.0), x)),
-    nn.Tanhshrink: ("input − tanh(input)", lambda _, x: x - math.tanh(x)),
-    nn.Threshold: ("input if input > threshold else value", lambda m, x: x if x > m.threshold else m.value),
-    nn.Hardswish: ("input · min(max(input / 6 + 1/2, 0), 1)", lambda _, x: x * min(max(x / 6 + 0.5, 0.0), 1.0)),
-    **dict.fromkeys((nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d), ("input", lambda _, x: x)),
+_ELEMENTWISE: dict[type[nn.Module], str] = {
+    nn.ReLU: "max(input, 0)",
+    nn.ReLU6: "min(max(input, 0), 6)",
+    nn.LeakyReLU: "input if input > 0 else slope · input",
+    nn.PReLU: "input if input > 0 else weight · input",
+    nn.RReLU: "input if input > 0 else (lower + upper) / 2 · input",
+    nn.ELU: "input if input > 0 else α (exp(input) − 1)",
+    nn.SELU: "λ (input if input > 0 else α (exp(input) − 1))",
+    nn.GELU: "input · Φ(input)",
+    nn.SiLU: "input / (1 + exp(−input))",
+    nn.Mish: "input · tanh(log(1 + exp(input)))",
+    nn.Sigmoid: "1 / (1 + exp(−input))",
+    nn.LogSigmoid: "−log(1 + exp(−input))",
+    nn.Tanh: "tanh(input)",
+    nn.Softsign: "input / (1 + |input|)",
+    nn.Hardtanh: "min(max(input, low), high)",
+    nn.Hardsigmoid: "min(max(input / 6 + 1/2, 0), 1)",
+    nn.Softplus: "log(1 + exp(β · input)) / β",
+    nn.CELU: "α (exp(input / α) − 1) if input < 0 else input",
+    nn.Hardshrink: "input if |input| > λ else 0",
+    nn.Softshrink: "sign(input) · max(|input| − λ, 0)",
+    nn.Tanhshrink: "input − tanh(input)",
+    nn.Threshold: "input if input > threshold else value",
+    nn.Hardswish: "input · min(max(input / 6 + 1/2, 0), 1)",
+    **dict.fromkeys((nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d), "input"),
+    **dict.fromkeys((nn.AlphaDropout, nn.FeatureAlphaDropout), "input"),
 }
 
 
 def _elementwise(module: nn.Module, index: Index, x: Tensor) -> Formula:
-    text, function = _ELEMENTWISE[type(module)]
-    own = x.double()[index]
-    return Formula(text, {"input": own}, float(function(module, float(own))), scale=abs(float(own)))
+    own, operands = x.double()[index], dict[str, Tensor]()
+    if isinstance(module, nn.PReLU):
+        operands["weight"] = module.weight.detach().double()[index[1] if len(module.weight) > 1 else 0]
+        result = own if own > 0 else operands["weight"] * own
+    else:
+        result = module.forward(own.clone())  # it may work in place
+    return Formula(_ELEMENTWISE[type(module)], {"input": own, **operands}, float(result), scale=abs(float(own)))
+
+
+def _bilinear(module: nn.Module, index: Index, x: Tensor, other: Tensor) -> Formula:
+    exact = copy.deepcopy(module).double()
+    found = linear(lambda one: exact(one, other.double()), index, x)
+    assert found is not None
+    text = found.text.replace("weight", "(weight · other)")
+    return replace(found, text=text, operands={**found.operands, "other": other.double()[index[:-1]]})
+
+
+def _glu(module: nn.GLU, index: Index, x: Tensor) -> Formula:
+    dim = module.dim % x.dim()
+    half = x.shape[dim] // 2
+    own, gate = (x.double()[*index[:dim], index[dim] + shift, *index[dim + 1 :]] for shift in (0, half))
+    return Formula("input / (1 + exp(−gate))", {"input": own, "gate": gate}, float(own * gate.sigmoid()))
+
+
+def _cosine(module: nn.CosineSimilarity, index: Index, x: Tensor, other: Tensor) -> Formula:
+    a, b = [one.double().movedim(module.dim, -1)[index] for one in torch.broadcast_tensors(x, other)]
+    result = float((a @ b) / (a.norm().clamp(min=module.eps) * b.norm().clamp(min=module.eps)))
+    return Formula("Σ input · other / (|input| · |other|)", {"input": a, "other": b}, result, scale=1.0)
 
 
 def _attention(module: nn.MultiheadAttention, index: Index, *args: Any, **kwargs: Any) -> Formula:
@@ -305,11 +305,8 @@ def _recurrent(module: Any, index: Index, x: Tensor, state: Any = None) -> Formu
     """A hidden number of a recurrent layer or cell, from the gates of its step."""
     if not hasattr(x, "dim") or getattr(module, "proj_size", False):
         raise InspectionError("There is no formula for packed sequences and projections of recurrent layers.")
-    cell, kind, size = (
-        isinstance(module, nn.RNNCellBase),
-        type(module).__name__.removesuffix("Cell"),
-        module.hidden_size,
-    )
+    cell, kind = isinstance(module, nn.RNNCellBase), type(module).__name__.removesuffix("Cell")
+    size = module.hidden_size
     batched = x.dim() == (2 if cell else 3)
     exact = x.double() if batched else x.double().unsqueeze(0 if cell else 1)
     first = batched and not cell and module.batch_first
@@ -369,7 +366,8 @@ FORMULAS: dict[type[nn.Module], Rule] = {
         (
             nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
             nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d, nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d,
-            nn.Flatten, nn.Unflatten, nn.PixelShuffle, nn.PixelUnshuffle, nn.ChannelShuffle, nn.Upsample, nn.Fold, nn.Unfold,
+            nn.Flatten, nn.Unflatten, nn.PixelShuffle, nn.PixelUnshuffle, nn.ChannelShuffle, nn.Upsample,
+            nn.UpsamplingBilinear2d, nn.UpsamplingNearest2d, nn.Fold, nn.Unfold,
             nn.ZeroPad1d, nn.ZeroPad2d, nn.ZeroPad3d, nn.ConstantPad1d, nn.ConstantPad2d, nn.ConstantPad3d,
             nn.ReflectionPad1d, nn.ReflectionPad2d, nn.ReflectionPad3d, nn.ReplicationPad1d, nn.ReplicationPad2d,
             nn.ReplicationPad3d, nn.CircularPad1d, nn.CircularPad2d, nn.CircularPad3d,
@@ -382,13 +380,16 @@ FORMULAS: dict[type[nn.Module], Rule] = {
     **dict.fromkeys(
         (
             nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d,
-            nn.LayerNorm, nn.GroupNorm, nn.RMSNorm,
+            nn.SyncBatchNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm,
         ),
         _norm,
     ),
     **dict.fromkeys((nn.Softmax, nn.LogSoftmax, nn.Softmin, nn.Softmax2d), _softmax),
     **dict.fromkeys(_ELEMENTWISE, _elementwise),
     nn.Embedding: _embedding,
+    nn.Bilinear: _bilinear,
+    nn.GLU: _glu,
+    nn.CosineSimilarity: _cosine,
     nn.MultiheadAttention: _attention,
     **dict.fromkeys((nn.RNN, nn.GRU, nn.LSTM, nn.RNNCell, nn.GRUCell, nn.LSTMCell), _recurrent),
 }  # fmt: skip

@@ -49,7 +49,7 @@ def grid(tiles: Array, *, signed: bool, width: int = 400, columns: int | None = 
 
     Args:
         tiles: At most `MAX_TILES`; NaN and infinities become magenta.
-        signed: Blue below 0, white at 0, red above it, on one scale for all tiles; otherwise dark to bright,
+        signed: Blue below 0, the page itself at 0, red above it, on one scale for all tiles; otherwise dark to bright,
             each tile on a scale of its own.
         columns: Tiles in a row; None makes the grid about as high as wide.
         width: Approximate width of the grid in pixels; elements are enlarged by a whole number, so that they are squares.
@@ -64,8 +64,7 @@ def grid(tiles: Array, *, signed: bool, width: int = 400, columns: int | None = 
     for index, tile in enumerate(tiles):
         y, x = index // columns * (high + GAP), index % columns * (wide + GAP)
         coloured = _colours(tile, largest if signed else None)
-        canvas[y : y + high, x : x + wide, :3] = coloured.repeat(scale, 0).repeat(scale, 1)
-        canvas[y : y + high, x : x + wide, 3] = 255
+        canvas[y : y + high, x : x + wide] = coloured.repeat(scale, 0).repeat(scale, 1)
     return canvas
 
 
@@ -122,7 +121,7 @@ def _colours(tile: Array, largest: float | None) -> Pixels:
     if largest is not None:
         share = np.clip(values / largest, -1, 1)[..., None]
         red, blue = np.array([178, 24, 43]), np.array([33, 102, 172])
-        shaded = 255 + np.where(share > 0, share * (red - 255), -share * (blue - 255))
+        shaded = np.concatenate([np.where(share > 0, red, blue), 255 * np.abs(share)], -1)
     else:
         low, high = float(values.min()), float(values.max())
         share = ((values - low) / ((high - low) or 1.0))[..., None]
@@ -133,6 +132,7 @@ def _colours(tile: Array, largest: float | None) -> Pixels:
             stops[0] + 2 * share * (stops[1] - stops[0]),
             stops[1] + (2 * share - 1) * (stops[2] - stops[1]),
         )
-    shaded[~finite] = (255, 0, 255)
+        shaded = np.concatenate([shaded, np.full_like(share, 255)], -1)
+    shaded[~finite] = (255, 0, 255, 255)
     pixels: Pixels = shaded.astype(np.uint8)
     return pixels

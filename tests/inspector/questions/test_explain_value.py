@@ -71,9 +71,17 @@ LAYERS: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
         for kind in (
             nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish, nn.Sigmoid, nn.LogSigmoid, nn.Tanh,
             nn.Softsign, nn.Hardtanh, nn.Hardsigmoid, nn.Hardswish, nn.Identity, nn.Dropout, nn.Softplus, nn.CELU, nn.Hardshrink,
-            nn.Softshrink, nn.Tanhshrink,
+            nn.Softshrink, nn.Tanhshrink, nn.PReLU, nn.RReLU, nn.AlphaDropout, nn.FeatureAlphaDropout,
         )
     },
+    "PReLU of channels": lambda: (nn.PReLU(4), torch.randn(2, 4, 3)),
+    "ReLU in place": lambda: (nn.ReLU(inplace=True), torch.randn(2, 4)),
+    "SyncBatchNorm": lambda: (nn.SyncBatchNorm(4), torch.randn(3, 4, 5, 5)),
+    "UpsamplingBilinear2d": lambda: (nn.UpsamplingBilinear2d(scale_factor=2), torch.randn(1, 2, 3, 4)),
+    "UpsamplingNearest2d": lambda: (nn.UpsamplingNearest2d(scale_factor=2), torch.randn(1, 2, 3, 4)),
+    "Bilinear": lambda: (nn.Bilinear(3, 4, 2), (torch.randn(5, 3), torch.randn(5, 4))),
+    "GLU": lambda: (nn.GLU(1), torch.randn(2, 6, 3)),
+    "CosineSimilarity": lambda: (nn.CosineSimilarity(1), (torch.randn(3, 5, 2), torch.randn(3, 5, 2))),
     "GELU by tanh": lambda: (nn.GELU("tanh"), torch.randn(2, 6)),
 }  # fmt: skip
 
@@ -189,8 +197,8 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         "is made of others: ask one of 'blocks.0.mlp.0', 'blocks.0.mlp.1', 'blocks.0.mlp.2'",
     ),
     "no formula": (
-        lambda: pn.explain_value(nn.Bilinear(2, 2, 2), (torch.randn(1, 2), torch.randn(1, 2)), "", (0, 0)),
-        r"There is no formula for the layer '' \(Bilinear\)",
+        lambda: pn.explain_value(nn.LocalResponseNorm(2), torch.randn(1, 2, 3), "", (0, 0, 0)),
+        r"There is no formula for the layer '' \(LocalResponseNorm\)",
     ),
     "not called": (
         lambda: pn.explain_value(Unused(), torch.randn(1, 2), "layer", (0, 0)), "The layer 'layer' is not called for this"

@@ -62,7 +62,7 @@ def test_a_function_of_a_compiled_graph() -> None:
 
 
 BAD: dict[str, tuple[Callable[[], object], str]] = {
-    "no index": (lambda: pn.receptive_field(nn.ReLU(), torch.ones(1, 2), "", [0, 1]), "index must be that of one"),  # type: ignore[arg-type]
+    "no index": (lambda: pn.receptive_field(nn.ReLU(), torch.ones(1, 2), "", "first"), "index must be that of one"),  # type: ignore[arg-type]
     "no element": (lambda: pn.receptive_field(nn.ReLU(), torch.ones(1, 2), "", (0, 2)), "has no element"),
     "no layer": (lambda: pn.receptive_field(nn.ReLU(), torch.ones(1, 2), "a", (0, 1)), "The model has no layer 'a'"),
     "no gradient": (lambda: pn.receptive_field(Lost(), torch.ones(1, 2), "", (0, 1)), "no gradient with respect to"),

@@ -161,7 +161,7 @@ def test_pictures_of_filters_feature_maps_and_attention() -> None:
 
 def test_pictures_have_a_gap_that_shows_the_page() -> None:
     pixels = grid(np.array([[[-1.0, 1.0]], [[0.0, np.nan]]]), signed=True, width=23)
-    colours = {(33, 102, 172, 255), (178, 24, 43, 255), (255, 255, 255, 255), (255, 0, 255, 255), (0, 0, 0, 0)}
+    colours = {(33, 102, 172, 255), (178, 24, 43, 255), (33, 102, 172, 0), (255, 0, 255, 255), (0, 0, 0, 0)}
     assert {tuple(pixel) for pixel in pixels.reshape(-1, 4).tolist()} == colours
     assert pixels.shape == (11 * 2 + GAP, 22, 4), "elements are equal squares, side by side or one above the other"
 
