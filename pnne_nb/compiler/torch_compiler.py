@@ -50,11 +50,7 @@ class TorchCompiler:
         return f"TorchCompiler(passes=[{', '.join(one.name for one in self._passes)}], backend={self._backend!r})"
 
     def compile(
-        self,
-        graph: NodeGraph,
-        reuse: Reuse = OWN,
-        args: Any = None,
-        kwargs: Mapping[str, Any] | None = None,
+        self, graph: NodeGraph, reuse: Reuse = OWN, args: Any = None, kwargs: Mapping[str, Any] | None = None
     ) -> nn.Module:
         """Return the model alone that `transform` gives; for the arguments and what is raised, see there.
 
@@ -69,11 +65,7 @@ class TorchCompiler:
         return self.transform(graph, reuse, args, kwargs).model
 
     def transform(
-        self,
-        graph: NodeGraph,
-        reuse: Reuse = OWN,
-        args: Any = None,
-        kwargs: Mapping[str, Any] | None = None,
+        self, graph: NodeGraph, reuse: Reuse = OWN, args: Any = None, kwargs: Mapping[str, Any] | None = None
     ) -> Transformed:
         """Return the new document, its model, and what each pass did.
 

@@ -124,10 +124,7 @@ class _Cutter:
         if not id and not any(each.type == "Input" for each in own):
             # What hangs on no input can be run all the same; a graph must have one.
             own.insert(0, NodeState(unique("unused", nodes), "Input", {"shape": to_json((1,))}))
-        return GraphState(
-            nodes=(*own, seen),
-            edges=(*edges, EdgeState(f"{node.name}.{output}", f"{seen.name}.input")),
-        )
+        return GraphState(nodes=(*own, seen), edges=(*edges, EdgeState(f"{node.name}.{output}", f"{seen.name}.input")))
 
     def _part(self, nodes: dict[str, NodeState], kept: Collection[str], name: str, above: str) -> None:
         """Give a module of its own to each node that shares one with a node that is cut: the others run the whole of it."""

@@ -57,10 +57,7 @@ def automatic_properties(spec: NodeSpec, properties: Mapping[str, Value]) -> lis
 
 
 def bind(
-    spec: NodeSpec,
-    properties: Mapping[str, Value],
-    wires: Mapping[str, Argument],
-    resolved: Mapping[str, Value],
+    spec: NodeSpec, properties: Mapping[str, Value], wires: Mapping[str, Argument], resolved: Mapping[str, Value]
 ) -> BoundCall:
     """Bind the call of a module, function or method node to its arguments.
 

@@ -14,18 +14,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from pnne_nb.compiler.ir.call_properties import changes_in_place, is_inplace_layer
-from pnne_nb.compiler.ir.program import (
-    Call,
-    Constant,
-    Layer,
-    Member,
-    Nested,
-    Opaque,
-    Program,
-    Ref,
-    Unit,
-    references,
-)
+from pnne_nb.compiler.ir.program import Call, Constant, Layer, Member, Nested, Opaque, Program, Ref, Unit, references
 from pnne_nb.compiler.ir.snapshot import GraphSnapshot, paths_of
 from pnne_nb.compiler.shapes.infer import failure
 from pnne_nb.errors import Diagnostic

@@ -47,13 +47,7 @@ from pnne_nb.process.random_state import RandomState
 
 
 def make(
-    graph: NodeGraph,
-    lowered: Lowered,
-    loaded: Loaded,
-    document: ModelDocument,
-    reuse: nn.Module | None,
-    *,
-    proof: bool,
+    graph: NodeGraph, lowered: Lowered, loaded: Loaded, document: ModelDocument, reuse: nn.Module | None, *, proof: bool
 ) -> tuple[nn.Module, Collection[str]]:
     """Return a new model of a class, with the names of its tensors that have the values of `reuse`.
 

@@ -115,12 +115,7 @@ class PlaceByMemory(Pass):
         self._optimizer = optimizer if training else None
 
     def plan(
-        self,
-        graph: NodeGraph,
-        args: Any = None,
-        kwargs: Mapping[str, Any] | None = None,
-        *,
-        reuse: Reuse = OWN,
+        self, graph: NodeGraph, args: Any = None, kwargs: Mapping[str, Any] | None = None, *, reuse: Reuse = OWN
     ) -> Placement:
         """Return the placement alone, with what it moves and what each device needs; the document stays as it is.
 

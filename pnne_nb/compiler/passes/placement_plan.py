@@ -105,11 +105,7 @@ class _Step:
 
 
 def plan_placement(
-    subject: PassSubject,
-    memory: Mapping[str, int | str],
-    *,
-    training: bool = False,
-    optimizer: OptimizerKind = None,
+    subject: PassSubject, memory: Mapping[str, int | str], *, training: bool = False, optimizer: OptimizerKind = None
 ) -> Placement:
     """Return the placement with the fewest bytes moved, of all that give each device one stretch of the order of nodes.
 
@@ -253,13 +249,7 @@ def _alive(steps: Sequence[_Step], values: Iterable[int], now: int) -> int:
 
 
 def _stretch(
-    steps: Sequence[_Step],
-    together: Sequence[tuple[int, int]],
-    start: int,
-    end: int,
-    *,
-    training: bool,
-    updates: bool,
+    steps: Sequence[_Step], together: Sequence[tuple[int, int]], start: int, end: int, *, training: bool, updates: bool
 ) -> tuple[int, int] | None:
     """Return what a device needs for the nodes from `start` up to `end`, and the bytes moved there; None if it cannot be."""
     inside = range(start, end)

@@ -12,17 +12,7 @@ import psutil  # type: ignore[import-untyped]  # its stubs are a package of thei
 import torch
 from torch import nn
 
-from pnne_nb.compiler.ir.program import (
-    Argument,
-    Constant,
-    Construction,
-    Layer,
-    Member,
-    Nested,
-    Opaque,
-    Unit,
-    Weight,
-)
+from pnne_nb.compiler.ir.program import Argument, Constant, Construction, Layer, Member, Nested, Opaque, Unit, Weight
 from pnne_nb.compiler.shapes.scope import available_devices
 from pnne_nb.errors import CompileError, Diagnostic
 from pnne_nb.process.byte_units import format_bytes

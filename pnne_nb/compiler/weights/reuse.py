@@ -46,11 +46,7 @@ def is_below(path: str, places: Frozen) -> bool:
 
 
 def carry_over(
-    source: nn.Module,
-    target: nn.Module,
-    former: Former = NOT_MOVED,
-    ready: Collection[int] = (),
-    frozen: Frozen = (),
+    source: nn.Module, target: nn.Module, former: Former = NOT_MOVED, ready: Collection[int] = (), frozen: Frozen = ()
 ) -> dict[str, str]:
     """Copy into `target` every parameter and buffer of `source` that has the same name and shape.
 

@@ -42,6 +42,7 @@ class Attribution:
         where: By name, where the values were taken: ``"input"``, ``"embedding 'tokens'"`` or ``"layer 'conv2'"``.
         gap: How far the sum of the values is from what they should add up to, the answer less that for the baseline: the
             largest of all examples. None where the method has no such sum.
+        notes: What is not in the values, in words.
     """
 
     values: tuple[Tensor | None, ...]
@@ -51,6 +52,7 @@ class Attribution:
     answers: Tensor
     where: Mapping[str, str]
     gap: float | None
+    notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         answers = ", ".join(f"{answer:.4g}" for answer in self.answers[:4].tolist())
@@ -66,7 +68,7 @@ class Attribution:
             most = ", ".join(str(int(one)) for one in place)
             peak = f", largest {float(value[place]):.4g} at [{most}]" if value.numel() else ""
             lines.append(f"  {name}: {list(value.shape)} at the {self.where[name]}{peak}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.notes])
 
     def _repr_html_(self) -> str:
         drawn = [
@@ -94,7 +96,8 @@ def attribute(
     """Ask how much each value of the input counts for one number of the output.
 
     The model answers as it predicts, in evaluation mode, and is as before afterwards. Whole numbers (tokens) have no
-    gradient: they are asked about at the embedding that reads them, and get the sum over its dimension.
+    gradient: they are asked about at the embeddings that read them, also through slices, views and offsets, and get the sums
+    over their dimension. What has no part in the values is said in `notes`.
 
     Args:
         net: Any module.
@@ -139,12 +142,10 @@ def attribute(
     # What captum does to a model is not ours to undo.
     with opened(copy.deepcopy(model) if foreign else model, data, grad=method != "occlusion") as example:
         leaves = Leaves(example, target, of)
-        where = {
-            leaf.input: "input" if leaf.embedding is None else f"embedding {leaf.embedding!r}" for leaf in leaves.all
-        }
+        where = leaves.where
         starts = [leaf.start for leaf in leaves.all]
         gap: float | None = None
-        with leaves.watched():
+        with leaves:
             match method:
                 case "gradient-x-input":
                     found = [g * x for g, x in zip(leaves.gradients(starts), starts, strict=True)]
@@ -163,7 +164,7 @@ def attribute(
                     found, gap = _run_captum(method, leaves, leaves.baselines(baseline), options or {})
                     merged = leaves.merged(found)
         values = tuple(None if name not in merged else merged[name].detach() for name in example.inputs)
-        return Attribution(values, tuple(example.inputs), method, target, leaves.answers, where, gap)
+        return Attribution(values, tuple(example.inputs), method, target, leaves.answers, where, gap, leaves.notes)
 
 
 def _integrated(
@@ -181,10 +182,10 @@ def _integrated(
 
 def _gap(leaves: Leaves, merged: Mapping[str, Tensor], bases: list[Tensor]) -> float:
     expected = leaves.answers.double() - leaves.answer(bases).detach().double()
-    sums = []
-    for value in merged.values():
-        each = value.double().flatten(1).sum(1) if value.dim() and len(value) == len(expected) else value.double().sum()
-        sums.append(each)
+    sums = [
+        value.double().flatten(1).sum(1) if value.dim() and len(value) == len(expected) else value.double().sum()
+        for value in merged.values()
+    ]
     total = sum(sums, torch.zeros_like(expected))
     if total.shape != expected.shape or any(one.dim() == 0 for one in sums):
         return float((sum(one.sum() for one in sums) - expected.sum()).abs())
@@ -197,7 +198,7 @@ def _occluded(
     """Return by input how much the answer falls where a window is replaced by the baseline, at each place of the window."""
     count = len(leaves.answers)
     found = {}
-    for name in dict.fromkeys(leaf.input for leaf in leaves.all):
+    for name in leaves.where:
         whole = example.inputs[name]
         alone = count == 1 and (whole.dim() == 0 or len(whole) != 1)
         if not alone and len(whole) != count:
@@ -212,13 +213,9 @@ def _occluded(
         for corner in np.ndindex(*map(len, blocks)):
             place = tuple(slice(at * step, at * step + step) for at, step in zip(corner, size, strict=True))
             where = place if alone else (slice(None), *place)
-            points = []
-            for leaf, base in zip(leaves.all, bases, strict=True):
-                point = leaf.start.clone()
-                if leaf.input == name:
-                    point[where] = base[where]
-                points.append(point)
-            falls = leaves.answers - leaves.answer(points)
+            hidden = torch.zeros(whole.shape, dtype=torch.bool)
+            hidden[where] = True
+            falls = leaves.answers - leaves.answer(leaves.without(name, hidden, bases))
             values[where] = falls if alone else falls.view(-1, *(1 for _ in each))
         found[name] = values
     return found
@@ -272,11 +269,7 @@ def captum_names() -> list[str]:
 
 
 def _refuse_captum(method: str, others: Sequence[str]) -> NoReturn:
-    """Raise the error for a method that captum does not have, or that needs captum.
-
-    Raises:
-        ArgumentError: Always.
-    """
+    """Raise the error for a method that captum does not have, or that needs captum."""
     if find_spec("captum") is None:
         raise ArgumentError(
             f"{method} comes with captum: pip install 'pnne_nb[captum]'. Without it, there are {', '.join(others)}."
@@ -288,11 +281,7 @@ def _refuse_captum(method: str, others: Sequence[str]) -> NoReturn:
 def _run_captum(
     method: str, leaves: Leaves, bases: Sequence[Tensor], options: Mapping[str, Any]
 ) -> tuple[list[Tensor], float | None]:
-    """Return the values of each leaf, and the completeness gap if the method measures one.
-
-    Raises:
-        InspectionError: If captum cannot apply the method; the message has its reason.
-    """
+    """Return the values of each leaf, and the completeness gap if the method measures one."""
     kind = getattr(importlib.import_module("captum.attr"), method.removeprefix(_CAPTUM))
     made = kind(_Answer(leaves))
     taken = inspect.signature(made.attribute).parameters

@@ -81,7 +81,7 @@ def _spread(found: Tensor, inputs: Mapping[str, Tensor], leaves: Leaves, layer: 
     """Return the map `[n, 1, …]` in the shape of each input that has as many positions."""
     sides = found.dim() - 2
     maps = {}
-    for name in dict.fromkeys(leaf.input for leaf in leaves.all):
+    for name in leaves.where:
         whole = inputs[name]
         tokens = not whole.is_floating_point()
         if whole.dim() == sides + (1 if tokens else 2) and sides in _BETWEEN:

@@ -84,12 +84,11 @@ def receptive_field(
         leaves = Leaves(example, number, layer)
         drawn = torch.Generator().manual_seed(0)
         reads: dict[str, Tensor] = {}
-        with leaves.watched():
+        with leaves:
             for draw in range(draws + 1):
                 points = [leaf.start if draw == 0 else _like(leaf.start, drawn) for leaf in leaves.all]
-                for leaf, gradient in zip(leaves.all, leaves.gradients(points), strict=True):
-                    found = gradient != 0 if leaf.embedding is None else (gradient != 0).any(-1)
-                    reads[leaf.input] = found | reads[leaf.input] if leaf.input in reads else found
+                for name, found in leaves.reached(points).items():
+                    reads[name] = found | reads[name] if name in reads else found
                 for parameter, weight in weights if draw < draws else ():
                     signs = torch.randint(0, 2, weight.shape, generator=drawn).mul(2).sub(1).to(weight)
                     parameter.data = weight * signs

@@ -162,9 +162,8 @@ def peaks(net: nn.Module, data: object, layer: str, unit: int, *, dim: int | Non
 
     with opened(net, data, grad=True) as example:
         leaves = Leaves(example, largest, layer)
-        with leaves.watched():
-            [gradient, *_] = leaves.gradients([leaf.start for leaf in leaves.all])
-        counts = gradient != 0 if leaves.all[0].embedding is None else (gradient != 0).any(-1)
+        with leaves:
+            counts = next(iter(leaves.reached([leaf.start for leaf in leaves.all]).values()))
     found = []
     for place, each in zip(places, counts, strict=True):
         inside = each.nonzero()

@@ -39,12 +39,7 @@ class Validation:
     """
 
     def __init__(
-        self,
-        active: ActiveRecipe,
-        modes: Modes,
-        randomness: PrivateRandomness,
-        data_calls: DataCalls,
-        turn: StepLock,
+        self, active: ActiveRecipe, modes: Modes, randomness: PrivateRandomness, data_calls: DataCalls, turn: StepLock
     ) -> None:
         self.began_with: dict[str, Any] | None = None
         self.eased: list[tuple[int, int]] = []

@@ -39,10 +39,7 @@ class ExplorerPage(anywidget.AnyWidget):
     told = traitlets.Unicode("").tag(sync=True)
 
     def __init__(
-        self,
-        move: Callable[[Move], None],
-        ask: Callable[[str], None],
-        drop: Callable[[str, bytes | None], None],
+        self, move: Callable[[Move], None], ask: Callable[[str], None], drop: Callable[[str, bytes | None], None]
     ) -> None:
         super().__init__()
         self._move, self._ask, self._drop = move, ask, drop

@@ -247,7 +247,7 @@ class Questions:
         where = ", ".join(dict.fromkeys(found.where.values()))
         return (
             f"{''.join(drawn)}{gap}<div class='pnne-quiet'>Red counts for the answer, blue against it; taken at the"
-            f" {html.escape(where)}. The score is {float(found.answers[0]):.4g}.</div>"
+            f" {html.escape(where)}. The score is {float(found.answers[0]):.4g}. {html.escape(' '.join(found.notes))}</div>"
         )
 
     def _counted(self, name: str, value: Tensor, given: Tensor) -> str:

@@ -67,13 +67,7 @@ from pnne_nb.compiler.importing.tracing.context_managers import ActiveContexts, 
 from pnne_nb.compiler.importing.tracing.guards import Assumptions, asks_type, origin, without_inputs
 from pnne_nb.compiler.importing.tracing.interception import AssignedError, intercepted, plain_tensors
 from pnne_nb.compiler.importing.tracing.objects import Objects, is_made
-from pnne_nb.compiler.importing.tracing.observed_calls import (
-    ObservedCall,
-    ObservedCalls,
-    Types,
-    fields_of,
-    with_fields,
-)
+from pnne_nb.compiler.importing.tracing.observed_calls import ObservedCall, ObservedCalls, Types, fields_of, with_fields
 from pnne_nb.compiler.importing.tracing.patched_functions import Rebound
 from pnne_nb.compiler.importing.tracing.proxies import (
     UNKNOWN,
