@@ -15,12 +15,7 @@ from pnne_nb.diagnosis.data_rules import data_faults
 def kinds(
     train: tuple[Tensor, ...], val: tuple[Tensor, ...] | None = None, model: nn.Module | None = None
 ) -> list[str]:
-    found = data_faults(
-        nn.Linear(4, 2) if model is None else model,
-        train,
-        val,
-        has_target=True,
-    )
+    found = data_faults(nn.Linear(4, 2) if model is None else model, train, val, has_target=True)
     assert all(frame.hint and frame.reason.endswith(".") for frame in found)
     return [frame.kind for frame in found]
 

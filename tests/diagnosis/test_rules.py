@@ -40,14 +40,7 @@ from pnne_nb.inspector.capture.live import LiveProbe
 from pnne_nb.inspector.engine_probe import DiagnosingProbe
 from pnne_nb.inspector.inspector import Inspector
 from pnne_nb.inspector.statistics.patterns import leaf_layers
-from pnne_nb.telemetry.frames import (
-    AnomalyFrame,
-    EpochFrame,
-    Frame,
-    NormsFrame,
-    StatisticsFrame,
-    StepFrame,
-)
+from pnne_nb.telemetry.frames import AnomalyFrame, EpochFrame, Frame, NormsFrame, StatisticsFrame, StepFrame
 from tests.runtime.tasks import engine
 
 STEPS = 80
@@ -340,16 +333,8 @@ BROKEN: dict[str, tuple[Callable[[], Setup], str, str | None]] = {
         "divergence",
         None,
     ),
-    "learning rate too large, oscillating": (
-        overshooting,
-        "oscillation",
-        None,
-    ),
-    "learning rate too small, but not for ever": (
-        slow,
-        "slow-progress",
-        None,
-    ),
+    "learning rate too large, oscillating": (overshooting, "oscillation", None),
+    "learning rate too small, but not for ever": (slow, "slow-progress", None),
     "all weights 0": (zeros, "zero-weights", "0"),
     "targets without relation": (shuffled, "loss-not-decreasing", None),
     "diverging": (diverging, "divergence", None),

@@ -49,11 +49,7 @@ def gap() -> Exercise:
 
 @pytest.mark.parametrize(
     "model",
-    [
-        reader(),
-        reader(9, FEW - 650),
-        pn.compile(pn.from_module(reader(), args=(IMAGES,))),
-    ],
+    [reader(), reader(9, FEW - 650), pn.compile(pn.from_module(reader(), args=(IMAGES,)))],
     ids=["ten digits", "nine of ten", "a graph"],
 )
 def test_few_parameters_are_right(few: Exercise, model: nn.Module) -> None:

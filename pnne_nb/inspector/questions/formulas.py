@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, final
 
 import torch
@@ -45,9 +45,10 @@ def _places(index: Index) -> str:
     return f"[{', '.join(map(str, index))}]"
 
 
-def _linear(module: nn.Module, index: Index, x: Tensor) -> Formula:
-    """Any layer that is linear in its input."""
-    found = linear(copy.deepcopy(module).double().forward, index, x)
+def _linear(module: nn.Module, index: Index, x: Tensor, *others: Tensor) -> Formula:
+    """Any layer that is linear in its first input."""
+    exact, rest = copy.deepcopy(module).double(), [other.double() for other in others]
+    found = linear(lambda one: exact.forward(one, *rest), index, x)
     assert found is not None
     return found
 
@@ -228,8 +229,7 @@ _ELEMENTWISE: dict[type[nn.Module], str] = {
     nn.Tanhshrink: "input − tanh(input)",
     nn.Threshold: "input if input > threshold else value",
     nn.Hardswish: "input · min(max(input / 6 + 1/2, 0), 1)",
-    **dict.fromkeys((nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d), "input"),
-    **dict.fromkeys((nn.AlphaDropout, nn.FeatureAlphaDropout), "input"),
+    **dict.fromkeys((nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout), "input"),
 }
 
 
@@ -243,23 +243,15 @@ def _elementwise(module: nn.Module, index: Index, x: Tensor) -> Formula:
     return Formula(_ELEMENTWISE[type(module)], {"input": own, **operands}, float(result), scale=abs(float(own)))
 
 
-def _bilinear(module: nn.Module, index: Index, x: Tensor, other: Tensor) -> Formula:
-    exact = copy.deepcopy(module).double()
-    found = linear(lambda one: exact(one, other.double()), index, x)
-    assert found is not None
-    text = found.text.replace("weight", "(weight · other)")
-    return replace(found, text=text, operands={**found.operands, "other": other.double()[index[:-1]]})
-
-
 def _glu(module: nn.GLU, index: Index, x: Tensor) -> Formula:
     dim = module.dim % x.dim()
-    half = x.shape[dim] // 2
-    own, gate = (x.double()[*index[:dim], index[dim] + shift, *index[dim + 1 :]] for shift in (0, half))
+    own, gate = (x.double()[*index[:dim], index[dim] + shift, *index[dim + 1 :]] for shift in (0, x.shape[dim] // 2))
     return Formula("input / (1 + exp(−gate))", {"input": own, "gate": gate}, float(own * gate.sigmoid()))
 
 
 def _cosine(module: nn.CosineSimilarity, index: Index, x: Tensor, other: Tensor) -> Formula:
-    a, b = [one.double().movedim(module.dim, -1)[index] for one in torch.broadcast_tensors(x, other)]
+    whole = torch.broadcast_shapes(x.shape, other.shape)
+    a, b = (one.double().expand(whole).movedim(module.dim, -1)[index] for one in (x, other))
     result = float((a @ b) / (a.norm().clamp(min=module.eps) * b.norm().clamp(min=module.eps)))
     return Formula("Σ input · other / (|input| · |other|)", {"input": a, "other": b}, result, scale=1.0)
 
@@ -364,7 +356,7 @@ Rule = Callable[..., Formula]
 FORMULAS: dict[type[nn.Module], Rule] = {
     **dict.fromkeys(
         (
-            nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
+            nn.Linear, nn.Bilinear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
             nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d, nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d,
             nn.Flatten, nn.Unflatten, nn.PixelShuffle, nn.PixelUnshuffle, nn.ChannelShuffle, nn.Upsample,
             nn.UpsamplingBilinear2d, nn.UpsamplingNearest2d, nn.Fold, nn.Unfold,
@@ -387,7 +379,6 @@ FORMULAS: dict[type[nn.Module], Rule] = {
     **dict.fromkeys((nn.Softmax, nn.LogSoftmax, nn.Softmin, nn.Softmax2d), _softmax),
     **dict.fromkeys(_ELEMENTWISE, _elementwise),
     nn.Embedding: _embedding,
-    nn.Bilinear: _bilinear,
     nn.GLU: _glu,
     nn.CosineSimilarity: _cosine,
     nn.MultiheadAttention: _attention,

@@ -172,9 +172,7 @@ class Leaves(TorchFunctionMode):
         listed = baseline if isinstance(baseline, tuple) else (baseline,) * len(names)
         if len(listed) != len(names):
             raise ArgumentError(f"baseline has {len(listed)} values for {len(names)} inputs: {', '.join(names)}.")
-        given = {
-            name: self._expanded(name, value) for name, value in zip(names, listed, strict=True) if value is not None
-        }
+        given = {name: self._expanded(name, one) for name, one in zip(names, listed, strict=True) if one is not None}
         looked: dict[tuple[str, int | None], Tensor] = {(name, None): value for name, value in given.items()}
         if given and any(leaf.call is not None for leaf in self.all):
             self._calls, self._read, self._instead, self._given = {}, [], {}, given

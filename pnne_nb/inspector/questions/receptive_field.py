@@ -87,8 +87,7 @@ def receptive_field(
         with leaves:
             for draw in range(draws + 1):
                 points = [leaf.start if draw == 0 else _like(leaf.start, drawn) for leaf in leaves.all]
-                for name, found in leaves.reached(points).items():
-                    reads[name] = found | reads[name] if name in reads else found
+                reads |= {name: found | reads.get(name, found) for name, found in leaves.reached(points).items()}
                 for parameter, weight in weights if draw < draws else ():
                     signs = torch.randint(0, 2, weight.shape, generator=drawn).mul(2).sub(1).to(weight)
                     parameter.data = weight * signs

@@ -71,7 +71,7 @@ LAYERS: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
         for kind in (
             nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish, nn.Sigmoid, nn.LogSigmoid, nn.Tanh,
             nn.Softsign, nn.Hardtanh, nn.Hardsigmoid, nn.Hardswish, nn.Identity, nn.Dropout, nn.Softplus, nn.CELU, nn.Hardshrink,
-            nn.Softshrink, nn.Tanhshrink, nn.PReLU, nn.RReLU, nn.AlphaDropout, nn.FeatureAlphaDropout,
+            nn.Softshrink, nn.Tanhshrink, nn.PReLU, nn.RReLU, nn.AlphaDropout,
         )
     },
     "PReLU of channels": lambda: (nn.PReLU(4), torch.randn(2, 4, 3)),
