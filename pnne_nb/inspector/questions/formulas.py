@@ -250,8 +250,7 @@ def _glu(module: nn.GLU, index: Index, x: Tensor) -> Formula:
 
 
 def _cosine(module: nn.CosineSimilarity, index: Index, x: Tensor, other: Tensor) -> Formula:
-    whole = torch.broadcast_shapes(x.shape, other.shape)
-    a, b = (one.double().expand(whole).movedim(module.dim, -1)[index] for one in (x, other))
+    a, b = (one.double().movedim(module.dim, -1)[index] for one in (x + 0 * other, other + 0 * x))
     result = float((a @ b) / (a.norm().clamp(min=module.eps) * b.norm().clamp(min=module.eps)))
     return Formula("Σ input · other / (|input| · |other|)", {"input": a, "other": b}, result, scale=1.0)
 

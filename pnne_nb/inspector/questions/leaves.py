@@ -93,10 +93,7 @@ class Leaves(TorchFunctionMode):
 
     def _notes(self) -> Iterator[str]:
         for path in dict.fromkeys(self._several):
-            yield (
-                f"The embedding {path!r} reads numbers that are computed of several values of the inputs: what it looks up"
-                " for them is kept as it is."
-            )
+            yield f"The embedding {path!r} reads numbers that are computed of several values of the inputs: it is held fixed."
         for name, value in self._example.inputs.items():
             first = self._origins.first[name]
             alone = self._origins.computed[first : first + value.numel()].clone()

@@ -121,5 +121,4 @@ def _memory(tensor: Tensor) -> Any:
 @cache
 def _by_value(name: str) -> bool:
     packets = [getattr(torch.ops.aten, one, None) for one in (name, name.rstrip("_"))]
-    found = [getattr(packet, one) for packet in packets if packet is not None for one in packet.overloads()]
-    return any(torch.Tag.pointwise in one.tags for one in found)
+    return any(torch.Tag.pointwise in getattr(p, one).tags for p in packets if p is not None for one in p.overloads())
