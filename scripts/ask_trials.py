@@ -122,7 +122,19 @@ def ask(kind: str, case: Case, draws: random.Random) -> object:
                     for buffer, value in zip(net.buffers(), buffers, strict=True):
                         buffer.copy_(value)
         case "patch_effects":
-            return pn.patch_effects(net, case.data, case.data, at=[layer], target=case.target)
+            return pn.patch_effects(net, case.data, others(case), at=[layer], target=case.target)
+        case "project":
+            return pn.project(net, case.data, layer)
+        case "compare_layers":
+            return pn.compare_layers(net, case.data, other_data=others(case))
+        case "logit_lens":
+            return pn.logit_lens(net, case.data)
+        case "explorer":
+            explorer = pn.ModuleExplorer(net, case.data)
+            try:
+                return explorer.ask(layer, draws.choice(("Layer", "Units", "Why", "Number", "Projection", "Sequence")))
+            finally:
+                explorer.close()
         case "explain_value":
             place = tuple(draws.randrange(3) for _ in range(draws.randrange(1, 5)))
             return pn.explain_value(net, case.data, layer, place)
