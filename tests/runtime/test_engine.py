@@ -559,7 +559,7 @@ def test_a_failing_node_is_named_and_the_error_raised_by_wait() -> None:
         trained.wait(60)
     assert trained.state == "failed"
     assert isinstance(trained.error, RuntimeError)
-    assert trained.error.__notes__ == ["While training on batch 1 of epoch 1."]
+    assert trained.error.__notes__ == ['pn.explain("model-failed") says more.', "While training on batch 1 of epoch 1."]
     frame = trained.channel.drain()[-1]
     assert isinstance(frame, StateFrame)
     assert (frame.state, frame.node) == ("failed", "1")

@@ -14,7 +14,7 @@ from torch.nn.parameter import is_lazy
 from pnne_nb.compiler.analysis.device_rule import following
 from pnne_nb.compiler.pipeline.compile import Made, made
 from pnne_nb.compiler.weights.weight_source import Purpose, Reuse
-from pnne_nb.errors import TrainingError, expect
+from pnne_nb.errors import TrainingError, expect, shown
 from pnne_nb.graph.document import NodeGraph
 from pnne_nb.graph.model.annex import OWN, OwnWeights
 from pnne_nb.graph.model.node import Node
@@ -60,7 +60,7 @@ def require_own(model: object, reuse: Reuse) -> None:
 def _said(model: object) -> str:
     hint = ""
     if isinstance(model, str):
-        hint = f" Write pn.InferenceEngine.load({model!r}) for a file."
+        hint = f" Write pn.InferenceEngine.load({shown(model)}) for a file."
     elif isinstance(model, Mapping):
         hint = " Load it into a module first: model.load_state_dict(...)."
     elif hasattr(type(model), "model"):  # an engine, an editor

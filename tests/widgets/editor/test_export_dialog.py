@@ -171,7 +171,7 @@ class Played:
 
 def test_the_check_follows_edits(editor: pn.GraphEditor, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Task] = []
-    monkeypatch.setattr(export_dialog, "_Process", lambda: Played(asked))
+    monkeypatch.setattr(export_dialog, "_Process", lambda _changed: Played(asked))
     monkeypatch.setattr(export_dialog, "PAUSE", 0.0)
     view = View(editor)
 

@@ -33,13 +33,16 @@ def test_an_explorer_is_opened_on_whatever_has_a_model(tmp_path: Path) -> None:
     graph = pn.from_module(engine_in(tmp_path).module, args=(X[:2],))
     net = pn.compile(graph)
     editor = pn.GraphEditor(graph)
-    for given in (engine.start(), engine, graph, net, editor, pn.InferenceEngine(net, device="cpu")):
+    with closing(ModuleExplorer(engine.start(), X, Y)) as explorer:
+        assert "of 300" in explorer.describe()
+        explorer.ask("0", "Units")
+    engine.wait()
+    for given in (engine, graph, net, editor, pn.InferenceEngine(net, device="cpu")):
         with closing(ModuleExplorer(given, X, Y)) as explorer:
             assert "of 300" in explorer.describe()
             explorer.ask("0", "Units")
             own = explorer._alive().net
             assert answered(explorer) == answer(own, 0)
-    engine.wait()
     with closing(ModuleExplorer(editor, X, Y)) as explorer:
         editor.selection = ("5",)
         assert explorer.selected == "5"
