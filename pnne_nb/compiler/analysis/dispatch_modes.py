@@ -284,9 +284,8 @@ class DigestedProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]  # t
         if traits.writes:
             self._digests.leave(args[0], number)
             return args[0]
-        if (
-            func.overloadpacket is _aten.native_batch_norm and args[5]
-        ):  # it keeps statistics, which its schema does not say
+        # In training, batch norm writes its statistics, which its schema does not say.
+        if func.overloadpacket is _aten.native_batch_norm and args[5]:
             for index, statistics in enumerate(each for each in args[3:5] if each is not None):
                 self._digests.leave(statistics, number - 1 - index)
         results = [each and torch.empty_strided(each[0], each[1], dtype=each[2]) for each in made]
@@ -320,10 +319,9 @@ def _counts() -> dict[Any, Callable[..., int]]:
     attention = _aten._scaled_dot_product_flash_attention_for_cpu
     attention_backward = _aten._scaled_dot_product_flash_attention_for_cpu_backward
     return {
-        **dict.fromkeys((_aten.mm, _aten.bmm, _aten.matmul), product),
+        **dict.fromkeys((_aten.mm, _aten.bmm), product),
         **dict.fromkeys((_aten.addmm, _aten.baddbmm), lambda _added, one, other, *_: product(one, other)),
-        _aten.linear: lambda one, weight, *_: one.numel() * weight.shape[0],
-        **dict.fromkeys((_aten.convolution, _aten.conv1d, _aten.conv2d, _aten.conv3d), convolved),
+        _aten.convolution: convolved,
         _aten.convolution_backward: lambda given, _one, weight, *_: (
             2 * given.numel() * weight.numel() // weight.shape[0]
         ),
@@ -362,9 +360,8 @@ def _traits(func: Any) -> _Traits:
     written = [each.name for each in schema.arguments if each.alias_info is not None and each.alias_info.is_write]
     is_in_place = shares and schema.name.endswith("_") and written == [schema.arguments[0].name]
     is_view = not writes and (shares or func.overloadpacket in _FRESH)
-    products = _counts().get(
-        func.overloadpacket
-    )  # none draws: attention does with dropout, for which torch has another
+    # None of those that are counted draws: with dropout, torch has another attention.
+    products = _counts().get(func.overloadpacket)
     draws = torch.Tag.nondeterministic_seeded in func.tags and products is None
     moves = torch.Tag.inplace_view in func.tags
     is_known = func.namespace == "aten" and bool(schema.returns)
