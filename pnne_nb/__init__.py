@@ -59,14 +59,12 @@ from pnne_nb.telemetry.plot_hook import install_plots
 if TYPE_CHECKING:
     from pnne_nb.catalog import register_node
     from pnne_nb.compiler import (
-        Explanation,
         MemoryPlan,
         TensorSpec,
         TorchCompiler,
         VerificationReport,
         WeightReport,
         detect_anomaly,
-        explain,
         from_module,
         infer_shapes,
         load_weights,
@@ -80,6 +78,7 @@ if TYPE_CHECKING:
     from pnne_nb.compiler import compile as compile  # the name of the contract
     from pnne_nb.debugging.track import hugging_face_callback, lightning_callback, track
     from pnne_nb.debugging.training_monitor import TrainingMonitor
+    from pnne_nb.diagnosis.explain import Explanation, explain
     from pnne_nb.diagnosis.fault import Fault
     from pnne_nb.diagnosis.finding import Finding
     from pnne_nb.diagnosis.judge import diagnose
@@ -293,7 +292,7 @@ __all__ = [
 
 _MODULES = {
     "compiler": (
-        "Explanation MemoryPlan TensorSpec TorchCompiler VerificationReport compile detect_anomaly explain from_module "
+        "MemoryPlan TensorSpec TorchCompiler VerificationReport compile detect_anomaly from_module "
         "WeightReport infer_shapes load_weights optimize_for_inference passes plan_memory to_source transform verify"
     ),
     "catalog": "register_node",
@@ -337,6 +336,7 @@ _MODULES = {
     "protocol.messages": "NodeMark",
     "inspector.tools.checks": "check_gradients check_numerics",
     "diagnosis.judge": "diagnose",
+    "diagnosis.explain": "Explanation explain",
     "diagnosis.finding": "Finding",
     "diagnosis.rules": "register_rule",
     "export.formats": "register_format",

@@ -49,7 +49,8 @@ def faults(line: str) -> Iterator[str]:
 def pages() -> list[Path]:
     """Return the files that a person reads."""
     notebooks = [path for path in (ROOT / "notebooks").rglob("*.ipynb") if ".ipynb_checkpoints" not in path.parts]
-    texts = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "pnne_nb" / "codes.toml"]
+    meanings = (ROOT / "pnne_nb" / file for file in ("codes.toml", "diagnosis/kinds.toml"))
+    texts = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *meanings]
     return sorted(path for path in [*texts, *notebooks] if path.name != "nodes.md")
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import pnne_nb as pn
 from pnne_nb.compiler.shapes.mismatch import NodeFinding
-from pnne_nb.diagnosis.finding import KINDS
+from pnne_nb.diagnosis.finding import KINDS, false_alarms
 from pnne_nb.errors import Diagnostic, meanings
 from pnne_nb.export.formats.base import not_written
 from pnne_nb.runtime.distributed.launch.plan import LaunchPlan
@@ -128,7 +128,7 @@ def _page(room: str, entry: Callable[[str, Any], str]) -> str:
 
 
 def _plain() -> Mapping[str, str]:
-    return {"messages.md": _messages(), "launch.md": _launch()}
+    return {"messages.md": _messages(), "findings.md": _findings(), "launch.md": _launch()}
 
 
 def _written(name: str, value: Any) -> str:
@@ -253,22 +253,27 @@ def _messages() -> str:
         "# Codes of messages",
         "Every problem of a graph is a `pn.Diagnostic` with a code. In the editor, it stands at its node, with its code. An",
         'error names its codes, too, and `pn.explain("shape-mismatch")` shows what this page says of one.\n',
-        "## Problems of a graph\n",
     ]
     for code, said in messages().items():
         meaning = meanings()[code]
-        lines += [f"### {code}\n", f"{meaning['cause']}\n", f"**What to do:** {meaning['repair']}\n"]
+        lines += [f"## {code}\n", f"{meaning['cause']}\n", f"**What to do:** {meaning['repair']}\n"]
         if several := [each for each in said if each.message != "…"]:
             lines.append("It says, with `…` for what differs from case to case:\n")
             lines += [f"- {_shown(each.message)}{_advice(each.hint)}" for each in several]
             lines.append("")
-    lines += [
-        "## Findings about a training\n",
-        "`pn.diagnose(engine)` returns findings of these kinds, the most probable cause first. Each says what was seen, what",
-        "to do, and how often its kind was wrong in healthy trainings.\n",
-    ]
-    lines += [f"- `{name}`" for name in KINDS]
     return "\n".join(lines) + "\n"
+
+
+def _findings() -> str:
+    lines = [
+        "# Findings about a training\n",
+        "`pn.diagnose(engine)` returns findings of these kinds, the most probable cause first, and the dashboard shows them.",
+        'Each says what was seen in your training. `pn.explain("dead-relu")` shows what this page says of a kind.\n',
+    ]
+    for name, kind in KINDS.items():
+        lines += [f"## {name}\n", f"{kind.cause}\n", f"**Seen in:** {kind.evidence}\n"]
+        lines += [f"**What to do:** {kind.repair}\n", f"{false_alarms(name)}\n"]
+    return "\n".join(lines)
 
 
 def _advice(hint: str) -> str:

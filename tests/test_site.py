@@ -14,6 +14,7 @@ import pytest
 
 import pnne_nb as pn
 from pnne_nb.catalog import specs
+from pnne_nb.diagnosis.finding import KINDS
 from pnne_nb.errors import meanings
 from pnne_nb.export.formats import FORMATS
 from pnne_nb.export.formats.base import ExportFormat
@@ -75,8 +76,10 @@ def test_every_code_of_a_message_is_explained() -> None:
     assert set(meanings()) == set(reference_pages.messages()), "pnne_nb/codes.toml says what a code means"
     assert reference_pages.messages()["no-output"][0].hint
     page = reference_pages.pages()["messages.md"]
-    assert all(f"### {code}\n\n{said['cause']}\n" in page for code, said in meanings().items())
-    assert "- `dead-relu`\n" in page
+    assert all(f"## {code}\n\n{said['cause']}\n" in page for code, said in meanings().items())
+    page = reference_pages.pages()["findings.md"]
+    assert all(f"## {name}\n\n{kind.cause}\n" in page for name, kind in KINDS.items())
+    assert not [kind for kind in KINDS.values() if not (kind.cause and kind.evidence and kind.repair)]
 
 
 def test_every_option_of_launch_is_described() -> None:

@@ -1225,6 +1225,8 @@ export interface Notice {
   readonly message: string;
   readonly node: string | null;
   readonly hint: string | null;
+  /** Its kind, which `pn.explain` takes, or None of an event. */
+  readonly code: string | null;
   /** How often its kind is wrong, in words, or None of an event. */
   readonly alarms: string | null;
   readonly bars: readonly EvidenceBar[];

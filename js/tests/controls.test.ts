@@ -85,6 +85,7 @@ test("a finding that the error tells is not told twice", () => {
     message,
     node: null,
     hint: null,
+    code: null,
     alarms: null,
     bars: [],
     curves: [],
@@ -98,7 +99,7 @@ test("a finding that the error tells is not told twice", () => {
 test("the finding that quotes the error and says more stands for it", () => {
   const message = "The data failed while fetching batch 11: OSError: disk is gone. While reading example 333.";
   const notices = [
-    { number: 0, step: 11, message, node: null, hint: "Try again.", alarms: null, bars: [], curves: [] },
+    { number: 0, step: 11, message, node: null, hint: "Try again.", code: null, alarms: null, bars: [], curves: [] },
   ];
   const failed: TrainingStatus = {
     ...status,
@@ -120,6 +121,7 @@ test("a running training that waits says what for", () => {
     message: "It is.",
     node: null,
     hint: null,
+    code: "dead-relu",
     alarms: "0 in 9.",
     bars: [],
     curves: [],

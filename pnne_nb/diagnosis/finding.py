@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
@@ -26,76 +27,25 @@ class Kind(NamedTuple):
         rate: What its hint advises about the learning rate, if anything.
         curves: Series of the history that show it where it has no numbers of its own.
         by_layer: Whether each layer has a finding of its own; otherwise one finding names the worst or the first layer.
+        cause: What is wrong, in general.
+        evidence: What shows it.
+        repair: What to do about it.
     """
 
     name: str
     rate: Advice = ""
-    curves: tuple[str, ...] = ()
+    curves: Sequence[str] = ()
     by_layer: bool = False
+    cause: str = ""
+    evidence: str = ""
+    repair: str = ""
 
 
-_LOSS: Final = ("loss",)
-_NORM: Final = ("gradient_norm",)
-
-_DECLARED: Final = (
-    # Data and loss.
-    Kind("constant-target"),
-    Kind("constant-input"),
-    Kind("classes-under-distance"),
-    Kind("softmax-before-loss"),
-    Kind("sigmoid-before-loss"),
-    Kind("relu-before-loss"),
-    Kind("targets-out-of-range"),
-    Kind("spread-targets"),
-    Kind("sorted-batches"),
-    # The model.
-    Kind("batch-norm-in-eval"),
-    Kind("zero-weights", by_layer=True),
-    Kind("equal-units"),
-    Kind("small-weights"),
-    Kind("no-gradient"),
-    Kind("not-trained"),
-    Kind("frozen-norm-moves"),
-    Kind("frozen-layer"),
-    Kind("large-input"),
-    Kind("small-input"),
-    # The training loop.
-    Kind("weight-decay-dominates"),
-    Kind("momentum-dominates"),
-    Kind("clipping-dominates"),
-    Kind("dropout-dominates"),
-    Kind("tiny-batch-norm"),
-    Kind("first-loss-high"),
-    Kind("targets-not-scaled"),
-    # May be intended.
-    Kind("one-class"),
-    Kind("validation-scaled-otherwise"),
-    Kind("validation-in-training"),
-    Kind("class-not-trained"),
-    Kind("constant-column"),
-    # Consequences of the above, and of a wrong learning rate.
-    Kind("nan-loss", "lower", _LOSS),
-    Kind("nan-gradient", "lower", _NORM),
-    Kind("not-finite", "lower", _LOSS, by_layer=True),
-    Kind("divergence", "lower", _LOSS),
-    Kind("update-ratio-high", "lower"),
-    Kind("exploding-gradients", "lower", _NORM),
-    Kind("oscillation", "lower", _LOSS),
-    Kind("saturated-activations", by_layer=True),
-    Kind("dead-relu", by_layer=True),
-    Kind("vanishing-gradients", "", _NORM),
-    Kind("rate-decayed", "raise", ("learning_rate",)),
-    Kind("unchanged-weights"),
-    Kind("update-ratio-low", "raise"),
-    Kind("slow-progress", "raise", _LOSS),
-    Kind("at-chance"),
-    Kind("loss-not-decreasing", "", _LOSS),
-    Kind("overfitting", "", ("train_loss", "val_loss")),
-    Kind("nan-validation", "", ("val_loss",)),
-)
-
-KINDS: Final[dict[str, Kind]] = {kind.name: kind for kind in _DECLARED}
-"""By name, causes before consequences. `scripts/fault_rules.py` measures how often the order is right."""
+KINDS: Final[dict[str, Kind]] = {
+    name: Kind(name, **told)
+    for name, told in tomllib.loads(Path(__file__).with_name("kinds.toml").read_text(encoding="utf-8")).items()
+}
+"""By name, causes before consequences."""
 
 MEASURED: Final = Path(__file__).with_name("false_alarms.json")
 """Counts of false alarms by kind, in how many healthy trainings, with which version and when.
@@ -130,7 +80,7 @@ def place(kind: str, layer: str | None) -> tuple[str, str | None]:
     return kind, layer if kind not in KINDS or KINDS[kind].by_layer else None
 
 
-def curves(kind: str) -> tuple[str, ...]:
+def curves(kind: str) -> Sequence[str]:
     """Return the series of the history that show a kind of finding."""
     return KINDS[kind].curves if kind in KINDS else ()
 
@@ -169,7 +119,8 @@ class Finding(msgspec.Struct, frozen=True):
     evidence: Numbers = ()
 
     def __str__(self) -> str:
-        return f"{self.told} {self.false_alarms}" if self.false_alarms else self.told
+        more = f' {self.false_alarms} pn.explain("{self.kind}") says more.' if self.false_alarms else ""
+        return self.told + more
 
     @property
     def told(self) -> str:
@@ -215,7 +166,7 @@ def found_by(rules: Iterable[Rule], evidence: Evidence) -> list[Finding]:
         if finding.kind not in KINDS:
             raise ArgumentError(
                 f"A rule found {finding.kind!r}, which has no place among the kinds of findings: declare it in "
-                "pnne_nb/diagnosis/finding.py, in the order of causes."
+                "pnne_nb/diagnosis/kinds.toml, in the order of causes."
             )
     return found
 

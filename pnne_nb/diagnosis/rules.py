@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import math
 from collections.abc import Callable, Iterable
@@ -89,8 +90,8 @@ def register_rule(
             if evidence.losses and evidence.losses[-1] < 0:
                 yield pn.Finding("negative-loss", None, "The loss is below 0.", "Look at its sign.")
 
-    Its findings say that their false alarms were not measured. A rule that raises is left out, and
-    logged once. Registering a kind again replaces its rule.
+    Its docstring is what ``pn.explain(kind)`` says. Its findings say that their false alarms were not measured. A rule that
+    raises is left out, and logged once. Registering a kind again replaces its rule.
 
     Args:
         kind: The kind of its findings, a name such as ``"negative-loss"``.
@@ -109,7 +110,8 @@ def register_rule(
     choose(advice, get_args(Advice), "advice")
 
     def keep(find: Find) -> None:
-        declare(Kind(kind, advice, by_layer=by_layer), before)
+        cause = inspect.getdoc(find) or "A rule of your own finds it, and has no docstring that says why."
+        declare(Kind(kind, advice, by_layer=by_layer, cause=cause), before)
         RULES[:] = [rule for rule in RULES if not (isinstance(rule, _Registered) and rule.kind == kind)]
         RULES.append(_Registered(kind, find))
 

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor
 
-from pnne_nb.errors import near
+from pnne_nb.errors import near, shown
 from pnne_nb.graph.sequential import sequential
 from pnne_nb.lessons.exercise import Exercise, NotYetError
 from pnne_nb.runtime.engine import TrainingEngine
@@ -86,7 +86,9 @@ def exercise() -> Exercise:
     def judge(answer: object) -> str:
         if not isinstance(answer, Mapping):
             raise NotYetError('Give a cause for each network: exercise.check({"A": 1, "B": 2, ...}).')
-        given = {str(name).upper(): _cause(cause) for name, cause in answer.items()}
+        given = {
+            (name.upper() if isinstance(name, str) else shown(name)): _cause(cause) for name, cause in answer.items()
+        }
         if strange := sorted(set(given) - set(_ANSWERS)):
             raise NotYetError(f"There is no network {', '.join(strange)}: they are {', '.join(_ANSWERS)}.")
         if open_ones := [name for name in _ANSWERS if name not in given]:
@@ -113,9 +115,8 @@ def _cause(given: object) -> str:
     """
     if isinstance(given, int) and 1 <= given <= len(CAUSES):
         return CAUSES[given - 1]
-    said = str(given).strip().lower()
+    said = given.strip().lower() if isinstance(given, str) else ""
     if said not in CAUSES:
-        raise NotYetError(
-            f"{given!r} is no cause of the list.{near(said, CAUSES)} Give its words, or its number from 1."
-        )
+        advice = f"{near(said, CAUSES)} Give its words, or its number from 1."
+        raise NotYetError(f"{shown(given)} is no cause of the list.{advice}")
     return said

@@ -123,6 +123,7 @@ class Notice(msgspec.Struct, frozen=True, rename="camel"):
     """A finding: its step and node, its meaning, the remedy, and the evidence for a small picture.
 
     Attributes:
+        code: Its kind, which `pn.explain` takes, or None of an event.
         alarms: How often its kind is wrong, in words, or None of an event.
     """
 
@@ -131,6 +132,7 @@ class Notice(msgspec.Struct, frozen=True, rename="camel"):
     message: str
     node: str | None
     hint: str | None
+    code: str | None
     alarms: str | None
     bars: list[EvidenceBar]
     curves: list[EvidenceCurve]

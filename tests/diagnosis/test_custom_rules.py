@@ -31,7 +31,9 @@ def test_a_rule_is_asked_while_a_training_runs_and_afterwards() -> None:
     engine = trained()
     assert 20 in seen
     (found,) = [finding for finding in pn.diagnose(engine) if finding.kind == "any-loss"]
-    assert str(found).endswith("Do nothing. False alarms: not measured yet.")
+    said = 'Do nothing. False alarms: not measured yet. pn.explain("any-loss") says more.'
+    assert str(found).endswith(said)
+    assert pn.explain(found).startswith("any-loss\n  Why: A rule of your own finds it, and has no docstring")
     assert list(KINDS).index("any-loss") == list(KINDS).index("overfitting") - 1
     assert "any-loss" in [frame.kind for frame in engine.history.anomalies]
 

@@ -23,7 +23,7 @@ def test_each_kind_says_how_often_it_is_wrong() -> None:
     assert false_alarms("best-restored") is None
     assert (
         str(Finding("dead-relu", "1", "It is dead.", "Warm it."))
-        == f"1: It is dead. Warm it. {false_alarms('dead-relu')}"
+        == f'1: It is dead. Warm it. {false_alarms("dead-relu")} pn.explain("dead-relu") says more.'
     )
     assert str(Finding("of one's own", None, "It is odd.", "Look.")) == "It is odd. Look."
 

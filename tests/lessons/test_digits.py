@@ -113,8 +113,3 @@ def test_what_is_missing_to_a_small_gap_is_said(gap: Exercise, answer: Any, word
     verdict = gap.check(answer())
     assert not verdict.right
     assert words in verdict.words
-
-
-def test_hints_come_one_by_one(few: Exercise, gap: Exercise) -> None:
-    for asked in (few, gap):
-        assert [asked.check("?").words.count("Hint: ") for _ in range(5)] == [0, 1, 2, 3, 3]

@@ -73,11 +73,8 @@ function curvesPicture(curves: readonly EvidenceCurve[]): HTMLElement {
   const last = curves[0]?.values.findLastIndex((value) => value !== null) ?? -1;
   const value = curves[0]?.values[last];
   if (curves.length === 1 && value !== undefined) {
-    const place = curvePath(
-      (curves[0]?.values ?? []).map((each, index) => (index === last ? scaled(each) : null)),
-      low,
-      high,
-    );
+    const only = (curves[0]?.values ?? []).map((each, index) => (index === last ? scaled(each) : null));
+    const place = curvePath(only, low, high);
     // A line of no length with round ends: a dot where the finding was made.
     picture.append(svgElement("path", { class: "pnne-evidence-now", d: `${place}h0` }));
   }
@@ -87,13 +84,14 @@ function curvesPicture(curves: readonly EvidenceCurve[]): HTMLElement {
 }
 
 export function noticeItem(
-  { number, step, message, node, hint, alarms, bars, curves }: Notice,
+  { number, step, message, node, hint, code, alarms, bars, curves }: Notice,
   onDismiss: (number: number) => void,
 ) {
   const words = element("div", { class: "pnne-notice-words" }, `Step ${step.toLocaleString("en-US")}: `);
   if (node) words.append(element("code", {}, node), " ");
   words.append(message);
   if (hint) words.append(" ", element("span", { class: "pnne-hint" }, hint));
+  if (code) words.append(" ", element("code", { title: `pn.explain("${code}")` }, code));
   if (alarms) words.append(" ", element("small", { class: "pnne-alarms" }, alarms));
   const dismiss = element(
     "button",

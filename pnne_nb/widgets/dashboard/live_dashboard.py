@@ -274,7 +274,8 @@ class Findings:
         """Add a finding, or an event."""
         drawn = () if frame.evidence else curves(frame.kind)
         bars = [EvidenceBar(label, value) for label, value in frame.evidence if math.isfinite(value)]
-        said = frame.step, frame.message, frame.node, frame.hint, false_alarms(frame.kind)
+        code = frame.kind if is_finding(frame.kind) else None
+        said = frame.step, frame.message, frame.node, frame.hint, code, false_alarms(frame.kind)
         self._all.append((frame, Notice(len(self._all), *said, bars, self._drawn(drawn, frame.step))))
 
     def dismiss(self, number: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Maps each line of generated source to its nodes, and each code of a message to its meaning, for a person to read."""
+"""`explain`: the lines of generated source with their nodes, or what a message or a finding means, for a person to read."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import msgspec
 from torch import nn
 
 from pnne_nb.compiler.codegen import loader
+from pnne_nb.diagnosis.finding import KINDS, Finding, false_alarms
 from pnne_nb.errors import ArgumentError, Diagnostic, PnneError, meanings, near, shown
 from pnne_nb.graph.storage import GraphState
 
@@ -57,12 +58,13 @@ class Meaning(str):
 @overload
 def explain(model: nn.Module) -> Explained: ...
 @overload
-def explain(model: str | Diagnostic | PnneError) -> Meaning: ...
-def explain(model: nn.Module | str | Diagnostic | PnneError) -> Explained | Meaning:
-    """Return the lines of the source that a compiled model runs, each with its nodes; or what a message means.
+def explain(model: str | Diagnostic | Finding | PnneError) -> Meaning: ...
+def explain(model: nn.Module | str | Diagnostic | Finding | PnneError) -> Explained | Meaning:
+    """Return the lines of the source that a compiled model runs, each with its nodes; or what a message or a finding means.
 
     Args:
-        model: A compiled model; or the code of a message (``"shape-mismatch"``), a `Diagnostic` or an error.
+        model: A compiled model; or the code of a message (``"shape-mismatch"``), the kind of a finding (``"dead-relu"``), a
+            `Diagnostic`, a `Finding` or an error.
 
     Raises:
         CompileError: If `model` is not a compiled model.
@@ -73,6 +75,8 @@ def explain(model: nn.Module | str | Diagnostic | PnneError) -> Explained | Mean
             return _meaning([model])
         case Diagnostic():
             return _meaning([model.code])
+        case Finding():
+            return _meaning([model.kind])
         case PnneError():
             return _meaning(list(dict.fromkeys(each.code for each in model.diagnostics)))
     loaded = loader.require(model, "no line of it belongs to a node")
@@ -92,12 +96,15 @@ def _meaning(codes: list[str]) -> Meaning:
     if not codes:
         raise ArgumentError("This error has no code: its message says everything.")
     for code in codes:
-        if code not in meanings():
-            raise ArgumentError(f"No message has the code {shown(code)}.{near(code, meanings())}")
-    found = ((code, meanings()[code]) for code in codes)
-    return Meaning(
-        "\n\n".join(f"{code}\n  Why: {each['cause']}\n  What to do: {each['repair']}" for code, each in found)
-    )
+        if code not in meanings() and code not in KINDS:
+            raise ArgumentError(f"No message has the code {shown(code)}.{near(code, [*meanings(), *KINDS])}")
+    said = [{"code": code, **meanings()[code]} for code in codes if code in meanings()]
+    said += [
+        {"code": code, **KINDS[code]._asdict(), "alarms": str(false_alarms(code))} for code in codes if code in KINDS
+    ]
+    titles = {"code": "", "cause": "  Why: ", "evidence": "  Seen in: ", "repair": "  What to do: ", "alarms": "  "}
+    lines = ["\n".join(f"{title}{each[part]}" for part, title in titles.items() if each.get(part)) for each in said]
+    return Meaning("\n\n".join(lines))
 
 
 def _collect(graphs: Mapping[str, GraphState], id: str, prefix: str, uses: dict[str, list[str]]) -> None:

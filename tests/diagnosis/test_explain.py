@@ -6,6 +6,7 @@ import pytest
 from torch import nn
 
 import pnne_nb as pn
+from pnne_nb.diagnosis.finding import KINDS, false_alarms
 from tests.compiler import graphs
 
 
@@ -58,7 +59,7 @@ def test_what_has_no_nodes_is_told_what_to_give(make: Callable[[], nn.Module], s
         pn.explain(make())
 
 
-def test_a_code_a_diagnostic_and_an_error_are_explained() -> None:
+def test_a_code_a_diagnostic_a_finding_and_an_error_are_explained() -> None:
     with pytest.raises(pn.ShapeError) as caught:
         pn.compile(pn.sequential(("Linear", 4, 8), ("Linear", 9, 3), input=("N", 4)))
     assert caught.value.__notes__ == ['pn.explain("shape-mismatch") says more.']
@@ -70,5 +71,11 @@ def test_a_code_a_diagnostic_and_an_error_are_explained() -> None:
         pn.ArgumentError, match=r"No message has the code 'shape-mismach'. Did you mean 'shape-mismatch'"
     ):
         pn.explain("shape-mismach")
+    finding = pn.explain("dead-relu")
+    assert finding == pn.explain(pn.Finding("dead-relu", "relu1", "It is 0.", "Look."))
+    assert "\n  Seen in: The share of zeros" in finding
+    assert finding.endswith(f"learning rate.\n  {false_alarms('dead-relu')}")
+    assert [pn.explain(kind).count("\n  ") for kind in KINDS if kind != "not-finite"] == [4] * (len(KINDS) - 1)
+    assert pn.explain("not-finite").count("not-finite\n  Why: ") == 2, "a message and a finding have this code"
     with pytest.raises(pn.ArgumentError, match="This error has no code"):
         pn.explain(pn.GraphError("no"))
