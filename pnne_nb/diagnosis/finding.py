@@ -70,11 +70,6 @@ def is_finding(kind: str) -> bool:
     return kind in KINDS
 
 
-def rate_advice(kind: str) -> Advice:
-    """Return what findings of a kind advise about the learning rate, if anything."""
-    return KINDS[kind].rate if kind in KINDS else ""
-
-
 def place(kind: str, layer: str | None) -> tuple[str, str | None]:
     """Return what tells findings apart: their kind, and of some kinds and of events their layer."""
     return kind, layer if kind not in KINDS or KINDS[kind].by_layer else None
@@ -182,7 +177,7 @@ def ranked(findings: Iterable[Finding]) -> list[Finding]:
     kept: list[Finding] = []
     advised = ""
     for finding in sorted(first.values(), key=lambda finding: rank(finding.kind)):
-        advice = rate_advice(finding.kind)
+        advice = KINDS[finding.kind].rate if is_finding(finding.kind) else ""
         if advice and advised and advice != advised:
             continue
         advised = advised or advice
