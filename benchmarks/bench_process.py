@@ -21,6 +21,7 @@ from benchmarks.budgets import Budgets
 from benchmarks.models import MODELS
 from benchmarks.paired import Block, Blocks, Comparison, Cost, compare
 from pnne_nb.runtime.engine import TrainingEngine
+from pnne_nb.runtime.training_process.training_process import TrainingProcess
 
 BUDGET = 1.1
 WINDOW = 1.0
@@ -54,8 +55,8 @@ def pure_python() -> None:
 
 
 def cpu_of(trained: TrainingEngine) -> float:
-    process = trained._executor.process
-    times = psutil.Process(None if process is None else process.pid).cpu_times()
+    process = trained._execution.executor
+    times = psutil.Process(process.pid if isinstance(process, TrainingProcess) else None).cpu_times()
     return float(times.user + times.system)
 
 

@@ -44,7 +44,7 @@ class Keeping:
         self.periods: list[float] = []
         self._ring = loop.ring
         self._ring.memory = 0
-        self._events = (event for event in loop.run(10**9) if isinstance(event, Stepped))
+        self._events = (event for event in loop.events(10**9) if isinstance(event, Stepped))
         self._bare_step = float("inf")
 
     def bare(self) -> Cost:

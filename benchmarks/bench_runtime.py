@@ -86,7 +86,7 @@ def engine_steps(
     control.launch()
     control.enter()
     engine._boundary.open()
-    events, stalls = session.executor.events(10**9), session._stalls
+    events, stalls = session.execution.executor.events(10**9), session._stalls
     stalls.start()
     try:
         while control.boundary() == "go":

@@ -267,7 +267,7 @@ class TrainingEngine(EngineState):
             TrainingError: Something cannot be handed to a process, or the training is under way in a thread.
         """
         expect(process, bool, "process", "True or False")
-        self._executor.choose(process=process)
+        self._execution.choose(process=process)
         self._session.go_on()
         return Started(self)
 

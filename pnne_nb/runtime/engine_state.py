@@ -54,7 +54,7 @@ class EngineState(metaclass=AnswersNames):
     def __init__(self, session: Session) -> None:
         self._session = session
         self._loop, self._control, self._boundary = session.loop, session.control, session.boundary
-        self._executor, self._reports = session.executor, session.reports
+        self._execution, self._reports = session.execution, session.reports
         self.device = self._loop.recipe.device
         self.channel = self._reports.channel
         self.history = self._reports.history
@@ -143,11 +143,8 @@ class EngineState(metaclass=AnswersNames):
     @property
     def model(self) -> nn.Module:
         """The live model; in a notebook cell, training waits from here to the end of the cell."""
-        if self._executor.process is None:
-            self._boundary.use()
-        if self._executor.processes is not None:
-            with self._control.visit("a look at the model"), self._boundary.lent():
-                self._executor.sync()
+        self._boundary.use()
+        self._session.sync()
         return self._session.model
 
     @property
@@ -174,7 +171,7 @@ class EngineState(metaclass=AnswersNames):
     @property
     def waiting_for(self) -> str | None:
         """What a running training waits for between two steps or before the first one, in words, or None."""
-        return self._executor.waiting_for
+        return self._execution.waiting_for
 
     @property
     def edited(self) -> bool:
@@ -252,13 +249,12 @@ class EngineState(metaclass=AnswersNames):
     @property
     def in_process(self) -> bool:
         """Whether the training was last started in a process of its own; `step` and a dashboard start it there again."""
-        return self._executor.in_process
+        return self._execution.in_process
 
     @property
     def direct_buttons(self) -> str:
         """Where a page of this machine may halt the training's own process, whatever the kernel does; empty if nowhere."""
-        process = self._executor.process
-        return "" if process is None else process.buttons
+        return self._execution.executor.buttons
 
     @property
     def failed_at(self) -> str | None:

@@ -84,7 +84,7 @@ def dashboard(notebook: Notebook, request: pytest.FixtureRequest) -> Iterator[Lo
 
 
 def test_buttons_and_an_edit_reach_the_process(notebook: Notebook, dashboard: Locator) -> None:
-    process = "engine._session.executor.process.pid"
+    process = "engine._session.execution.executor.pid"
     press(dashboard, "Resume")
     expect(state(dashboard)).to_have_text("Running")
     notebook.wait_for("engine.progress.step >= 60")
@@ -159,7 +159,7 @@ def test_a_killed_process_is_told_and_the_training_goes_on_from_its_last_checkpo
     press(dashboard, "Resume")
     notebook.wait_for("engine.progress.step >= 120")
     notebook.screenshot(f"process-running-{theme}", dashboard)
-    notebook.evaluate("os.kill(engine._session.executor.process.pid, signal.SIGKILL)")
+    notebook.evaluate("os.kill(engine._session.execution.executor.pid, signal.SIGKILL)")
     expect(state(dashboard)).to_have_text("Failed")
     alert = dashboard.get_by_role("alert").filter(has_text="The training process has died (killed by SIGKILL).")
     expect(alert).to_be_visible()

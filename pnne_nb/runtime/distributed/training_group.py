@@ -115,6 +115,13 @@ class TrainingGroup:
         processes = "1 process" if self._plan.nproc == 1 else f"{self._plan.nproc} processes"
         return f"TrainingGroup({processes}{machines}: epoch {self.epoch}, step {self.steps}, in {self.directory})"
 
+    is_here = knows_model = measures = at_work = False
+    is_group = counts = True
+    buttons = ""
+
+    def halt(self) -> None:
+        """Do nothing: it halts after each event."""
+
     @property
     def doing(self) -> str:
         """The current activity, or the one at the failure, for messages."""
@@ -142,7 +149,7 @@ class TrainingGroup:
         lines = () if self._open is None else self._open[0].lines
         return {line.hello.rank: line.hello.pid for line in lines if line.hello is not None}
 
-    def run(self, last_epoch: int) -> Generator[Event, None, None]:
+    def events(self, last_epoch: int) -> Generator[Event, None, None]:
         """Train to the end of the epoch that was packed; closing the generator stops the group at its next event.
 
         Raises:
@@ -180,6 +187,11 @@ class TrainingGroup:
 
     # What the engine wants in between
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the engine's loop, brought to where the group is."""
+        self.sync()
+        return self._loop.state_dict()
+
     def sync(self) -> None:
         """Update the engine's loop to the group's state at the end of its running step."""
         if self._open is None:
@@ -189,7 +201,7 @@ class TrainingGroup:
             self._adopt(self._ask(Verdict.SAVE))
 
     @contextmanager
-    def lent(self) -> Iterator[None]:
+    def lend(self) -> Iterator[None]:
         """Allow changes of the engine's loop in this block, between two steps; the group takes them over.
 
         Raises:

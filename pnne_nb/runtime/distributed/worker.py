@@ -44,7 +44,6 @@ from pnne_nb.runtime.monitoring.history import History
 from pnne_nb.runtime.setup.config import Config
 from pnne_nb.runtime.setup.models import as_module, input_shapes
 from pnne_nb.runtime.setup.recipe import Recipe, as_every
-from pnne_nb.runtime.thread.determinism import Determinism
 from pnne_nb.runtime.thread.rng import PrivateRandomness, key_of
 from pnne_nb.runtime.training_graph.read import read_training
 
@@ -90,8 +89,9 @@ class Worker:
         self._history.load_state_dict(self._kept["history"])
         recipe, self._randomness = self._recipe(options, luggage)
         self._ordered = Ordered(measure, self._tell)
-        self.loop = TrainingLoop(recipe, self._randomness, self._ordered.observers)
-        self._determinism = Determinism(recipe.device, wanted=given["deterministic"])
+        self.loop = TrainingLoop(
+            recipe, self._randomness, self._ordered.observers, deterministic=given["deterministic"]
+        )
         self._saved_at, self._cost = 0.0, 0.0
         self._refused = False
         self._load(self._kept)
@@ -160,14 +160,13 @@ class Worker:
         self._tell(worker_messages.Ended(kept))
 
     def _events(self) -> Iterator[Event]:
-        events = self.loop.run(self._last_epoch)
+        events = self.loop.events(self._last_epoch)
         try:
             while self._verdict() is worker_messages.Verdict.GO:
                 if self._group.rank > 0:
                     # Each process draws its own random numbers. They follow from seed, step and rank, so a restart repeats them.
                     self._randomness.reseed(key_of(self._seed, self.loop.steps, self._group.rank))
-                with self._determinism:
-                    event = next(events, None)
+                event = next(events, None)
                 if event is None:
                     return
                 yield event

@@ -25,6 +25,7 @@ from pnne_nb.runtime.objective.metrics import load_metric, reset, results, saved
 from pnne_nb.runtime.objective.step_logs import ALONE, Means
 from pnne_nb.runtime.setup.precision import Precision
 from pnne_nb.runtime.setup.recipe import Recipe, require_validation
+from pnne_nb.runtime.thread.determinism import Determinism
 from pnne_nb.runtime.thread.mode_guard import Modes
 from pnne_nb.runtime.thread.rng import PrivateRandomness
 from pnne_nb.runtime.thread.step_lock import StepLock
@@ -46,15 +47,26 @@ class TrainingLoop:
         data_calls: Its calls into the data.
         ring: The last steps, to go back to; it is off until it is given memory.
         turn: Its turn at a step.
+        repeats: Whether a step made again gives the same bits.
     """
 
-    def __init__(self, recipe: Recipe, randomness: PrivateRandomness, observers: Observers) -> None:
+    # As an `Executor`: the steps are made here, between two looks of whoever takes the events.
+    is_here = knows_model = counts = True
+    is_group = measures = at_work = False
+    waiting_for = None
+    buttons = ""
+
+    def __init__(
+        self, recipe: Recipe, randomness: PrivateRandomness, observers: Observers, *, deterministic: bool = False
+    ) -> None:
         self.steps = 0
         self.epoch = 1
         self.position = 0
         self._doing = "starting"
         self.data_calls = DataCalls()
         self.turn = StepLock()
+        self._determinism = Determinism(recipe.device, wanted=deterministic)
+        self.repeats = self._determinism.repeats
         self._randomness = randomness
         self._active = ActiveRecipe(recipe)
         self._modes = Modes()
@@ -75,10 +87,10 @@ class TrainingLoop:
         self._after_opening: Mapping[str, Any] | None = None
 
     @classmethod
-    def of(cls, recipe: Recipe, seed: int, observers: Observers) -> TrainingLoop:
+    def of(cls, recipe: Recipe, seed: int, observers: Observers, *, deterministic: bool) -> TrainingLoop:
         """Return a loop with its own random state, seeded with `seed`."""
         numbers = PrivateRandomness(seed, recipe.device, more=devices_of(recipe.model))
-        return cls(recipe, numbers, observers)
+        return cls(recipe, numbers, observers, deterministic=deterministic)
 
     @property
     def recipe(self) -> Recipe:
@@ -139,7 +151,17 @@ class TrainingLoop:
         """RenameTrack the modes of the model's new layers."""
         self._modes.set(self.recipe.model, training=self.recipe.model.training)
 
-    def run(self, last_epoch: int) -> Generator[Event, None, None]:
+    def halt(self) -> None:
+        """Do nothing: whoever takes the events halts between two of them."""
+
+    def sync(self) -> None:
+        """Do nothing: the model is as after the last step."""
+
+    def lend(self) -> AbstractContextManager[None]:
+        """Do nothing: the next step is made with what the block leaves."""
+        return _NOTHING
+
+    def events(self, last_epoch: int) -> Generator[Event, None, None]:
         """Train to the end of `last_epoch`; yields at most one event per batch.
 
         The caller decides between two events whether and when to go on. Closing the generator leaves the loop ready to
@@ -149,6 +171,9 @@ class TrainingLoop:
             NotFiniteError: The loss is NaN or infinite; the model is as before the step.
             TrainingError: The data does not fit the model, or there is none.
         """
+        return self._determinism.over(self._run(last_epoch), self.turn)
+
+    def _run(self, last_epoch: int) -> Generator[Event, None, None]:
         batches = self.recipe.train.size
         self._stepper.last = None if batches is None else last_epoch * -(-batches // self.recipe.accumulate)
         try:
@@ -328,6 +353,9 @@ class TrainingLoop:
         Raises:
             TrainingError: There is no validation data, or this is inside a validation.
         """
+        return self._determinism.over(self._validate_once(), self.turn)
+
+    def _validate_once(self) -> Generator[Validated | Eased, None, EpochFrame]:
         metrics = yield from self._validate(require_validation(self.recipe))
         return EpochFrame(epoch=self.epoch, step=self.steps, metrics=metrics)
 

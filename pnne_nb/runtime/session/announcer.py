@@ -11,7 +11,7 @@ from pnne_nb.runtime.monitoring.progress import Progress
 from pnne_nb.runtime.monitoring.reporter import Reports
 from pnne_nb.runtime.monitoring.resources import ResourceMonitor
 from pnne_nb.runtime.session.checkpoint_schedule import CheckpointSchedule
-from pnne_nb.runtime.session.executor import Executor
+from pnne_nb.runtime.session.execution import Execution
 from pnne_nb.runtime.session.notices import Notices
 from pnne_nb.telemetry.frames import EpochStartFrame, MemoryFrame, ProgressFrame, TimeFrame
 
@@ -27,7 +27,7 @@ class Announcer:
 
     def __init__(
         self,
-        executor: Executor,
+        execution: Execution,
         reports: Reports,
         notices: Notices,
         checkpoints: CheckpointSchedule,
@@ -37,18 +37,18 @@ class Announcer:
         self.busy = False
         self.last_epoch = last_epoch
         self._begun = 0
-        self._executor = executor
+        self._execution = execution
         self._reports = reports
         self._notices = notices
         self._checkpoints = checkpoints
         self._stepped = stepped
-        loop = executor.loop
+        loop = execution.loop
         self._progress = Progress(loop.recipe.train.size, loop.recipe.accumulate)
         self._monitor = ResourceMonitor(loop.recipe.model, loop.stages)
 
     @property
     def progress(self) -> ProgressFrame:
-        source = self._executor.source
+        source = self._execution.executor
         return self._progress.frame(source.epoch, self.last_epoch, source.position, source.steps)
 
     def rest(self) -> None:
@@ -56,13 +56,13 @@ class Announcer:
         self._progress.rest()
 
     def look(self) -> tuple[MemoryFrame, TimeFrame] | tuple[()]:
-        """Measure memory and time after the last step; a training process measures its own."""
-        return () if self._executor.process is not None else self._monitor.look(self._executor.loop.steps)
+        """Measure memory and time after the last step; a process measures its own."""
+        return () if self._execution.executor.measures else self._monitor.look(self._execution.loop.steps)
 
     def epoch_begins(self) -> None:
         """Report the begin of an epoch once, before its first batch."""
-        source = self._executor.source
-        begins = source.position == 0 and source.epoch <= self.last_epoch and not self._executor.loop.has_settled()
+        source = self._execution.executor
+        begins = source.position == 0 and source.epoch <= self.last_epoch and not self._execution.loop.has_settled()
         if begins and source.epoch != self._begun:
             self._begun = source.epoch
             self.busy = True
@@ -75,13 +75,13 @@ class Announcer:
         now = time.monotonic()
         match event:
             case loop_events.Stepped(frame=frame):
-                process = self._executor.process
-                if process is None or process.counts:
+                executor = self._execution.executor
+                if executor.counts:
                     self._stepped()
                 self._reports.stepped(frame)
                 if not self._notices.goal_compared:
                     self._notices.of_goal(frame)
-                if process is None and self._monitor.due(now):
+                if not executor.measures and self._monitor.due(now):
                     self._reports.looked(*self._monitor.look(frame.step))
                 if self._checkpoints.directory is not None:
                     self._checkpoints.after_step(frame.step)
@@ -103,6 +103,6 @@ class Announcer:
                 pass
             case _:
                 assert_never(event)
-        if self._progress.due(now, self._executor.source.steps):
+        if self._progress.due(now, self._execution.executor.steps):
             self._reports.channel.put(self.progress)
         self.busy = False

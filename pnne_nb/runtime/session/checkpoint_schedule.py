@@ -10,7 +10,7 @@ from pnne_nb.errors import CheckpointError
 from pnne_nb.runtime.checkpointing import files
 from pnne_nb.runtime.checkpointing.files import CheckpointDirectory
 from pnne_nb.runtime.monitoring.reporter import Reports
-from pnne_nb.runtime.session.executor import Executor
+from pnne_nb.runtime.session.execution import Execution
 from pnne_nb.runtime.session.notices import Notices
 from pnne_nb.runtime.setup.recipe import Every
 from pnne_nb.telemetry.frames import CheckpointFrame
@@ -25,14 +25,14 @@ class CheckpointSchedule:
         directory: CheckpointDirectory | None,
         every: Every,
         state_dict: Callable[[], dict[str, Any]],
-        executor: Executor,
+        execution: Execution,
         reports: Reports,
         notices: Notices,
     ) -> None:
         self.directory = directory
         self.every = every
         self._state_dict = state_dict
-        self._executor = executor
+        self._execution = execution
         self._reports = reports
         self._notices = notices
         self._saved: tuple[int, int] | None = None
@@ -67,7 +67,7 @@ class CheckpointSchedule:
         Raises:
             CheckpointError: It cannot be written.
         """
-        self._save(due=self._saved != self._executor.place, improved=False)
+        self._save(due=self._saved != self._execution.place, improved=False)
 
     def write(self, path: Path | None) -> None:
         """Write a checkpoint now, to `path` or into the directory.
@@ -79,7 +79,7 @@ class CheckpointSchedule:
             self._save(due=True, improved=False)
         else:
             files.write(path, self._state_dict())
-            self._reports.saved(CheckpointFrame(self._executor.loop.steps, str(path)))
+            self._reports.saved(CheckpointFrame(self._execution.loop.steps, str(path)))
 
     def _save_if_possible(self, *, due: bool, improved: bool) -> None:
         """Write a checkpoint. A failure does not end the training: a full disk may have room for the next one."""
@@ -103,9 +103,9 @@ class CheckpointSchedule:
         state = self._state_dict()
         if due:
             # Where processes make the steps, the state is what they have come to by now.
-            steps = self._executor.source.steps
+            steps = self._execution.executor.steps
             path = directory.save(steps, state)
-            self._saved = self._executor.place
+            self._saved = self._execution.place
             self._reports.saved(CheckpointFrame(steps, str(path)))
         if improved:
             directory.save_best(state)

@@ -23,7 +23,7 @@ from pnne_nb.runtime.monitoring.reporter import Reports
 from pnne_nb.runtime.objective.metric_choices import names_of
 from pnne_nb.runtime.objective.objective import single_loss
 from pnne_nb.runtime.optim.optimizers import left_out
-from pnne_nb.runtime.session.executor import Executor
+from pnne_nb.runtime.session.execution import Execution
 from pnne_nb.runtime.setup.recipe import Recipe
 from pnne_nb.telemetry.frames import AnomalyFrame, BaselineFrame, Evidence, StepFrame
 
@@ -40,21 +40,21 @@ class Notices:
     What a step measures is compared with the goal once in a run; `goal_compared` says that it was, or need not be.
     """
 
-    def __init__(self, executor: Executor, reports: Reports) -> None:
-        self._executor = executor
+    def __init__(self, execution: Execution, reports: Reports) -> None:
+        self._execution = execution
         self._reports = reports
         self._told: set[str] = set()
         self.goal_compared = False
 
     def renew(self) -> None:
         """Compare the steps' measurements with the goal again in a new run."""
-        self.goal_compared = self._executor.loop.recipe.goal.name is None
+        self.goal_compared = self._execution.loop.recipe.goal.name is None
 
     def once(self, kind: str, message: str, hint: str, evidence: Evidence = ()) -> None:
         """Announce a notice, unless its kind was announced since `take_back(kind)`."""
         if kind not in self._told:
             self._told.add(kind)
-            step = self._executor.source.steps
+            step = self._execution.executor.steps
             self._reports.announce(AnomalyFrame(step, kind, message, hint=hint, evidence=evidence))
 
     def take_back(self, kind: str) -> None:
@@ -67,8 +67,8 @@ class Notices:
         Raises:
             TrainingError: The last batch of an epoch is too small for batch norm.
         """
-        loop = self._executor.loop
-        if self._executor.group is None:
+        loop = self._execution.loop
+        if not self._execution.executor.is_group:
             with loop.turn, loop.data_calls:
                 require_comparable(loop.recipe)
                 found = _found_before(loop.recipe) if loop.steps == 0 else []
@@ -81,10 +81,8 @@ class Notices:
 
     def of_left_out(self) -> None:
         """Warn about unfrozen or exchanged layers that the optimizer does not train."""
-        recipe, process = self._executor.loop.recipe, self._executor.process
-        # What a cell does to the kernel's model, a process knows nothing of.
-        in_kernel_only = process is not None and process.waiting_for is None and not process.edited
-        if not recipe.moves_all or self._executor.group is not None or in_kernel_only:
+        recipe = self._execution.loop.recipe
+        if not (recipe.moves_all and self._execution.executor.knows_model):
             return
         names = left_out(recipe.model, [recipe.optimizer, *recipe.stateful.values()])
         if not names:
@@ -105,7 +103,7 @@ class Notices:
     def of_goal(self, frame: StepFrame) -> None:
         """Check the goal against the numbers that a step function or a model records; the first step shows them."""
         self.goal_compared = True
-        recipe = self._executor.loop.recipe
+        recipe = self._execution.loop.recipe
         measured = names_of(recipe.metrics)
         if measured is None:
             return
@@ -121,7 +119,7 @@ class Notices:
 
         A failure `in_step` came while a step was under way, or its data on the way.
         """
-        source = self._executor.source
+        source = self._execution.executor
         if isinstance(error, NotFiniteError):
             found = error.diagnostics[0]
             self._reports.announce(AnomalyFrame(source.steps + 1, found.code, found.message, found.node, found.hint))

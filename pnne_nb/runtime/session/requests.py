@@ -12,7 +12,7 @@ from pnne_nb.process.fork import fork_safe
 from pnne_nb.runtime.loop.loop_events import Eased
 from pnne_nb.runtime.monitoring.reporter import Reports
 from pnne_nb.runtime.session.checkpoint_schedule import CheckpointSchedule
-from pnne_nb.runtime.session.executor import Executor
+from pnne_nb.runtime.session.execution import Execution
 from pnne_nb.runtime.setup.recipe import require_validation
 from pnne_nb.runtime.thread.control import Control
 from pnne_nb.telemetry.frames import AnomalyFrame, EpochFrame
@@ -22,9 +22,11 @@ from pnne_nb.telemetry.frames import AnomalyFrame, EpochFrame
 class Requests:
     """Carries out requests in the calling thread, or for a button in a separate thread."""
 
-    def __init__(self, control: Control, executor: Executor, reports: Reports, checkpoints: CheckpointSchedule) -> None:
+    def __init__(
+        self, control: Control, execution: Execution, reports: Reports, checkpoints: CheckpointSchedule
+    ) -> None:
         self._control = control
-        self._executor = executor
+        self._execution = execution
         self._reports = reports
         self._checkpoints = checkpoints
         self._validating = fork_safe(threading.RLock())
@@ -35,7 +37,7 @@ class Requests:
         Raises:
             TrainingError: There is no validation data, or this is inside a validation.
         """
-        require_validation(self._executor.loop.recipe)
+        require_validation(self._execution.loop.recipe)
         if wait:
             return self._validate()
         self._later(self._validate)
@@ -44,8 +46,8 @@ class Requests:
     def _validate(self) -> dict[str, float]:
         # Several may visit at once, and each would carry on the same pass.
         with self._control.visit("a validation"), self._validating:
-            self._executor.sync()
-            validation = self._executor.determined(self._executor.loop.validate())
+            self._execution.executor.sync()
+            validation = self._execution.loop.validate()
             while True:
                 try:
                     event = next(validation)
@@ -84,6 +86,6 @@ class Requests:
             try:
                 request()
             except TrainingError as error:
-                self._reports.announce(AnomalyFrame(self._executor.source.steps, "request-failed", str(error)))
+                self._reports.announce(AnomalyFrame(self._execution.executor.steps, "request-failed", str(error)))
 
         threading.Thread(target=carry_out, name="pnne-request", daemon=True).start()

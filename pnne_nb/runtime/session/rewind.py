@@ -19,7 +19,7 @@ from pnne_nb.runtime.loop.loop_events import Stepped
 from pnne_nb.runtime.loop.step_ring import STEPS, copied
 from pnne_nb.runtime.monitoring.probes import Observers
 from pnne_nb.runtime.monitoring.reporter import Reports
-from pnne_nb.runtime.session.executor import Executor
+from pnne_nb.runtime.session.execution import Execution
 from pnne_nb.runtime.thread.control import Control
 from pnne_nb.telemetry.frames import AnomalyFrame
 
@@ -36,10 +36,10 @@ class Rewind:
     """Goes back in a training that does not run; `threads` returns how many threads torch uses for it."""
 
     def __init__(
-        self, control: Control, executor: Executor, reports: Reports, observers: Observers, threads: Callable[[], int]
+        self, control: Control, execution: Execution, reports: Reports, observers: Observers, threads: Callable[[], int]
     ) -> None:
         self._control = control
-        self._executor = executor
+        self._execution = execution
         self._reports = reports
         self._observers = observers
         self._threads = threads
@@ -55,7 +55,7 @@ class Rewind:
             TrainingError: That is too far, or the steps cannot be made again as they were; the training is as before then.
         """
         require_count("steps", steps)
-        loop = self._executor.loop
+        loop = self._execution.loop
         self._require_here()
         loop.ring.forget_unless_at(loop.steps)
         target = loop.steps - steps
@@ -86,7 +86,7 @@ class Rewind:
         Raises:
             TrainingError: No fault has ended the training, or it has gone on since.
         """
-        loop = self._executor.loop
+        loop = self._execution.loop
         self._require_here()
         if fault is None or loop.steps != fault.step - 1:
             raise TrainingError("There is no batch to leave out: no fault has ended the training in its last step.")
@@ -100,11 +100,11 @@ class Rewind:
         )
 
     def _require_here(self) -> None:
-        if self._executor.processes is not None:
+        if not self._execution.executor.is_here:
             raise TrainingError("The training is under way in other processes: stop() it before it goes back.")
 
     def _too_far(self, steps: int) -> str:
-        loop = self._executor.loop
+        loop = self._execution.loop
         ring, reached = loop.ring, loop.steps
         if not ring.snapshots:
             if ring.needed:
@@ -124,7 +124,7 @@ class Rewind:
 
     def _in_thread(self, target: int, failed: list[BaseException]) -> None:
         torch.set_num_threads(self._threads())
-        loop = self._executor.loop
+        loop = self._execution.loop
         now = copied(loop.state_dict())
         self._observers.muted = True
         try:
@@ -148,7 +148,7 @@ class Rewind:
         losses = {step: ring.loss_of(step) for step in range(snapshot.step + 1, target + 1)}
         loop.load_state_dict(copied(snapshot.state))
         # An optimizer that ended early is not to end earlier now.
-        events = self._executor.determined(loop.run(last))
+        events = loop.events(last)
         with ring.rest(), closing(events):
             while loop.steps < target:
                 event = next(events, None)
@@ -164,7 +164,7 @@ class Rewind:
         if was is None or was == found:
             return
         self._gap = max(self._gap, abs(found - was))
-        if self._executor.repeats or not math.isclose(found, was, rel_tol=SAME, abs_tol=SAME):
+        if self._execution.loop.repeats or not math.isclose(found, was, rel_tol=SAME, abs_tol=SAME):
             raise TrainingError(
                 f"Step {step} made again has the loss {found!r}, and had {was!r} (difference {abs(found - was):.3g}): a "
                 "forward pass that is not the same each time, data that cannot be read again, or a model that a cell has "

@@ -25,7 +25,6 @@ from pnne_nb.graph.model.annex import OWN
 from pnne_nb.runtime.checkpointing.files import CheckpointDirectory, packed
 from pnne_nb.runtime.data.tables import Given, TableReader
 from pnne_nb.runtime.data.workers import WorkerDiedError
-from pnne_nb.runtime.distributed.training_group import TrainingGroup
 from pnne_nb.runtime.faults.error_messages import in_brief
 from pnne_nb.runtime.faults.fault_location import drop_locals, node_of
 from pnne_nb.runtime.loop.fault_replay import NotFiniteError
@@ -37,7 +36,7 @@ from pnne_nb.runtime.optim.optimizers import require_no_strays
 from pnne_nb.runtime.session.announcer import Announcer
 from pnne_nb.runtime.session.checkpoint_match import differences, kinds_of, load
 from pnne_nb.runtime.session.checkpoint_schedule import CheckpointSchedule
-from pnne_nb.runtime.session.executor import Executor
+from pnne_nb.runtime.session.execution import Execution, Executor
 from pnne_nb.runtime.session.live_source import EditedGraph, LiveSource
 from pnne_nb.runtime.session.notices import Notices
 from pnne_nb.runtime.session.requests import Requests
@@ -53,7 +52,7 @@ from pnne_nb.runtime.thread.boundary import Boundary, between_steps, without_hoo
 from pnne_nb.runtime.thread.cell_mode import enter_cell, unwatched
 from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.runtime.thread.control import Control, Verdict
-from pnne_nb.runtime.thread.determinism import Determinism, switches
+from pnne_nb.runtime.thread.determinism import switches
 from pnne_nb.runtime.thread.step_lock import StopWantedError
 from pnne_nb.runtime.thread.thread import start_training_thread, threads_for_training
 from pnne_nb.runtime.training_process.handover import Handover
@@ -74,7 +73,7 @@ class Session:
         live_source: What the model is made from, if that can be edited.
         error: What made the training fail, or None; the local variables of the calls that failed are gone.
         failed_at: Path of the node that did, or None.
-        executor: Knows whether the loop or other processes make the steps.
+        execution: Knows what makes the steps.
         control: Where commands and the training thread meet.
         boundary: Keeps others from the live model while a step changes it.
         reports: Take the news.
@@ -114,32 +113,31 @@ class Session:
         self.reports = Reports()
         self.reports.judge.watch(self.model)
         self.observers = Observers(self.reports.publish)
-        self.loop = TrainingLoop.of(recipe, config.seed, self.observers)
+        self.loop = TrainingLoop.of(recipe, config.seed, self.observers, deterministic=config.deterministic)
         self.loop.check_data()
         self.loop.ring.memory = MEMORY
         self.control = Control(self._state_changed)
         self.loop.turn.is_over = lambda: self.control.stopping
         self.loop.disturbances.in_cell = lambda: cells.open and not self.control.awaited
         self.boundary = Boundary(self.model, self.control, self._tell_of_use, lambda: self.loop.recipe.beside)
-        determinism = Determinism(recipe.device, wanted=config.deterministic)
-        self.executor = Executor(self.loop, self.control, determinism)
-        self._notices = Notices(self.executor, self.reports)
+        self.execution = Execution(self.loop, self.control)
+        self._notices = Notices(self.execution, self.reports)
         kept = None if checkpoint_dir is None else CheckpointDirectory(checkpoint_dir, config.max_to_keep)
         self.checkpoint_dir = None if kept is None else kept.directory
         self._checkpoints = CheckpointSchedule(
             kept,
             as_every("checkpoint_every", config.checkpoint_every),
             self.state_dict,
-            self.executor,
+            self.execution,
             self.reports,
             self._notices,
         )
         self.announcer = Announcer(
-            self.executor, self.reports, self._notices, self._checkpoints, self.control.stepped, config.epochs
+            self.execution, self.reports, self._notices, self._checkpoints, self.control.stepped, config.epochs
         )
-        self.requests = Requests(self.control, self.executor, self.reports, self._checkpoints)
-        self._rewind = Rewind(self.control, self.executor, self.reports, self.observers, lambda: self._threads)
-        self._stalls = self.executor.stall_watch(self.reports.announce)
+        self.requests = Requests(self.control, self.execution, self.reports, self._checkpoints)
+        self._rewind = Rewind(self.control, self.execution, self.reports, self.observers, lambda: self._threads)
+        self._stalls = self.execution.stall_watch(self.reports.announce)
         self._threads = threads_for_training()
         self._has_boundary = threading.Event()
         self._rest_only = False
@@ -160,14 +158,13 @@ class Session:
         if self.control.state in ENDED and not self.control.in_training_thread():
             # The thread before tells its listeners that it has ended; taken for a running one, this start would be lost.
             self.control.wait_for_end(LEAVING)
-        alive, process = self.control.alive, None
-        if not alive:
-            require_own(self.model, in_process=self.executor.in_process)
-            process = self._process() if self.executor.in_process else None
-        if not alive:
+        if not self.control.alive:
+            in_process = self.execution.in_process
+            require_own(self.model, in_process=in_process)
+            executor = self._process() if in_process else self.loop
             # Packing uses the model: the cell gives it back first.
             self._let_go()
-            self.launch(steps, process)
+            self.launch(steps, executor)
             return
         if steps is None:
             self.control.resume()
@@ -191,8 +188,8 @@ class Session:
             state, failed = self.control.state, f" ({in_brief(self.error)})" if self.error is not None else ""
             raise TrainingError(f"There is nothing to resume: the training is {state}{failed}. Call start().")
 
-    def launch(self, steps: int | None, processes: TrainingGroup | TrainingProcess | None = None) -> None:
-        """Start a training thread, unless there is one already, for `processes` that make the steps, or for the loop.
+    def launch(self, steps: int | None, executor: Executor) -> None:
+        """Start a training thread, unless there is one already, for the `executor` that makes the steps.
 
         It halts after so many `steps`; with None, it runs on.
 
@@ -206,14 +203,14 @@ class Session:
         try:
             if not self.control.launch(steps):
                 return
-            self.executor.processes = processes
+            self.execution.executor = executor
             self._keep_weights()
             self.renew()
             control = self.control
             start_training_thread(self.run, control.stop, control.wait_for_end, self._threads)
         except BaseException:
             if self.control.abandon(before):
-                self.executor.processes = None
+                self.execution.executor = self.loop
             raise
         # Once the model has it, nobody meets a step.
         self._has_boundary.wait()
@@ -257,11 +254,11 @@ class Session:
         source = self.live_source
         if source is None or not source.changed:
             return
-        if self.executor.group is not None:
+        if self.execution.executor.is_group:
             raise TrainingError(
                 "The graph was edited while a group of processes trains it: stop() the group, and launch() it again."
             )
-        with self.control.visit("an edit of the graph"), self.boundary.lent(), self.executor.lent():
+        with self.control.visit("an edit of the graph"), self.boundary.lent(), self.execution.executor.lend():
             cut = source.follow(self.loop, self.config)
             self.reports.judge.watch(self.model)
             if cut is not None:
@@ -310,7 +307,11 @@ class Session:
     @contextmanager
     def lent(self) -> Iterator[nn.Module]:
         """Lend the live model to this block; its changes count as intended."""
-        with self.control.visit("a block that looks at the model"), self.boundary.lent(), self.executor.lent():
+        with (
+            self.control.visit("a block that looks at the model"),
+            self.boundary.lent(),
+            self.execution.executor.lend(),
+        ):
             with unwatched():
                 yield self.model
             self.loop.ring.touch()
@@ -318,11 +319,15 @@ class Session:
     @contextmanager
     def at_rest(self) -> Iterator[nn.Module]:
         """Lend the live model to this block, to be read between two steps."""
-        if self.executor.processes is not None:
-            with self.control.visit("a look at the model"), self.boundary.lent():
-                self.executor.sync()
+        self.sync()
         with between_steps(self.model):
             yield self.model
+
+    def sync(self) -> None:
+        """Update the live model to the last step, where that is made elsewhere."""
+        if not self.execution.executor.is_here:
+            with self.control.visit("a look at the model"), self.boundary.lent():
+                self.execution.executor.sync()
 
     def _keep_weights(self) -> None:
         """Let the document of the model know that its latest weights are here."""
@@ -338,7 +343,7 @@ class Session:
     def snapshot(self) -> nn.Module:
         """Return a copy of the model as of the last step."""
         with self.control.visit("a copy of the model"), self.boundary.lent():
-            self.executor.sync()
+            self.execution.executor.sync()
             return without_hooks(copy.deepcopy(self.model))
 
     # The steps before
@@ -377,7 +382,7 @@ class Session:
         source = self.live_source
         drawing = None if source is None else source.drawing
         return {
-            "loop": self.executor.loop_state(),
+            "loop": self.execution.executor.state_dict(),
             "history": self.reports.history.state_dict(),
             "config": self.config.plain(),
             "kinds": kinds_of(self.loop.recipe),
@@ -438,18 +443,18 @@ class Session:
         self._end(self._run())
 
     def _run(self) -> TrainingState:
+        executor = self.execution.executor
         try:
             try:
-                if self.executor.processes is None:
+                if executor.is_here:
                     self.boundary.open()
-                elif self.executor.process is not None:
-                    self.control.woken = self.executor.process.wake
+                self.control.woken = executor.halt
             finally:
                 self._has_boundary.set()
             self._stalls.start()
             try:
                 self._notices.before_first_step()
-                state = self._train()
+                state = self._train(executor)
                 if state != "failed":
                     self.reports.conclude()
             except StopWantedError:
@@ -468,12 +473,10 @@ class Session:
         except Exception as error:  # noqa: BLE001  a listener may fail, too
             self._keep(error)
 
-    def _train(self) -> TrainingState:
-        process, stalls = self.executor.process, self._stalls
-        events = self.executor.events(self.announcer.last_epoch)
+    def _train(self, executor: Executor) -> TrainingState:
+        stalls, events = self._stalls, executor.events(self.announcer.last_epoch)
         try:
-            # Until a process has halted, it asks for nobody's leave.
-            while (process is not None and process.at_work) or self._boundary() == "go":
+            while executor.at_work or self._boundary() == "go":
                 self.announcer.epoch_begins()
                 stalls.began()
                 event = next(events, None)
@@ -491,7 +494,7 @@ class Session:
             return "failed"
         finally:
             events.close()
-            self.observers.conclude(self.executor.source.steps)
+            self.observers.conclude(executor.steps)
 
     def _boundary(self) -> Verdict:
         self.boundary.yield_while(lambda: self.loop.disturbances.held)
@@ -513,7 +516,7 @@ class Session:
         self.boundary.close()
         self.control.woken = lambda: None
         looked = self.announcer.look()
-        self.executor.processes = None
+        self.execution.executor = self.loop
         self.reports.channel.put(self.announcer.progress, *looked)
         self.announcer.busy = True
         self.control.end(state, self._keep)
@@ -524,7 +527,7 @@ class Session:
             self.error.add_note(f"And then: {in_brief(error)}")
             return
         told, in_step = in_brief(error), not self.announcer.busy
-        error.add_note(f"While {self.executor.source.doing}." if in_step else "Between two steps.")
+        error.add_note(f"While {self.execution.executor.doing}." if in_step else "Between two steps.")
         self.error = error
         try:
             self._notices.of_failure(error, told, in_step=in_step)

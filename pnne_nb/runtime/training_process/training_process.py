@@ -58,8 +58,6 @@ class TrainingProcess:
         epoch: The epoch under way, from 1.
         position: Batches of that epoch already used.
         fetching: Whether it was the data that has failed.
-        buttons: Where pages may halt it without this kernel; empty if nowhere.
-        edited: Whether the engine's loop was changed since the start, and the process has followed.
         counts: Whether it makes a number of steps that `step(n)` has asked for.
 
     Raises:
@@ -71,7 +69,7 @@ class TrainingProcess:
     ) -> None:
         self.steps, self.epoch, self.position = loop.steps, loop.epoch, loop.position
         self.fetching = False
-        self.edited = self.counts = False
+        self.counts = self._edited = False
         self.buttons = ""
         self._loop = loop
         self._control = control
@@ -101,6 +99,9 @@ class TrainingProcess:
         self._asked = False
         self._stopping_since: float | None = None
 
+    is_here = is_group = False
+    measures = True
+
     @property
     def pid(self) -> int | None:
         return None if self._link is None else self._link.pid
@@ -120,7 +121,12 @@ class TrainingProcess:
         """Whether it runs steps, or events of its steps have not arrived; until then, no other thread gets a turn."""
         return self._running or bool(self._inbox)
 
-    def run(self, last_epoch: int) -> Generator[Event, None, None]:
+    @property
+    def knows_model(self) -> bool:
+        """Whether what a cell has done to the kernel's model reaches the process: at the start, and where it was lent."""
+        return not self._started or self._edited
+
+    def events(self, last_epoch: int) -> Generator[Event, None, None]:
         """Train to the end of `last_epoch`; closing the generator ends the process after its running step.
 
         Raises:
@@ -135,7 +141,7 @@ class TrainingProcess:
             self._send(context)
             self._hand_over()
             try:
-                yield from self._events()
+                yield from self._told_events()
             except GoneError as gone:
                 self._go_back()
                 raise TrainingError(f"{gone} {self._place()}") from None
@@ -149,7 +155,7 @@ class TrainingProcess:
         is_edited = cleared != self._cleared
         self._send(process_messages.Handed(recipe, self._latest, handover.packed(self._manner), is_edited))
 
-    def _events(self) -> Generator[Event, None, None]:
+    def _told_events(self) -> Generator[Event, None, None]:
         while self._inbox or not self._finished:
             if self._fault is not None and not self._inbox:
                 # Somebody else has heard of it first, who wanted to look at the model.
@@ -181,15 +187,15 @@ class TrainingProcess:
 
     # What the engine wants in between
 
-    def wake(self) -> None:
-        """Halt the process if a request needs that; called from any thread."""
+    def halt(self) -> None:
+        """Halt the process if a request needs that."""
         if self._link is None:
             return
         with self._link.speaking:
             if self._running and not self._asked and self._is_to_halt():
-                self._halt()
+                self._send_halt()
 
-    def _halt(self) -> None:
+    def _send_halt(self) -> None:
         self._send(process_messages.Halt())
         # Not before: an interrupt that comes first must not leave it unsaid. Saying it twice does no harm.
         self._asked = True
@@ -199,10 +205,13 @@ class TrainingProcess:
         # Steps that were asked for by number are counted by the process; one that runs on has to be told.
         return control.stopping or control.visited or (left is not None and not (self.counts and left))
 
-    @property
-    def state(self) -> dict[str, Any] | None:
-        """Of the loop after the event that is being told, if a checkpoint of it was due."""
-        return None if self._fresh is None else handover.unpacked(self._fresh)
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the loop, after the event that is being told if a checkpoint of it was due."""
+        if self._fresh is not None:
+            told: dict[str, Any] = handover.unpacked(self._fresh)
+            return told
+        self.sync()
+        return self._loop.state_dict()
 
     def sync(self) -> None:
         """Update the engine's loop to the state of the process at the end of its running step.
@@ -230,7 +239,7 @@ class TrainingProcess:
             raise TrainingError(str(gone)) from None
 
     @contextmanager
-    def lent(self) -> Iterator[None]:
+    def lend(self) -> Iterator[None]:
         """Allow changes of the engine's loop in this block, between two steps; the process takes them over.
 
         Raises:
@@ -254,7 +263,7 @@ class TrainingProcess:
             self._push()
 
     def _push(self) -> None:
-        self._unsent = self.edited = True
+        self._unsent = self._edited = True
         recipe, greeted = self._loop.recipe, self._link is not None
         self._recipe = handover.packed_recipe(recipe, handover.sources_of(recipe) if greeted else None)
         self._is_at(handover.packed(self._loop.state_dict()))
@@ -266,7 +275,7 @@ class TrainingProcess:
     def _settle(self) -> None:
         """Wait until it has halted; its events until then are reported later."""
         if self._running:
-            self._halt()
+            self._send_halt()
             self._find(process_messages.Halted, process_messages.ProcessEnded, process_messages.Failed)
 
     def _stop(self) -> None:
@@ -439,7 +448,7 @@ class TrainingProcess:
     def _obey(self) -> None:
         if not self._running:
             return
-        self.wake()
+        self.halt()
         orders = self._spectators.news()
         if orders is not None:
             self._send(orders)

@@ -27,7 +27,7 @@ from pnne_nb.runtime.loop.loop import TrainingLoop
 from pnne_nb.runtime.loop.loop_events import EpochEnded, Event, Judged, Stepped
 from pnne_nb.runtime.monitoring.resources import ResourceMonitor
 from pnne_nb.runtime.setup.recipe import Recipe
-from pnne_nb.runtime.thread.determinism import Determinism, set_switches
+from pnne_nb.runtime.thread.determinism import set_switches
 from pnne_nb.runtime.training_process import handover
 from pnne_nb.runtime.training_process.handover import Handover
 from pnne_nb.runtime.training_process.process_messages import (
@@ -73,13 +73,11 @@ class ProcessWorker:
         self._save_every = manner.save_every
         torch.set_num_threads(manner.threads)
         self._ordered = Ordered(measure, line.tell)
-        self.loop = TrainingLoop.of(recipe, manner.seed, self._ordered.observers)
+        self.loop = TrainingLoop.of(recipe, manner.seed, self._ordered.observers, deterministic=manner.deterministic)
         self.loop.ring.memory = manner.rewind_memory
         self.loop.load_state_dict(state)
         self._monitor = ResourceMonitor(recipe.model, self.loop.stages)
-        determinism = Determinism(recipe.device, wanted=manner.deterministic)
-        run = self.loop.run(manner.last_epoch)
-        self._events = determinism.over(run, self.loop.turn)
+        self._events = self.loop.events(manner.last_epoch)
         self._kept_at, self._cost = time.monotonic(), 0.0
 
     def run(self) -> None:

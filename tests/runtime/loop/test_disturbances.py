@@ -13,7 +13,7 @@ from tests.runtime.loop.test_loop import loop
 
 
 def losses(epochs: int) -> list[float]:
-    return [event.frame.loss for event in loop().run(epochs) if isinstance(event, Stepped)]
+    return [event.frame.loss for event in loop().events(epochs) if isinstance(event, Stepped)]
 
 
 def is_held(trained: TrainingLoop) -> bool:
@@ -24,7 +24,7 @@ def is_held(trained: TrainingLoop) -> bool:
 def test_modes_that_a_running_cell_has_changed_stay_until_it_ends_and_no_step_is_made() -> None:
     trained, in_cell = loop(), [False]
     trained.disturbances.in_cell = lambda: in_cell[0]
-    events, model = trained.run(2), trained.recipe.model
+    events, model = trained.events(2), trained.recipe.model
     found = [event.frame.loss for event in [next(events)] if isinstance(event, Stepped)]
     in_cell[0] = True
     model.eval()
@@ -41,7 +41,7 @@ def test_modes_that_a_running_cell_has_changed_stay_until_it_ends_and_no_step_is
 def test_a_step_in_which_a_cell_changes_a_mode_is_made_when_the_cell_has_ended() -> None:
     trained, in_cell = loop(), [False]
     trained.disturbances.in_cell = lambda: in_cell[0]
-    events, model = trained.run(2), trained.recipe.model
+    events, model = trained.events(2), trained.recipe.model
     found = [event.frame.loss for event in [next(events)] if isinstance(event, Stepped)]
 
     def begin_cell(*_: object) -> None:
@@ -62,7 +62,7 @@ def test_a_step_in_which_a_cell_changes_a_mode_is_made_when_the_cell_has_ended()
 def test_no_update_is_made_while_a_cell_compiles_and_nothing_is_kept_from_compiling_afterwards() -> None:
     trained, in_cell = loop(), [True]
     trained.disturbances.in_cell = lambda: in_cell[0]
-    events = trained.run(2)
+    events = trained.events(2)
     found = [event.frame.loss for event in [next(events)] if isinstance(event, Stepped)]
     with ThreadPoolExecutor(1) as compiling:
         assert compiling.submit(compile_lock.acquire, blocking=False).result(60)

@@ -34,13 +34,13 @@ def loop(**changes: Any) -> TrainingLoop:
 
 
 def test_there_is_one_event_for_each_batch_and_one_for_each_epoch() -> None:
-    events = [type(event) for event in loop().run(2)]
+    events = [type(event) for event in loop().events(2)]
     assert events == [*[Stepped] * 3, *[Validated] * 3, EpochEnded] * 2
 
 
 def test_accumulated_batches_are_one_event() -> None:
     trained = loop(accumulate=2)
-    events = list(trained.run(1))
+    events = list(trained.events(1))
     assert [event.frame.examples for event in events if isinstance(event, Stepped)] == [64, 32]
     assert trained.steps == 2
 
@@ -53,21 +53,21 @@ def test_left_and_entered_again_anywhere_it_makes_the_same_steps(leave_after: in
     def metrics(events: list[Any]) -> list[dict[str, float]]:
         return [event.frame.metrics for event in events if isinstance(event, EpochEnded)]
 
-    whole = list(loop().run(2))
+    whole = list(loop().events(2))
     interrupted = loop()
-    generator = interrupted.run(2)
+    generator = interrupted.events(2)
     first = [next(generator) for _ in range(leave_after)]
     generator.close()
-    rest = list(interrupted.run(2))
+    rest = list(interrupted.events(2))
     assert losses(first + rest) == losses(whole)
     assert metrics(first + rest) == metrics(whole)
 
 
 def test_a_cell_between_two_steps_changes_nothing() -> None:
-    expected = [event.frame.loss for event in loop().run(1) if isinstance(event, Stepped)]
+    expected = [event.frame.loss for event in loop().events(1) if isinstance(event, Stepped)]
     disturbed = loop()
     found = []
-    for event in disturbed.run(1):
+    for event in disturbed.events(1):
         disturbed.recipe.model.eval()
         torch.manual_seed(0)
         torch.rand(10)
@@ -80,7 +80,7 @@ def validated(trained: TrainingLoop, last_epoch: int) -> list[tuple[int, bool]]:
     """Steps at which there are results of a validation, and whether in the middle of an epoch."""
     return [
         (event.frame.step, isinstance(event, Judged))
-        for event in trained.run(last_epoch)
+        for event in trained.events(last_epoch)
         if isinstance(event, Judged | EpochEnded) and "val_loss" in event.frame.metrics
     ]
 
@@ -102,7 +102,7 @@ def test_validation_comes_as_often_as_asked_and_at_the_end(every: Any, expected:
 
 def test_how_often_it_is_validated_changes_nothing_for_the_training() -> None:
     def losses(every: Any) -> list[float]:
-        return [event.frame.loss for event in loop(validate_every=every).run(3) if isinstance(event, Stepped)]
+        return [event.frame.loss for event in loop(validate_every=every).events(3) if isinstance(event, Stepped)]
 
     assert losses((1, "steps")) == losses(1) == losses(None)
 
@@ -111,7 +111,7 @@ def test_how_often_it_is_validated_changes_nothing_for_the_training() -> None:
 def test_left_in_a_validation_between_two_steps_it_makes_the_same_one_again(leave_after: int) -> None:
     whole = validated(loop(validate_every=(2, "steps")), 2)
     interrupted = loop(validate_every=(2, "steps"))
-    generator = interrupted.run(2)
+    generator = interrupted.events(2)
     first = [
         (event.frame.step, isinstance(event, Judged))
         for event in (next(generator) for _ in range(leave_after))
@@ -131,8 +131,8 @@ def test_an_extra_validation_anywhere_changes_nothing(asked_after: int, given_up
             if not isinstance(event, Validated)
         ]
 
-    whole, trained = list(loop().run(2)), loop()
-    events = trained.run(2)
+    whole, trained = list(loop().events(2)), loop()
+    events = trained.events(2)
     first = [next(events) for _ in range(asked_after)]
     extra = trained.validate()
     frames = list(islice(extra, given_up_after))
@@ -144,7 +144,7 @@ def test_an_extra_validation_anywhere_changes_nothing(asked_after: int, given_up
 @pytest.mark.parametrize("validated", [1, 2, 3])
 def test_asked_for_in_the_middle_of_a_validation_it_makes_the_rest(validated: int) -> None:
     trained, found = loop(), []
-    events = trained.run(1)
+    events = trained.events(1)
     before = [next(events) for _ in range(3 + validated)]
 
     def ask() -> Generator[Validated | Eased, None, None]:
@@ -158,9 +158,9 @@ def test_asked_for_in_the_middle_of_a_validation_it_makes_the_rest(validated: in
 
 
 def test_one_that_was_carried_on_and_failed_begins_anew() -> None:
-    metrics = [event.frame.metrics for event in loop().run(1) if isinstance(event, EpochEnded)]
+    metrics = [event.frame.metrics for event in loop().events(1) if isinstance(event, EpochEnded)]
     trained = loop()
-    events = trained.run(1)
+    events = trained.events(1)
     for _ in range(4):
         next(events)
     with patch.object(validation, "forward", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
@@ -172,17 +172,17 @@ def test_one_that_was_carried_on_and_failed_begins_anew() -> None:
 
 def test_an_epoch_that_was_not_validated_is_no_reason_to_stop_early() -> None:
     trained = loop(early_stopping=1, validate_every=2, optimizer=("SGD", {"lr": 0.0}))
-    list(trained.run(50))
+    list(trained.events(50))
     assert trained.epoch == 5
 
 
 def test_validation_leaves_the_model_in_train_mode() -> None:
     trained = loop()
-    modes = [trained.recipe.model.training for event in trained.run(1) if not isinstance(event, Validated)]
+    modes = [trained.recipe.model.training for event in trained.events(1) if not isinstance(event, Validated)]
     assert modes == [True] * 4
 
 
 def test_early_stopping_ends_the_generator() -> None:
     trained = loop(early_stopping=1, optimizer=("SGD", {"lr": 0.0}))
-    list(trained.run(50))
+    list(trained.events(50))
     assert trained.epoch < 50

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, IterableDataset, RandomSampler, TensorD
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.training_process.process_server import server
+from pnne_nb.runtime.training_process.training_process import TrainingProcess
 from pnne_nb.telemetry.frames import StepFrame
 from pnne_nb.widgets.dashboard.engine_view import remedies
 from tests.runtime import tasks
@@ -318,7 +319,7 @@ def test_after_a_rewind_other_steps_can_be_taken_back_too() -> None:
 
 
 def trained_in_a_process(engine: TrainingEngine, steps: int) -> None:
-    engine._executor.choose(process=True)
+    engine._execution.choose(process=True)
     engine.step(steps)
     assert engine.in_process
 
@@ -408,8 +409,8 @@ def test_of_a_process_that_dies_no_step_comes_back() -> None:
     trained_in_a_process(engine, 5)
     with engine.paused():
         pass
-    process = engine._executor.process
-    assert process is not None
+    process = engine._execution.executor
+    assert isinstance(process, TrainingProcess)
     assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
     engine.start()

@@ -66,9 +66,9 @@ def weights(engine):
     return [weight.tolist() for weight in engine.model.fc.parameters()] + [float(engine.model.frozen.abs().sum())]
 
 engine = fresh()
-engine._executor.choose(process=True)
+engine._execution.choose(process=True)
 engine.step(2)
-wire = engine._executor.process._link._wire
+wire = engine._execution.executor._link._wire
 line = wire.connection = Line(wire.connection)
 """
 

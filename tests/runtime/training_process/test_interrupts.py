@@ -24,6 +24,7 @@ from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.runtime.thread.control import Control
 from pnne_nb.runtime.training_process import process_server
 from pnne_nb.runtime.training_process.process_messages import FromKernel, FromProcess, Go, Told
+from pnne_nb.runtime.training_process.training_process import TrainingProcess
 from tests.runtime import tasks
 from tests.runtime.distributed import groups
 from tests.runtime.distributed.groups import state_of
@@ -147,10 +148,10 @@ USES: dict[str, Callable[[TrainingEngine], object]] = {
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_interrupts_at_any_byte_of_the_line_leave_it_usable(interrupts: Interrupts) -> None:
     draw, thread, engine = random.Random(14), run(epochs=EPOCHS), tasks.engine(epochs=EPOCHS)
-    engine._executor.choose(process=True)
+    engine._execution.choose(process=True)
     engine.step(1)
-    process = engine._executor.process
-    assert process is not None
+    process = engine._execution.executor
+    assert isinstance(process, TrainingProcess)
     assert process._link is not None
     wire: Any = process._link._wire
     line = wire.connection = InterruptingLine(wire.connection, interrupts.send)
@@ -179,10 +180,10 @@ def test_whoever_is_interrupted_while_waiting_for_the_model_gets_no_earlier_one_
     interrupts: Interrupts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     thread, engine = run(), tasks.engine()
-    engine._executor.choose(process=True)
+    engine._execution.choose(process=True)
     engine.step(3)
-    process = engine._executor.process
-    assert process is not None
+    process = engine._execution.executor
+    assert isinstance(process, TrainingProcess)
     find = process._find
 
     def interrupted(*kinds: Any, silence: float | None = None) -> None:
@@ -261,7 +262,7 @@ def _untold(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("use", ["edit", "model", "run on"])
 def test_interrupts_anywhere_in_a_use_leave_the_training_as_it_was(use: str, *, process: bool) -> None:
     thread, engine = run(epochs=EPOCHS), tasks.engine(epochs=EPOCHS)
-    engine._executor.choose(process=process)
+    engine._execution.choose(process=process)
     engine.step(1)
     number = 0
     while engine.progress.step < 300 and number < 400:

@@ -15,6 +15,7 @@ from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.engine import TrainingEngine
 from pnne_nb.runtime.training_process import training_process
 from pnne_nb.runtime.training_process.process_server import server
+from pnne_nb.runtime.training_process.training_process import TrainingProcess
 from tests.runtime import tasks
 from tests.runtime.distributed import groups
 from tests.runtime.distributed.groups import state_of
@@ -100,10 +101,10 @@ def test_a_server_that_has_not_imported_torch_yet_is_asked_again(monkeypatch: py
 def test_an_edit_of_a_large_model_does_not_wait_for_a_process_that_is_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training_process, "_STOPPING", 0.1)
     engine: TrainingEngine = tasks.engine(Large())
-    engine._executor.choose(process=True)
+    engine._execution.choose(process=True)
     engine.step(2)
-    process = engine._executor.process
-    assert process is not None
+    process = engine._execution.executor
+    assert isinstance(process, TrainingProcess)
     began = time.monotonic()
     with engine.paused() as model, torch.no_grad():
         psutil.Process(process.pid).suspend()

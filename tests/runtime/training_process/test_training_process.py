@@ -30,6 +30,7 @@ from pnne_nb.runtime.thread.cells import cells
 from pnne_nb.runtime.training_process import training_process
 from pnne_nb.runtime.training_process.process_messages import Pressed
 from pnne_nb.runtime.training_process.process_server import server
+from pnne_nb.runtime.training_process.training_process import TrainingProcess
 from pnne_nb.telemetry.frames import HistogramFrame, MemoryFrame, NormsFrame, StateFrame, StepFrame, TimeFrame
 from tests.runtime import tasks
 from tests.runtime.distributed import groups
@@ -43,8 +44,8 @@ ENDLESS = 10**6
 
 def pid_of(engine: TrainingEngine) -> int:
     """Number of the process that makes the steps."""
-    process = engine._executor.process
-    assert process is not None
+    process = engine._execution.executor
+    assert isinstance(process, TrainingProcess)
     assert process.pid is not None
     return process.pid
 
@@ -94,7 +95,7 @@ def test_steps_are_counted_and_everything_is_told_before_a_halt() -> None:
 
 def test_the_first_steps_may_be_asked_for_by_number() -> None:
     engine = tasks.engine()
-    engine._executor.choose(process=True)
+    engine._execution.choose(process=True)
     engine.step(4)
     assert engine.history.steps("loss").tolist() == [1, 2, 3, 4]
     assert state_of(engine) == "paused"
@@ -111,8 +112,8 @@ def test_steps_asked_for_of_a_training_that_runs_are_made_and_no_more() -> None:
     engine.resume()
     engine.step(2)
     assert engine.progress.step >= made + 2
-    process = engine._executor.process
-    assert process is not None
+    process = engine._execution.executor
+    assert isinstance(process, TrainingProcess)
     assert not process.at_work
     engine.stop()
 
@@ -206,8 +207,8 @@ def test_what_a_page_has_asked_for_before_counts_less_than_what_the_kernel_was_t
     engine.start(process=True)
     engine.step()
     engine.resume()
-    process = engine._executor.process
-    assert process is not None
+    process = engine._execution.executor
+    assert isinstance(process, TrainingProcess)
     process._take(Pressed("pause", engine._control.asked_at - 1.0))
     assert engine._control.steps_left is None
     engine.stop()
@@ -218,7 +219,7 @@ def test_what_a_page_has_asked_for_before_counts_less_than_what_the_kernel_was_t
 
 def halfway(engine: TrainingEngine, act: Callable[[], object], *, process: bool) -> TrainingEngine:
     """Train, and do something when the fifth step is made."""
-    engine._executor.choose(process=process)
+    engine._execution.choose(process=process)
     engine.step(5)
     act()
     engine.resume()
@@ -478,7 +479,7 @@ def test_a_process_that_is_killed_costs_the_steps_since_its_last_state(tmp_path:
 
 def test_a_process_that_is_killed_while_it_halts_is_told_of_by_whoever_wants_something() -> None:
     whole, engine = run(), tasks.engine()
-    engine._executor.choose(process=True)
+    engine._execution.choose(process=True)
     engine.step(5)
     assert engine.model is engine.module
     os.kill(pid_of(engine), signal.SIGKILL)
@@ -514,8 +515,8 @@ def test_data_that_hangs_is_left_behind_with_everything_that_was_trained(
     engine.on("step", lambda frame: reached.set() if frame.step == 7 else None, waits=waits)
     engine.start(process=True)
     assert reached.wait(groups.SECONDS)
-    process = engine._executor.process
-    assert process is not None
+    process = engine._execution.executor
+    assert isinstance(process, TrainingProcess)
     while not (waits or process.fetching):
         engine.channel.wait(0.1)
     if not waits:
@@ -587,7 +588,7 @@ def test_a_process_that_is_frozen_is_killed_when_it_shall_stop(monkeypatch: pyte
 def test_a_process_that_is_frozen_while_it_halts_costs_what_it_had_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training_process, "_STOPPING", 0.1)
     engine = tasks.engine()
-    engine._executor.choose(process=True)
+    engine._execution.choose(process=True)
     engine.step(5)
     psutil.Process(pid_of(engine)).suspend()
     engine.stop()
@@ -688,7 +689,7 @@ from tests.runtime import tasks
 engine = tasks.engine(epochs=10**6)
 engine.start(process=True)
 engine.step()
-print(engine._executor.process.pid, flush=True)
+print(engine._execution.executor.pid, flush=True)
 engine.resume()
 os.kill(os.getpid(), signal.SIGKILL)
 """
