@@ -19,7 +19,7 @@ from pnne_nb.diagnosis.finding import Finding
 from pnne_nb.diagnosis.first_step_rules import first_step_faults, spread
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.data.batches import as_batch
-from pnne_nb.runtime.data.held_tensors import held_tensors
+from pnne_nb.runtime.data.open_data import held_tensors
 
 _BETWEEN: Final = 64
 """Most autograd functions between a loss and an output that are examined."""

@@ -23,8 +23,7 @@ from pnne_nb.errors import (
 )
 from pnne_nb.graph import storage
 from pnne_nb.graph.edits.bulk import matching
-from pnne_nb.graph.edits.notify import Observer
-from pnne_nb.graph.edits.transactions import Step, TransactionLog
+from pnne_nb.graph.edits.transactions import Observer, Step, TransactionLog
 from pnne_nb.graph.layout.arrange_graph import arrangement
 from pnne_nb.graph.layout.cards import NONE_RESOLVED, Resolved
 from pnne_nb.graph.model.annex import Annex

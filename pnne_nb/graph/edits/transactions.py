@@ -5,7 +5,9 @@ Every change of a document's content goes through its `TransactionLog`, under it
 
 from __future__ import annotations
 
+import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import NoneType
@@ -15,7 +17,6 @@ import msgspec
 
 from pnne_nb.errors import GraphError, StaleVersionError, expect, shown, together
 from pnne_nb.graph.edits.apply import apply_op
-from pnne_nb.graph.edits.notify import Notifications
 from pnne_nb.graph.edits.provenance import disproved
 from pnne_nb.graph.model import ops
 from pnne_nb.graph.model.content import Content
@@ -25,6 +26,61 @@ from pnne_nb.graph.model.validate import Types, checked
 from pnne_nb.graph.schema.calculation import calculated, names_used, written_out
 from pnne_nb.graph.schema.values import Calculated, mapped
 from pnne_nb.process.fork import fork_safe
+from pnne_nb.process.subscribers import Subscribers
+
+Observer = Callable[[Transaction], None]
+
+_log = logging.getLogger(__name__)
+
+
+@final
+class Notifications:
+    """The observers, and the transactions that are still to be delivered."""
+
+    def __init__(self, describe: Callable[[], str]) -> None:
+        self._describe = describe
+        self._lock = fork_safe(threading.RLock())
+        self._observers = Subscribers[Observer]()
+        self._pending: deque[Transaction] = deque()
+        self._delivering = False
+
+    def __len__(self) -> int:
+        """Return the number of observers."""
+        return len(self._observers)
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Call `observer` with each transaction; return a function that ends this."""
+        end = self._observers.add(observer)
+
+        def unsubscribe() -> None:
+            with self._lock:  # not while another thread delivers
+                end()
+
+        return unsubscribe
+
+    def add(self, done: Transaction) -> None:
+        """Keep `done` for the next `deliver`."""
+        self._pending.append(done)
+
+    def deliver(self) -> None:
+        """Deliver pending transactions, unless another call is already doing so.
+
+        One thread delivers at a time, so that every observer sees the versions in order.
+        """
+        with self._lock:
+            if self._delivering:
+                return
+            self._delivering = True
+            try:
+                while self._pending:
+                    done = self._pending.popleft()
+                    for observer in self._observers:
+                        try:
+                            observer(done)
+                        except Exception:  # noqa: BLE001  # any error: the change is made, and other observers are waiting
+                            _log.exception("An observer of %s failed at version %d", self._describe(), done.version)
+            finally:
+                self._delivering = False
 
 
 @final

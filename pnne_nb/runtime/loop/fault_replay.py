@@ -17,9 +17,9 @@ from pnne_nb.runtime.data.batches import Batch
 from pnne_nb.runtime.data.sources import examples_of
 from pnne_nb.runtime.faults import fault_location
 from pnne_nb.runtime.loop.active_recipe import ActiveRecipe
+from pnne_nb.runtime.loop.disturbances import Modes
 from pnne_nb.runtime.loop.step_ring import StepRing
 from pnne_nb.runtime.objective.step_logs import Peers
-from pnne_nb.runtime.thread.mode_guard import Modes
 from pnne_nb.runtime.thread.rng import PrivateRandomness
 
 

@@ -15,7 +15,7 @@ from pnne_nb.runtime.data.sources import BatchSource, workers_of
 from pnne_nb.runtime.data.workers import DataCalls
 from pnne_nb.runtime.faults.error_messages import in_a_sentence
 from pnne_nb.runtime.loop.active_recipe import ActiveRecipe
-from pnne_nb.runtime.loop.disturbances import Disturbances, HeldError
+from pnne_nb.runtime.loop.disturbances import Disturbances, HeldError, Modes
 from pnne_nb.runtime.loop.fault_replay import StepPlace
 from pnne_nb.runtime.loop.loop_events import Eased, EpochEnded, Event, Judged, Restored, Stepped, Validated, Waiting
 from pnne_nb.runtime.loop.step import Stepper, StepResult
@@ -26,7 +26,6 @@ from pnne_nb.runtime.objective.step_logs import ALONE, Means
 from pnne_nb.runtime.setup.precision import Precision
 from pnne_nb.runtime.setup.recipe import Recipe, require_validation
 from pnne_nb.runtime.thread.determinism import Determinism
-from pnne_nb.runtime.thread.mode_guard import Modes
 from pnne_nb.runtime.thread.rng import PrivateRandomness
 from pnne_nb.runtime.thread.step_lock import StepLock
 from pnne_nb.telemetry.frames import AnomalyFrame, EpochFrame, StepFrame

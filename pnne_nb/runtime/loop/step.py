@@ -26,7 +26,7 @@ from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.data.batches import Batch, StandIn
 from pnne_nb.runtime.faults.error_messages import device_lost, loss_failed, model_failed, name_layer
 from pnne_nb.runtime.loop.active_recipe import ActiveRecipe
-from pnne_nb.runtime.loop.disturbances import Disturbances
+from pnne_nb.runtime.loop.disturbances import Disturbances, Modes
 from pnne_nb.runtime.loop.fault_replay import FaultReplay, FiniteCheck, NotFiniteError, StepPlace, pieces_of, total_norm
 from pnne_nb.runtime.loop.loss_weighting import counts_for_nothing, shares
 from pnne_nb.runtime.loop.oom_retry import OutOfMemoryRetry
@@ -43,7 +43,6 @@ from pnne_nb.runtime.objective.losses import (
 from pnne_nb.runtime.objective.objective import single_loss
 from pnne_nb.runtime.objective.step_logs import averaged, read, scalar
 from pnne_nb.runtime.setup.recipe import Recipe
-from pnne_nb.runtime.thread.mode_guard import Modes
 from pnne_nb.runtime.thread.rng import PrivateRandomness
 from pnne_nb.telemetry.frames import AnomalyFrame
 

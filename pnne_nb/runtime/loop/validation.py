@@ -17,13 +17,13 @@ from pnne_nb.runtime.data.sources import BatchSource
 from pnne_nb.runtime.data.workers import DataCalls
 from pnne_nb.runtime.faults.oom_recovery import is_out_of_memory, pieces
 from pnne_nb.runtime.loop.active_recipe import ActiveRecipe
+from pnne_nb.runtime.loop.disturbances import Modes
 from pnne_nb.runtime.loop.loop_events import Validated
 from pnne_nb.runtime.loop.loss_weighting import weight_of
 from pnne_nb.runtime.loop.step import forward
 from pnne_nb.runtime.objective.metrics import reset, results
 from pnne_nb.runtime.objective.objective import Goal
 from pnne_nb.runtime.objective.step_logs import Logged, Means
-from pnne_nb.runtime.thread.mode_guard import Modes
 from pnne_nb.runtime.thread.rng import PrivateRandomness
 from pnne_nb.runtime.thread.step_lock import StepLock
 

@@ -13,7 +13,7 @@ from pnne_nb.diagnosis.first_step_rules import spread
 from pnne_nb.diagnosis.target_sample import baseline_of
 from pnne_nb.errors import TrainingError
 from pnne_nb.runtime.data.batches import as_batch
-from pnne_nb.runtime.data.held_tensors import held_tensors
+from pnne_nb.runtime.data.open_data import held_tensors
 from pnne_nb.runtime.data.sources import DatasetSource, TensorSource
 from pnne_nb.runtime.faults.error_messages import compares_one, model_failed
 from pnne_nb.runtime.faults.oom_recovery import batch_norms, is_out_of_memory

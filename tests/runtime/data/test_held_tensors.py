@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset, WeightedRandomSampler, random_split
 
-from pnne_nb.runtime.data.held_tensors import held_tensors
-from pnne_nb.runtime.data.open_data import open_source
+from pnne_nb.runtime.data.open_data import held_tensors, open_source
 
 X, Y = torch.randn(20, 3), torch.arange(20)
 

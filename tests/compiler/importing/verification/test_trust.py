@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import pnne_nb as pn
 from pnne_nb.compiler.analysis.verify import compare
 from pnne_nb.compiler.importing.verification.batch_resize import tried
-from pnne_nb.compiler.importing.verification.element_types import converted
+from pnne_nb.compiler.importing.verification.proof import converted
 
 X = torch.linspace(-1, 1, 6).reshape(2, 3)
 

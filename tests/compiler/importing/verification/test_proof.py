@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 import pnne_nb as pn
-from pnne_nb.compiler.importing.verification import element_types
+from pnne_nb.compiler.importing.verification import proof
 from pnne_nb.compiler.importing.verification.batch_resize import tried
-from pnne_nb.compiler.importing.verification.element_types import converted
+from pnne_nb.compiler.importing.verification.proof import converted
 
 X = torch.linspace(-1, 1, 6).reshape(2, 3)
 
@@ -36,8 +36,8 @@ class Viewing(Shifted):
 
 @pytest.fixture
 def _large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(element_types, "MAX_CONVERTED", 0)
-    monkeypatch.setattr(element_types, "LARGE", 2)
+    monkeypatch.setattr(proof, "MAX_CONVERTED", 0)
+    monkeypatch.setattr(proof, "LARGE", 2)
 
 
 @pytest.mark.usefixtures("_large")
@@ -48,7 +48,7 @@ def test_parameters_of_few_numbers_do_where_the_code_takes_them(make: type[Shift
     model = pn.compile(graph, reuse=net)
     autocast, *found = converted(net, model, ((X,), {}), {})
     assert autocast.said == "in an autocast to torch.bfloat16"
-    assert [each.dtype for each in found] == list(element_types.DTYPES)
+    assert [each.dtype for each in found] == list(proof.DTYPES)
     for each in found:
         weight = each.net.get_parameter("fc.weight")
         assert weight.untyped_storage().nbytes() < weight.nbytes
